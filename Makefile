@@ -1,0 +1,46 @@
+# make setup     a virtual environment in .venv with everything that the tests need
+# make demo      trace something real, and explain what is seen (root)
+# make test      style, types, and every test ring that this machine can run
+# make test-live only the ring that traces the running kernel (root)
+# make test-vm   only the ring that boots Debian's kernels under QEMU (root; qemu-system-x86 busybox-static kmod zstd lz4)
+# make bench     speed, as ratios beside bpftrace where it is installed (root)
+# make clean     remove what the above made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST := $(BIN)/python -m pytest
+RINGS := tests
+
+.PHONY: setup demo test lint test-live test-vm bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $@
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+# The last line is pytest's own summary.
+test: lint
+	@$(PYTEST) -q $(RINGS)
+
+test-live: $(STAMP)
+	@$(PYTEST) -q tests/live
+
+test-vm: $(STAMP)
+	@$(PYTEST) -q tests/vm
+
+demo: $(STAMP)
+	@$(BIN)/python scripts/demo.py
+
+bench: $(STAMP)
+	@$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

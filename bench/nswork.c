@@ -1,0 +1,126 @@
+/* The traced side of the benchmarks. It is called nswork, and scripts filter by that name.
+ *
+ * nswork getppid N              N getppid system calls
+ * nswork openat N               N openat system calls of eight paths that do not exist
+ * nswork call N                 N calls of f(path, number)
+ * nswork tcp N                  N loopback TCP connections, opened, accepted and closed
+ * nswork burst N SIZE USEC      N getppid calls, a pause of USEC after each SIZE
+ * nswork time N                 prints the nanoseconds of a getppid call: the best of N chunks of 20000
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const paths[8] = {
+	"/nowhere/one", "/nowhere/two/deep", "/nowhere/three", "/nowhere/four.txt",
+	"/nowhere/five/six/seven", "/nowhere/eight", "/nowhere/nine.conf", "/nowhere/ten",
+};
+
+__attribute__((noinline, used)) long f(const char *path, long number)
+{
+	__asm__ volatile("" : : "r"(path), "r"(number) : "memory");
+	return number + 1;
+}
+
+static void getppids(long n)
+{
+	while (n-- > 0)
+		syscall(SYS_getppid);
+}
+
+static void openats(long n)
+{
+	for (long i = 0; i < n; i++)
+		syscall(SYS_openat, AT_FDCWD, paths[i & 7], O_RDONLY);
+}
+
+static void calls(long n)
+{
+	for (long i = 0; i < n; i++)
+		f(paths[i & 7], i & 0xffff);
+}
+
+static void tcp(long n)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (listener < 0 || bind(listener, (void *)&address, size) || listen(listener, 16) ||
+	    getsockname(listener, (void *)&address, &size))
+		exit(1);
+	while (n-- > 0) {
+		struct linger at_once = { 1, 0 };
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+
+		if (s < 0 || connect(s, (void *)&address, size))
+			exit(1);
+		int c = accept(listener, NULL, NULL);
+		setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)); /* no TIME_WAIT: ports are few */
+		close(s);
+		close(c);
+	}
+}
+
+static void bursts(long n, long size, long usec)
+{
+	struct timespec pause = { usec / 1000000, usec % 1000000 * 1000 };
+
+	for (; n > 0; n -= size) {
+		getppids(n < size ? n : size);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static void timed(long chunks)
+{
+	double best = 1e18;
+
+	while (chunks-- > 0) {
+		double start = now();
+		getppids(20000);
+		double each = (now() - start) / 20000;
+		if (each < best)
+			best = each;
+	}
+	printf("%.2f\n", best);
+}
+
+int main(int argc, char **argv)
+{
+	long n = argc > 2 ? atol(argv[2]) : 0;
+
+	if (argc < 3)
+		return 2;
+	if (!strcmp(argv[1], "getppid"))
+		getppids(n);
+	else if (!strcmp(argv[1], "openat"))
+		openats(n);
+	else if (!strcmp(argv[1], "call"))
+		calls(n);
+	else if (!strcmp(argv[1], "tcp"))
+		tcp(n);
+	else if (!strcmp(argv[1], "burst") && argc > 4)
+		bursts(n, atol(argv[3]), atol(argv[4]));
+	else if (!strcmp(argv[1], "time"))
+		timed(n);
+	else
+		return 2;
+	return 0;
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Write docs/language.md and docs/errors.md from the tables that the compiler itself works by.
+
+    PYTHONPATH=src python scripts/gen_docs.py          # write
+    PYTHONPATH=src python scripts/gen_docs.py --check  # only say whether they are as they would be written
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from doc_examples import ERRORS, PROBES, STATEMENTS, TYPES
+
+from sonde.options import OPTIONS
+from sonde.semantics.builtins import ARGUMENT, BUILTINS
+from sonde.semantics.config import VARIABLES
+from sonde.semantics.functions import FUNCTIONS, Function
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "sonde"
+REPORTERS = {"error", "warning", "fail", "_error", "_fail", "Diagnostic"}
+NOTE = "<!-- Written by scripts/gen_docs.py: change the tables, not this file. -->\n"
+
+
+def codes() -> set[str]:
+    """Every diagnostic code in the source: the first plain word that a reporting call is given."""
+    found: set[str] = set()
+    for path in [p for room in ("language", "semantics", "compiler") for p in (SOURCES / room).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and _called(node) in REPORTERS:
+                found |= {c for arg in node.args[:2] for c in _words(arg)}
+                if path.parent.name != "lower" and isinstance(node.func, ast.Attribute) \
+                        and isinstance(node.args[0], ast.Constant):
+                    found |= {c for c in [node.args[0].value] if isinstance(c, str) and c.isalpha() and c.islower()}
+    return found
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _words(node: ast.expr) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            word = part.value
+            if word in ERRORS or "-" in word.strip("-") and all(c.islower() or c == "-" for c in word):
+                yield word
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *[f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]])
+
+
+def signature(row: Function) -> str:
+    """``str(data[, length])``."""
+    text = ""
+    for at, param in enumerate(row.params):
+        name = param.rstrip("?").partition(":")[0]
+        comma = ", " if at else ""
+        text += f"[{comma}{name}]" if param.endswith("?") else f"{comma}{name}"
+    return f"{row.name}({text})"
+
+
+def _function_rows() -> list[list[str]]:
+    rows = []
+    for row in FUNCTIONS.values():
+        notes = [n for n, on in (("as a map's value only", row.aggregate), ("needs --unsafe", row.unsafe),
+                                 (f"in {', '.join(row.probes)}", row.probes)) if on]
+        rows.append([f"`{signature(row)}`", row.documentation + (f" ({'; '.join(notes)})" if notes else ""),
+                     f"`{row.example}`"])
+    return rows
+
+
+def language() -> str:
+    builtins = [[f"`{row.name}`" + (f" `{row.name}({row.arguments})`" if row.arguments else ""), row.documentation,
+                 ", ".join(row.probes) or "all"] for row in [*BUILTINS.values(), ARGUMENT]]
+    config = [[f"`{row.name}`", row.documentation] for row in VARIABLES.values()]
+    options = [[f"`{', '.join(row.names)}{' ' + row.value if row.value else ''}`", row.help] for row in OPTIONS]
+    parts = [
+        "# The language", NOTE,
+        "A script is a list of probes with blocks: `probe /predicate/ { statements }`. What stands here is taken from "
+        "the tables that the compiler works by, and each example is compiled by a test.",
+        "## Probes", table(["probe", "fires", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in PROBES]),
+        "## Statements and top-level forms",
+        *[f"**{name}**: {text}\n\n```\n{example}\n```" for name, text, example in STATEMENTS],
+        "## Types and literals", table(["type", "meaning", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in TYPES]),
+        "## Builtins", table(["builtin", "value", "in"], builtins),
+        "## Functions", table(["function", "does", "example"], _function_rows()),
+        "## Configuration variables",
+        "Set them in the script, `config = { max_strlen = 128 }`, or in the environment, `SONDE_MAX_STRLEN=128` "
+        "(`BPFTRACE_MAX_STRLEN` does the same), which wins.", table(["variable", "meaning"], config),
+        "## Options", table(["option", "meaning"], options),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def errors() -> str:
+    parts = ["# Diagnostics", NOTE,
+             "Every finding has a code, which stays the same in each version. The example under each yields it."]
+    for code, (text, example) in sorted(ERRORS.items()):
+        parts.append(f"## {code}\n\n{text}" + (f"\n\n```\n{example}\n```" if example else ""))
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    status = 0
+    for name, text in (("language.md", language()), ("errors.md", errors())):
+        path = ROOT / "docs" / name
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"docs/{name} is out of date: run scripts/gen_docs.py")
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Write src/sonde/kernel/syscall_table.py from the kernel's uapi headers on this x86_64 machine (needs gcc).
+
+The headers may be older than the kernels that Sonde runs on, so the numbers given out since are listed
+here; from 424 on, all architectures share one numbering.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+# Linux 6.2 to 6.19 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl).
+COMMON = ("set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount "
+          "listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat "
+          "removexattrat open_tree_attr file_getattr file_setattr listns").split()
+COMMON_FROM = 450
+X86_64 = {"uretprobe": 335, "uprobe": 336}
+
+HEADERS = {
+    "x86_64": "#include <asm/unistd_64.h>\n",
+    "aarch64": "#define __ARCH_WANT_RENAMEAT\n#define __ARCH_WANT_NEW_STAT\n#define __ARCH_WANT_SET_GET_RLIMIT\n"
+               "#define __ARCH_WANT_SYS_CLONE3\n#define __ARCH_WANT_MEMFD_SECRET\n#include <asm-generic/unistd.h>\n",
+}
+
+HEAD = '''"""System call names by number: written by scripts/gen_syscalls.py, do not edit.
+
+Names stand in the order of their numbers; ``=N`` sets the number of the next name.
+"""
+'''
+
+
+def numbers(arch: str) -> dict[str, int]:
+    """Name to number, from the preprocessor's list of macros."""
+    macros = subprocess.run(["gcc", "-E", "-dM", "-"], input=HEADERS[arch], capture_output=True, text=True, check=True)
+    raw = dict(re.findall(r"^#define (__NR\w+) (\w+)$", macros.stdout, re.M))
+    found = {}
+    for macro, value in raw.items():
+        while value in raw:
+            value = raw[value]
+        name = macro.removeprefix("__NR_")
+        if value.isdigit() and not name.startswith("__NR") and name not in ("syscalls", "arch_specific_syscall"):
+            found[name] = int(value)
+    found |= {name: COMMON_FROM + i for i, name in enumerate(COMMON)}
+    return found | (X86_64 if arch == "x86_64" else {})
+
+
+def table(found: dict[str, int]) -> str:
+    words, following = [], 0
+    for name, number in sorted(found.items(), key=lambda item: item[1]):
+        if number != following:
+            words.append(f"={number}")
+        words.append(name)
+        following = number + 1
+    return textwrap.fill(" ".join(words), 118, break_on_hyphens=False)
+
+
+def main() -> None:
+    parts = [HEAD]
+    for arch in HEADERS:
+        parts.append(f'\n{arch.upper()} = """\n{table(numbers(arch))}\n"""\n')
+    target = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "src/sonde/kernel/syscall_table.py")
+    target.write_text("".join(parts))
+
+
+if __name__ == "__main__":
+    main()

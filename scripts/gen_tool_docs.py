@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Write docs/tools/*.md, a page for each shipped tool, from the comments at the heads of the tools themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from sonde import tools  # noqa: E402
+
+PAGES = ROOT / "docs" / "tools"
+TITLES = {"USAGE": "Usage", "OPTIONS": "Options", "COLUMNS": "Columns", "EXAMPLE": "Example", "NEEDS": "Needs",
+          "NOTES": "Notes"}
+VERBATIM = {"USAGE", "OPTIONS", "EXAMPLE"}
+MADE = "<!-- Written by scripts/gen_tool_docs.py from src/sonde/tools/{name}.bt: edit that. -->"
+
+
+def page(tool: tools.Tool) -> str:
+    """The page of one tool."""
+    parts = [MADE.format(name=tool.name), f"# {tool.name}", tool.purpose[0].upper() + tool.purpose[1:] + "."]
+    for section in tools.SECTIONS:
+        if section in tool.sections:
+            parts += [f"## {TITLES[section]}", body(section, tool.sections[section])]
+    return "\n\n".join(parts) + "\n"
+
+
+def body(section: str, text: str) -> str:
+    """Code where lines matter, a table for columns, else prose."""
+    lines = [line.removeprefix("  ") for line in text.splitlines()]
+    if section in VERBATIM:
+        return "\n".join(["```", *lines, "```"])
+    if section == "COLUMNS":
+        return columns(text)
+    return "\n".join(lines)
+
+
+def columns(text: str) -> str:
+    rows = [f"| `{name}` | {what.replace('|', chr(92) + '|')} |" for name, what in tools.pairs(text)]
+    return "\n".join(["| column | what it is |", "|---|---|", *rows])
+
+
+def index(found: list[tools.Tool]) -> str:
+    rows = [f"| [{tool.name}]({tool.name}.md) | {tool.purpose} |" for tool in found]
+    return "\n".join([MADE.replace("{name}.bt: edit that", "*.bt: edit those"), "", "# The tools", "",
+                      "`sonde NAME --help` prints these pages; `sonde doctor` says which tools work on this kernel.",
+                      "Every tool takes Sonde's own options too: `-f json` makes an object of each row.", "",
+                      "| tool | what it is for |", "|---|---|", *rows]) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """File name to content."""
+    found = tools.tools()
+    return {"README.md": index(found)} | {f"{tool.name}.md": page(tool) for tool in found}
+
+
+def main() -> None:
+    PAGES.mkdir(parents=True, exist_ok=True)
+    wanted = pages()
+    for stale in {file.name for file in PAGES.glob("*.md")} - set(wanted):
+        (PAGES / stale).unlink()
+    for name, content in wanted.items():
+        (PAGES / name).write_text(content)
+
+
+if __name__ == "__main__":
+    main()

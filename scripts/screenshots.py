@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Make docs/images/*.svg: views of real runs, of nothing but the workloads that this script starts (root, gcc)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+
+# A server of sorts: parses (with a hot inner loop), compresses, writes to a file and waits.
+SERVER = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static char page[1 << 16], file[] = "/tmp/sonde-screenshot-XXXXXX";
+static volatile unsigned long sink;
+#define NOINLINE __attribute__((noinline))
+NOINLINE unsigned long hash_token(const char *p, int n) {
+    unsigned long h = 5381;
+    for (int i = 0; i < n; i++) h = h * 33 + p[i];
+    return h;
+}
+NOINLINE void parse_request(int size) { for (int i = 0; i + 64 < size; i += 8) sink += hash_token(page + i, 64); }
+NOINLINE void compress_reply(int size) {
+    for (int r = 0; r < SLOW; r++)
+        for (int i = 1; i < size; i++) sink += page[i] ^ page[i - 1];
+}
+NOINLINE void write_log(int fd) { for (int i = 0; i < 40; i++) pwrite(fd, page, sizeof page, 0); }
+NOINLINE void handle_request(int fd) { parse_request(sizeof page); compress_reply(sizeof page); write_log(fd); }
+int main(void) {
+    int fd = mkstemp(file);
+    unlink(file);
+    for (unsigned i = 0; i < sizeof page; i++) page[i] = i * 7;
+    for (int i = 0;; i++) {
+        handle_request(fd);
+        struct timespec pause = {0, 2000000};
+        if (i % 4 == 0) nanosleep(&pause, 0);
+    }
+}
+"""
+
+# Reads of sizes that come in waves.
+READER = """
+import math, os, time
+with open("/dev/zero", "rb", 0) as file:
+    end = time.monotonic() + 9
+    start = time.monotonic()
+    while time.monotonic() < end:
+        wave = math.sin((time.monotonic() - start) * 1.4) + 1
+        for size in range(6):
+            file.read(int(2 ** (8 + 4 * wave + size)))
+        time.sleep(0.002)
+"""
+READS = """tracepoint:syscalls:sys_enter_read /pid == cpid/ { @since[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_read /@since[tid]/ { @read_ns = hist(nsecs - @since[tid], 1); delete(@since, tid); }
+interval:ms:100 { print(@read_ns); clear(@read_ns); } end { clear(@since); }"""
+
+
+def sonde(*arguments: str) -> None:
+    """Run Sonde from this tree; what it says is for the one who runs this script."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-m", "sonde", "-q", *arguments], env=environment, check=True)
+
+
+def server(folder: Path, name: str, slow: int) -> str:
+    """The workload, compiled with frame pointers; ``slow`` is how much it compresses."""
+    source = folder / "server.c"
+    source.write_text(SERVER)
+    program = folder / name
+    subprocess.run(["gcc", "-O0", "-w", "-fno-omit-frame-pointer", f"-DSLOW={slow}", "-o", program, source], check=True)
+    return str(program)
+
+
+def main() -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        before, after = folder / "before", folder / "after"
+        command = server(folder, "server", 2)
+        sonde("flame", "-c", command, "-o", str(IMAGES / "on-cpu.svg"), "5")
+        sonde("flame", "--off-cpu", "-c", command, "-o", str(IMAGES / "off-cpu.svg"), "5")
+        sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")
+        sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), "4")
+        sonde("flame", "--diff", str(before), str(after), "-o", str(IMAGES / "difference.svg"))
+        (folder / "reader.py").write_text(READER)
+        sonde("-f", "heatmap", "-o", str(IMAGES / "heatmap.svg"), "-e", READS, "-c",
+              f"{sys.executable} {folder / 'reader.py'}")
+
+
+if __name__ == "__main__":
+    main()

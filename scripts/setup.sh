@@ -1,0 +1,55 @@
+#!/bin/sh
+# Make the virtual environment $1 with Sonde (editable) and what its tests need.
+# Debian packages are installed only when something is missing and this is root; otherwise the missing
+# thing is named, and the tests that need it will say so too.
+set -eu
+
+venv=$1
+python=${PYTHON:-python3}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+install_packages() {
+    [ $# -eq 0 ] && return 0
+    if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+        echo "setup: please install: $*" >&2
+        return 1
+    fi
+    echo "setup: installing $*" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >/dev/null || true
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# The interpreter first: nothing works without it.
+if ! have "$python" && [ "$python" = python3 ]; then
+    install_packages python3 python3-venv
+fi
+if ! have "$python"; then
+    echo "setup: there is no '$python'; set PYTHON to a Python of version 3.11 or newer" >&2
+    exit 1
+fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "setup: $("$python" --version) is too old, 3.11 is needed; set PYTHON to a newer one" >&2
+    exit 1
+fi
+# Debian ships venv apart from python3, as a package named after the version.
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    install_packages "python$version-venv"
+fi
+
+# A C compiler: the live tests trace small programs whose answers are known. Without it they say so.
+if ! have gcc || ! echo 'int main(void){return 0;}' | gcc -x c -o /dev/null - 2>/dev/null; then
+    install_packages gcc libc6-dev || true
+fi
+
+# Network namespaces for the tools' tests; second opinions for some others, which say so where there are none.
+have ip && have tc || install_packages iproute2 || true
+have readelf || install_packages binutils || true
+have bpftool || install_packages bpftool || true
+
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# Start-up is a matter of not compiling: also where PYTHONDONTWRITEBYTECODE is set.
+"$venv/bin/python" -m compileall -q src

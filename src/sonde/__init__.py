@@ -1,0 +1,64 @@
+"""Sonde: a tracer for Linux, from one-liner to tool, compiled in Python straight to eBPF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    AttachError,
+    CompileError,
+    EnvironmentProblem,
+    MissingFeatureError,
+    PrivilegeError,
+    SondeError,
+    SyscallError,
+    UsageError,
+    VerifierError,
+)
+
+if TYPE_CHECKING:
+    from .api import MapView, Trace, compile, trace
+    from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
+    from .runtime.events import Event
+    from .runtime.session import Losses
+    from .semantics.typed import Options
+
+__version__ = "0.1.0"
+
+# Where the names come from that are only imported when they are used: start-up stays short.
+_LAZY = {
+    "compile": "api", "trace": "api", "Trace": "api", "MapView": "api", "Options": "semantics.typed",
+    "Event": "runtime.events", "Losses": "runtime.session", "Bucket": "runtime.aggregates",
+    "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates", "Stats": "runtime.aggregates",
+}
+
+__all__ = [
+    "AttachError",
+    "Bucket",
+    "CompileError",
+    "EnvironmentProblem",
+    "Event",
+    "Histogram",
+    "LinearHistogram",
+    "Losses",
+    "MapView",
+    "MissingFeatureError",
+    "Options",
+    "PrivilegeError",
+    "SondeError",
+    "Stats",
+    "SyscallError",
+    "Trace",
+    "UsageError",
+    "VerifierError",
+    "__version__",
+    "compile",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'sonde' has no attribute {name!r}")
+    from importlib import import_module
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)

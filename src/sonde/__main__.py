@@ -1,0 +1,5 @@
+"""``python -m sonde``."""
+
+from .cli import main
+
+raise SystemExit(main())

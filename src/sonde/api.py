@@ -1,0 +1,371 @@
+"""Sonde as a library: compile a script, trace with it, read its events and maps.
+
+::
+
+    with sonde.trace('tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }') as tracing:
+        for event in tracing.events(timeout=5):
+            print(event.kind, event.args)
+        print(dict(tracing.maps["@"]))
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import UsageError, VerifierError
+from .language.diagnostics import Diagnostics
+from .language.source import Source
+from .semantics.typed import CheckedScript, Options
+from .spec import ScriptSpec
+
+if TYPE_CHECKING:
+    from .runtime.child import Process
+    from .runtime.events import Event
+    from .runtime.session import Losses, Session
+    from .semantics.world import World
+
+Show = Callable[[str, str], None]
+DIRECT = ("rdonly_cast", "typed_arguments")  # features by which programs load kernel memory without a helper call
+RECURSION = 12000  # Python's own limit is too low for scripts that nest as deeply as language.cursor.MAX_DEPTH allows
+
+
+class Without:
+    """A World that denies some features: for --no-feature, and to compile again without direct loads."""
+
+    def __init__(self, world: World, denied: frozenset[str]) -> None:
+        self._world = world
+        self._denied = denied
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def feature(self, name: str) -> bool:
+        return name not in self._denied and self._world.feature(name)
+
+
+def live_world() -> World:
+    """What can be asked of the running kernel."""
+    from .kernel.world import LiveWorld
+    return LiveWorld()
+
+
+def compile(source: str | Source, options: Options | None = None, world: World | None = None,
+            show: Show | None = None, verify: bool = False) -> ScriptSpec:
+    """Compile a script; attaches nothing. Raises CompileError with every diagnostic.
+
+    ``world`` describes the kernel that the script is for (default: the running one). ``show(stage, text)``
+    gets each stage of the compiler as text; ``verify`` checks the intermediate code after each pass.
+    """
+    options = options or Options(env=environment())
+    world = world or live_world()
+    if sys.getrecursionlimit() < RECURSION:
+        sys.setrecursionlimit(RECURSION)
+    checked = _check(source, options, world, show)
+    from .compiler.pipeline import compile_checked
+    return compile_checked(checked, world, show, verify)
+
+
+def _check(source: str | Source, options: Options, world: World, show: Show | None) -> CheckedScript:
+    from .language.files import Files
+    from .language.parser import parse
+    from .semantics.check import check
+    if isinstance(source, str):
+        source = Source("stdin", source)
+    diagnostics = Diagnostics()
+    script = parse(source, diagnostics, options.params, Files(options.directories, options.headers, world.release))
+    if show is not None:
+        from .language.dump import dump
+        show("ast", dump(script))
+    diagnostics.check()
+    checked = check(script, source, world, options, diagnostics)
+    if show is not None:
+        from .language.dump import dump_clauses
+        show("types", dump_clauses([p.clause for p in checked.probes]))
+    return checked
+
+
+def format(source: str | Source, params: Sequence[str] = ()) -> str:
+    """The script laid out evenly, with its comments. Raises CompileError if it cannot be parsed; files that it
+    includes or imports need not be there."""
+    from .language.files import Files
+    from .language.format import format as lay_out
+    from .language.parser import parse
+    source = source if isinstance(source, Source) else Source("stdin", source)
+    diagnostics = Diagnostics()
+    script = parse(source, diagnostics, _Any(params), Files(release=os.uname().release))
+    diagnostics.items = [d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")]
+    diagnostics.check()
+    return lay_out(source, script)
+
+
+class _Any(Sequence[str]):
+    """Parameters that a script is formatted without: $3 stays $3."""
+
+    def __init__(self, given: Sequence[str]) -> None:
+        self._given = given
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._given[index] if index < len(self._given) else f"${index + 1}"
+
+
+def environment() -> dict[str, str]:
+    """The environment's variables that configure scripts."""
+    return {k: v for k, v in os.environ.items() if k.startswith(("BPFTRACE_", "SONDE_"))}
+
+
+class MapView(Mapping[Any, Any]):
+    """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
+    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``."""
+
+    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any]) -> None:
+        self.name = name
+        self._read = read
+        self._final = final
+
+    def items(self) -> Any:
+        """(key, value) pairs in the kernel's order."""
+        return self._final[self.name] if self.name in self._final else self._read(self.name)
+
+    @property
+    def value(self) -> Any:
+        """The value of a map without keys; None if it has keys or was never set."""
+        return next((v for k, v in self.items() if k is None), None)
+
+    def __getitem__(self, key: Any) -> Any:
+        for have, value in self.items():
+            if have == key or isinstance(key, str) and str(have) == key:
+                return value
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([k for k, _ in self.items()])
+
+    def __len__(self) -> int:
+        return len(self.items())
+
+    def __repr__(self) -> str:
+        return f"<map {self.name}: {len(self)} keys>"
+
+
+class Trace:
+    """A script that traces. Enter it to attach, leave it to detach; then maps and losses can still be read."""
+
+    def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
+                 world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
+                 show: Show | None = None) -> None:
+        self.source = source if isinstance(source, Source) else Source("stdin", source)
+        self.options = options or Options(env=environment())
+        self.process = process
+        self.world = world or live_world()
+        self.spec = compile(self.source, self.options, self.world, show)
+        self.retried: VerifierError | None = None  # why the script was compiled again, with helper reads
+        self._session: Session | None = None
+        self._handle_signals = handle_signals
+        self._statistics = run_statistics
+        self._context: Any = None
+        self._reader: Any = None
+        self._decoder: Any = None
+        self._pending: list[Any] = []
+        self._final: dict[str, Any] = {}
+        self._losses: Losses | None = None
+
+    # life
+
+    def __enter__(self) -> Self:
+        self.attach()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def attach(self) -> None:
+        """Load, run ``begin``, attach everything. VerifierError, PrivilegeError, AttachError ..."""
+        self._load()
+        try:
+            self.session.attach()
+        except BaseException:
+            self._context.close()
+            self.session.close()
+            raise
+
+    def _load(self) -> None:
+        from .runtime.session import Session
+        self._session = Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics)
+        try:
+            self._session.load()
+        except VerifierError as error:
+            self._session.process = None  # stays ours
+            self._session.close()
+            if self.options.count_reads or not any(self.world.feature(name) for name in DIRECT):
+                raise
+            self._compile_without_loads(error)
+        except BaseException:
+            self._session.close()
+            raise
+        self._bind()
+
+    def _compile_without_loads(self, error: VerifierError) -> None:
+        """The verifier did not accept a direct load of kernel memory: read it with helper calls instead."""
+        from .runtime.session import Session
+        self.retried = error
+        world: Any = Without(self.world, frozenset(DIRECT))
+        self.spec = compile(self.source, self.options, world)
+        self._session = Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics)
+        try:
+            self._session.load()
+        except VerifierError:
+            self._session.close()
+            raise error from None
+
+    def _values(self) -> dict[str, int]:
+        wanted = self.spec.globals
+        values: dict[str, int] = {}
+        if "pidns_dev" in wanted:
+            info = os.stat("/proc/self/ns/pid")
+            values = {"pidns_dev": info.st_dev, "pidns_ino": info.st_ino}
+        if "tai_offset" in wanted:
+            from .kernel.host import boot_to_tai
+            values["tai_offset"] = boot_to_tai()
+        return values
+
+    def _bind(self) -> None:
+        from .runtime.context import LiveContext
+        from .runtime.events import EventDecoder, MapReader
+        self._context = LiveContext(self.spec, self.session.maps)
+        self._reader = MapReader(self.session.maps, self._context)
+        self._decoder = EventDecoder(self.spec, self._context)
+
+    @property
+    def session(self) -> Session:
+        """The running session; UsageError before :meth:`attach`."""
+        if self._session is None:
+            raise UsageError("the trace is not attached: use it as a context manager")
+        return self._session
+
+    @property
+    def context(self) -> Any:
+        """What turns addresses and numbers into names."""
+        return self._context
+
+    def take(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+        """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
+        return self._reader(name, then)  # type: ignore[no-any-return]
+
+    # records, for the command line: raw and in order
+
+    def records(self, timeout: float | None = None) -> list[tuple[int, Any, int]]:
+        """The next records (site, buffer, offset), in order; [] after ``timeout`` seconds or at the end."""
+        self._context.follow()
+        return self.session.poll(timeout)
+
+    def rest(self) -> list[tuple[int, Any, int]]:
+        """Detach, run ``end``, and give what is left."""
+        return self.session.stop()
+
+    def act(self, site: int) -> None:
+        """Carry out a clear() or zero()."""
+        spec = self.spec.sites[site]
+        if spec.kind in ("clear", "zero"):
+            named = self.session.maps[spec.data["map"]]
+            for kernel_map in [named, self.session.maps[named.spec.short]] if named.spec.short else [named]:
+                kernel_map.clear() if spec.kind == "clear" else kernel_map.zero()
+
+    # events, for programs
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """Typed events in order, until the script ends or ``timeout`` seconds have passed.
+
+        A ``print(@map)`` is an event of kind ``print_map`` whose args are the map's name and its pairs.
+        """
+        import time
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            yield from self._events(self.records(left))
+            if self.session.done:
+                yield from self._events(self.rest())
+                return
+
+    def __iter__(self) -> Iterator[Event]:
+        return self.events()
+
+    def _events(self, records: Sequence[tuple[int, Any, int]]) -> Iterator[Event]:
+        for site, buffer, offset in records:
+            event = self._decoder.decode(buffer, offset)
+            if event.kind == "print_map":
+                data = self.spec.sites[site].data
+                event.args = (data["map"], self.take(data["map"], data.get("then") or ""))
+            elif event.kind in ("clear", "zero"):
+                self.act(site)
+            if event.kind not in ("exit", "clear", "zero"):
+                yield event
+
+    def stop(self) -> list[Event]:
+        """Detach, run ``end``, and give the events that are left."""
+        return list(self._events(self.rest()))
+
+    def run(self, callback: Callable[[Event], object] | None = None, timeout: float | None = None) -> Self:
+        """Trace until the script ends or ``timeout`` seconds have passed, calling back for each event."""
+        for event in self.events(timeout):
+            if callback is not None:
+                callback(event)
+        return self
+
+    # results
+
+    @property
+    def maps(self) -> Mapping[str, MapView]:
+        """The script's maps by name (``@``, ``@x``)."""
+        return {m.name: MapView(m.name, self.take, self._final) for m in self.spec.maps if m.name.startswith("@")}
+
+    @property
+    def status(self) -> int:
+        """What exit() was called with."""
+        return self.session.status
+
+    @property
+    def losses(self) -> Losses:
+        """Everything that was lost, by cause."""
+        return self._losses if self._losses is not None else self.session.losses()
+
+    def close(self) -> None:
+        """Detach if need be, keep the maps' last contents, release everything."""
+        if self._session is None:
+            return
+        if self._reader is not None and self.session.maps:
+            for _ in self._events(self.session.stop()):
+                pass
+            for name in [m.name for m in self.spec.maps if m.name.startswith("@")]:
+                self._final[name] = list(self.take(name))
+            self._losses = self.session.losses()
+        if self._context is not None:
+            self._context.close()
+        self.session.close()
+
+
+def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
+          unsafe: bool = False, world: World | None = None, handle_signals: bool = False) -> Trace:
+    """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
+
+    ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
+    probes are attached, and its end ends the trace. Raises CompileError at once, and PrivilegeError,
+    MissingFeatureError, AttachError or VerifierError on entering.
+    """
+    process: Process | None = None
+    if command is not None:
+        from .runtime.child import Child
+        process = Child(command)
+    elif pid:
+        from .runtime.child import Process as Watched
+        process = Watched(pid)
+    options = Options(params=list(params), pid=pid, cpid=process.pid if command is not None and process else 0,
+                      unsafe=unsafe, env=environment())
+    return Trace(Source("stdin", source), options, process, world, handle_signals)

@@ -1,0 +1,1 @@
+"""eBPF instructions: encode, decode, print; labels and map references to bytes."""

@@ -1,0 +1,83 @@
+"""Symbolic instructions to bytes: labels become offsets, map references become relocations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import SondeError
+from ..record import Record
+from ..spec import Relocation
+from .insn import JMP, JMP32, JMP_OPS, PSEUDO_FUNC, PSEUDO_MAP_VALUE, Insn
+
+Item = Insn | str  # an instruction, or a label that stands before the next one
+
+
+class Assembled(Record):
+    """``lines`` has (slot index, span) wherever the span changes; ``functions`` (slot index, label)."""
+
+    code: bytes
+    relocations: list[Relocation]
+    lines: list[tuple[int, Any]]
+    functions: list[tuple[int, str]]
+
+
+def assemble(items: Iterable[Item], functions: Iterable[str] = ()) -> Assembled:
+    """Resolve labels and encode. Raises SondeError when a jump is further than 32,767 instructions."""
+    items = list(items)
+    labels: dict[str, int] = {}
+    at = 0
+    for item in items:
+        if isinstance(item, str):
+            labels[item] = at
+        else:
+            at += 2 if item.wide else 1
+    out: list[bytes] = []
+    relocations: list[Relocation] = []
+    lines: list[tuple[int, Any]] = []
+    at = 0
+    for item in items:
+        if isinstance(item, str):
+            continue
+        if item.span is not None and (not lines or lines[-1][1] is not item.span):
+            lines.append((at, item.span))
+        if item.map:
+            relocations.append(Relocation(at, item.map, "value" if item.src == PSEUDO_MAP_VALUE else "fd",
+                                          item.imm if item.src == PSEUDO_MAP_VALUE else 0))
+        out.append(_resolve(item, at, labels).encode())
+        at += 2 if item.wide else 1
+    return Assembled(b"".join(out), relocations, lines, sorted((labels[f], f) for f in functions))
+
+
+def _resolve(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
+    if insn.map:
+        return Insn(insn.code, insn.dst, insn.src)
+    if not insn.label:
+        return insn
+    distance = labels[insn.label] - at - 1
+    if insn.wide and insn.src == PSEUDO_FUNC or insn.code == JMP | JMP_OPS["call"]:
+        return Insn(insn.code, insn.dst, insn.src, imm=distance)
+    if insn.code & 7 in (JMP, JMP32) and not -32768 <= distance <= 32767:
+        raise SondeError("the program is too long: a jump spans more than 32,767 instructions",
+                         ["split the action into several probes or shorten its loops"])
+    return Insn(insn.code, insn.dst, insn.src, distance, insn.imm)
+
+
+def listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Any]] = ()) -> str:
+    """Disassembly with map names and, where the source line changes, the script's text."""
+    from .insn import decode, text
+    maps = {r.index: r for r in relocations}
+    spans = dict(lines)
+    out = []
+    shown = None
+    for index, insn in decode(code):
+        span = spans.get(index)
+        if span is not None and span != shown:
+            shown = span
+            out.append(f"; {span}: {' '.join(span.text.split())[:100]}")
+        if index in maps:
+            insn.map = maps[index].map
+            insn.src = PSEUDO_MAP_VALUE if maps[index].kind == "value" else 1
+            insn.imm = maps[index].offset
+        out.append(f"{index:5}: {text(insn)}")
+    return "\n".join(out)

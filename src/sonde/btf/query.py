@@ -1,0 +1,350 @@
+"""One BTF blob as sonde.types: found by name, converted once, struct members only when looked at."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+
+from ..errors import EnvironmentProblem
+from ..record import Record
+from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
+from . import codec
+from .codec import Blob, Header
+from .index import Index, build, kernel_key, load_or_build
+
+AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
+_ALIASES = codec.MODIFIERS | {codec.TYPEDEF}
+_MEMBER = codec.TRIPLE  # name_off, type, offset (with kflag: bit size << 24 | bit offset)
+_ENUM = struct.Struct("=Ii")
+_ENUM_UNSIGNED = codec.PAIR
+_ENUM64 = codec.TRIPLE
+
+
+class Raw:
+    """One record: ``value`` is its size or type id, ``at`` the place of what follows it in the blob.
+
+    (Not a Record: tens of thousands may be made.)
+    """
+
+    __slots__ = ("at", "id", "kflag", "kind", "name", "value", "vlen")
+
+    def __init__(self, id: int, name: str, info: int, value: int, at: int) -> None:
+        self.id = id
+        self.name = name
+        self.kind = info >> 24 & 0x1F
+        self.vlen = info & 0xFFFF
+        self.kflag = bool(info >> 31)
+        self.value = value
+        self.at = at
+
+
+class Param(Record):
+    """A parameter of a function."""
+
+    name: str
+    type: int
+
+
+class Btf:
+    """A blob and, when it is a module's, the base whose ids and strings it continues.
+
+    ``first`` is the id of its first own type and ``end`` the one after its last.
+    """
+
+    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None) -> None:
+        self.base = base
+        self.index = index
+        self.first = index.first
+        self.end = index.first + len(index)
+        self._blob = blob
+        self._types = header.types
+        self._types_end = header.types_end
+        self._strings = header.strings
+        self._strings_end = header.strings_end
+        self._string_base = base.string_size if base else 0
+        self._converted: dict[int, Type] = {}
+        self.layouts: dict[int, tuple[int, bool]] = {}  # ctext's notes
+
+    @property
+    def string_size(self) -> int:
+        """One past the last string offset, the base's included."""
+        return self._string_base + self._strings_end - self._strings
+
+    # records
+
+    def string_bytes(self, offset: int) -> bytes:
+        """The string at an offset of the string section (empty if there is none)."""
+        if offset < self._string_base:
+            return self.base.string_bytes(offset) if self.base else b""
+        at = self._strings + offset - self._string_base
+        if at >= self._strings_end:
+            return b""
+        for most in (128, self._strings_end - at):
+            stop = min(at + most, self._strings_end)
+            data = self._blob.need(at, stop)
+            end = data.find(b"\0", at, stop)
+            if end >= 0:
+                return data[at:end]
+        return b""
+
+    def string(self, offset: int) -> str:
+        """The same as text."""
+        return self.string_bytes(offset).decode("utf-8", "replace")
+
+    def raw(self, type_id: int) -> Raw:
+        """The record of a type; raises EnvironmentProblem for an id that does not exist."""
+        if type_id < self.first:
+            return self.base.raw(type_id) if self.base else Raw(0, "void", 0, 0, 0)
+        if type_id >= self.end:
+            raise EnvironmentProblem(f"corrupt BTF: no type {type_id}")
+        at = self._types + self.index.offsets[type_id - self.first]
+        name_off, info, value = codec.RECORD.unpack_from(self._blob.need(at, at + 12), at)
+        return Raw(type_id, self.string(name_off) if name_off else "", info, value, at + 12)
+
+    def owner(self, type_id: int) -> Btf:
+        """The blob that holds a type: this one or its base."""
+        return self if type_id >= self.first or self.base is None else self.base.owner(type_id)
+
+    def skip(self, type_id: int, typedefs: bool = True) -> Raw:
+        """The type behind const, volatile, restrict, type tags and (by default) typedefs."""
+        passing = _ALIASES if typedefs else codec.MODIFIERS
+        for _ in range(64):
+            owner = self.owner(type_id)
+            if type_id < owner.first or type_id >= owner.end:
+                return self.raw(type_id)
+            place = type_id - owner.first
+            if owner.index.kinds[place] not in passing:
+                return self.raw(type_id)
+            at = owner._types + owner.index.offsets[place] + 8
+            type_id = codec.WORD.unpack_from(owner._blob.need(at, at + 4), at)[0]
+        raise EnvironmentProblem(f"corrupt BTF: type {type_id} refers to itself")
+
+    def words(self, raw: Raw, layout: struct.Struct, count: int) -> Iterator[tuple[int, ...]]:
+        """``count`` elements of ``layout`` behind a record."""
+        end = raw.at + layout.size * count
+        owner = self.owner(raw.id)
+        if end > owner._types_end:
+            raise EnvironmentProblem(f"corrupt BTF: type {raw.id} is cut off")
+        return layout.iter_unpack(owner._blob.need(raw.at, end)[raw.at:end])
+
+    # by name
+
+    def ids(self, name: str) -> list[tuple[int, int]]:
+        """(id, kind) of every type called ``name``, own ones first."""
+        kinds, first = self.index.kinds, self.first
+        own = [(i, kinds[i - first]) for i in self.index.named(name) if self.raw(i).name == name]
+        return own + (self.base.ids(name) if self.base else [])
+
+    def find(self, name: str, *kinds: int) -> int:
+        """Id of the type called ``name`` of one of ``kinds``; 0 if there is none."""
+        return next((i for i, kind in self.ids(name) if kind in kinds), 0)
+
+    def names(self, *kinds: int) -> Iterator[tuple[str, int]]:
+        """(name, id) of every own named type of some kinds, in id order."""
+        for i in self.index.of_kinds(frozenset(kinds)):
+            at = self._types + self.index.offsets[i - self.first]
+            name = self.string(codec.WORD.unpack_from(self._blob.need(at, at + 4), at)[0])
+            if name:
+                yield name, i
+
+    def struct(self, name: str, union: bool = False) -> Struct | None:
+        """``struct name`` or ``union name``."""
+        found = self.find(name, codec.UNION if union else codec.STRUCT)
+        converted = self.type(found) if found else None
+        return converted if isinstance(converted, Struct) else None
+
+    def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
+        """Value and enum of an enum constant."""
+        for i in self.index.with_enumerator(name):
+            for value, constant in self.enumerators(self.raw(i)):
+                if constant == name:
+                    enum = self.type(i)
+                    return value, enum if isinstance(enum, Enum) else None
+        return self.base.enum_constant(name) if self.base else None
+
+    def params(self, type_id: int) -> list[Param]:
+        """Parameters of a function, function type, or pointer or typedef to one; a variadic one ends in type 0."""
+        raw = self.skip(type_id)
+        while raw.kind in (codec.FUNC, codec.PTR):
+            raw = self.skip(raw.value)
+        owner = self.owner(raw.id)
+        return [Param(owner.string(n), t) for n, t in self.words(raw, codec.PAIR, raw.vlen)]
+
+    # conversion
+
+    def type(self, type_id: int) -> Type:
+        """The type as sonde.types; a kind that is no value (function, void, section) becomes VOID."""
+        if type_id < self.first and self.base:
+            return self.base.type(type_id)
+        known = self._converted.get(type_id)
+        if known is None:
+            self._converted[type_id] = VOID  # what a type that holds itself finds: only corrupt BTF has one
+            raw = self.skip(type_id)
+            if raw.id != type_id:
+                known = self.type(raw.id)
+            else:
+                convert = _CONVERT.get(raw.kind)
+                known = convert(self, raw) if convert else VOID
+            self._converted[type_id] = known
+        return known
+
+    def size_of(self, type_id: int) -> int:
+        """Bytes of a type; 0 for void, functions and forward declarations."""
+        return 0 if self.skip(type_id).kind in (codec.VOID, codec.FUNC_PROTO, codec.FUNC) else self.type(type_id).size
+
+    def enumerators(self, raw: Raw) -> list[tuple[int, str]]:
+        """(value, name) of an enum's constants in order of declaration."""
+        owner = self.owner(raw.id)
+        if raw.kind == codec.ENUM64:
+            pairs = [(n, high << 32 | low) for n, low, high in self.words(raw, _ENUM64, raw.vlen)]
+            return [(v - (1 << 64) if raw.kflag and v >> 63 else v, owner.string(n)) for n, v in pairs]
+        layout = _ENUM if raw.kflag else _ENUM_UNSIGNED
+        return [(v, owner.string(n)) for n, v in self.words(raw, layout, raw.vlen)]
+
+    def members(self, raw: Raw) -> list[tuple[str, int, int, int]]:
+        """(name, type id, bit offset, bit size or 0) of a struct's members."""
+        owner = self.owner(raw.id)
+        found = []
+        for name, kind, offset in self.words(raw, _MEMBER, raw.vlen):
+            if raw.kflag:
+                found.append((owner.string(name), kind, offset & 0xFFFFFF, offset >> 24))
+            else:
+                found.append((owner.string(name), kind, offset, self._old_bits(kind, offset)))
+        return found
+
+    def _old_bits(self, type_id: int, offset: int) -> int:
+        """Bit size of a bitfield declared without kind_flag: its integer type is narrower than its storage."""
+        raw = self.skip(type_id)
+        if raw.kind != codec.INT:
+            return 0
+        bits = next(self.words(raw, codec.WORD, 1))[0] & 0xFF
+        return bits if bits != raw.value * 8 or offset % 8 else 0
+
+
+def _int(btf: Btf, raw: Raw) -> Type:
+    encoding = next(btf.words(raw, codec.WORD, 1))[0] >> 24 & 0xF
+    if encoding & codec.INT_BOOL and raw.value == 1:
+        return BOOL
+    if raw.value not in (1, 2, 4, 8):  # __int128
+        return Array(UINT64, raw.value // 8) if raw.value % 8 == 0 else Array(UINT8, raw.value)
+    # gcc calls plain char unsigned (encoding 0) although it is signed on x86: go by the name.
+    return Int(raw.value * 8, bool(encoding & codec.INT_SIGNED) or raw.name == "char")
+
+
+def _pointer(btf: Btf, raw: Raw) -> Type:
+    space, to = KERNEL, raw.value
+    while (target := btf.raw(to)).kind in codec.MODIFIERS:
+        if target.kind == codec.TYPE_TAG and target.name == "user":
+            space = USER
+        to = target.value
+    return Pointer(btf.type(to), space)
+
+
+def _array(btf: Btf, raw: Raw) -> Type:
+    of, _, count = next(btf.words(raw, codec.TRIPLE, 1))
+    element = btf.skip(of)
+    if element.kind == codec.INT and element.name == "char" and count:
+        return Str(count)  # as in bpftrace: a char array is text
+    return Array(btf.type(of), count)
+
+
+def _struct(btf: Btf, raw: Raw) -> Type:
+    name = raw.name or f"(anonymous {raw.id})"  # structs are compared by name
+    alignment = min(8, raw.value & -raw.value) or 1  # a true alignment divides the size; this is its upper bound
+    vmlinux_id = raw.id if btf.base is None else 0
+    return Struct(name, raw.value, _loader(btf, raw), raw.kind == codec.UNION, vmlinux_id, alignment)
+
+
+def _loader(btf: Btf, raw: Raw) -> Callable[[], tuple[StructField, ...]]:
+    fields: tuple[StructField, ...] | None = None
+
+    def load() -> tuple[StructField, ...]:
+        nonlocal fields
+        if fields is None:
+            fields = tuple([_field(btf, *member) for member in btf.members(raw)])
+        return fields
+
+    return load
+
+
+def _field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> StructField:
+    kind = btf.type(type_id)
+    if not bits:
+        return StructField(name, kind, bits_at // 8)
+    unit = (kind.size or 1) * 8
+    at = bits_at // unit * unit
+    if bits_at + bits > at + unit:  # packed: not within one naturally aligned unit
+        at = bits_at // 8 * 8
+    if bits_at + bits > at + unit:
+        kind = Int(64, isinstance(kind, Int) and kind.signed)
+    return StructField(name, kind, at // 8, bits_at - at, bits)
+
+
+def _forward(btf: Btf, raw: Raw) -> Type:
+    """A struct that is only declared: looked up by name, since a module's BTF may hold what its base declares."""
+    kind = codec.UNION if raw.kflag else codec.STRUCT
+    found = btf.find(raw.name, kind)
+    return btf.type(found) if found else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
+
+
+def _enum(btf: Btf, raw: Raw) -> Type:
+    names: dict[int, str] = {}
+    for value, name in btf.enumerators(raw):
+        names.setdefault(value, name)
+    size = raw.value if raw.value in (1, 2, 4, 8) else 4
+    return Enum(raw.name or f"(anonymous {raw.id})", size * 8, raw.kflag, names)
+
+
+_CONVERT: dict[int, Callable[[Btf, Raw], Type]] = {
+    codec.INT: _int,
+    codec.PTR: _pointer,
+    codec.ARRAY: _array,
+    codec.STRUCT: _struct,
+    codec.UNION: _struct,
+    codec.FWD: _forward,
+    codec.ENUM: _enum,
+    codec.ENUM64: _enum,
+    codec.FLOAT: lambda btf, raw: Array(UINT8, raw.value),
+}
+
+
+def parse(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF") -> Btf:
+    """BTF from memory; with ``base``, a module's. Raises EnvironmentProblem if it is not valid."""
+    if isinstance(blob, bytes):
+        blob = codec.memory_blob(blob)
+    header = codec.parse_header(blob, name)
+    if base is None:
+        return Btf(blob, header, build(blob, header, name=name))
+    return Btf(blob, header, build(blob, header, base.end, base.string_bytes, base.string_size, name), base)
+
+
+def open_file(path: str, base: Btf | None = None) -> Btf:
+    """BTF from a file, or from the .BTF section of an ELF file; EnvironmentProblem if it has none."""
+    blob = codec.read_blob(path)
+    if blob.need(0, 4)[:4] == b"\x7fELF":
+        blob = codec.memory_blob(_elf_section(blob.need(0, len(blob)), path))
+    return parse(blob, base, path)
+
+
+def open_kernel(path: str = "/sys/kernel/btf/vmlinux") -> Btf:
+    """The running kernel's BTF with its cached index; EnvironmentProblem where there is none."""
+    blob = codec.read_blob(path)
+    header = codec.parse_header(blob, path)
+    key = kernel_key(blob.need(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
+    return Btf(blob, header, load_or_build(blob, header, key))
+
+
+def _elf_section(data: mmap.mmap, path: str) -> bytes:
+    """The .BTF section of an ELF64 file of this byte order."""
+    try:
+        shoff, = struct.unpack_from("=Q", data, 40)
+        _, count, names = struct.unpack_from("=HHH", data, 58)
+        sections = [struct.unpack_from("=IIQQQQ", data, shoff + i * 64) for i in range(count)]
+        strings = sections[names][4]
+        for section in sections:
+            if data[strings + section[0]:strings + section[0] + 5] == b".BTF\0":
+                return data[section[4]:section[4] + section[5]]
+    except (struct.error, IndexError):
+        pass
+    raise EnvironmentProblem(f"{path}: this ELF file has no BTF", ["pahole -J adds it from DWARF"])

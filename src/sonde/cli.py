@@ -1,0 +1,544 @@
+"""The command line: a thin face on :mod:`sonde.api`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import CompileError, SondeError, UsageError, VerifierError
+from .language.source import Source
+from .options import TOOL, Option, Parsed, parse, usage
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .output import Output
+    from .output.views import Showing
+    from .semantics.typed import Options
+    from .tools import Tool
+
+VERSION = "0.1.0"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status. Never ends in a traceback."""
+    if argv is None:
+        _die_of_interrupts()
+        _have_standard_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parsed: Parsed | None = None
+    try:
+        parsed = parse(arguments, _tool_options)
+        return _dispatch(parsed)
+    except CompileError as error:
+        for diagnostic in error.diagnostics:
+            _complain(diagnostic.render())
+        return 1
+    except VerifierError as error:
+        _explain_rejection(error, parsed is not None and parsed.has("verbose"))
+        return 1
+    except SondeError as error:
+        _complain(f"ERROR: {error.message}")
+        for hint in error.hints:
+            _complain(f"HINT: {hint}")
+        return 1
+    except BrokenPipeError:
+        _give_up_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except RecursionError:
+        _complain("ERROR: the program is nested too deeply")
+        return 1
+    except MemoryError:
+        _complain("ERROR: out of memory")
+        return 1
+    except OSError as error:  # a full disk, a terminal that is gone
+        _give_up_stdout()
+        _complain(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        return 1
+    except Exception as error:  # a mistake of Sonde's own: said in a line, in full with -v
+        if parsed is not None and parsed.has("verbose"):
+            raise
+        _complain(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
+                  "HINT: -v shows where it happened")
+        return 1
+
+
+def _die_of_interrupts() -> None:
+    """Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded. As an exception
+    it could end in a destructor or an import's callback, where Python swallows it, and the trace would go on."""
+    import signal
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _have_standard_streams() -> None:
+    """Open to nowhere what the caller has closed: else the kernel gives its number to a map or a ring."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _complain(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+
+
+def _give_up_stdout() -> None:
+    """Nobody reads on: let the interpreter's own flush at exit go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+
+
+def _explain_rejection(error: VerifierError, verbose: bool) -> None:
+    from .language.diagnostics import ERROR, Diagnostic
+    hints = [] if verbose else ["-v shows the verifier's log"]
+    _complain(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
+                         else error.message, error.span, hints).render())
+    if verbose:
+        _complain(error.log)
+
+
+# --- commands ---------------------------------------------------------------------------------------------
+
+
+def _dispatch(parsed: Parsed) -> int:
+    words = parsed.words
+    tool = words[0] if words and not parsed.has("e") else ""
+    if parsed.has("help") and not tool:
+        sys.stdout.write(usage())
+        return 0
+    if parsed.has("version"):
+        sys.stdout.write(f"sonde v{VERSION}\n")
+        return 0
+    if parsed.has("info"):
+        return _info()
+    if parsed.has("list"):
+        return _list(parsed)
+    if tool == "doctor" or tool == "tools" and parsed.has("check"):
+        return _doctor(parsed)
+    if tool == "tools":
+        from .tools import listing
+        sys.stdout.write(listing())
+        return 0
+    if tool == "check":
+        return _check(parsed)
+    if tool == "flame" and not os.path.exists(tool):
+        return _flame(parsed)
+    return _trace(parsed)
+
+
+def _flame(parsed: Parsed) -> int:
+    """Flame graphs: of what runs, or of what two files of folded stacks differ in."""
+    from . import tools
+    from .api import Trace, live_world
+    if parsed.has("help"):
+        sys.stdout.write(tools.help(_flame_page()))
+        return 0
+    before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
+    if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
+        options["output"] = "flame.svg"
+    if before:
+        return _flame_diff(before, parsed)
+    off = bool(named.pop("off-cpu", ""))
+    if named.pop("on-cpu", "") and off:
+        raise UsageError("one flame graph at a time: --on-cpu or --off-cpu")
+    process = _process(parsed)
+    options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
+    named["pid"] = str(process.pid if process else 0)
+    options.setdefault("format", "flamegraph")
+    options["title"] = f"{'Off' if off else 'On'}-CPU{' nanoseconds' if off else ' samples'}" + (
+        f" of process {process.pid}" if process else "")
+    options["unit"] = "ns" if off else "samples"
+    source = _read(os.path.join(tools.FOLDER, "flame", "off-cpu.bt" if off else "on-cpu.bt"))
+    world = _without(live_world(), parsed)
+    trace = Trace(source, _options(parsed, parsed.words[1:] + parsed.rest), process, world, True, parsed.has("stats"))
+    status = run(trace, parsed)
+    if "output" in options and not parsed.has("quiet"):
+        _complain(f"Wrote {options['output']}")
+    return status
+
+
+def _flame_page() -> Tool:
+    """The documentation of ``sonde flame``, at the head of the first of its scripts."""
+    from . import tools
+    path = os.path.join(tools.FOLDER, "flame", "on-cpu.bt")
+    return tools.parse("flame", path, _read(path).text)
+
+
+def _flame_diff(before: str, parsed: Parsed) -> int:
+    from .output.views.flame_diff import flame_diff
+    if len(parsed.words) != 2:
+        raise UsageError("--diff takes two files of folded stacks: sonde flame --diff BEFORE AFTER")
+    text = flame_diff(before, parsed.words[1])
+    descriptor = _output_file(parsed)
+    with open(descriptor, "w", encoding="utf-8", closefd=descriptor != 1) as file:
+        file.write(text)
+    return 0
+
+
+def _tool_options(name: str) -> list[Option]:
+    """The own options of the tool called ``name``; none if there is no such tool, or a file of that name."""
+    if "/" in name or "." in name or os.path.exists(name):
+        return []
+    from . import tools
+    tool = _flame_page() if name == "flame" else tools.find(name)
+    return [Option(row.names, row.value, TOOL, row.help) for row in tool.options] if tool else []
+
+
+def _doctor(parsed: Parsed) -> int:
+    """Which tools work on this kernel; 1 if not all do."""
+    from .api import live_world
+    from .doctor import report
+    text, all_work = report(_without(live_world(), parsed))
+    sys.stdout.write(text)
+    return 0 if all_work else 1
+
+
+def _info() -> int:
+    from .kernel.features import info
+    from .kernel.world import LiveWorld
+    section = ""
+    for title, name, value in info(LiveWorld().features):
+        if title != section:
+            sys.stdout.write(f"{title}\n")
+            section = title
+        sys.stdout.write(f"  {name}: {value}\n")
+    return 0
+
+
+def _list(parsed: Parsed) -> int:
+    from .kernel.listing import listing
+    from .kernel.world import LiveWorld
+    pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
+    pid = _pid(parsed)
+    found = False
+    world = LiveWorld()
+    for wanted in _points(parsed, pattern):
+        alone = wanted.partition(":")[0] in ("begin", "end", "BEGIN", "END", "self", "interval", "profile")
+        for line in [wanted] if alone and "*" not in wanted else listing(world, wanted, parsed.has("verbose"), pid):
+            found = True
+            sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    if not found and pattern:
+        raise UsageError(f"nothing matches {pattern!r}")
+    return 0
+
+
+def _points(parsed: Parsed, pattern: str) -> list[str]:
+    """What -l is to list: a pattern, or the attach points of a script."""
+    if not parsed.has("e") and not os.path.isfile(pattern):
+        return [pattern]
+    from .language.diagnostics import Diagnostics
+    from .language.parser import parse as parse_script
+    diagnostics = Diagnostics()
+    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else _read(pattern), diagnostics)
+    diagnostics.check()
+    return [":".join(point.parts) for clause in script.clauses for point in clause.points]
+
+
+def _check(parsed: Parsed) -> int:
+    """Compile scripts, attach nothing."""
+    from . import api
+    paths = parsed.words[1:]
+    if not paths:
+        raise UsageError("check needs at least one script")
+    if parsed.has("btf"):
+        from .kernel.recorded import BtfWorld
+        world: Any = BtfWorld(parsed.get("btf"))
+    else:
+        world = api.live_world()
+    status = 0
+    for path in paths:
+        try:
+            spec = api.compile(_read(path), _options(parsed, []), _without(world, parsed))
+        except CompileError as error:
+            status = 1
+            for diagnostic in error.diagnostics:
+                _complain(diagnostic.render())
+            continue
+        for warning in spec.warnings:
+            _complain(warning.render())
+        sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
+                         f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
+                         f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")
+    return status
+
+
+def _trace(parsed: Parsed) -> int:
+    source, params = _program(parsed)
+    if source is None:
+        return 0
+    if parsed.has("fmt") or parsed.get("mode") == "format":
+        return _format(source, params)
+    from .api import Trace, live_world
+    options = _options(parsed, params)
+    if "--help" in params:
+        from .parameters import script_help
+        sys.stdout.write(script_help(source, options, live_world().release))
+        return 0
+    process = _process(parsed)
+    if parsed.has("cmd"):
+        options.cpid = process.pid
+    show = _shower(parsed.get("debug")) if parsed.has("debug") else None
+    world = _without(live_world(), parsed)
+    trace = Trace(source, options, process, world, True, parsed.has("stats") or options.mode == "bench", show)
+    for warning in trace.spec.warnings:
+        if options.warnings:
+            _complain(warning.render())
+    if show is not None:
+        return 0
+    return run(trace, parsed)
+
+
+def _format(source: Source, params: list[str]) -> int:
+    from .api import format
+    formatted = format(source, params)
+    sys.stdout.buffer.write(formatted.encode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
+    return 0
+
+
+def _without(world: Any, parsed: Parsed) -> Any:
+    from .api import Without
+    denied = [name for name in parsed.get("no-feature").split(",") if name]
+    return Without(world, frozenset(denied)) if denied else world
+
+
+def _program(parsed: Parsed) -> tuple[Source | None, list[str]]:
+    """The script, and the parameters given to it; None if only a tool's help was wanted."""
+    words = parsed.words
+    if parsed.has("e"):
+        return Source("stdin", parsed.get("e")), words + parsed.rest
+    if not words:
+        _complain(usage())
+        raise UsageError("no program given")
+    name, params = words[0], words[1:] + parsed.rest
+    if name == "-":
+        return Source("stdin", sys.stdin.buffer.read().decode("utf-8", "surrogateescape")), params
+    if not os.path.exists(name):
+        from . import tools
+        tool = tools.find(name)
+        if tool is None:
+            from .language.diagnostics import nearest
+            raise UsageError(f"failed to open file '{name}': No such file or directory",
+                             [f"did you mean the tool {c}?" for c in nearest(name, tools.names())[:1]])
+        if parsed.has("help"):
+            sys.stdout.write(tools.help(tool))
+            return None, []
+        parsed.columns = tool.columns
+        name = tool.path
+    return _read(name), params
+
+
+def _read(path: str) -> Source:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"failed to open file '{path}': {error.strerror}") from None
+    if "\0" in text:
+        raise UsageError(f"'{path}' is no script: it contains binary data")
+    return Source(path, text)
+
+
+def _pid(parsed: Parsed) -> int:
+    if not parsed.has("pid"):
+        return 0
+    text = parsed.get("pid")
+    if not text.isdigit() or not 0 < int(text) <= 1 << 22:
+        raise UsageError(f"pid '{text}' is not a valid number")
+    return int(text)
+
+
+def _process(parsed: Parsed) -> Any:
+    from .runtime.child import Child, Process
+    if parsed.has("cmd"):
+        return Child(parsed.get("cmd"))
+    pid = _pid(parsed)
+    return Process(pid) if pid else None
+
+
+def _options(parsed: Parsed, params: list[str]) -> Options:
+    from .api import environment
+    from .semantics.typed import Options
+    named = dict(parsed.named)
+    plain = []
+    for word in params:
+        if word.startswith("--") and len(word) > 2:
+            name, _, value = word[2:].partition("=")
+            named[name] = value
+        else:
+            plain.append(word)
+    if parsed.get("B", "line") not in ("line", "full", "none"):
+        raise UsageError(f"-B takes line or full or none, not '{parsed.get('B')}'")
+    viewed = parsed.get("format", "text") not in ("text", "json")
+    if viewed:
+        from .output.views import view_class
+        view_class(parsed.get("format"))
+    return Options(params=plain, named=named, pid=_pid(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
+                   warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
+                   probe_filter=parsed.get("probe-filter"), timed=viewed, env=environment(),
+                   directories=parsed.get("I").split("\n") if parsed.has("I") else [],
+                   headers=parsed.get("include").split("\n") if parsed.has("include") else [])
+
+
+def _mode(parsed: Parsed) -> str:
+    """test, bench, or "" for tracing."""
+    asked = {name for name in ("test", "bench") if parsed.has(name) or parsed.get("mode") == name}
+    if len(asked) > 1:
+        raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
+    if parsed.has("mode") and parsed.get("mode") not in ("trace", "test", "bench", "format"):
+        raise UsageError(f"--mode takes trace, test, bench or format, not '{parsed.get('mode')}'")
+    return next(iter(asked), "")
+
+
+def _shower(wanted: str) -> Any:
+    """-d: print the stages that were asked for."""
+    from .compiler.pipeline import STAGES
+    if wanted not in ("all", *STAGES):
+        raise UsageError(f"no stage '{wanted}'", [f"stages are: all, {', '.join(STAGES)}"])
+
+    def show(stage: str, text: str) -> None:
+        if wanted in ("all", stage):
+            sys.stdout.write(f"; --- {stage}\n{text.rstrip()}\n")
+    return show
+
+
+# --- tracing ----------------------------------------------------------------------------------------------
+
+
+def run(trace: Trace, parsed: Parsed) -> int:
+    """Attach, print until the end, print maps and losses, detach."""
+    from .output import output
+    _be_called("sonde")
+    showing = _showing(trace, parsed)
+    descriptor = _output_file(parsed)
+    if showing is not None:
+        out = showing.open(descriptor)
+    else:
+        out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
+    try:
+        with trace:
+            return _print_all(trace, parsed, out, showing)
+    finally:
+        out.flush(True)
+        if showing is not None:
+            showing.flush()
+        if descriptor != 1:
+            os.close(descriptor)
+
+
+def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
+    """The view of -f, if it asks for one and the script has what it shows."""
+    name = parsed.get("format", "text")
+    if name in ("text", "json"):
+        return None
+    from .output.views import Showing
+    if trace.options.mode:
+        raise UsageError("tests and benchmarks are printed as text or json")
+    return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"))
+
+
+def _be_called(name: str) -> None:
+    """In ps, and for scripts that leave out the tracer by ``comm``."""
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write(name)
+    except OSError:
+        pass
+
+
+def _output_file(parsed: Parsed) -> int:
+    if not parsed.has("output"):
+        return 1
+    path = parsed.get("output")
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"failed to open output file '{path}': {error.strerror}") from None
+
+
+def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None) -> int:
+    from .output import Printer
+    from .output.losses import report_losses
+    session = trace.session
+    if showing is not None:
+        printer: Printer = showing.printer(trace.spec, trace.context, trace.take, trace.act, trace.options.warnings)
+    else:
+        printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings,
+                          parsed.columns if parsed.get("format") == "json" else ())
+    for warning in session.warnings:
+        out.note(f"WARNING: {warning.message}")
+        for hint in warning.hints if parsed.has("verbose") else []:
+            out.note(f"HINT: {hint}")
+    if trace.retried is not None and parsed.has("verbose"):
+        out.note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    if not parsed.has("dry-run"):
+        out.attached(len(trace.spec.probes))
+        if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
+            out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
+            out.flush(True)
+    else:
+        return 0
+    if parsed.has("verbose"):
+        _say_how(trace, out)
+    if trace.options.mode:
+        return _rehearse(trace, printer, out, parsed.get("format", "text"))
+    while not session.done:
+        _handle(trace, printer, trace.records())
+        out.flush()
+    _handle(trace, printer, trace.rest())
+    if trace.spec.config.print_maps_on_exit:
+        printer.final_maps()
+    if showing is not None:
+        showing.finish()
+    if trace.options.warnings:
+        report_losses(out, session.losses(), reads=True)
+    if parsed.has("stats"):
+        _statistics(trace, out)
+    out.flush(True)
+    return session.status if session.reason == "exit" else 0
+
+
+def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:
+    """Run tests or benchmarks between begin and end."""
+    from . import selftest
+    _handle(trace, printer, trace.records(0))
+    status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
+    _handle(trace, printer, trace.rest())
+    return status
+
+
+def _handle(trace: Trace, printer: Any, records: list[tuple[int, Any, int]]) -> None:
+    handlers = printer.handlers
+    for site, buffer, offset in records:
+        handler = handlers[site]
+        if handler is not None:
+            handler(buffer, offset)
+        else:
+            trace.act(site)
+
+
+def _say_how(trace: Trace, out: Output) -> None:
+    """-v: how each program is attached, and what it costs in instructions."""
+    for program in trace.spec.programs:
+        names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
+        how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
+        if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
+            point = program.attach[0]
+            together = point.extra.get("together")
+            why = "which attaches many at once" if together else f"for this kernel has no {point.kind}"
+            how = f"by {program.how}, {why}"
+        out.note(f"{names}: {how}, {len(program.code) // 8} instructions")
+
+
+def _statistics(trace: Trace, out: Output) -> None:
+    for name, info in trace.session.run_statistics():
+        mean = info.run_time_ns / info.run_count if info.run_count else 0
+        out.note(f"{name}: {info.run_count} runs, {mean:.0f} ns each, {info.recursion_misses} skipped")

@@ -1,0 +1,1 @@
+"""Typed program to spec: IR, lowering, optimising passes, register allocation, emission."""

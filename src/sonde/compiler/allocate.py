@@ -1,0 +1,226 @@
+"""Registers: liveness, then linear scan with holes (after Poletto and Sarkar, Wimmer and Mössenböck) over r1-r4 and
+r6-r9.
+
+r0 and r5 stay free as the emitter's temporaries: spilled values pass through them. A value that lives across
+a call must be in r6-r9 or in memory; any other may be in r1-r4 too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+from ..record import Record
+from .ir import CALLS, Block, Function, Op, Reg
+
+SAVED = (6, 7, 8, 9)
+SCRATCHED = (1, 2, 3, 4)
+
+
+class Interval(Record):
+    """Where ``reg`` is live: ranges of positions, first and last included, in ascending order with holes between."""
+
+    reg: Reg
+    ranges: list[tuple[int, int]]
+    hints: list[int | Reg]
+    crosses: bool = False
+
+    @property
+    def start(self) -> int:
+        return self.ranges[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.ranges[-1][1]
+
+
+class Allocation(Record):
+    """``place[reg]`` is a physical register, or -1 - n for spill slot n."""
+
+    place: dict[Reg, int]
+    spills: int
+
+
+def liveness(function: Function) -> dict[Block, int]:
+    """The registers live at the end of each block, as a bit set by register id."""
+    gen: dict[Block, int] = {}
+    kill: dict[Block, int] = {}
+    for block in function.blocks:
+        used = defined = 0
+        for op in block.ops:
+            for arg in op.args:
+                if type(arg) is Reg and not defined >> arg.id & 1:
+                    used |= 1 << arg.id
+            if op.dst is not None:
+                defined |= 1 << op.dst.id
+        gen[block], kill[block] = used, defined
+    live_in = dict(gen)
+    live_out = dict.fromkeys(function.blocks, 0)
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(function.blocks):
+            out = 0
+            for child in block.successors:
+                out |= live_in[child]
+            if out != live_out[block]:
+                live_out[block] = out
+                live_in[block] = gen[block] | out & ~kill[block]
+                changed = True
+    return live_out
+
+
+def _bits(value: int) -> list[int]:
+    found = []
+    while value:
+        low = value & -value
+        found.append(low.bit_length() - 1)
+        value ^= low
+    return found
+
+
+def intervals(function: Function) -> list[Interval]:
+    """One interval per register, by start; operation i reads at position 2i and writes at 2i + 1."""
+    live_out = liveness(function)
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    hints: dict[int, list[int | Reg]] = {}
+    calls: list[int] = []
+    at = 0
+    for block in function.blocks:
+        for id, range in _in_block(block, at, live_out[block]):
+            known = ranges.setdefault(id, [])
+            if known and known[-1][1] >= range[0] - 1:
+                known[-1] = known[-1][0], max(known[-1][1], range[1])
+            else:
+                known.append(range)
+        for op in block.ops:
+            _collect_hints(op, hints)
+            if op.kind in CALLS:
+                calls.append(at)
+            at += 2
+    for i, param in enumerate(function.params):
+        first = ranges.setdefault(param.id, [(-1, -1)])
+        first[0] = -1, first[0][1]
+        hints.setdefault(param.id, []).insert(0, i + 1)
+    found = [Interval(function.registers[id], r, hints.get(id, []), _crosses(r, calls)) for id, r in ranges.items()]
+    return sorted(found, key=lambda i: i.start)
+
+
+def _in_block(block: Block, first: int, out: int) -> list[tuple[int, tuple[int, int]]]:
+    """(register id, range) of everything that is live in a block, each register's ranges in ascending order."""
+    position = first + 2 * len(block.ops)
+    ends = dict.fromkeys(_bits(out), position - 1)
+    found = []
+    for op in reversed(block.ops):
+        position -= 2
+        if op.dst is not None:
+            found.append((op.dst.id, (position + 1, ends.pop(op.dst.id, position + 1))))
+        for arg in op.args:
+            if type(arg) is Reg:
+                ends.setdefault(arg.id, position)
+    found += [(id, (first, end)) for id, end in ends.items()]
+    found.reverse()
+    return found
+
+
+def _collect_hints(op: Op, hints: dict[int, list[int | Reg]]) -> None:
+    """Registers that save a move: a call's argument where the call wants it, a result where its operand was."""
+    for n, arg in enumerate(op.args):
+        if type(arg) is Reg:
+            if op.kind in CALLS:
+                hints.setdefault(arg.id, []).append(n + 1)
+            elif op.dst is not None and n == 0:
+                hints.setdefault(arg.id, []).append(op.dst)
+    if op.dst is not None and op.args and type(op.args[0]) is Reg and op.kind not in CALLS:
+        hints.setdefault(op.dst.id, []).insert(0, op.args[0])
+
+
+def _crosses(ranges: list[tuple[int, int]], calls: list[int]) -> bool:
+    """Whether a call happens while the register is live, other than as the call's own argument or result."""
+    for start, end in ranges:
+        index = bisect_left(calls, start)
+        if index < len(calls) and calls[index] < end:
+            return True
+    return False
+
+
+class Place:
+    """A physical register or spill slot: the ranges in which it is taken, and by whom."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[int, int, int]] = []  # start, end, register id
+        self._by: dict[int, Interval] = {}
+
+    def holders(self, interval: Interval) -> set[int]:
+        """Ids of the registers that are live here at the same time."""
+        taken, found = self._taken, set()
+        for start, end in interval.ranges:
+            at = bisect_right(taken, (start,)) - 1
+            for other in taken[max(at, 0):]:
+                if other[0] > end:
+                    break
+                if other[1] >= start:
+                    found.add(other[2])
+        return found
+
+    def take(self, interval: Interval) -> None:
+        self._by[interval.reg.id] = interval
+        for start, end in interval.ranges:
+            insort(self._taken, (start, end, interval.reg.id))
+
+    def give(self, id: int) -> Interval:
+        """Free what a register had taken; its interval."""
+        interval = self._by.pop(id)
+        self._taken = [taken for taken in self._taken if taken[2] != id]
+        return interval
+
+    def last(self, id: int) -> int:
+        return self._by[id].end
+
+
+def allocate(function: Function) -> Allocation:
+    """Assign every register a place."""
+    place: dict[Reg, int] = {}
+    registers = {number: Place() for number in (*SCRATCHED, *SAVED)}
+    spilled: list[Interval] = []
+    for interval in intervals(function):
+        choice = _choose(interval, registers, place)
+        if choice is None:
+            choice = _evict(interval, registers, spilled)
+        if choice is None:
+            spilled.append(interval)
+        else:
+            place[interval.reg] = choice
+            registers[choice].take(interval)
+    slots: list[Place] = []
+    for interval in sorted(spilled, key=lambda i: i.start):
+        number = next((n for n, slot in enumerate(slots) if not slot.holders(interval)), len(slots))
+        if number == len(slots):
+            slots.append(Place())
+        slots[number].take(interval)
+        place[interval.reg] = -1 - number
+    return Allocation(place, len(slots))
+
+
+def _evict(interval: Interval, registers: dict[int, Place], spilled: list[Interval]) -> int | None:
+    """The register whose only holder is needed longest, freed by spilling that; None if this one lives longer."""
+    best, choice = interval.end, None
+    for number in SAVED if interval.crosses else SCRATCHED + SAVED:
+        holders = registers[number].holders(interval)
+        if len(holders) == 1 and registers[number].last(next(iter(holders))) > best:
+            best, choice = registers[number].last(next(iter(holders))), number
+    if choice is not None:
+        spilled.append(registers[choice].give(registers[choice].holders(interval).pop()))
+    return choice
+
+
+def _choose(interval: Interval, registers: dict[int, Place], place: dict[Reg, int]) -> int | None:
+    """A free register that the interval may use, by hint if possible."""
+    allowed = SAVED if interval.crosses else SCRATCHED + SAVED
+    for hint in interval.hints:
+        wanted = hint if isinstance(hint, int) else place.get(hint, 0)
+        if wanted in allowed and not registers[wanted].holders(interval):
+            return wanted
+    for number in allowed:
+        if not registers[number].holders(interval):
+            return number
+    return None

@@ -1,0 +1,299 @@
+"""IR with registers assigned to instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..asm import insn as asm
+from ..asm.assemble import Item
+from .allocate import Allocation, allocate
+from .ir import ALU, CALLS, COMMUTATIVE, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
+
+T0, T1 = 0, 5  # temporaries
+FP = 10
+
+
+def fits(value: int) -> bool:
+    """``value`` can be an instruction's 32-bit immediate."""
+    return -(1 << 31) <= value < 1 << 31
+
+
+class Emitter:
+    """Writes one function. ``v4``: the kernel knows sign-extending loads and moves (Linux 6.6)."""
+
+    def __init__(self, function: Function, v4: bool) -> None:
+        self.function = function
+        self.v4 = v4
+        self.allocation: Allocation = allocate(function)
+        frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
+        self.spill_base = -frame
+        self.frame = frame + 8 * self.allocation.spills
+        self.items: list[Item] = []
+        self.span: Any = None
+
+    # helpers
+
+    def put(self, insn: asm.Insn) -> None:
+        insn.span = self.span
+        self.items.append(insn)
+
+    def label(self, block: Block) -> str:
+        return f"{self.function.name}.{block.id}"
+
+    def place(self, reg: Reg) -> int:
+        return self.allocation.place[reg]
+
+    def spill_offset(self, place: int) -> int:
+        return self.spill_base + 8 * place
+
+    def move(self, dst: int, operand: Any) -> None:
+        """Materialise any operand in physical register ``dst``."""
+        if type(operand) is Reg:
+            place = self.place(operand)
+            if place < 0:
+                self.put(asm.load(dst, FP, self.spill_offset(place), 8))
+            elif place != dst:
+                self.put(asm.alu("mov", dst, place))
+        elif isinstance(operand, int):
+            if fits(operand):
+                self.put(asm.alu("mov", dst, imm=operand))
+            elif 0 <= operand < 1 << 32:
+                self.put(asm.alu("mov", dst, imm=operand - (1 << 32) if operand >> 31 else operand, bits=32))
+            else:
+                self.put(asm.load_imm64(dst, operand))
+        elif isinstance(operand, MapFd):
+            self.put(asm.map_fd(dst, operand.map))
+        elif isinstance(operand, MapAddr):
+            self.put(asm.map_value(dst, operand.map, operand.off))
+        else:
+            slot, off = (operand.slot, operand.off) if isinstance(operand, SlotAt) else (operand, 0)
+            assert isinstance(slot, Slot) and not slot.scratch
+            self.put(asm.alu("mov", dst, FP))
+            self.put(asm.alu("add", dst, imm=slot.offset + off))
+
+    def register(self, operand: Any, temporary: int) -> int:
+        """A physical register that holds ``operand``."""
+        if type(operand) is Reg:
+            place = self.place(operand)
+            if place >= 0:
+                return place
+        self.move(temporary, operand)
+        return temporary
+
+    def target(self, dst: Reg) -> int:
+        """The register to compute ``dst`` in."""
+        place = self.allocation.place.get(dst, T0)
+        return place if place >= 0 else T0
+
+    def finish(self, dst: Reg) -> None:
+        """Store a spilled result."""
+        place = self.allocation.place.get(dst, T0)
+        if place < 0:
+            self.put(asm.store(FP, self.spill_offset(place), T0, 8))
+
+    # operations
+
+    def run(self) -> list[Item]:
+        blocks = self.function.blocks
+        self.items.append(self.function.name)
+        self.parallel([(self.allocation.place[p], i + 1) for i, p in enumerate(self.function.params)
+                       if self.allocation.place.get(p, -1) >= 0])
+        for i, param in enumerate(self.function.params):
+            place = self.allocation.place.get(param, 0)
+            if place < 0:
+                self.put(asm.store(FP, self.spill_offset(place), i + 1, 8))
+        for block, following in zip(blocks, [*blocks[1:], None]):
+            self.items.append(self.label(block))
+            for op in block.ops:
+                self.span = op.span
+                self.operation(op, following)
+        return self.items
+
+    def operation(self, op: Op, following: Block | None) -> None:
+        kind = op.kind
+        if kind in ALU:
+            self.alu(op)
+        elif kind in CALLS:
+            self.call(op)
+        elif kind in ("jump", "branch", "exit"):
+            getattr(self, kind)(op, following)
+        elif kind in ("load", "store", "atomic_add"):
+            getattr(self, kind)(op)
+        elif kind in ("xchg", "fetch_add"):
+            self.exchange(op)
+        elif kind != "barrier":
+            self.simple(op)
+
+    def alu(self, op: Op) -> None:
+        assert op.dst is not None
+        a, b = op.args
+        d = self.target(op.dst)
+        if isinstance(b, int) and fits(b):
+            self.move(d, a)
+            self.put(asm.alu(op.kind, d, imm=b, bits=op.bits))
+            self.finish(op.dst)
+            return
+        if type(b) is Reg and self.place(b) == d and not (type(a) is Reg and self.place(a) == d):
+            if op.kind in COMMUTATIVE:
+                a, b = b, a
+            else:
+                self.move(T0, a)
+                self.put(asm.alu(op.kind, T0, d, bits=op.bits))
+                self.put(asm.alu("mov", d, T0))
+                return
+        source = self.register(b, T1)
+        self.move(d, a)
+        self.put(asm.alu(op.kind, d, source, bits=op.bits))
+        self.finish(op.dst)
+
+    def simple(self, op: Op) -> None:
+        """mov, neg, swap, sext, zext, addr, func."""
+        assert op.dst is not None
+        d = self.target(op.dst)
+        a = op.args[0] if op.args else None
+        if op.kind == "func":
+            self.put(asm.func_address(d, op.label))
+        elif op.kind == "addr":
+            if isinstance(a, MapAddr):
+                self.move(d, MapAddr(a.map, a.off + op.off))
+            else:
+                assert isinstance(a, Slot)
+                self.move(d, SlotAt(a, op.off))
+        elif op.kind == "zext" and op.bits == 32:
+            self.put(asm.alu("mov", d, self.register(a, T0), bits=32))
+        elif op.kind == "sext" and self.v4:
+            self.put(asm.sign_extend(d, self.register(a, T0), op.bits))
+        else:
+            self.move(d, a)
+            if op.kind == "neg":
+                self.put(asm.alu("neg", d))
+            elif op.kind == "swap":
+                self.put(asm.swap(d, op.bits))
+            elif op.kind == "zext" and op.bits < 32:
+                self.put(asm.alu("and", d, imm=(1 << op.bits) - 1))
+            elif op.kind == "sext" and op.bits < 64:
+                self.put(asm.alu("lsh", d, imm=64 - op.bits))
+                self.put(asm.alu("arsh", d, imm=64 - op.bits))
+        self.finish(op.dst)
+
+    def memory(self, op: Op) -> tuple[int, int]:
+        """The base register and offset of a memory operation."""
+        base = op.args[0]
+        if isinstance(base, Slot):
+            assert not base.scratch
+            return FP, base.offset + op.off
+        if isinstance(base, MapAddr):
+            self.put(asm.map_value(T1, base.map, base.off + op.off))
+            return T1, 0
+        off = op.off
+        register = self.register(base, T1)
+        if not -32768 <= off <= 32767:
+            self.move(T1, base)
+            self.put(asm.alu("add", T1, imm=off))
+            return T1, 0
+        return register, off
+
+    def load(self, op: Op) -> None:
+        assert op.dst is not None
+        d = self.target(op.dst)
+        base, off = self.memory(op)
+        extend = op.signed and op.size < 8
+        self.put(asm.load(d, base, off, op.size, extend and self.v4))
+        if extend and not self.v4:
+            self.put(asm.alu("lsh", d, imm=64 - op.size * 8))
+            self.put(asm.alu("arsh", d, imm=64 - op.size * 8))
+        self.finish(op.dst)
+
+    def store(self, op: Op) -> None:
+        base, off = self.memory(op)
+        value = op.args[1]
+        if isinstance(value, int):
+            short = value
+            if op.size < 8:
+                short &= (1 << op.size * 8) - 1
+                if op.size == 4 and short >> 31:
+                    short -= 1 << 32
+            if fits(short):
+                self.put(asm.store_imm(base, off, short, op.size))
+                return
+        self.put(asm.store(base, off, self.register(value, T0), op.size))
+
+    def atomic_add(self, op: Op) -> None:
+        base, off = self.memory(op)
+        self.put(asm.atomic_add(base, off, self.register(op.args[1], T0), op.size))
+
+    def exchange(self, op: Op) -> None:
+        assert op.dst is not None
+        base, off = self.memory(op)
+        self.move(T0, op.args[1])
+        self.put(asm.atomic_exchange(op.kind, base, off, T0, op.size))
+        if self.allocation.place.get(op.dst, -1) > 0:
+            self.put(asm.alu("mov", self.place(op.dst), T0))
+        else:
+            self.finish(op.dst)
+
+    def call(self, op: Op) -> None:
+        moves = []
+        rest = []
+        for i, arg in enumerate(op.args):
+            if type(arg) is Reg and self.place(arg) >= 0:
+                moves.append((i + 1, self.place(arg)))
+            else:
+                rest.append((i + 1, arg))
+        self.parallel(moves)
+        for register, arg in rest:
+            self.move(register, arg)
+        self.put(asm.call(op.imm) if op.kind == "call" else asm.kfunc(op.imm) if op.kind == "kfunc"
+                 else asm.call_function(op.label))
+        if op.dst is not None and op.dst in self.allocation.place:
+            place = self.place(op.dst)
+            if place > 0:
+                self.put(asm.alu("mov", place, 0))
+            else:
+                self.finish(op.dst)
+
+    def parallel(self, moves: list[tuple[int, int]]) -> None:
+        """Copies between registers as if all at once; r0 breaks cycles."""
+        pending = [(d, s) for d, s in moves if d != s]
+        while pending:
+            sources = [s for _, s in pending]
+            ready = next((m for m in pending if m[0] not in sources), None)
+            if ready is None:
+                broken = pending[0][1]
+                self.put(asm.alu("mov", T0, broken))
+                pending = [(d, T0 if s == broken else s) for d, s in pending]
+                continue
+            self.put(asm.alu("mov", *ready))
+            pending.remove(ready)
+
+    def jump(self, op: Op, following: Block | None) -> None:
+        assert op.then is not None
+        if op.then is not following:
+            self.put(asm.jump(self.label(op.then)))
+
+    def branch(self, op: Op, following: Block | None) -> None:
+        assert op.then is not None and op.other is not None
+        a = self.register(op.args[0], T0)
+        b = op.args[1]
+        target = self.label(op.then)
+        if isinstance(b, int) and fits(b):
+            self.put(asm.branch(op.cond, a, None, b, target, op.bits))
+        else:
+            self.put(asm.branch(op.cond, a, self.register(b, T1), 0, target, op.bits))
+        if op.other is not following:
+            self.put(asm.jump(self.label(op.other)))
+
+    def exit(self, op: Op, following: Block | None) -> None:
+        self.move(0, op.args[0])
+        self.put(asm.exit_())
+
+
+def emit(program: Program, v4: bool) -> tuple[list[Item], int]:
+    """The instructions of the program, main function first, and the bytes of stack that it needs."""
+    items: list[Item] = []
+    depth = 0
+    for function in program.functions:
+        emitter = Emitter(function, v4)
+        items += emitter.run()
+        depth += emitter.frame
+    return items, depth

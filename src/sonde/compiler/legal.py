@@ -1,0 +1,88 @@
+"""What legal IR is, executable: run after every pass in tests (and by ``SONDE_CHECK_IR=1``)."""
+
+from __future__ import annotations
+
+from .ir import ALU, CALLS, CONDITIONS, TERMINATORS, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
+from .optimize import predecessors, reachable
+
+
+class IllegalIR(AssertionError):
+    """An operation breaks a rule of :mod:`ir`."""
+
+
+_ARITY = {"mov": 1, "neg": 1, "swap": 1, "sext": 1, "zext": 1, "load": 1, "store": 2, "atomic_add": 2, "xchg": 2,
+          "fetch_add": 2, "addr": 1, "func": 0, "barrier": 1, "jump": 0, "branch": 2, "exit": 1}
+
+
+def check(program: Program) -> None:
+    """Raise :class:`IllegalIR` on the first broken rule."""
+    for function in program.functions:
+        for block in function.blocks:
+            _block(function, block)
+        _defined(function)
+
+
+def _fail(function: Function, block: Block, op: Op, why: str) -> None:
+    raise IllegalIR(f"{function.name} {block!r}: {op!r}: {why}")
+
+
+def _block(function: Function, block: Block) -> None:
+    if not block.ops or block.ops[-1].kind not in TERMINATORS:
+        raise IllegalIR(f"{function.name} {block!r} has no end")
+    for op in block.ops:
+        arity = 2 if op.kind in ALU else _ARITY.get(op.kind)
+        if arity is None and op.kind not in CALLS:
+            _fail(function, block, op, "unknown kind")
+        if arity is not None and len(op.args) != arity or len(op.args) > 5:
+            _fail(function, block, op, "wrong number of operands")
+        if op.kind in TERMINATORS and op is not block.ops[-1]:
+            _fail(function, block, op, "terminator inside a block")
+        if op.kind == "branch" and (op.cond not in CONDITIONS or op.then is None or op.other is None):
+            _fail(function, block, op, "incomplete branch")
+        if op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add"):
+            _memory(function, block, op)
+        if op.kind in ("swap", "sext", "zext") and op.bits not in (8, 16, 32, 64):
+            _fail(function, block, op, "bad width")
+        for arg in op.args[0 if op.kind not in CALLS else len(op.args):]:
+            if isinstance(arg, (SlotAt, MapFd)):
+                _fail(function, block, op, "operand only for calls")
+
+
+def _memory(function: Function, block: Block, op: Op) -> None:
+    base = op.args[0]
+    if op.size not in (1, 2, 4, 8):
+        _fail(function, block, op, "bad size")
+    if isinstance(base, Slot):
+        if not 0 <= op.off or op.off + op.size > base.size:
+            _fail(function, block, op, "outside of its slot")
+        if op.off % op.size and not base.scratch:
+            _fail(function, block, op, "misaligned")
+    elif not isinstance(base, (Reg, MapAddr)):
+        _fail(function, block, op, "not an address")
+
+
+def _defined(function: Function) -> None:
+    """Every register is written on every way to each of its uses (forward data flow over sets of registers as bits)."""
+    blocks = reachable(function)
+    preds = predecessors(blocks)
+    everything = (1 << len(function.registers)) - 1
+    written = {b: sum({1 << op.dst.id for op in b.ops if op.dst is not None}) for b in blocks}
+    known = dict.fromkeys(blocks, everything)
+    known[blocks[0]] = sum(1 << p.id for p in function.params)
+    changed = True
+    while changed:
+        changed = False
+        for block in blocks[1:]:
+            new = everything
+            for pred in preds[block]:
+                new &= known[pred] | written[pred]
+            changed = changed or new != known[block]
+            known[block] = new
+    for block in blocks:
+        have = known[block]
+        for op in block.ops:
+            for arg in op.args:
+                if type(arg) is Reg and not have >> arg.id & 1:
+                    _fail(function, block, op, f"{arg!r} is used before it is defined")
+            if op.dst is not None:
+                have |= 1 << op.dst.id

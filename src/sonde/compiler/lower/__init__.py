@@ -1,0 +1,1 @@
+"""Typed program to IR, one module per concern; ``program`` is the entry."""

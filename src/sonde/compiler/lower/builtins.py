@@ -1,0 +1,208 @@
+"""Lowering of builtins, one function each; the table at the end pairs with semantics/builtins.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...language.ast import Call, Expr, Name
+from ...types import KERNEL, Pointer, Str, Struct
+from .. import helpers as h
+from ..ir import Operand, Reg
+from . import memory
+from .core import Lower, Mem
+
+CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
+
+
+def option(node: Expr, key: str) -> Any:
+    """What the call form of a builtin chose; None in the bare form."""
+    return (node.data or {}).get(key) if isinstance(node, Call) else None
+
+
+def pid_tgid(lo: Lower) -> Reg:
+    return lo.b.call(h.PID_TGID, [], "pid_tgid", pure=True)
+
+
+def _pid(lo: Lower, node: Expr) -> Operand:
+    if option(node, "namespace") == "curr_ns":
+        return _namespaced(lo, 4)
+    return lo.b.alu("rsh", pid_tgid(lo), 32)
+
+
+def _tid(lo: Lower, node: Expr) -> Operand:
+    if option(node, "namespace") == "curr_ns":
+        return _namespaced(lo, 0)
+    return lo.b.extend(pid_tgid(lo), 32, False)
+
+
+def _namespaced(lo: Lower, off: int) -> Operand:
+    """struct bpf_pidns_info {u32 pid, tgid} for the namespace that Sonde runs in."""
+    with lo.scope():
+        info = lo.temp(8)
+        memory.zero(lo, info, 8)
+        device, inode = (lo.b.load(lo.unit.global_word(n), 0, 8) for n in ("pidns_dev", "pidns_ino"))
+        result = lo.b.call(h.NS_PID_TGID, [device, inode, lo.operand_address(info), 8], "ns_current_pid_tgid")
+        lo.on_failure(result, "helper", "get_ns_current_pid_tgid")
+        return lo.b.load(info.base, info.off + off, 4)
+
+
+def _uid(lo: Lower, node: Expr) -> Operand:
+    return lo.b.extend(lo.b.call(h.UID_GID, [], "uid_gid", pure=True), 32, False)
+
+
+def _gid(lo: Lower, node: Expr) -> Operand:
+    return lo.b.alu("rsh", lo.b.call(h.UID_GID, [], "uid_gid", pure=True), 32)
+
+
+def cpu(lo: Lower) -> Reg:
+    return lo.b.call(h.CPU_ID, [], "cpu", pure=True)
+
+
+def _nsecs(lo: Lower, node: Expr) -> Operand:
+    clock = option(node, "clock") or "boot"
+    if clock == "sw_tai" or clock == "tai" and not lo.unit.feature("helper_ktime_get_tai_ns"):
+        from .series import tai
+        return tai(lo)
+    now = lo.b.call(CLOCKS[clock], [], f"{clock}_ns")
+    if clock == "boot":
+        lo.last_time = now
+    return now
+
+
+def now(lo: Lower) -> Operand:
+    """The boot clock."""
+    lo.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
+    return lo.last_time
+
+
+def _elapsed(lo: Lower, node: Expr) -> Operand:
+    return lo.b.alu("sub", now(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
+
+
+def task(lo: Lower) -> Operand:
+    return lo.b.call(h.TASK, [], "current_task", pure=True)
+
+
+def task_struct(lo: Lower) -> Struct:
+    struct = lo.world.struct("task_struct")
+    assert struct is not None
+    return struct
+
+
+def task_memory(lo: Lower, node: Expr | None, *path: str) -> Mem:
+    """A member of the current task (or of the call's argument), through the pointers on the way."""
+    from .expressions import scalar
+    given = option(node, "task") if node is not None else None
+    struct = task_struct(lo)
+    mem = memory.pointee(lo, scalar(lo, given) if given is not None else task(lo), Pointer(struct, KERNEL))
+    for name in path[:-1]:
+        field = struct.field(name)
+        assert field is not None and isinstance(field.type, Pointer) and isinstance(field.type.to, Struct)
+        mem, struct = memory.pointee(lo, memory.read_field(lo, mem, field), field.type), field.type.to
+    field = struct.field(path[-1])
+    assert field is not None
+    return mem.at(field.offset)
+
+
+def comm_memory(lo: Lower) -> Mem | None:
+    """The current task's name where it lies, when kernel memory is loaded directly (the kernel keeps it padded
+    with NULs: strscpy_pad in __set_task_comm())."""
+    return task_memory(lo, None, "comm") if memory.direct(lo) and lo.world.struct("task_struct") else None
+
+
+def _task_number(*path: str) -> Callable[[Lower, Expr], Operand]:
+    from ...types import UINT32
+    return lambda lo, node: memory.read_scalar(lo, task_memory(lo, node, *path), UINT32)
+
+
+def _global(name: str) -> Callable[[Lower, Expr], Operand]:
+    return lambda lo, node: lo.b.load(lo.unit.global_word(name), 0, 8)
+
+
+def _func(lo: Lower, node: Expr) -> Operand:
+    return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
+
+
+def _helper(number: int, name: str, pure: bool = True, bits: int = 64) -> Callable[[Lower, Expr], Operand]:
+    def lower(lo: Lower, node: Expr) -> Operand:
+        value = lo.b.call(number, [], name, pure=pure)
+        return value if bits == 64 else lo.b.extend(value, bits, False)
+    return lower
+
+
+SCALARS: dict[str, Callable[[Lower, Expr], Operand]] = {
+    "pid": _pid, "tid": _tid, "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": _func,
+    "cpu": lambda lo, node: cpu(lo),
+    "cgroup": _helper(h.CGROUP_ID, "cgroup_id"), "rand": _helper(h.RANDOM, "random", False, 32),
+    "jiffies": _helper(h.JIFFIES, "jiffies", False), "numaid": _helper(h.NUMA_NODE, "numa_node", True, 32),
+    "curtask": lambda lo, node: task(lo), "ctx": lambda lo, node: lo.context_pointer(),
+    "username": _uid, "probe": lambda lo, node: lo.probe_index(),
+    "retval": lambda lo, node: lo.context.retval(lo), "usermode": lambda lo, node: lo.context.usermode(lo),
+    "cpid": _global("cpid"), "has_cpid": lambda lo, node: lo.truth(lo.b.load(lo.unit.global_word("cpid"), 0, 8)),
+    "ppid": _task_number("real_parent", "tgid"), "leader_tid": _task_number("group_leader", "pid"),
+}
+NAMES = {"pcomm": ("real_parent", "comm"), "leader_comm": ("group_leader", "comm")}
+
+
+def scalar_builtin(lo: Lower, node: Name | Call) -> Operand:
+    """The value of a builtin that fits a register."""
+    name = node.name.removeprefix("__builtin_")
+    if name.startswith("arg") and name[3:].isdigit():
+        return lo.context.arg(lo, int(name[3:]))  # type: ignore[no-any-return]
+    value = SCALARS[name](lo, node)
+    return lo.normalise(value, node.type) if name in ("retval",) else value
+
+
+def text_memory(lo: Lower, node: Name | Call) -> Mem | None:
+    """Where comm, pcomm and leader_comm can be loaded from."""
+    name = node.name.removeprefix("__builtin_")
+    if option(node, "pid") is not None:
+        return None
+    if name == "comm":
+        return comm_memory(lo)
+    if name in NAMES:
+        return task_memory(lo, node, *NAMES[name])
+    return None
+
+
+def write_text(lo: Lower, node: Name | Call, into: Mem) -> None:
+    """A string builtin into memory of at least its 16 bytes."""
+    source = text_memory(lo, node)
+    if option(node, "pid") is not None:
+        _comm_of(lo, option(node, "pid"), into)
+    elif source is not None:
+        memory.copy(lo, source, into, 16)
+    else:
+        lo.b.call(h.COMM, [lo.operand_address(into), 16], "current_comm")
+
+
+def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
+    """The name of the process with that id: walk all of them, as only an iterator may in every kind of program."""
+    from .expressions import scalar
+    struct = task_struct(lo)
+    tgid, comm = struct.field("tgid"), struct.field("comm")
+    assert tgid is not None and comm is not None
+    wanted = lo.b.extend(scalar(lo, pid), 32, False)
+    memory.zero(lo, into, 16)
+    lo.forget()
+    with lo.scope():
+        iterator = lo.temp(24, "tasks")  # struct bpf_iter_task
+        where = lo.operand_address(iterator)
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, 0], "iter_task_new")
+        loop, one, found, done = (lo.b.block(n) for n in ("tasks", "task", "found", "done"))
+        lo.b.start(loop)
+        task = lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_next"), [where], "iter_task_next")
+        lo.b.branch("jne", task, 0, one, done)
+        lo.b.start(one)
+        lo.b.branch("jeq", lo.b.load(task, tgid.offset, 4), wanted, found, loop)
+        lo.b.start(found)
+        memory.copy(lo, Mem(task, comm.offset, KERNEL, struct.btf_id), into, 16)
+        lo.b.jump(done)
+        lo.b.start(done)
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_destroy"), [where], "iter_task_destroy")
+
+
+def is_string_builtin(node: Expr) -> bool:
+    return isinstance(node, (Name, Call)) and isinstance(node.type, Str) and node.const is None and \
+        node.name.removeprefix("__builtin_") in ("comm", *NAMES)

@@ -1,0 +1,256 @@
+"""What a program sees of its event: one class per kind of context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arch import ARCHES, Arch
+from ...spec import MapSpec
+from ...types import CTX, KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
+from .. import helpers as h
+from ..ir import Block, MapAddr, Operand
+from ..unit import RDONLY_PROG, Unit
+from . import memory
+from .core import Lower, Mem
+from .rawfields import RawField
+
+TS_COMPAT = 2  # thread_info.status: a 32-bit system call (arch/x86/include/asm/thread_info.h)
+
+
+class Context:
+    """Base: an event without arguments.
+
+    ``exclusive``: no second program of this kind runs on the CPU before the first has ended, so a plain add
+    to per-CPU memory that only one program writes cannot be lost.
+    """
+
+    program = "raw_tracepoint"
+    exclusive = True
+    preemptible = False  # another task may run the same program on this CPU in between
+    default_space = KERNEL
+    filters_pid = True  # -p is a predicate (otherwise the attachment itself is limited to the process)
+
+    def fresh(self) -> Context:
+        return type(self)()
+
+    def shares(self, unit: Unit) -> bool:
+        """Whether one program can serve several attach points and know which one fired."""
+        return unit.feature("attach_cookie")
+
+    def prologue(self, lo: Lower, leave: Block) -> None:
+        """Leave at once for events that are not ours."""
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        """A field of ``args``: its value if it is a scalar, else where it lies."""
+        raise AssertionError("no arguments here")
+
+    def arg(self, lo: Lower, number: int) -> Operand:
+        """``argN``."""
+        raise AssertionError("no arguments here")
+
+    def retval(self, lo: Lower) -> Operand:
+        raise AssertionError("no return value here")
+
+    def register(self, lo: Lower, offset: int) -> Operand:
+        """A register of the traced code, by its offset in pt_regs."""
+        raise AssertionError("no registers here")
+
+    def usermode(self, lo: Lower) -> Operand:
+        return 0
+
+
+class TestRun(Context):
+    """begin, end, self: run once by BPF_PROG_TEST_RUN, in Sonde's own process."""
+
+    filters_pid = False
+
+
+class PerfEvent(Context):
+    """profile, interval, software, hardware: a perf event fired; the context starts with the interrupted registers."""
+
+    program = "perf_event"
+    exclusive = False
+    filters_pid = False
+
+    def register(self, lo: Lower, offset: int) -> Operand:
+        return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
+
+    def usermode(self, lo: Lower) -> Operand:
+        return lo.b.alu("and", self.register(lo, arch_of(lo).registers["cs"]), 3)  # privilege level; 3 is user mode
+
+    def shares(self, unit: Unit) -> bool:
+        return unit.feature("attach_cookie")
+
+
+class Tracepoint(Context):
+    """A classic tracepoint: the context is the event's record, laid out as its format file says."""
+
+    program = "tracepoint"
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        context = Mem(lo.context_pointer(), field.offset, "ctx")
+        if field.data_loc:
+            where = lo.b.load(context.base, field.offset, 4, pure=True)
+            start = lo.b.alu("and", where, 0xFFFF)
+            return Mem(lo.b.alu("add", context.base, start), 0, KERNEL)
+        if isinstance(field.type, Scalar):
+            return memory.read_scalar(lo, context, field.type)
+        return context
+
+
+class RawEvent(Context):
+    """A raw tracepoint: the context is an array of u64, the arguments as the kernel passes them.
+
+    ``fields`` says how a classic tracepoint's fields come from those arguments.
+    """
+
+    def __init__(self, fields: dict[str, RawField] | None = None) -> None:
+        self.fields = fields
+
+    def fresh(self) -> Context:
+        return RawEvent(self.fields)
+
+    def shares(self, unit: Unit) -> bool:
+        return unit.feature("raw_tp_cookie")
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if self.fields is not None:
+            return self.fields[field.name](lo, field)
+        value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
+        return lo.normalise(value, field.type) if isinstance(field.type, Scalar) else value
+
+    def arg(self, lo: Lower, number: int) -> Operand:
+        return lo.b.load(lo.context_pointer(), 8 * number, 8, pure=True)
+
+
+class Syscall(Context):
+    """``tracepoint:syscalls:`` served by one of the two raw tracepoints that see every system call."""
+
+    def shares(self, unit: Unit) -> bool:
+        return True  # by the number of the call
+
+    def registers(self, lo: Lower) -> Mem:
+        """The task's saved registers: the first argument of both tracepoints."""
+        pointer = lo.b.load(lo.context_pointer(), 0, 8, pure=True)
+        struct = lo.world.struct("pt_regs")
+        return memory.pointee(lo, pointer, Pointer(struct or Struct("pt_regs", 168, lambda: ()), KERNEL))
+
+    def number(self, lo: Lower) -> Operand:
+        raise AssertionError
+
+    def prologue(self, lo: Lower, leave: Block) -> None:
+        calls = {lo.world.syscall_number(a.event.split("_", 2)[2]): n for a, n in zip(lo.attach, lo.numbers)}
+        number = self.number(lo)
+        if len(calls) == 1:
+            found = lo.b.block("ours")
+            lo.b.branch("jeq", number, next(iter(calls)) or 0, found, leave)
+            lo.b.start(found)
+        else:
+            self._dispatch(lo, calls, number, leave)
+        self._skip_compat(lo, leave)
+
+    def _dispatch(self, lo: Lower, calls: dict[Any, int], number: Operand, leave: Block) -> None:
+        """Find the attach point in a table by number: 0 is "not traced"."""
+        size = (max(calls) + 1 + 3) // 4 * 4
+        table = bytearray(2 * size)
+        for call, probe in calls.items():
+            table[2 * call:2 * call + 2] = (probe + 1).to_bytes(2, "little")
+        name = f"__calls{sum(known.startswith('__calls') for known in lo.unit.maps)}"
+        lo.unit.internal(name, lambda: MapSpec(
+            name, "array", 4, len(table), 1, RDONLY_PROG, initial=bytes(table)))
+        inside, found = lo.b.block("inside"), lo.b.block("ours")
+        lo.b.branch("jlt", number, size, inside, leave)
+        lo.b.start(inside)
+        at = lo.b.alu("add", lo.b.address(MapAddr(name)), lo.b.alu("lsh", number, 1))
+        entry = lo.b.load(at, 0, 2)
+        lo.b.branch("jne", entry, 0, found, leave)
+        lo.b.start(found)
+        lo.dispatch = lo.b.alu("sub", entry, 1)
+
+    def _skip_compat(self, lo: Lower, leave: Block) -> None:
+        """A 32-bit program's call has another numbering; the classic tracepoints leave it out too
+        (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
+        task, info = lo.world.struct("task_struct"), lo.world.struct("thread_info")
+        status = info.field("status") if info else None
+        where = task.field("thread_info") if task else None
+        if arch_of(lo).name != "x86_64" or task is None or status is None or where is None \
+                or not lo.unit.feature("compat_syscalls"):
+            return
+        current = memory.pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
+        flags = memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
+        native = lo.b.block("native")
+        lo.b.branch("jset", flags, TS_COMPAT, leave, native)
+        lo.b.start(native)
+
+
+class SyscallEnter(Syscall):
+    """sys_enter(struct pt_regs *regs, long id)."""
+
+    def number(self, lo: Lower) -> Operand:
+        return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if field.name == "__syscall_nr":
+            return self.number(lo)
+        index = (field.offset - 16) // 8
+        register = self.registers(lo).at(arch_of(lo).syscall_arguments[index])
+        value = memory.read_scalar(lo, register, Int(64, False))
+        return lo.normalise(value, field.type)
+
+
+class SyscallExit(Syscall):
+    """sys_exit(struct pt_regs *regs, long ret)."""
+
+    def number(self, lo: Lower) -> Operand:
+        row = arch_of(lo)
+        type = Int(8 * row.syscall_number_size, False)
+        return memory.read_scalar(lo, self.registers(lo).at(row.syscall_number), type)
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if field.name == "__syscall_nr":
+            return self.number(lo)
+        return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
+
+
+class UserFunction(Context):
+    """uprobe, uretprobe, usdt: the context is the task's registers. Such programs can be preempted."""
+
+    program = "kprobe"
+    exclusive = False
+    preemptible = True  # bpf_prog_run_array_uprobe() only pins the task to its CPU
+    default_space = USER
+    filters_pid = False
+
+    def arg(self, lo: Lower, number: int) -> Operand:
+        row = arch_of(lo)
+        if number < len(row.arguments):
+            return self.register(lo, row.arguments[number])
+        stack = self.register(lo, row.stack_pointer)
+        assert not isinstance(stack, int)
+        at = Mem(stack, row.stack_arguments + 8 * (number - len(row.arguments)), self.default_space)
+        return memory.read_scalar(lo, at, Int(64, False))
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+
+    def retval(self, lo: Lower) -> Operand:
+        return self.register(lo, arch_of(lo).return_value)
+
+    def register(self, lo: Lower, offset: int) -> Operand:
+        return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
+
+
+class KernelFunction(UserFunction):
+    """kprobe, kretprobe: as for user functions, with the kernel's registers."""
+
+    preemptible = False
+    default_space = KERNEL
+    filters_pid = True
+
+
+def arch_of(lo: Lower) -> Arch:
+    return ARCHES[lo.world.arch]
+
+
+__all__ = ["CTX", "Context", "KernelFunction", "PerfEvent", "RawEvent", "SyscallEnter", "SyscallExit", "TestRun",
+           "Tracepoint", "UserFunction"]

@@ -1,0 +1,576 @@
+"""Lowering of functions: one row per name, in the table of what its value is.
+
+STATEMENT_CALLS   called for their effect                SCALAR_CALLS   value in a register
+CONDITION_CALLS   decided by control flow                STRING_CALLS   text into memory
+VALUE_CALLS       other values into memory (stacks and builtins of that kind too)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...language.ast import Call, Expr, MapRef, TupleExpr, Variable
+from ...types import (
+    KERNEL,
+    UINT8,
+    UINT64,
+    USER,
+    Aggregate,
+    Array,
+    Buf,
+    Inet,
+    Int,
+    MacAddr,
+    Pointer,
+    Scalar,
+    Stack,
+    Str,
+    Tuple,
+    Type,
+)
+from .. import helpers as h
+from ..ir import Block, MapFd, Operand
+from . import builtins, expressions, maps, memory, records, stacks, strings
+from .core import Lower, Mem
+from .expressions import evaluated, into, locate_or_materialise, scalar
+
+
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """A lowering whose module is loaded when a script needs it: start-up is counted in milliseconds."""
+    def lower(*args: Any) -> Any:
+        from importlib import import_module
+        return getattr(import_module(f".{module}", __package__), name)(*args)
+    return lower
+
+
+# --- output -----------------------------------------------------------------------------------------------
+
+
+def _formatted(kind: str, **data: Any) -> Callable[[Lower, Call], None]:
+    def lower(lo: Lower, call: Call) -> None:
+        records.send(lo, kind, call.args[1:], parts=call.data, data=dict(data))
+    return lower
+
+
+def _print(lo: Lower, call: Call) -> None:
+    target = call.args[0]
+    if call.data:
+        print_map(lo, call, "")
+    elif isinstance(target, MapRef) and isinstance(target.type, Aggregate):  # user space merges what the CPUs have
+        assert target.key is not None
+        records.send(lo, "print", [target.key], data={"map": target.name})
+    else:
+        records.send(lo, "print", [target])
+
+
+def print_map(lo: Lower, call: Call, then: str) -> None:
+    """print(@m, top, div), and perhaps clear or zero in the same step."""
+    records.control(lo, "print_map", {**call.data, "then": then})
+
+
+def _map_request(lo: Lower, call: Call) -> None:
+    lo.forget(call.data["map"])
+    records.control(lo, call.name, {"map": call.data["map"]})
+
+
+def _exit(lo: Lower, call: Call) -> None:
+    from .statements import leave_program
+    records.control(lo, "exit", {}, scalar(lo, call.args[0]) if call.args else 0)
+    if lo.unit.stops_at_exit:
+        lo.b.store(lo.unit.global_word("exiting"), 0, 1)
+    leave_program(lo)
+
+
+def _time(lo: Lower, call: Call) -> None:
+    records.send(lo, "time", [], data=dict(call.data), stamp=True)
+
+
+JOIN_ARGUMENTS, JOIN_SIZE = 16, 1024
+
+
+def _join(lo: Lower, call: Call) -> None:
+    """Read char *[] until NULL: up to 16 strings, NUL-separated, into one Buf."""
+    from ...spec import EventSite
+    limit = min(lo.unit.config.max_strlen, JOIN_SIZE)
+    capacity = JOIN_ARGUMENTS * limit
+    fields, size = records.layout([Buf(capacity)])
+    array = scalar(lo, call.args[0])
+    space = call.args[0].type.space if isinstance(call.args[0].type, Pointer) else ""
+    user = (space or lo.context.default_space) == USER
+    site = EventSite("join", lo.b.span, fields, size, [], dict(call.data))
+    reserved = records.reserve(lo, site)
+    text = reserved.mem.at(fields[0].offset + 4)
+    used = lo.b.function.reg("used")
+    lo.b.set(used, 0)
+    done = lo.b.block("joined")
+    with lo.region(), lo.scope():
+        pointer = lo.temp(8)
+        for index in range(JOIN_ARGUMENTS):
+            ok, have, read, on = (lo.b.block(n) for n in ("ok", "have", "read", "on"))
+            result = lo.b.call(h.READ_USER if user else h.READ_KERNEL, [lo.operand_address(pointer), 8,
+                               lo.b.alu("add", expressions.plain(lo, array), 8 * index)], "probe_read")
+            lo.b.branch("jeq", result, 0, ok, done)
+            lo.b.start(ok)
+            address = lo.b.load(pointer.base, pointer.off)
+            lo.b.branch("jeq", address, 0, done, have)
+            lo.b.start(have)
+            lo.b.branch("jle", used, capacity - limit, read, done)
+            lo.b.start(read)
+            target = lo.b.alu("add", lo.b.address(text.base, text.off), used)
+            helper = h.READ_USER_STR if user else h.READ_KERNEL_STR
+            length = lo.b.call(helper, [target, limit, address], "probe_read_str")
+            lo.b.branch("jsgt", length, 0, on, done)
+            lo.b.start(on)
+            lo.b.set(used, lo.b.alu("add", used, lo.b.extend(length, 32, False)))
+    lo.b.start(done)
+    lo.b.store(reserved.record, fields[0].offset, used, 4)
+    records.submit(lo, reserved, lo.last_time if lo.last_time is not None else 0)
+
+
+def _signal(helper: int) -> Callable[[Lower, Call], None]:
+    def lower(lo: Lower, call: Call) -> None:
+        number = call.data["signal"]
+        value = number if number is not None else scalar(lo, call.args[0])
+        lo.on_failure(lo.b.call(helper, [value], "send_signal"), "helper", "send_signal")
+    return lower
+
+
+def _assert(lo: Lower, call: Call) -> None:
+    """Unless the condition holds: an error of this line, then the end, with status 1."""
+    from ...spec import FormatPart
+    from .statements import leave_program
+    fine, broken = lo.b.block("holds"), lo.b.block("broken", cold=True)
+    with lo.region():
+        expressions.condition(lo, call.args[0], fine, broken)
+    lo.b.start(broken)
+    with lo.region():
+        records.send(lo, "printf", [], parts=[FormatPart(call.data["message"])], data={"severity": "ERROR"})
+        records.control(lo, "exit", {}, 1)
+        if lo.unit.stops_at_exit:
+            lo.b.store(lo.unit.global_word("exiting"), 0, 1)
+        leave_program(lo)
+    lo.b.start(fine)
+
+
+def _nothing(lo: Lower, call: Call) -> None:
+    """Checked when compiling."""
+
+
+def _delete_statement(lo: Lower, call: Call) -> None:
+    """Nobody asks whether the key was there: that it was not is worth a warning."""
+    result = maps.delete(lo, call.data["map"], call.data["key"])
+    if not isinstance(result, int):
+        lo.on_failure(result, "no_key", "map_delete_elem", call.data["map"])
+
+
+STATEMENT_CALLS: dict[str, Callable[[Lower, Call], None]] = {
+    "printf": _formatted("printf"), "errorf": _formatted("printf", severity="ERROR"),
+    "warnf": _formatted("printf", severity="WARNING"), "cat": _formatted("cat"), "system": _formatted("system"),
+    "print": _print, "clear": _map_request, "zero": _map_request, "exit": _exit, "time": _time, "join": _join,
+    "signal": _signal(h.SEND_SIGNAL), "signal_thread": _signal(h.SEND_SIGNAL_THREAD), "delete": _delete_statement,
+    "debugf": _later("actions", "debugf"), "write_user": _later("actions", "write_user_statement"),
+    "override": _later("actions", "override"),
+    "assert": _assert, "static_assert": _nothing, "assert_str": _nothing, "fail": _nothing,
+}
+
+
+# --- scalars ----------------------------------------------------------------------------------------------
+
+
+def _argument(lo: Lower, call: Call) -> Operand:
+    return scalar(lo, call.args[0])
+
+
+def _delete(lo: Lower, call: Call) -> Operand:
+    """1 if the key was there: the helper answers 0 or a negative error."""
+    result = maps.delete(lo, call.data["map"], call.data["key"])
+    if isinstance(result, int):
+        return result
+    found = lo.b.function.reg("deleted")
+    lo.b.set(found, 1)
+    missing, on = lo.b.block("missing"), lo.b.block("on")
+    lo.b.branch("jne", result, 0, missing, on)
+    lo.b.start(missing)
+    lo.b.set(found, 0)
+    lo.b.start(on)
+    return found
+
+
+def _bswap(lo: Lower, call: Call) -> Operand:
+    bits = call.type.size * 8 if call.type is not None else 64
+    value = scalar(lo, call.args[0])
+    return lo.normalise(value, call.type) if bits == 8 else lo.b.swap(value, bits)
+
+
+def _len(lo: Lower, call: Call) -> Operand:
+    if not call.data:  # a stack
+        place = locate_or_materialise(lo, call.args[0])
+        return memory.read_scalar(lo, place.at(12), Int(32, False))
+    name = call.data["map"]
+    if lo.unit.maps[name].memory:
+        return 1
+    total = _count_elements(lo, name)
+    short = lo.unit.maps[name].short
+    return lo.b.alu("add", total, _count_elements(lo, short)) if short else total
+
+
+def _count_elements(lo: Lower, name: str) -> Operand:
+    """bpf_for_each_map_elem with a callback that does nothing: it returns how many it visited."""
+    from ..builder import Builder
+    from ..ir import Function
+    function = Function(f"visit{len(lo.program.functions)}", 4)
+    lo.program.functions.append(function)
+    saved = lo.b
+    lo.b = Builder(function)
+    lo.bases[function] = lo.scratch_base()
+    lo.b.exit(0)
+    lo.b = saved
+    return lo.b.call(h.FOR_EACH_MAP, [MapFd(name), lo.b.callback(function.name), 0, 0], "for_each_map_elem")
+
+
+def _find(lo: Lower, call: Call) -> Operand:
+    """find(@m, k, $v): look up once, keep the value."""
+    from .statements import set_variable
+    name, key = call.data["map"], call.data["key"]
+    if records.must_run_first(key):
+        key = evaluated(lo, key)
+    ref = MapRef(call.span, name=name, key=key)
+    ref.type = lo.unit.checked.maps[name].value
+    target = call.args[2]
+    assert isinstance(target, Variable)
+    found = lo.b.function.reg("found")
+    if id(target.slot) not in lo.variables or target.slot.span == target.span:  # declared here
+        set_variable(lo, target, None)
+    lo.b.set(found, 0)
+    have, on = lo.b.block("have"), lo.b.block("on")
+    with lo.region():
+        maps.has_key(lo, name, key, have, on)
+        lo.b.start(have)
+        set_variable(lo, target, ref)
+        lo.b.set(found, 1)
+    lo.b.start(on)
+    return found
+
+
+def _strncmp(lo: Lower, call: Call) -> Operand:
+    """0 if equal in so many characters, else 1."""
+    result = lo.b.function.reg("differs")
+    lo.select(result, lambda yes, no: _same_prefix(lo, call, yes, no), lambda: 0, lambda: 1)
+    return result
+
+
+def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    left, right, length = call.args[0], call.args[1], call.data["length"]
+    if strings.literal(left) is not None:
+        left, right = right, left
+    text = strings.literal(right)
+    with lo.scope():
+        place = locate_or_materialise(lo, left)
+        if text is not None:
+            strings.equal_literal(lo, place, strings.capacity_of(left), text, yes, no, prefix=length)
+        else:
+            other = locate_or_materialise(lo, right)
+            strings.equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
+                                  limit=length)
+
+
+def _strstr(lo: Lower, call: Call) -> Operand:
+    result = lo.b.function.reg("where")
+    index: list[Operand] = []
+    lo.select(result, lambda yes, no: index.append(_search(lo, call, yes, no)), lambda: index[0], lambda: -1)
+    return result
+
+
+def _search(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
+    needle = strings.literal(call.args[1])
+    with lo.scope():
+        hay = locate_or_materialise(lo, call.args[0])
+        size = strings.capacity_of(call.args[0])
+        if needle is not None:
+            return strings.contains(lo, hay, size, needle, yes, no)
+        other = locate_or_materialise(lo, call.args[1])
+        return strings.contains_string(lo, hay, size, other, strings.capacity_of(call.args[1]), yes, no)
+
+
+def _strlen(lo: Lower, call: Call) -> Operand:
+    text = strings.literal(call.args[0])
+    if text is not None:
+        return len(text)
+    with lo.scope():
+        place = locate_or_materialise(lo, call.args[0])
+        return strings.length(lo, place, strings.capacity_of(call.args[0]))
+
+
+def _memcmp(lo: Lower, call: Call) -> Operand:
+    """0 if equal, else 1."""
+    length = call.data["length"]
+    result = lo.b.function.reg("differs")
+
+    def compare(yes: Block, no: Block) -> None:
+        places = []
+        for side in call.args[:2]:
+            place = _bytes_of(lo, side)
+            copy = lo.temp(length)
+            memory.copy(lo, place, copy, length)
+            places.append(copy)
+        strings.equal_bytes(lo, places[0], places[1], length, yes, no)
+
+    with lo.scope():
+        lo.select(result, compare, lambda: 0, lambda: 1)
+    return result
+
+
+def _bytes_of(lo: Lower, expr: Expr) -> Mem:
+    """The memory that an array, buffer, string or pointer means."""
+    if isinstance(expr.type, Pointer):
+        return memory.pointee(lo, scalar(lo, expr), expr.type, lo.context.default_space)
+    if isinstance(expr.type, Int):
+        return memory.pointee(lo, scalar(lo, expr), Pointer(UINT8), memory.number_space(lo.context.default_space))
+    place = locate_or_materialise(lo, expr)
+    return place.at(4) if isinstance(expr.type, Buf) else place
+
+
+def _container_of(lo: Lower, call: Call) -> Operand:
+    return lo.b.alu("sub", expressions.plain(lo, scalar(lo, call.args[0])), call.data["offset"])
+
+
+def _percpu_kaddr(lo: Lower, call: Call) -> Operand:
+    """The variable's offset plus the CPU's base (__per_cpu_offset[cpu])."""
+    table = lo.world.kernel_symbol("__per_cpu_offset")
+    number = scalar(lo, call.args[1]) if len(call.args) > 1 else builtins.cpu(lo)
+    at = lo.b.alu("add", lo.b.mov(_signed(table or 0)), lo.b.alu("lsh", number, 3))
+    base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
+    return lo.b.alu("add", base, _signed(call.data["address"]))
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _uaddr(lo: Lower, call: Call) -> Operand:
+    """Address of a symbol of the probed file, which follows from where the probe fired."""
+    from .contexts import arch_of
+    if lo.attach[0].kind == "uprobe":
+        registers = arch_of(lo).registers
+        place = lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])
+    else:
+        place = lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
+    return lo.b.alu("add", place, call.data["distance"])
+
+
+def _reg(lo: Lower, call: Call) -> Operand:
+    from .contexts import arch_of
+    name = call.data["register"]
+    return lo.context.register(lo, arch_of(lo).registers[name])  # type: ignore[no-any-return]
+
+
+def _socket_cookie(lo: Lower, call: Call) -> Operand:
+    return lo.b.call(h.SOCKET_COOKIE, [scalar(lo, call.args[0])], "socket_cookie")
+
+
+SCALAR_CALLS: dict[str, Callable[[Lower, Call], Operand]] = {
+    "delete": _delete, "bswap": _bswap, "len": _len, "find": _find, "strncmp": _strncmp, "strstr": _strstr,
+    "strlen": _strlen, "memcmp": _memcmp, "kptr": _argument, "uptr": _argument, "container_of": _container_of,
+    "percpu_kaddr": _percpu_kaddr, "reg": _reg, "uaddr": _uaddr, "socket_cookie": _socket_cookie, "ksym": _argument,
+    "skboutput": _later("actions", "skboutput"), "write_user": _later("actions", "write_user"),
+    "strerror": _argument, "signal_name": _argument, "syscall_name": _argument, "cgroup_path": _argument,
+}
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def _has_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    maps.has_key(lo, call.data["map"], call.data["key"], yes, no)
+
+
+def _strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    _search(lo, call, yes, no)
+
+
+def _is_err(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    lo.b.branch("jge", scalar(lo, call.args[0]), -4095, yes, no)  # MAX_ERRNO
+
+
+CONDITION_CALLS: dict[str, Callable[[Lower, Call, Block, Block], None]] = {
+    "has_key": _has_key, "strcontains": _strcontains, "is_err": _is_err, "globmatch": _later("text", "globmatch"),
+}
+
+
+# --- strings ----------------------------------------------------------------------------------------------
+
+
+def _str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    """str(p[, n]): read into place; n cuts at run time too."""
+    source = call.args[0]
+    fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
+    if isinstance(source.type, Str) or isinstance(source.type, Array) and not isinstance(source.type, Scalar):
+        place = locate_or_materialise(lo, source)
+        if fixed and (place.space in ("bpf", "ctx") or place.btf):
+            _copy_text(lo, place, source.type.size, mem, type, pad)
+            return
+        address: Operand = lo.operand_address(place)
+        space = place.space
+    else:
+        address = scalar(lo, source)
+        space = source.type.space or lo.context.default_space if isinstance(source.type, Pointer) \
+            else memory.number_space(lo.context.default_space)
+    if pad:
+        memory.zero(lo, mem, type.capacity)
+    elif not fixed:
+        lo.b.store(mem.base, mem.off, 0, 1)  # a length of 0 leaves the memory as it was
+    size = type.capacity if fixed else _length_operand(lo, call, type)
+    result, name = memory.read_memory(lo, space, mem, size, address, text=True)
+    failed, on = lo.b.block("failed", cold=True), lo.b.block("on")
+    lo.b.branch("jslt", result, 0, failed, on)
+    lo.b.start(failed)
+    lo.b.store(mem.base, mem.off, 0, 1)
+    lo.count_error("read", name)
+    lo.b.jump(on)
+    lo.b.start(on)
+
+
+def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool) -> None:
+    size = min(have, type.capacity)
+    memory.copy(lo, place, mem, size)
+    if have >= type.capacity:
+        lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
+    elif pad:
+        memory.zero(lo, mem.at(size), type.capacity - size)
+    else:
+        lo.b.store(mem.base, mem.off + size, 0, 1)
+
+
+def _length_operand(lo: Lower, call: Call, type: Str) -> Operand:
+    """Bytes to read, the NUL included: a length known at run time, cut to the capacity."""
+    wanted = scalar(lo, call.args[1])
+    size = lo.b.function.reg("size")
+    lo.b.set(size, type.capacity)
+    shorter, on = lo.b.block("shorter"), lo.b.block("on")
+    lo.b.branch("jlt", wanted, type.capacity, shorter, on)
+    lo.b.start(shorter)
+    lo.b.set(size, wanted)
+    lo.b.start(on)
+    bound = lo.b.block("bound")
+    again = lo.b.block("again", cold=True)
+    lo.b.branch("jle", size, type.capacity, bound, again)
+    lo.b.start(again)
+    lo.b.set(size, type.capacity)
+    lo.b.start(bound)
+    return size
+
+
+def _path(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    if pad:
+        memory.zero(lo, mem, type.capacity)
+    source = call.args[0]
+    address = scalar(lo, source) if isinstance(source.type, Pointer) else \
+        lo.operand_address(locate_or_materialise(lo, source))
+    result = lo.b.call(h.D_PATH, [address, lo.operand_address(mem), type.capacity], "d_path")
+    lo.on_failure(result, "helper", "d_path")
+
+
+STRING_CALLS: dict[str, Callable[[Lower, Call, Mem, Str, bool], None]] = {
+    "str": _str, "path": _path, "str_concat": _later("text", "str_concat")}
+
+
+# --- other values -----------------------------------------------------------------------------------------
+
+
+def _stack(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
+    assert isinstance(node.type, Stack)
+    stacks.write_stack(lo, node.type, mem)
+
+
+def _usym(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
+    """Address, tgid, probe."""
+    value = scalar(lo, node.args[0]) if isinstance(node, Call) and node.args else \
+        lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
+    lo.b.store(mem.base, mem.off, value)
+    lo.b.store(mem.base, mem.off + 8, lo.b.alu("rsh", builtins.pid_tgid(lo), 32), 4)
+    lo.b.store(mem.base, mem.off + 12, 0, 4)
+
+
+def _ntop(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    """Family, then the address's bytes, the rest zero."""
+    address, family = call.data["address"], call.data["family"]
+    assert isinstance(type, Inet)
+    memory.zero(lo, mem.at(4), 16)
+    lo.b.store(mem.base, mem.off, family or scalar(lo, call.data["af"]), 4)
+    if isinstance(address.type, Scalar):
+        lo.b.store(mem.base, mem.off + 4, scalar(lo, address), 4)
+        return
+    size = address.type.size
+    place = locate_or_materialise(lo, address)
+    if family == 2:
+        size = 4
+    memory.copy(lo, place, mem.at(4), size, 4)
+
+
+def _pton(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    for offset, byte in enumerate(call.data["bytes"]):
+        lo.b.store(mem.base, mem.off + offset, byte, 1)
+
+
+def _macaddr(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    assert isinstance(type, MacAddr)
+    memory.copy(lo, _bytes_of(lo, call.args[0]), mem, 6, 2)
+
+
+def _strftime(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    lo.b.store(mem.base, mem.off, scalar(lo, call.args[1]))
+
+
+def _buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    """u32 length, then the bytes."""
+    assert isinstance(type, Buf)
+    place = _bytes_of(lo, call.args[0])
+    size: Operand = type.capacity
+    if len(call.args) > 1 and not isinstance(call.args[1].const, int):
+        memory.zero(lo, mem.at(4), type.capacity)
+        wanted = scalar(lo, call.args[1])
+        size = _cut(lo, wanted, type.capacity)
+        lo.b.store(mem.base, mem.off, size, 4)
+        memory.read_bytes(lo, place, size, mem.at(4))
+        return
+    lo.b.store(mem.base, mem.off, size, 4)
+    memory.copy(lo, place, mem.at(4), type.capacity, 4)
+
+
+def _cut(lo: Lower, value: Operand, most: int) -> Operand:
+    size = lo.b.function.reg("size")
+    lo.b.set(size, value)
+    long, on = lo.b.block("long"), lo.b.block("on")
+    lo.b.branch("jle", size, most, on, long)
+    lo.b.start(long)
+    lo.b.set(size, most)
+    lo.b.start(on)
+    return size
+
+
+def _constants(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    """A record of literals."""
+    record = TupleExpr(call.span, items=call.data)
+    record.type = call.type
+    into(lo, record, mem, type)
+
+
+def _config(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
+    """The configuration variables."""
+    assert isinstance(type, Tuple)
+    memory.zero(lo, mem, type.size)
+    for value, part, offset in zip(lo.unit.config.values(), type.of, type.offsets):
+        if isinstance(part, Str):
+            strings.write_literal(lo, value.encode(), mem.at(offset), part.capacity, False)
+        else:
+            lo.store_value(mem.at(offset), part, int(value))
+
+
+VALUE_CALLS: dict[str, Callable[[Lower, Any, Mem, Type], None]] = {
+    "kstack": _stack, "ustack": _stack, "usym": _usym, "func": _usym, "ntop": _ntop, "pton": _pton,
+    "macaddr": _macaddr, "strftime": _strftime, "buf": _buf, "typeinfo": _constants,
+    "config": _config,
+}
+
+__all__ = ["CONDITION_CALLS", "SCALAR_CALLS", "STATEMENT_CALLS", "STRING_CALLS", "VALUE_CALLS", "into", "print_map"]

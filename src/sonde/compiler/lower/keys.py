@@ -1,0 +1,116 @@
+"""Keys of maps: their bytes, built in place, and the two maps that a map keyed by long strings really is.
+
+The kernel hashes and compares all bytes of a key, and the bytes of a string's capacity are many: 1,024 take it
+some 350 ns. Most strings are short. So a map whose key holds strings of more than 64 bytes has a companion for the keys
+in which every string is shorter than that, with 64 bytes for each; user space reads both as one map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...language.ast import Expr, TupleExpr
+from ...semantics.typed import MapInfo
+from ...types import UINT8, Scalar, Str, Tuple, Type
+from ..ir import Operand
+from ..unit import SHORT, short_type
+from . import memory
+from .core import Lower, Mem
+
+
+def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
+    """The key's bytes as ``type``; a value that already lies in memory with that layout is used there."""
+    from .expressions import into, locate
+    if key.type == type and not isinstance(type, Scalar):
+        place = locate(lo, key)
+        if place is not None and place.space == "bpf":
+            return place
+    mem = lo.temp(type.size, "key")
+    into(lo, key, mem, type)
+    return mem
+
+
+def with_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]) -> None:
+    """Lower ``use(map, key)``; twice, behind a test of the strings' length, where the map has a companion."""
+    from .expressions import evaluated
+    from .records import must_run_first
+    assert info.key is not None
+    short = lo.unit.maps[info.name].short
+    if short and must_run_first(key):
+        key = evaluated(lo, key)
+    if not short:
+        use(info.name, key_memory(lo, key, info.key))
+    elif always_short(key, info.key):
+        use(short, key_memory(lo, key, short_type(info.key)))
+    elif isinstance(info.key, Str):
+        _by_length(lo, info, key, info.key, short, use)
+    else:
+        _by_lengths(lo, info, key, short, use)
+
+
+def always_short(key: Expr, type: Type) -> bool:
+    """Whether the expression's own type leaves no room for a long string."""
+    if isinstance(key, TupleExpr) and isinstance(type, Tuple):
+        return all(always_short(item, part) for item, part in zip(key.items, type.of))
+    return key.type is not None and short_type(key.type) == key.type
+
+
+def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
+    """One string: its first 64 bytes are the short key where they lie. Only those are cleared beforehand; what
+    follows is cleared, and the string read again, when it turns out to be long."""
+    from .expressions import into, locate
+    place = locate(lo, key) if key.type == type else None
+    if place is not None and place.space == "bpf":  # defined up to its capacity
+        _choose(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
+        return
+    mem = lo.temp(type.size, "key")
+    if place is None:
+        memory.zero(lo, mem, SHORT)
+        into(lo, key, mem, type, pad=False)
+    else:
+        into(lo, key, mem, type)
+
+    def long_key() -> None:
+        into(lo, key, mem, type)
+        use(info.name, mem)
+    _choose(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
+
+
+def _by_lengths(lo: Lower, info: MapInfo, key: Expr, short: str, use: Callable[[str, Mem], None]) -> None:
+    """A tuple with strings: built whole, and copied into the short layout if every string fits there."""
+    from .expressions import convert_tuple
+    type, small_type = info.key, short_type(info.key) if info.key is not None else None
+    assert isinstance(type, Tuple) and isinstance(small_type, Tuple)
+    whole = key_memory(lo, key, type)
+    small = lo.temp(small_type.size, "short")
+    _choose(lo, short, small, [whole.at(at + SHORT - 1) for at in long_strings(type)],
+            lambda: use(info.name, whole), use, lambda: convert_tuple(lo, whole, type, small, small_type))
+
+
+def long_strings(type: Type, at: int = 0) -> list[int]:
+    """Offsets of the strings of more than 64 bytes."""
+    if isinstance(type, Tuple):
+        return [o for part, offset in zip(type.of, type.offsets) for o in long_strings(part, at + offset)]
+    return [at] if isinstance(type, Str) and type.size > SHORT else []
+
+
+def _choose(lo: Lower, short: str, mem: Mem, last: list[Mem], long_key: Callable[[], None],
+            use: Callable[[str, Mem], None], prepare: Callable[[], None] | None = None) -> None:
+    """A padded string is short if its 64th byte is NUL."""
+    fits, long, join = lo.b.block("short"), lo.b.block("long", cold=True), lo.b.block("keyed")
+    for place in last:
+        more = lo.b.block("fits")
+        byte: Operand = memory.read_scalar(lo, place, UINT8)
+        lo.b.branch("jeq", byte, 0, more, long)
+        lo.b.start(more)
+    lo.b.jump(fits)
+    lo.b.start(fits)
+    with lo.region():
+        if prepare is not None:
+            prepare()
+        use(short, mem)
+    lo.b.jump(join)
+    lo.b.start(long)
+    with lo.region():
+        long_key()
+    lo.b.start(join)

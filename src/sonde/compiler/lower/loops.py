@@ -1,0 +1,318 @@
+"""``for`` loops. Over a map and over ranges that are long or not known when compiling, the body becomes a
+callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); it reaches the variables of the
+program through a piece of the main function's frame:
+
+    +0  the program's context   +8  1: the program is to end, 2: break   +16 ...  shared variables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...language.ast import Binary, Clause, For, If, MapRef, Ternary, Unroll, VarDecl, Variable, While
+from ...semantics.nodes import walk
+from ...semantics.typed import MapInfo, ScratchVar
+from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
+from .. import helpers as h
+from ..builder import Builder
+from ..ir import Block, Function, MapFd, Operand, Reg
+from ..unit import short_type
+from . import aggregates, expressions, maps, memory
+from .core import Loop, Lower, Mem
+
+BROKEN = 2
+LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
+SHORT = 256  # a constant range up to here is an ordinary loop, which the verifier follows step by step
+
+
+def is_short(stmt: For) -> bool:
+    """Whether the loop stays a loop."""
+    if stmt.end is None or not isinstance(stmt.start.const, int) or not isinstance(stmt.end.const, int):
+        return False
+    nested = any(isinstance(n, (For, While, Unroll)) for n in walk(stmt.body))
+    return stmt.end.const - stmt.start.const <= (16 if nested else SHORT)
+
+
+def shared_variables(clause: Clause, parameters: Sequence[ScratchVar] = ()) -> dict[int, Variable]:
+    """Variables that a callback uses and the code around it too, by the id of their slot."""
+    found: dict[int, Variable] = {}
+    for loop in [n for n in walk(clause.body) if isinstance(n, For) and not is_short(n)]:
+        own = {id(n.target.slot) for n in walk(loop.body) if isinstance(n, VarDecl)} | {id(loop.variable.slot)}
+        outside = {id(n.slot) for n in _outside(clause, loop)} | {id(p) for p in parameters}
+        for node in walk(loop.body):
+            if isinstance(node, Variable) and id(node.slot) in outside and id(node.slot) not in own:
+                found[id(node.slot)] = node
+    return found
+
+
+def _outside(clause: Clause, loop: For) -> list[Variable]:
+    """Every use of a variable that is not in the loop's body."""
+    inner = {id(n) for n in walk(loop.body)}
+    return [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Variable) and id(n) not in inner]
+
+
+def has_callbacks(clause: Clause) -> bool:
+    return any(isinstance(n, For) and not is_short(n) for n in walk(clause.body))
+
+
+def prepare_frame(lo: Lower, clause: Clause) -> None:
+    """Make the shared part of the frame and put the shared variables there."""
+    shared = shared_variables(clause, lo.subprogram.params if lo.subprogram is not None else ())
+    at = 16
+    if lo.subprogram is not None:
+        lo.return_at, at = at, at + 8
+    places: dict[int, int] = {}
+    for key, variable in shared.items():
+        size = variable.slot.type.size
+        at = round_up(at, 8)
+        places[key] = at
+        at += size if size <= LARGE else 8
+    at = round_up(at, 8)
+    for loop in walk(clause.body):
+        if isinstance(loop, For) and loop.end is not None and not is_short(loop):
+            lo.frame_starts[id(loop)] = at
+            at += 8
+    slot = lo.b.slot(at, "frame")
+    slot.pinned = True
+    lo.frame = Mem(slot)
+    lo.b.store(slot, 0, lo.ctx)
+    lo.b.store(slot, 8, 0)
+    for key, offset in places.items():
+        given, type = lo.variables.get(key), shared[key].slot.type
+        place = lo.variables[key] = _shared_place(lo, key, type, offset)
+        if given is not None:  # a parameter
+            _keep(lo, type, given, place)
+            continue
+        memory.zero(lo, place, round_up(type.size, 8))
+    lo.counted -= _deciding(clause)
+    if not any(isinstance(n, (If, Ternary)) or isinstance(n, Binary) and n.op in ("&&", "||")
+               for loop in walk(clause.body) if isinstance(loop, For) for n in walk(loop.body)):
+        lo.counted = set()  # every iteration goes the same way
+
+
+def _deciding(clause: Clause) -> set[int]:
+    """Variables by which a ``while`` may come to its end, by the id of their slot."""
+    loops = [n for n in walk(clause.body) if isinstance(n, While)]
+    tests = [loop.cond for loop in loops] + [n.cond for loop in loops for n in walk(loop.body) if isinstance(n, If)]
+    return {id(n.slot) for test in tests for n in walk(test) if isinstance(n, Variable)}
+
+
+def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
+    """A shared variable's memory: in the frame, or in scratch memory whose address is kept in the frame."""
+    assert lo.frame is not None
+    if type.size <= LARGE:
+        lo.frame_vars.add(key)
+        if isinstance(type, (Int, Bool, Enum)):
+            lo.counted.add(key)
+        return lo.frame.at(offset)
+    slot = lo.b.function.slot(round_up(type.size, 8), "shared", scratch=True)
+    lo.frame_pointers[key] = offset
+    lo.b.store(lo.frame.base, lo.frame.off + offset, lo.b.address(slot))
+    return Mem(slot)
+
+
+def _keep(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None:
+    """Put a function's parameter where callbacks can reach it."""
+    if isinstance(given, Mem):
+        memory.copy(lo, given, place, type.size)
+    else:
+        lo.store_value(place, type, given)
+
+
+def for_loop(lo: Lower, stmt: For) -> None:
+    if stmt.end is None:
+        _over_map(lo, stmt)
+    elif is_short(stmt):
+        _short_range(lo, stmt)
+    else:
+        _long_range(lo, stmt)
+
+
+def _short_range(lo: Lower, stmt: For) -> None:
+    from .statements import block
+    assert stmt.end is not None
+    counter = lo.b.function.reg("counter")
+    lo.b.set(counter, expressions.scalar(lo, stmt.start))
+    lo.forget()
+    lo.last_time = None
+    head, body, again, leave = (lo.b.block(n) for n in ("for", "body", "again", "leave"))
+    lo.b.start(head)
+    lo.b.branch("jslt", counter, expressions.scalar(lo, stmt.end), body, leave)
+    lo.b.start(body)
+    expressions.assign_variable(lo, stmt.variable, counter)
+    lo.loops.append(Loop(leave, again))
+    with lo.region():
+        block(lo, stmt.body)
+    lo.loops.pop()
+    lo.b.start(again)
+    lo.b.set(counter, lo.b.alu("add", counter, 1))
+    lo.b.jump(head)
+    lo.forget()
+    lo.b.start(leave)
+
+
+class _Callback:
+    """Lower a loop's body as a function of its own, then come back."""
+
+    def __init__(self, lo: Lower, name: str, params: int, context_param: int) -> None:
+        self.lo = lo
+        self.function = Function(f"{name}{len(lo.program.functions)}", params)
+        self.context_param = context_param
+
+    def __enter__(self) -> Function:
+        lo = self.lo
+        self.saved = (lo.b, lo.scratch, lo.frame, lo.variables, lo.lookups, lo.loops, lo.last_time, lo.dispatch)
+        assert lo.frame is not None
+        lo.program.functions.append(self.function)
+        outer = lo.frame
+        lo.b = Builder(self.function)
+        lo.b.span = self.saved[0].span
+        lo.scratch = lo.scratch_base()
+        lo.bases[self.function] = lo.scratch
+        frame = self.function.params[self.context_param]
+        lo.frame = Mem(frame)
+        lo.variables = {key: Mem(frame, place.off - outer.off) for key, place in lo.variables.items()
+                        if key in lo.frame_vars and isinstance(place, Mem)}
+        lo.variables |= {key: Mem(lo.b.load(frame, offset)) for key, offset in lo.frame_pointers.items()}
+        lo.lookups, lo.loops, lo.last_time, lo.dispatch = {}, [], None, None
+        lo.temps.append([])
+        return self.function
+
+    def __exit__(self, *_: object) -> None:
+        lo = self.lo
+        lo.temps.pop()
+        lo.b, lo.scratch, lo.frame, lo.variables, lo.lookups, lo.loops, lo.last_time, lo.dispatch = self.saved
+
+
+def _body(lo: Lower, stmt: For, tell: bool = False) -> None:
+    """The loop's body; ``tell``: a break is noted in the frame."""
+    from .statements import block
+    leave, again = lo.b.block("leave"), lo.b.block("again")
+    lo.loops.append(Loop(leave, again))
+    block(lo, stmt.body)
+    lo.loops.pop()
+    lo.b.start(again)
+    lo.b.exit(0)
+    lo.b.start(leave)
+    if tell:
+        assert lo.frame is not None
+        lo.b.store(lo.frame.base, lo.frame.off + 8, BROKEN)
+    lo.b.exit(1)
+
+
+def _run(lo: Lower, helper: int, first: object, function: Function, name: str, broken: Block | None = None) -> Reg:
+    """Call the helper that runs the callback; the program ends if the callback said so. ``broken``: where to go if it
+    noted a break."""
+    assert lo.frame is not None
+    address = lo.b.callback(function.name)
+    lo.forget()
+    result = lo.b.call(helper, [first, address, lo.operand_address(lo.frame), 0], name)  # type: ignore[list-item]
+    lo.forget()
+    ended, on = lo.b.block("ended"), lo.b.block("on")
+    flag = lo.b.load(lo.frame.base, lo.frame.off + 8)
+    lo.b.branch("jne", flag, 0, ended, on)
+    lo.b.start(ended)
+    if broken is not None:
+        leave, forget = lo.b.block("leave"), lo.b.block("broken")
+        lo.b.branch("jeq", flag, BROKEN, forget, leave)
+        lo.b.start(forget)
+        lo.b.store(lo.frame.base, lo.frame.off + 8, 0)
+        lo.b.jump(broken)
+        lo.b.start(leave)
+    if lo.b.function is lo.function:
+        assert lo.done is not None
+        lo.b.jump(lo.done)
+    else:
+        lo.b.exit(1)
+    lo.b.start(on)
+    return result
+
+
+def _long_range(lo: Lower, stmt: For) -> None:
+    """bpf_loop(n, callback(u32 index, void *ctx), ctx, 0)."""
+    assert stmt.end is not None and lo.frame is not None
+    start = expressions.before(lo, stmt.start, stmt.end)
+    end = expressions.scalar(lo, stmt.end)
+    some, none = lo.b.block("loop"), lo.b.block("looped")
+    # Not a call with a count of 0: the verifier would drop the callback then, and stumble over its address.
+    lo.b.branch("jsgt", end, start, some, none)
+    lo.b.start(some)
+    count = lo.b.alu("sub", end, start)
+    with _Callback(lo, "loop", 2, 1) as function:
+        index = lo.b.extend(function.params[0], 32, False)
+        expressions.assign_variable(lo, stmt.variable, lo.b.alu("add", index, _start_value(lo, stmt)))
+        _body(lo, stmt)
+    _store_start(lo, stmt, start)
+    result = _run(lo, h.LOOP, count, function, "loop")
+    lo.on_failure(result, "helper", "loop")
+    lo.b.start(none)
+
+
+def _start_value(lo: Lower, stmt: For) -> Operand:
+    """The first index as the callback sees it: a constant, or kept in the frame."""
+    if isinstance(stmt.start.const, int):
+        return stmt.start.const
+    assert lo.frame is not None
+    return lo.b.load(lo.frame.base, lo.frame.off + lo.frame_starts[id(stmt)])
+
+
+def _store_start(lo: Lower, stmt: For, start: Operand) -> None:
+    if not isinstance(stmt.start.const, int):
+        assert lo.frame is not None
+        lo.b.store(lo.frame.base, lo.frame.off + lo.frame_starts[id(stmt)], start)
+
+
+def _over_map(lo: Lower, stmt: For) -> None:
+    """bpf_for_each_map_elem(map, callback(map, key, value, ctx), ctx, 0)."""
+    assert isinstance(stmt.start, MapRef)
+    info = maps.info_of(lo, stmt.start)
+    assert info.key is not None
+    short = lo.unit.maps[info.name].short
+    if not short:
+        _over_one_map(lo, stmt, info, info.name, info.key)
+        return
+    rest = lo.b.block("rest")
+    _over_one_map(lo, stmt, info, short, short_type(info.key), rest)
+    _over_one_map(lo, stmt, info, info.name, info.key, rest)
+    lo.b.start(rest)
+
+
+def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type, broken: Block | None = None) -> None:
+    """``broken``: where a break in the body leads, past the map's other half."""
+    pair = stmt.variable.slot.type
+    assert isinstance(pair, Tuple)
+    with _Callback(lo, "each", 4, 3) as function:
+        _, key, value, _ = function.params
+        shared = lo.variables.get(id(stmt.variable.slot))  # a loop inside of this one looks at the pair
+        slot = shared if isinstance(shared, Mem) else Mem(lo.b.slot(pair.size, "pair"))
+        memory.zero(lo, slot, pair.size)
+        _copy_key(lo, Mem(key), key_type, slot.at(pair.offsets[0]), pair.of[0])
+        second = slot.at(pair.offsets[1])
+        if isinstance(info.value, Aggregate):
+            found = _merged_value(lo, name, info, Mem(key), Mem(value))
+            lo.b.store(second.base, second.off, found, pair.of[1].size)
+        elif isinstance(info.value, Scalar):
+            lo.store_value(second, pair.of[1], memory.read_scalar(lo, Mem(value), info.value))
+        else:
+            memory.copy(lo, Mem(value), second, info.value.size)
+        lo.variables[id(stmt.variable.slot)] = slot
+        _body(lo, stmt, tell=broken is not None)
+    _run(lo, h.FOR_EACH_MAP, MapFd(name), function, "for_each_map_elem", broken)
+
+
+def _copy_key(lo: Lower, key: Mem, have: Type, into: Mem, want: Type) -> None:
+    if isinstance(have, Tuple) and isinstance(want, Tuple) and have != want:
+        expressions.convert_tuple(lo, key, have, into, want)
+    else:
+        memory.copy(lo, key, into, min(have.size, want.size))
+
+
+def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> Operand:
+    """The element's value over all CPUs (the callback gets only one CPU's)."""
+    if not lo.unit.maps[name].type.endswith("percpu_hash"):
+        assert isinstance(info.value, Aggregate)
+        return aggregates.merged_words(lo, value, info.value)
+    return aggregates.merged_at(lo, name, info, lo.operand_address(key))
+
+
+__all__ = ["for_loop", "has_callbacks", "prepare_frame"]

@@ -1,0 +1,276 @@
+"""Script maps: keys, lookups, plain values, deletion. Aggregates are in ``aggregates``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...language.ast import (
+    Binary,
+    BoolLiteral,
+    Call,
+    Cast,
+    Expr,
+    FieldAccess,
+    IntLiteral,
+    MapRef,
+    Name,
+    StrLiteral,
+    TupleExpr,
+    Unary,
+    Variable,
+)
+from ...semantics.typed import MapInfo
+from ...types import Aggregate, Scalar, Type
+from .. import helpers as h
+from ..ir import Block, MapAddr, MapFd, Operand, Reg
+from . import memory
+from .core import Lookup, Lower, Mem
+from .keys import with_key
+
+PURE = frozenset("pid tid uid gid comm cpu cgroup curtask probe ncpus numaid username args".split())
+
+
+def info_of(lo: Lower, ref: MapRef) -> MapInfo:
+    return lo.unit.checked.maps[ref.name]
+
+
+def signature(lo: Lower, expr: Expr | None) -> Any:
+    """Equal signatures mean equal values within one run; None if that cannot be said."""
+    if expr is None:
+        return ()
+    if expr.const is not None:
+        return ("const", expr.const)
+    if isinstance(expr, (IntLiteral, StrLiteral, BoolLiteral)):
+        return ("const", expr.value)
+    if isinstance(expr, Name):
+        return ("name", expr.name) if expr.name in PURE or expr.name.startswith("arg") else None
+    if isinstance(expr, Variable):
+        place = lo.variables.get(id(expr.slot))
+        return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
+    parts: list[Expr]
+    if isinstance(expr, TupleExpr):
+        head, parts = "tuple", expr.items
+    elif isinstance(expr, FieldAccess) and isinstance(expr.operand, Name) and expr.operand.name == "args":
+        head, parts = "args." + expr.name, []
+    elif isinstance(expr, Binary) and expr.op not in ("&&", "||"):
+        head, parts = expr.op, [expr.left, expr.right]
+    elif isinstance(expr, Unary) and expr.op in ("-", "~", "!"):
+        head, parts = expr.op, [expr.operand]
+    elif isinstance(expr, Cast):
+        head, parts = str(expr.type), [expr.operand]
+    else:
+        return None
+    inner = [signature(lo, part) for part in parts]
+    return None if None in inner else (head, *inner)
+
+
+def lookup(lo: Lower, ref: MapRef) -> Lookup:
+    """Look a key up, or take what is known of it."""
+    assert ref.key is not None
+    known = signature(lo, ref.key)
+    cache = (ref.name, known)
+    if known is not None and cache in lo.lookups:
+        return lo.lookups[cache]
+    found = Lookup(find(lo, info_of(lo, ref), ref.key), False)
+    if known is not None:
+        lo.lookups[cache] = found
+    return found
+
+
+def find(lo: Lower, info: MapInfo, key: Expr) -> Reg:
+    """The address of the value under a key, or NULL."""
+    found: list[Reg] = []
+
+    def look(name: str, mem: Mem) -> None:
+        found.append(lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(mem)], "map_lookup_elem"))
+        if len(found) == 1:
+            found.append(lo.b.function.reg("found"))
+        lo.b.set(found[1], found[-1] if len(found) > 2 else found[0])
+    with lo.scope():
+        with_key(lo, info, key, look)
+    return found[1]
+
+
+def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
+    """In the region that follows, ``found`` is not NULL."""
+    known = signature(lo, ref.key)
+    if known is not None:
+        lo.lookups[(ref.name, known)] = Lookup(found.pointer, True)
+
+
+def read(lo: Lower, ref: MapRef) -> Operand:
+    """A scalar element; 0 where there is none. Aggregates: their merged value."""
+    from .aggregates import merged
+    info = info_of(lo, ref)
+    if isinstance(info.value, Aggregate):
+        return merged(lo, ref, info)
+    spec = lo.unit.maps[ref.name]
+    if spec.memory:
+        return memory.read_scalar(lo, Mem(MapAddr(ref.name)), info.value)
+    found = lookup(lo, ref)
+    if found.present:
+        return memory.read_scalar(lo, Mem(found.pointer), info.value)
+    if spec.type.endswith("percpu_hash"):
+        pass  # a declared per-CPU map of plain values: this CPU's value, as bpftrace does
+    value = lo.b.function.reg("elem")
+    lo.b.set(value, 0)
+    have, on = lo.b.block("have"), lo.b.block("on")
+    lo.b.branch("jeq", found.pointer, 0, on, have)
+    lo.b.start(have)
+    lo.b.set(value, memory.read_scalar(lo, Mem(found.pointer), info.value))
+    lo.b.start(on)
+    return value
+
+
+def locate_value(lo: Lower, ref: MapRef) -> Mem:
+    """Where an element that is no scalar lies; zeros where there is none."""
+    info = info_of(lo, ref)
+    if lo.unit.maps[ref.name].memory:
+        return Mem(MapAddr(ref.name))
+    found = lookup(lo, ref)
+    if found.present:
+        return Mem(found.pointer)
+    where = lo.b.function.reg("elem")
+    missing, on = lo.b.block("missing"), lo.b.block("on")
+    lo.b.set(where, found.pointer)
+    lo.b.branch("jeq", found.pointer, 0, missing, on)
+    lo.b.start(missing)
+    lo.b.set(where, lo.b.address(lo.unit.zero(info.value.size)))
+    lo.b.start(on)
+    return Mem(where)
+
+
+def condition(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
+    """``/@x[k]/``: the element exists and is not zero. In the yes arm its address is known."""
+    info = info_of(lo, ref)
+    if isinstance(info.value, Aggregate) or lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
+        lo.b.branch("jne", read(lo, ref), 0, yes, no)
+        return
+    found = lookup(lo, ref)
+    if not found.present:
+        have = lo.b.block("have")
+        lo.b.branch("jeq", found.pointer, 0, no, have)
+        lo.b.start(have)
+        know_present(lo, ref, found)
+    lo.b.branch("jne", memory.read_scalar(lo, Mem(found.pointer), info.value), 0, yes, no)
+
+
+def update(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY) -> Reg:
+    """bpf_map_update_elem; a failure other than "exists already" is counted by map and line."""
+    result = lo.b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), value, flags], "map_update_elem")
+    if flags == h.UPDATE_ANY:
+        count_update(lo, name, result)
+    lo.forget(name)
+    return result
+
+
+def count_update(lo: Lower, name: str, result: Operand) -> None:
+    """Tell "the map is full" from other failures."""
+    failed, full, other, on = (lo.b.block(n, cold=n != "on") for n in ("failed", "full", "other", "on"))
+    lo.b.branch("jslt", result, 0, failed, on)
+    lo.b.start(failed)
+    lo.b.branch("jeq", result, -h.E2BIG, full, other)
+    lo.b.start(full)
+    lo.count_error("map_full", "map_update_elem", lo.unit.script_name(name))
+    lo.b.jump(on)
+    lo.b.start(other)
+    lo.count_error("helper", "map_update_elem", lo.unit.script_name(name))
+    lo.b.jump(on)
+    lo.b.start(on)
+
+
+def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
+    """``@m = value`` and ``@m[k] = value`` for anything but aggregates."""
+    from .expressions import into, locate, replace, scalar
+    info = info_of(lo, ref)
+    if ref.key is None:
+        target = Mem(MapAddr(ref.name))
+        if isinstance(info.value, Scalar):
+            lo.store_value(target, info.value, scalar(lo, value))
+        else:
+            replace(lo, ref, value, target, info.value)
+        return
+    size = lo.unit.maps[ref.name].value_size
+    # bpftrace evaluates the value before the key.
+    place = None if isinstance(info.value, Scalar) else locate(lo, value)
+    if place is not None and place.space == "bpf" and value.type == info.value and info.value.size == size:
+        bytes_ = place
+    else:
+        bytes_ = lo.temp(size, "value")
+        if info.value.size < size:
+            memory.zero(lo, bytes_.at(size - 8), 8)
+        into(lo, value, bytes_, info.value)
+    with_key(lo, info, ref.key, lambda name, key: _store(lo, name, key, lo.operand_address(bytes_)))
+    lo.forget(ref.name)
+
+
+def _store(lo: Lower, name: str, key: Mem, value: Any) -> None:
+    update(lo, name, key, value)
+
+
+def element(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+    """The address of an element, inserted as zeros if it was missing; the block to jump to when done.
+
+    If there is no room the failure is counted and that block is reached without running what follows.
+    """
+    spec = lo.unit.maps[ref.name]
+    info = info_of(lo, ref)
+    assert ref.key is not None and info.key is not None
+    done = lo.b.block("updated")
+    known = signature(lo, ref.key)
+    cached = lo.lookups.get((ref.name, known)) if known is not None else None
+    if cached is not None and cached.present:
+        return cached.pointer, done
+    where = lo.b.function.reg("elem")
+    with_key(lo, info, ref.key, lambda name, key: _find_or_insert(lo, name, key, where, spec.value_size, done))
+    lo.forget(ref.name)
+    return where, done
+
+
+def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
+    """``where`` = the address of the element under ``key``; without room for it on to ``done``."""
+    first = lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
+    lo.b.set(where, first)
+    missing, again, have = (lo.b.block(n, cold=n != "have") for n in ("missing", "again", "have"))
+    lo.b.branch("jeq", first, 0, missing, have)
+    lo.b.start(missing)
+    zeros = lo.unit.zero(size)
+    result = lo.b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), zeros, h.UPDATE_NEW], "map_update_elem")
+    second = lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
+    lo.b.set(where, second)
+    lo.b.branch("jne", second, 0, have, again)
+    lo.b.start(again)
+    count_update(lo, name, result)
+    lo.b.jump(done)
+    lo.b.start(have)
+
+
+def delete(lo: Lower, name: str, key: Expr | None) -> Operand:
+    """``delete(@m, k)``: 1 if the key was there. A keyless map becomes zero."""
+    info = lo.unit.checked.maps[name]
+    if key is None:
+        spec = lo.unit.maps[name]
+        memory.zero(lo, Mem(MapAddr(name)), spec.cpus * spec.stride)
+        return 1
+    result = lo.b.function.reg("deleted")
+
+    def remove(name: str, mem: Mem) -> None:
+        lo.b.set(result, lo.b.call(h.MAP_DELETE, [MapFd(name), lo.operand_address(mem)], "map_delete_elem"))
+    with lo.scope():
+        with_key(lo, info, key, remove)
+    lo.forget(name)
+    return result
+
+
+def has_key(lo: Lower, name: str, key: Expr, yes: Block, no: Block) -> None:
+    """Branch on the existence of a key."""
+    found = lookup(lo, MapRef(key.span, name=name, key=key))
+    lo.b.branch("jne", found.pointer, 0, yes, no)
+
+
+def value_type(lo: Lower, ref: MapRef) -> Type:
+    return info_of(lo, ref).value
+
+
+__all__ = ["Call", "assign", "condition", "count_update", "delete", "element", "has_key", "info_of",
+           "locate_value", "lookup", "read", "signature", "update", "value_type"]

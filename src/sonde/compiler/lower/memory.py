@@ -1,0 +1,175 @@
+"""Reading memory: which way serves which address space, and copying between them."""
+
+from __future__ import annotations
+
+from ...types import KERNEL, USER, Pointer, Str, Struct, StructField, Type
+from .. import helpers as h
+from ..ir import MapAddr, Operand, Reg, Slot
+from .core import Lower, Mem, width
+
+WORD_COPY = 128   # up to here a copy is a run of loads and stores, beyond it a helper call
+UNROLLED_ZERO = 256
+
+
+def typed_pointer(lo: Lower, value: Operand, btf_id: int) -> Reg:
+    """``value`` as a pointer that may be loaded through: the verifier turns the call into a plain move."""
+    if isinstance(value, Reg) and lo.typed.get(value) == btf_id:
+        return value
+    cast = lo.b.kfunc(lo.world.kfunc_id("bpf_rdonly_cast"), [value, btf_id], "rdonly_cast", pure=True)
+    lo.typed[cast] = btf_id
+    return cast
+
+
+def direct(lo: Lower) -> bool:
+    """Whether kernel memory is loaded directly; with -k failed reads are counted, which needs the helper."""
+    return lo.unit.feature("rdonly_cast") and not lo.unit.options.count_reads
+
+
+def typed_loads(lo: Lower) -> bool:
+    """Whether the typed pointers that a tracing program gets may be loaded through; see :func:`direct`."""
+    return lo.unit.feature("typed_arguments") and not lo.unit.options.count_reads
+
+
+def pointee(lo: Lower, value: Operand, type: Pointer, default: str = KERNEL) -> Mem:
+    """The memory behind a pointer."""
+    space = type.space or default
+    if space == KERNEL and isinstance(type.to, Struct) and type.to.btf_id and (
+            direct(lo) or isinstance(value, Reg) and lo.typed.get(value) == type.to.btf_id):
+        return Mem(typed_pointer(lo, value, type.to.btf_id), 0, KERNEL, type.to.btf_id)
+    return Mem(_register(lo, value), 0, space)
+
+
+def _register(lo: Lower, value: Operand) -> Reg:
+    return value if isinstance(value, Reg) else lo.b.mov(value)
+
+
+def read_bytes(lo: Lower, mem: Mem, size: Operand, into: Mem) -> None:
+    """Copy ``size`` bytes from kernel or user memory; a failure is counted and leaves zeros."""
+    result, name = read_memory(lo, mem.space, into, size, lo.operand_address(mem))
+    lo.on_failure(result, "read", name)
+
+
+ANY = "any"  # what a plain number points into: seen at run time, kernel addresses have the highest bit set
+
+
+def number_space(default: str) -> str:
+    """The memory that a number without a type of its own points into."""
+    return USER if default == USER else ANY
+
+
+def read_memory(lo: Lower, space: str, into: Mem, size: Operand, address: Operand, text: bool = False
+                ) -> tuple[Operand, str]:
+    """Call the helper that reads ``space``; (its result, its name). ``text``: as far as the NUL."""
+    end = "_str" if text else ""
+    kernel, user = (h.READ_KERNEL_STR, h.READ_USER_STR) if text else (h.READ_KERNEL, h.READ_USER)
+    if space == ANY and isinstance(address, int):
+        space = KERNEL if address >> 63 & 1 else USER
+    if space != ANY:
+        helper, name = (user, "probe_read_user") if space == USER else (kernel, "probe_read_kernel")
+        return lo.b.call(helper, [lo.operand_address(into), size, address], name + end), name + end
+    result = lo.b.function.reg("read")
+    low, high, on = lo.b.block("user"), lo.b.block("kernel"), lo.b.block("read")
+    lo.b.branch("jsge", address, 0, low, high)
+    lo.b.start(low)
+    lo.b.set(result, lo.b.call(user, [lo.operand_address(into), size, address], f"probe_read_user{end}"))
+    lo.b.jump(on)
+    lo.b.start(high)
+    lo.b.set(result, lo.b.call(kernel, [lo.operand_address(into), size, address], f"probe_read_kernel{end}"))
+    lo.b.jump(on)
+    lo.b.start(on)
+    return result, f"probe_read{end}"
+
+
+def read_scalar(lo: Lower, mem: Mem, type: Type) -> Operand:
+    """The canonical value of a scalar in memory."""
+    _, signed = width(type)
+    if mem.space in ("bpf", "ctx") or mem.btf:
+        value = lo.b.load(mem.base, mem.off, type.size, signed, pure=mem.space == "ctx")
+        if mem.btf and isinstance(type, Pointer) and isinstance(type.to, Struct) and type.to.btf_id:
+            lo.typed[value] = type.to.btf_id
+        return value
+    with lo.scope():
+        slot = lo.temp(8)
+        read_bytes(lo, mem, type.size, slot)
+        return lo.b.load(slot.base, slot.off, type.size, signed)
+
+
+def read_field(lo: Lower, mem: Mem, field: StructField, in_union: bool = False) -> Operand:
+    """The canonical value of a scalar member of the struct at ``mem``."""
+    if field.bit_size:
+        return _bitfield(lo, mem, field)
+    value = read_scalar(lo, mem.at(field.offset), field.type)
+    if in_union and isinstance(value, Reg):
+        lo.typed.pop(value, None)  # the verifier may have taken another member of the union
+    return value
+
+
+def _bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
+    """Load the storage that holds the bits, shift the rest out at both ends."""
+    start = field.offset * 8 + field.bit_offset
+    size = 1
+    while start // (size * 8) != (start + field.bit_size - 1) // (size * 8):
+        size *= 2
+    base = start // (size * 8) * size
+    shift = start - base * 8
+    from ...types import Int
+    if size > 8:  # straddles an aligned word: two reads
+        low = read_scalar(lo, mem.at(start // 64 * 8), Int(64, False))
+        high = read_scalar(lo, mem.at(start // 64 * 8 + 8), Int(64, False))
+        first = 64 - start % 64
+        value: Operand = lo.b.alu("or", lo.b.alu("rsh", low, start % 64), lo.b.alu("lsh", high, first))
+        shift, size = 0, 8
+    else:
+        value = read_scalar(lo, mem.at(base), Int(size * 8, False))
+    signed = width(field.type)[1]
+    up = 64 - shift - field.bit_size
+    value = lo.b.alu("lsh", value, up) if up else value
+    return lo.b.alu("arsh" if signed else "rsh", value, 64 - field.bit_size)
+
+
+def copy(lo: Lower, source: Mem, into: Mem, size: int, align: int = 8) -> None:
+    """Copy ``size`` bytes into BPF memory by the cheapest way."""
+    plain = source.space in ("bpf", "ctx")
+    if not plain and not (source.btf and size <= 64) or plain and size > WORD_COPY and source.space != "ctx":
+        read_bytes(lo, Mem(source.base, source.off, source.space if not plain else KERNEL), size, into)
+        return
+    at = 0
+    while at < size:
+        step = 8
+        while step > 1 and (step > size - at or not _aligned(source, at, step) or not _aligned(into, at, step)):
+            step //= 2
+        value = lo.b.load(source.base, source.off + at, step, pure=source.space == "ctx")
+        lo.b.store(into.base, into.off + at, value, step)
+        at += step
+
+
+def _aligned(mem: Mem, at: int, step: int) -> bool:
+    """Frame and map memory starts 8-aligned; so do kernel structs and contexts."""
+    off = mem.off + at
+    if isinstance(mem.base, MapAddr):
+        off += mem.base.off
+    return off % step == 0
+
+
+def zero(lo: Lower, mem: Mem, size: int) -> None:
+    """Clear memory: stores, or for long runs one helper call (a read from NULL fails and clears its target:
+    bpf_probe_read_kernel_common() in kernel/trace/bpf_trace.c)."""
+    if size <= UNROLLED_ZERO:
+        lo.b.zero(mem.base, mem.off, size)
+    else:
+        lo.b.call(h.READ_KERNEL, [lo.operand_address(mem), size, 0], "probe_read_kernel")
+
+
+def slot_of(lo: Lower, value: Operand, size: int = 8) -> Mem:
+    """A scalar's bytes in frame memory."""
+    mem = lo.temp(size)
+    lo.b.store(mem.base, mem.off, value, size)
+    return mem
+
+
+def is_text(type: Type | None) -> bool:
+    return isinstance(type, Str)
+
+
+__all__ = ["ANY", "Slot", "copy", "direct", "is_text", "pointee", "read_bytes", "read_field", "read_memory",
+           "read_scalar", "slot_of", "typed_pointer", "zero"]

@@ -1,0 +1,169 @@
+"""One planned program to IR."""
+
+from __future__ import annotations
+
+from ...semantics.typed import CheckedProbe
+from ...spec import MapSpec
+from ...types import round_up
+from .. import helpers as h
+from ..builder import Builder
+from ..ir import Block, Function, MapAddr, Op, Reg
+from ..optimize import dominator_tree, first_use, reachable
+from ..plan import Planned
+from ..unit import MMAPABLE, Unit
+from . import builtins, expressions, loops, statements, subprograms
+from .core import Lower
+
+
+def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) -> Lower:
+    """Prologue (is this event ours?), predicate, action."""
+    lo = Lower(unit, probe, planned.context, planned.attach, name, planned.numbers)
+    lo.b.span = probe.clause.points[0].span
+    lo.done = lo.b.block("done")
+    planned.context.prologue(lo, lo.done)
+    if unit.options.pid and planned.context.filters_pid:
+        _only_process(lo, unit.options.pid)
+    if unit.stops_at_exit and planned.attach[0].kind != "end":
+        _unless_exiting(lo)
+    if loops.has_callbacks(probe.clause) or subprograms.calls_functions(probe.clause):
+        loops.prepare_frame(lo, probe.clause)
+    if probe.clause.predicate is not None:
+        lo.b.span = probe.clause.predicate.span
+        body = lo.b.block("action")
+        with lo.scope():
+            expressions.condition(lo, probe.clause.predicate, body, lo.done)
+        lo.b.start(body)
+    statements.block(lo, probe.clause.body)
+    lo.b.start(lo.done)
+    lo.b.span = None
+    lo.b.exit(0)
+    return lo
+
+
+def _only_process(lo: Lower, pid: int) -> None:
+    """-p for probes that fire for everybody."""
+    assert lo.done is not None
+    ours = lo.b.block("process")
+    lo.b.branch("jeq", lo.b.alu("rsh", builtins.pid_tgid(lo), 32), pid, ours, lo.done)
+    lo.b.start(ours)
+
+
+def _unless_exiting(lo: Lower) -> None:
+    """After exit() nothing but ``end`` runs, though detaching takes user space a moment."""
+    assert lo.done is not None
+    running = lo.b.block("running")
+    lo.b.branch("jeq", lo.b.load(lo.unit.global_word("exiting"), 0, 8), 0, running, lo.done)
+    lo.b.start(running)
+
+
+def define_scratch(lo: Lower) -> str:
+    """Point the functions' base registers at this CPU's part of the program's scratch memory; the map's name.
+
+    The address is that of the array's element plus CPU number times stride. It is computed where the scratch memory
+    is first needed on every way, not before: an event that a predicate turns away does not pay for it.
+    """
+    parts = PARTS if lo.context.preemptible else 1
+    stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
+    name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
+    lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, MMAPABLE)
+    for function in lo.program.functions:
+        base = lo.bases[function]
+        base.defs = 0
+        place = first_use(function, base)
+        if place is not None:
+            _insert_base(lo, function, base, _outside_records(function, place), name, stride)
+    return name
+
+
+def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Block, int]:
+    """``place``, or where the record is reserved that is being filled there: a program must not end with a record in
+    hand, and computing the base may end it."""
+    block, at = place
+    parent = {child: block for block, found in dominator_tree(reachable(function)).items() for child in found}
+    way = [block]
+    while way[0] in parent:
+        way.insert(0, parent[way[0]])
+    found = place
+    for i, step in enumerate(way):
+        for number, op in enumerate(step.ops[:at] if step is block else step.ops):
+            if op.kind == "call" and op.imm == h.RING_RESERVE and (step is block or _has_record(step, way[i + 1])):
+                found = step, number
+            elif op.kind == "call" and op.imm == h.RING_SUBMIT:
+                found = place
+    return found
+
+
+def _has_record(reserving: Block, next: Block) -> bool:
+    """Whether ``next`` is where a block that reserves a record goes when it got one."""
+    last = reserving.ops[-1]
+    return last.kind == "branch" and next is (last.then if last.cond == "jne" else last.other)
+
+
+PARTS = 8  # of each CPU, for programs that can be preempted: one for each that is under way
+
+
+def _insert_base(lo: Lower, function: Function, base: Reg, place: tuple[Block, int], name: str, stride: int) -> None:
+    """Split the block at ``place`` around the computation. The CPU is below the number of possible CPUs, but the
+    verifier has to see the comparison."""
+    block, at = place
+    rest = function.block("scratch", block.cold)
+    rest.ops, block.ops = block.ops[at:], block.ops[:at]
+    builder = Builder(function)
+    function.blocks.pop()  # the builder's own first block
+    builder.current = block
+    builder.span = rest.ops[0].span
+    number = builder.call(h.CPU_ID, [], "cpu", pure=True)
+    inside, outside = builder.block("cpu", block.cold), builder.block("no_cpu", cold=True)
+    builder.branch("jlt", number, lo.world.cpus, inside, outside)
+    builder.start(outside)
+    builder.exit(0)
+    builder.start(inside)
+    parts = PARTS if lo.context.preemptible else 1
+    first = builder.alu("add", builder.address(MapAddr(name)), builder.alu("mul", number, stride * parts))
+    if parts == 1:
+        builder.emit(Op("add", base, [first, 0]))
+    else:
+        _claim(lo, builder, base, first, stride, rest)
+    builder.jump(rest)
+    function.blocks.append(rest)
+
+
+def _claim(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: Block) -> None:
+    """Take the first part whose flag, its first word, was not set; give it back wherever the function ends."""
+    function = builder.function
+    claimed = function.reg("claimed")
+    have = builder.block("claimed")
+    for number in range(PARTS):
+        taken, busy = builder.block("taken", cold=number > 0), builder.block("busy", cold=True)
+        builder.branch("jeq", builder.xchg(first, number * stride, 1), 0, taken, busy)
+        builder.start(taken)
+        builder.set(claimed, builder.alu("add", first, number * stride))
+        builder.jump(have)
+        builder.start(busy)
+    builder.atomic_add(lo.unit.error("preempted", builder.span), 0, 1)
+    builder.exit(0)
+    builder.start(have)
+    builder.emit(Op("add", base, [claimed, 8]))
+    entry = function.blocks[0].ops
+    entry.insert(0, Op("mov", claimed, [0]))
+    claimed.defs += 1
+    _release(function, [b for b in function.blocks if b.ops and b.ops[-1].kind == "exit"] + [rest], claimed)
+
+
+def _release(function: Function, ends: list[Block], claimed: Reg) -> None:
+    """Clear the flag before every exit that may be reached with a part taken."""
+    for block in ends:
+        last = block.ops[-1]
+        if last.kind != "exit":
+            continue
+        builder = Builder(function)
+        function.blocks.pop()
+        block.ops.pop()
+        builder.current = block
+        builder.span = last.span
+        giving, leave = builder.block("giving"), builder.block("leave")
+        builder.branch("jne", claimed, 0, giving, leave)
+        builder.start(giving)
+        builder.store(claimed, 0, 0)
+        builder.start(leave)
+        builder.emit(Op("exit", None, last.args))

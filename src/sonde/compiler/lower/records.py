@@ -1,0 +1,144 @@
+"""Sending records to user space: reserved in a ring, filled in place, submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...language.ast import BlockExpr, Call, Expr, MapRef, Unary
+from ...record import Record
+from ...semantics.nodes import walk
+from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
+from ...types import Int, Scalar, Str, Type, round_up
+from .. import helpers as h
+from ..ir import Block, MapFd, Operand, Reg
+from . import memory
+from .core import Lower, Mem, is_function_call
+
+
+class Reserved(Record):
+    """A record being filled."""
+
+    record: Reg
+    mem: Mem
+    done: Block
+
+
+def event_type(type: Type | None) -> Type:
+    """As what a value travels: pointers and odd scalars as they are."""
+    assert type is not None
+    return type
+
+
+def layout(types: list[Type], control: bool = False) -> tuple[list[EventField], int]:
+    """Fields at their natural alignment behind the header; the record's size."""
+    at = CONTROL_HEADER if control else RECORD_HEADER
+    fields = []
+    for type in types:
+        at = round_up(at, min(type.align, 8))
+        fields.append(EventField(type, at))
+        at += type.size
+    return fields, round_up(at, 8)
+
+
+def reserve(lo: Lower, site: EventSite) -> Reserved:
+    """Reserve the site's record and write its header; a failure is counted and skips to ``done``."""
+    number = lo.unit.site(site)
+    done, lost, have = lo.b.block("sent"), lo.b.block("lost", cold=True), lo.b.block("have")
+    ring = lo.unit.ring(site.control)
+    index: Operand = lo.probe_index() if len(lo.attach) > 1 else lo.first_probe
+    record = lo.b.call(h.RING_RESERVE, [MapFd(ring), site.size, 0], "ringbuf_reserve")
+    lo.b.branch("jne", record, 0, have, lost)
+    lo.b.start(lost)
+    count_lost(lo, index)
+    lo.b.jump(done)
+    lo.b.start(have)
+    if isinstance(index, int):
+        word = number | index << 32
+        lo.b.store(record, 0, word if word < 1 << 63 else word - (1 << 64))
+    else:
+        lo.b.store(record, 0, number, 4)
+        lo.b.store(record, 4, index, 4)
+    return Reserved(record, Mem(record), done)
+
+
+def count_lost(lo: Lower, index: Operand) -> None:
+    """One more record lost by this attach point."""
+    if isinstance(index, int):
+        lo.b.atomic_add(lo.unit.lost(index), 0, 1)
+        return
+    inside, on = lo.b.block("inside", cold=True), lo.b.block("counted", cold=True)
+    lo.b.branch("jlt", index, len(lo.unit.probes), inside, on)
+    lo.b.start(inside)
+    lo.b.atomic_add(lo.b.alu("add", lo.b.address(lo.unit.lost(0)), lo.b.alu("lsh", index, 3)), 0, 1)
+    lo.b.start(on)
+
+
+def submit(lo: Lower, reserved: Reserved, time: Operand) -> None:
+    """Write the time that orders the record, hand it over."""
+    lo.b.store(reserved.record, 8, time)
+    lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
+    lo.b.start(reserved.done)
+
+
+def must_run_first(expr: Expr) -> bool:
+    """Whether evaluating has effects that a lost record must not swallow, or may leave the program."""
+    return any(isinstance(n, BlockExpr) or isinstance(n, Unary) and n.op in ("++", "--")
+               or isinstance(n, Call) and (n.name == "delete" or is_function_call(n)) for n in walk(expr))
+
+
+def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
+         stamp: bool = False) -> None:
+    """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
+    from .expressions import into, scalar
+    types = [event_type(v.type) for v in values]
+    fields, size = layout(types)
+    site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
+    early: dict[int, Operand | Mem] = {}
+    last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
+    with lo.scope():
+        for i, value in enumerate(values[:last + 1]):
+            early[i] = lo.b.mov(scalar(lo, value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
+        keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
+        before = lo.last_time
+        reserved = reserve(lo, site)
+        with lo.region():
+            for i, (value, field) in enumerate(zip(values, fields)):
+                target = reserved.mem.at(field.offset)
+                done = early.get(i)
+                if isinstance(done, Mem):
+                    memory.copy(lo, done, target, field.type.size)
+                elif done is not None:
+                    lo.store_value(target, field.type, done)
+                else:
+                    into(lo, value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
+            time = lo.last_time
+            if time is None and (stamp or lo.unit.options.timed):
+                from .builtins import now
+                time = now(lo)
+            submit(lo, reserved, time if time is not None else 0)
+        lo.last_time = before
+
+
+def _kept(lo: Lower, value: Expr, type: Type) -> Mem:
+    from .expressions import into
+    mem = lo.temp(type.size)
+    into(lo, value, mem, type)
+    return mem
+
+
+def control(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = None) -> None:
+    """A control record: with the data ring's position, so that its place in the order is kept."""
+    fields, size = layout([Int(64)] if value is not None else [], control=True)
+    site = EventSite(kind, lo.b.span, fields, size, [], data)
+    position = lo.b.call(h.RING_QUERY, [MapFd(lo.unit.ring(False)), h.RING_PRODUCER_POSITION], "ringbuf_query") \
+        if lo.unit.sends_data else 0
+    reserved = reserve(lo, site)
+    lo.b.store(reserved.record, RECORD_HEADER, position)
+    if value is not None:
+        lo.b.store(reserved.record, fields[0].offset, value)
+    before = time = lo.last_time
+    if time is None and lo.unit.options.timed:
+        from .builtins import now
+        time = now(lo)
+    submit(lo, reserved, time if time is not None else 0)
+    lo.last_time = before

@@ -1,0 +1,97 @@
+"""Stack traces: taken into scratch memory, stored once under their hash."""
+
+from __future__ import annotations
+
+from ...types import Stack
+from .. import helpers as h
+from ..ir import MapFd, Operand
+from ..unit import STACK_FRAMES
+from .builtins import pid_tgid
+from .core import Lower, Mem
+
+FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
+
+TRACING_FRAMES = 5  # at most so many frames of BPF itself may come first; user space leaves them out
+
+
+def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
+    """types.Stack into memory: id of the frames, tgid (user stacks), number of frames."""
+    with lo.scope():
+        frames = lo.temp(8 * STACK_FRAMES, "frames")
+        flags = h.USER_STACK if type.user else 0
+        limit = type.limit if type.user else type.limit + TRACING_FRAMES
+        size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames), 8 * min(limit, STACK_FRAMES),
+                                       flags], "get_stack")
+        failed, good, done = lo.b.block("no_stack", cold=True), lo.b.block("stack"), lo.b.block("stacked")
+        lo.b.store(into.base, into.off, 0)
+        lo.b.store(into.base, into.off + 8, 0)
+        lo.b.branch("jsgt", size, 0, good, failed)
+        lo.b.start(failed)
+        # Nothing to show: a kernel thread has no user stack (-EFAULT), which is no error.
+        lo.b.jump(done)
+        lo.b.start(good)
+        count = lo.b.alu("rsh", size, 3)
+        identity = _hash(lo, frames, count)
+        _store_once(lo, frames, size, identity)
+        lo.b.store(into.base, into.off, identity)
+        if type.user:
+            lo.b.store(into.base, into.off + 8, lo.b.alu("rsh", pid_tgid(lo), 32), 4)
+        lo.b.store(into.base, into.off + 12, count, 4)
+        lo.b.start(done)
+
+
+def _hash(lo: Lower, frames: Mem, count: Operand) -> Operand:
+    """64 bits over the frames that are there; also clears nothing: what lies behind them is not read."""
+    b = lo.b
+    value, index = b.function.reg("hash"), b.function.reg("index")
+    b.set(value, 0)
+    b.set(index, 0)
+    base = b.address(frames.base, frames.off)
+    loop, body, inside, done = (b.block(n) for n in ("hash", "frame", "inside", "hashed"))
+    b.start(loop)
+    b.branch("jlt", index, STACK_FRAMES, inside, done)
+    b.start(inside)
+    b.branch("jlt", index, count, body, done)
+    b.start(body)
+    frame = b.load(b.alu("add", base, b.alu("lsh", index, 3)), 0)
+    mixed = b.alu("mul", b.alu("xor", value, frame), FACTOR)
+    b.set(value, b.alu("xor", mixed, b.alu("rsh", mixed, 29)))
+    b.set(index, b.alu("add", index, 1))
+    b.jump(loop)
+    b.start(done)
+    return b.alu("or", value, 1)  # never 0: that is "no stack"
+
+
+def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> None:
+    """Insert the frames unless a stack with this hash is stored already."""
+    b = lo.b
+    name = lo.unit.stacks()
+    with lo.scope():
+        key = lo.temp(8, "stackid")
+        b.store(key.base, key.off, identity)
+        known = b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
+        new, on = b.block("new", cold=True), b.block("known")
+        b.branch("jeq", known, 0, new, on)
+        b.start(new)
+        _clear_rest(lo, frames, size)
+        result = b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
+                        "map_update_elem")
+        lo.on_failure(result, "stack_lost", "map_update_elem")
+        b.jump(on)
+        b.start(on)
+
+
+def _clear_rest(lo: Lower, frames: Mem, size: Operand) -> None:
+    """Zero what lies behind the frames: it is left over from another stack."""
+    b = lo.b
+    index = b.function.reg("clear")
+    b.set(index, b.alu("rsh", size, 3))
+    base = b.address(frames.base, frames.off)
+    loop, body, done = b.block("clear"), b.block("clearing"), b.block("cleared")
+    b.start(loop)
+    b.branch("jlt", index, STACK_FRAMES, body, done)
+    b.start(body)
+    b.store(b.alu("add", base, b.alu("lsh", index, 3)), 0, 0)
+    b.set(index, b.alu("add", index, 1))
+    b.jump(loop)
+    b.start(done)

@@ -1,0 +1,149 @@
+"""Lowering of str_concat() and globmatch()."""
+
+from __future__ import annotations
+
+from ...language.ast import Call
+from ...types import Str
+from .. import helpers as h
+from ..ir import Block, Operand, Reg
+from . import memory, strings
+from .core import Lower, Mem
+from .expressions import locate_or_materialise
+
+Segment = list[frozenset[int]]
+
+
+def str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    """Each text is copied to where the one before it ended; a string read stops at its NUL."""
+    if pad:
+        memory.zero(lo, mem, type.capacity)
+    else:
+        lo.b.store(mem.base, mem.off, 0, 1)
+    with lo.scope():
+        whole = lo.temp(sum(strings.capacity_of(arg) for arg in call.args))
+        memory.zero(lo, whole, 8)
+        used = lo.b.function.reg("used")
+        lo.b.set(used, 0)
+        room = 0
+        for arg in call.args:
+            place = strings.plain_memory(lo, locate_or_materialise(lo, arg), strings.capacity_of(arg))
+            _append(lo, whole, used, room, place, strings.capacity_of(arg))
+            room += strings.capacity_of(arg) - 1
+        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
+                  "probe_read_kernel_str")
+
+
+def _append(lo: Lower, whole: Mem, used: Reg, room: int, place: Mem, capacity: int) -> None:
+    """``used`` is at most ``room`` before, and grows by the characters of the text."""
+    fits, read, on = lo.b.block("fits"), lo.b.block("read"), lo.b.block("on")
+    lo.b.branch("jle", used, room, fits, on)  # always; the verifier wants it said
+    lo.b.start(fits)
+    target = lo.b.alu("add", lo.b.address(whole.base, whole.off), used)
+    length = lo.b.call(h.READ_KERNEL_STR, [target, capacity, lo.operand_address(place)], "probe_read_kernel_str")
+    lo.b.branch("jsgt", length, 0, read, on)
+    lo.b.start(read)
+    lo.b.set(used, lo.b.alu("sub", lo.b.alu("add", used, lo.b.extend(length, 32, False)), 1))
+    lo.b.start(on)
+
+
+# --- patterns ---------------------------------------------------------------------------------------------
+
+
+def globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    """The pieces between stars: the first at the beginning, each as early as possible, the last at the end."""
+    segments: list[Segment] = call.data["pattern"]
+    capacity = strings.capacity_of(call.args[0])
+    with lo.scope():
+        text = strings.plain_memory(lo, locate_or_materialise(lo, call.args[0]), capacity)
+        lo.forget()
+        base = lo.b.address(text.base, text.off)
+        first = lo.b.block("first")
+        _fits(lo, base, 0, segments[0], capacity, first, no)
+        lo.b.start(first)
+        if len(segments) == 1:
+            _ends(lo, base, len(segments[0]), capacity, yes, no)
+            return
+        at: Operand = len(segments[0])
+        for segment in segments[1:-1]:
+            if segment:
+                at = lo.b.alu("add", _search(lo, base, at, segment, capacity, no), len(segment))
+        _at_end(lo, text, base, at, segments[-1], capacity, yes, no)
+
+
+def _ends(lo: Lower, base: Reg, at: int, capacity: int, yes: Block, no: Block) -> None:
+    if at >= capacity:
+        lo.b.jump(yes if at == capacity else no)
+    else:
+        lo.b.branch("jeq", lo.b.load(base, at, 1), 0, yes, no)
+
+
+def _fits(lo: Lower, base: Reg, off: int, segment: Segment, capacity: int, yes: Block, no: Block) -> None:
+    """Whether the bytes from ``base + off`` on are those of the segment (none of which is NUL)."""
+    if off + len(segment) > capacity:
+        lo.b.jump(no)
+        return
+    for number, allowed in enumerate(segment):
+        more = lo.b.block("same")
+        _one_of(lo, lo.b.load(base, off + number, 1), allowed, more, no)
+        lo.b.start(more)
+    lo.b.jump(yes)
+
+
+def _one_of(lo: Lower, byte: Reg, allowed: frozenset[int], yes: Block, no: Block) -> None:
+    """Branch on whether a byte is in a set, range by range."""
+    for low, high in ranges(allowed):
+        more = lo.b.block("or")
+        if low == high:
+            lo.b.branch("jeq", byte, low, yes, more)
+        else:
+            above = lo.b.block("above")
+            lo.b.branch("jge", byte, low, above, no)  # ranges rise: below this one is outside all that follow
+            lo.b.start(above)
+            lo.b.branch("jle", byte, high, yes, more)
+        lo.b.start(more)
+    lo.b.jump(no)
+
+
+def ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
+    """A set of bytes as rising ranges, both ends included."""
+    found: list[tuple[int, int]] = []
+    for byte in sorted(allowed):
+        if found and found[-1][1] == byte - 1:
+            found[-1] = (found[-1][0], byte)
+        else:
+            found.append((byte, byte))
+    return found
+
+
+def _search(lo: Lower, base: Reg, start: Operand, segment: Segment, capacity: int, no: Block) -> Reg:
+    """The first place from ``start`` on where the segment fits."""
+    index = lo.b.function.reg("index")
+    lo.b.set(index, start)
+    loop, body, fits, step, on = (lo.b.block(n) for n in ("search", "body", "fits", "step", "on"))
+    lo.b.start(loop)
+    lo.b.branch("jle", index, capacity - len(segment), body, no)
+    lo.b.start(body)
+    _fits(lo, lo.b.alu("add", base, index), 0, segment, len(segment), fits, step)
+    lo.b.start(step)
+    ended = lo.b.load(lo.b.alu("add", base, index), 0, 1)
+    lo.b.branch("jeq", ended, 0, no, on)
+    lo.b.start(on)
+    lo.b.set(index, lo.b.alu("add", index, 1))
+    lo.b.jump(loop)
+    lo.b.start(fits)
+    return index
+
+
+def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capacity: int, yes: Block,
+            no: Block) -> None:
+    """Whether the segment is the end of what follows ``at``."""
+    if not segment:
+        lo.b.jump(yes)
+        return
+    last = lo.b.alu("sub", strings.length(lo, text, capacity), len(segment))
+    behind, inside = lo.b.block("behind"), lo.b.block("inside")
+    lo.b.branch("jsge", last, at, behind, no)
+    lo.b.start(behind)
+    lo.b.branch("jle", last, capacity - len(segment), inside, no) if len(segment) <= capacity else lo.b.jump(no)
+    lo.b.start(inside)
+    _fits(lo, lo.b.alu("add", base, last), 0, segment, len(segment), yes, no)

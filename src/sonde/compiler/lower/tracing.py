@@ -1,0 +1,74 @@
+"""Programs of type tracing: kernel functions by fentry and fexit, whose context is the arguments in words."""
+
+from __future__ import annotations
+
+from ...types import Int, NoneType, Pointer, Scalar, Struct, StructField, Type
+from .. import helpers as h
+from ..ir import Operand
+from ..unit import Unit
+from . import memory
+from .contexts import Context
+from .core import Lower, Mem
+
+
+class TracedFunction(Context):
+    """fentry, fexit, and the kprobes that they serve. Such programs only pin the task to its CPU, and each function has
+    a copy of the program, so that one may interrupt another."""
+
+    program = "tracing"
+    exclusive = False
+    preemptible = True
+
+    def shares(self, unit: Unit) -> bool:
+        return unit.feature("tracing_cookie")
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        if not isinstance(field.type, Scalar):
+            return _words(lo, field)
+        if not _loadable(field.type):
+            return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+        value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
+        if isinstance(field.type, Pointer) and isinstance(field.type.to, Struct) and memory.typed_loads(lo):
+            lo.typed[value] = field.type.to.btf_id
+        return lo.normalise(value, field.type)
+
+    def arg(self, lo: Lower, number: int) -> Operand:
+        """Word ``number``; the helper gives what the verifier would not let a program load, too."""
+        return _fetch(lo, h.FUNC_ARG, "func_arg", number)
+
+    def retval(self, lo: Lower) -> Operand:
+        if lo.unit.feature("helper_get_func_ret"):
+            return _fetch(lo, h.FUNC_RET, "func_ret")
+        known = lo.world.kernel_function(lo.attach[0].event, lo.attach[0].extra["module"])
+        assert known is not None
+        return lo.b.load(lo.context_pointer(), known.args.bytes, 8, pure=True)
+
+
+def _fetch(lo: Lower, helper: int, name: str, *number: int) -> Operand:
+    """bpf_get_func_arg() and bpf_get_func_ret(), which the verifier replaces by a load (Linux 5.17)."""
+    with lo.scope():
+        slot = lo.temp(8)
+        memory.zero(lo, slot, 8)
+        lo.b.call(helper, [lo.context_pointer(), *number, lo.operand_address(slot)], name)
+        return lo.b.load(slot.base, slot.off, 8)
+
+
+def _loadable(type: Type) -> bool:
+    """What btf_ctx_access() in kernel/bpf/btf.c has always let programs load: numbers, and pointers to structs of
+    vmlinux, to numbers and to nothing in particular."""
+    if not isinstance(type, Pointer):
+        return True
+    return isinstance(type.to, (Int, NoneType)) or isinstance(type.to, Struct) and type.to.btf_id > 0
+
+
+def _words(lo: Lower, field: StructField) -> Mem:
+    """A struct that is passed by value, put together from its words."""
+    mem = lo.temp(field.type.size)
+    for at in range(0, field.type.size, 8):
+        size = min(8, field.type.size - at)
+        word = lo.b.load(lo.context_pointer(), field.offset + at, 8, pure=True)
+        while size:
+            step = 1 << size.bit_length() - 1
+            lo.b.store(mem.base, mem.off + at, word, step)
+            word, size, at = lo.b.alu("rsh", word, 8 * step) if size > step else word, size - step, at + step
+    return mem

@@ -1,0 +1,418 @@
+"""Passes over IR: control flow, value numbering with folding, dead code. Each takes and changes a Function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .ir import ALU, CALLS, COMMUTATIVE, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
+
+MASK = (1 << 64) - 1
+
+
+def signed(value: int) -> int:
+    """The canonical form of a 64-bit constant: as a signed number."""
+    value &= MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+# --- control flow -----------------------------------------------------------------------------------------
+
+
+def reachable(function: Function) -> list[Block]:
+    """Blocks in reverse post-order from the entry."""
+    order: list[Block] = []
+    seen: set[Block] = set()
+    stack: list[tuple[Block, int]] = [(function.blocks[0], 0)]
+    seen.add(function.blocks[0])
+    while stack:
+        block, index = stack.pop()
+        following = block.successors
+        if index < len(following):
+            stack.append((block, index + 1))
+            child = following[index]
+            if child not in seen:
+                seen.add(child)
+                stack.append((child, 0))
+        else:
+            order.append(block)
+    order.reverse()
+    return order
+
+
+def predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
+    found: dict[Block, list[Block]] = {b: [] for b in blocks}
+    for block in blocks:
+        for child in block.successors:
+            found[child].append(block)
+    return found
+
+
+def _thread(block: Block) -> Block:
+    """Where a jump to ``block`` ends up, following blocks that only jump on."""
+    seen = set()
+    while len(block.ops) == 1 and block.ops[0].kind == "jump" and block not in seen:
+        seen.add(block)
+        target = block.ops[0].then
+        assert target is not None
+        block = target
+    return block
+
+
+def simplify_cfg(function: Function) -> None:
+    """Drop unreachable blocks, thread jumps, fold decided branches, join straight lines."""
+    for block in function.blocks:
+        if not block.ops or block.ops[-1].kind not in ("jump", "branch", "exit"):
+            block.ops.append(Op("exit", None, [0]))
+    for block in function.blocks:
+        last = block.ops[-1]
+        if last.then is not None:
+            last.then = _thread(last.then)
+        if last.other is not None:
+            last.other = _thread(last.other)
+        if last.kind == "branch":
+            taken = _decide(last)
+            if last.then is last.other:
+                taken = True
+            if taken is not None:
+                block.ops[-1] = Op("jump", then=last.then if taken else last.other, span=last.span)
+    blocks = reachable(function)
+    preds = predecessors(blocks)
+    joined: set[Block] = set()
+    for block in blocks:
+        if block in joined:
+            continue
+        while block.ops[-1].kind == "jump":
+            child = block.ops[-1].then
+            assert child is not None
+            if len(preds[child]) != 1 or child is block or child is blocks[0]:
+                break
+            block.ops = block.ops[:-1] + child.ops
+            block.cold = block.cold and child.cold
+            joined.add(child)
+    function.blocks = [b for b in blocks if b not in joined]
+
+
+def _decide(op: Op) -> bool | None:
+    """The outcome of a branch between constants; None if it is not known."""
+    a, b = op.args
+    if not isinstance(a, int) or not isinstance(b, int):
+        return None
+    return evaluate_condition(op.cond, a, b, op.bits)
+
+
+def evaluate_condition(cond: str, a: int, b: int, bits: int = 64) -> bool:
+    """``a cond b`` as the CPU compares."""
+    mask = (1 << bits) - 1
+    ua, ub = a & mask, b & mask
+    sa = ua - (1 << bits) if ua >> (bits - 1) else ua
+    sb = ub - (1 << bits) if ub >> (bits - 1) else ub
+    return {"jeq": ua == ub, "jne": ua != ub, "jgt": ua > ub, "jge": ua >= ub, "jlt": ua < ub, "jle": ua <= ub,
+            "jsgt": sa > sb, "jsge": sa >= sb, "jslt": sa < sb, "jsle": sa <= sb, "jset": bool(ua & ub)}[cond]
+
+
+# --- dominators -------------------------------------------------------------------------------------------
+
+
+def dominator_tree(blocks: list[Block]) -> dict[Block, list[Block]]:
+    """Children of each block in the dominator tree; ``blocks`` in reverse post-order (Cooper, Harvey, Kennedy)."""
+    number = {b: i for i, b in enumerate(blocks)}
+    preds = predecessors(blocks)
+    idom: dict[Block, Block] = {blocks[0]: blocks[0]}
+    changed = True
+    while changed:
+        changed = False
+        for block in blocks[1:]:
+            new: Block | None = None
+            for pred in preds[block]:
+                if pred not in idom:
+                    continue
+                if new is None:
+                    new = pred
+                    continue
+                a, b = pred, new
+                while a is not b:
+                    while number[a] > number[b]:
+                        a = idom[a]
+                    while number[b] > number[a]:
+                        b = idom[b]
+                new = a
+            assert new is not None
+            if idom.get(block) is not new:
+                idom[block] = new
+                changed = True
+    children: dict[Block, list[Block]] = {b: [] for b in blocks}
+    for block in blocks[1:]:
+        children[idom[block]].append(block)
+    return children
+
+
+def first_use(function: Function, reg: Reg) -> tuple[Block, int] | None:
+    """Where ``reg`` must be defined at the latest: (block, operation) that dominates every use; None without uses."""
+    blocks = reachable(function)
+    children = dominator_tree(blocks)
+    parent = {child: block for block, found in children.items() for child in found}
+    users = [b for b in blocks if any(a is reg for op in b.ops for a in op.args)]
+    if not users:
+        return None
+    common = users[0]
+    for block in users[1:]:
+        above = {common}
+        while common in parent:
+            common = parent[common]
+            above.add(common)
+        common = block
+        while common not in above:  # the nearest ancestor of both
+            common = parent[common]
+    uses = [i for i, op in enumerate(common.ops) if any(a is reg for a in op.args)]
+    return common, uses[0] if uses else len(common.ops) - 1
+
+
+# --- value numbering --------------------------------------------------------------------------------------
+
+
+def fold(op: str, a: int, b: int, bits: int = 64) -> int | None:
+    """``a op b`` as eBPF computes it; None for kinds that are not folded."""
+    mask = (1 << bits) - 1
+    ua, ub = a & mask, b & mask
+    sa, sb = signed(a), signed(b)
+    shift = ub & (bits - 1)
+    if op == "add":
+        result = ua + ub
+    elif op == "sub":
+        result = ua - ub
+    elif op == "mul":
+        result = ua * ub
+    elif op == "div":
+        result = ua // ub if ub else 0
+    elif op == "mod":
+        result = ua % ub if ub else ua
+    elif op in ("sdiv", "smod"):
+        quotient = 0 if not sb else abs(sa) // abs(sb) * (1 if (sa < 0) == (sb < 0) else -1)
+        result = quotient if op == "sdiv" else (sa - quotient * sb if sb else sa)
+    elif op == "and":
+        result = ua & ub
+    elif op == "or":
+        result = ua | ub
+    elif op == "xor":
+        result = ua ^ ub
+    elif op == "lsh":
+        result = ua << shift
+    elif op == "rsh":
+        result = ua >> shift
+    elif op == "arsh" and bits == 64:
+        result = sa >> shift
+    else:
+        return None
+    return signed(result & mask)
+
+
+class Numbering:
+    """Copy and constant propagation, folding, and common subexpressions along the dominator tree.
+
+    Pure helper calls (the current pid, comm's clock ...) count as expressions: that is how a program asks
+    the kernel for each only once.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.value: dict[Reg, Any] = {}  # what a single-definition register is known to equal
+        self.bits: dict[Reg, int] = {}   # upper bound of the width of a register's value
+        self.defined: dict[Reg, Op] = {}
+
+    def run(self) -> None:
+        blocks = reachable(self.function)
+        children = dominator_tree(blocks)
+        stack: list[tuple[Block, dict[Any, Reg]]] = [(blocks[0], {})]
+        while stack:
+            block, table = stack.pop()
+            self._block(block, table)
+            for child in children[block]:
+                stack.append((child, dict(table)))
+
+    def _block(self, block: Block, table: dict[Any, Reg]) -> None:
+        kept = []
+        for op in block.ops:
+            if self.value:
+                op.args = [self.value.get(a, a) if type(a) is Reg else a for a in op.args]
+            if op.kind in ALU:
+                self._alu(op)
+            elif op.kind in ("zext", "sext", "neg", "swap"):
+                self._unary(op)
+            elif op.kind == "branch":
+                self._branch(op)
+            dst = op.dst
+            if dst is not None and dst.defs == 1:
+                if op.kind == "mov" and self._copy(dst, op.args[0]):
+                    continue
+                key = self._key(op)
+                if key is not None:
+                    known = table.get(key)
+                    if known is not None:
+                        self.value[dst] = known
+                        continue
+                    table[key] = dst
+                self.defined[dst] = op
+                self._width(op, dst)
+            kept.append(op)
+        block.ops = kept
+
+    def _copy(self, dst: Reg, source: Any) -> bool:
+        """Whether uses of ``dst`` may read ``source`` instead."""
+        if isinstance(source, int) or (type(source) is Reg and source.defs == 1):
+            self.value[dst] = source
+            return True
+        return False
+
+    def _key(self, op: Op) -> Any:
+        """What makes two operations the same; None if it must not be shared."""
+        if op.kind in ALU or op.kind in ("neg", "swap", "sext", "zext") or op.pure:
+            for arg in op.args:
+                if type(arg) is Reg and arg.defs != 1 or not isinstance(arg, (Reg, int)):
+                    return None
+            args = tuple(a if type(a) is int else a.id + (1 << 80) for a in op.args)
+            if op.kind in COMMUTATIVE:
+                args = tuple(sorted(args))
+            return (op.kind, args, op.off, op.size, op.bits, op.imm, op.signed)
+        return None
+
+    def _width(self, op: Op, dst: Reg) -> None:
+        if op.kind == "load" and not op.signed:
+            self.bits[dst] = op.size * 8
+        elif op.kind in ("zext", "swap"):
+            self.bits[dst] = op.bits
+        elif op.kind in ALU and op.bits == 32:
+            self.bits[dst] = 32
+        elif op.kind == "and" and isinstance(op.args[1], int) and op.args[1] >= 0:
+            self.bits[dst] = op.args[1].bit_length()
+        elif op.kind == "rsh" and isinstance(op.args[1], int):
+            self.bits[dst] = self._bound(op.args[0]) - op.args[1]
+
+    def _bound(self, operand: Any) -> int:
+        """The value of ``operand`` is below 2 ** this."""
+        if isinstance(operand, int):
+            return operand.bit_length() if operand >= 0 else 64
+        return self.bits.get(operand, 64)
+
+    def _become(self, op: Op, value: Any) -> None:
+        op.kind, op.args, op.bits = "mov", [value], 64
+
+    def _alu(self, op: Op) -> None:
+        a, b = op.args
+        if isinstance(a, int) and isinstance(b, int):
+            result = fold(op.kind, a, b, op.bits)
+            if result is not None:
+                self._become(op, result)
+            return
+        if isinstance(a, int) and op.kind in COMMUTATIVE:
+            a, b = op.args = [b, a]
+        if not isinstance(b, int) or op.bits != 64:
+            return
+        kind = op.kind
+        if kind in ("lsh", "rsh", "arsh"):
+            b = op.args[1] = b & 63  # as the CPU does; the verifier refuses the constant
+        if b == 0 and kind in ("div", "sdiv", "mod", "smod"):  # the CPU's answers; refused as constants too
+            self._become(op, 0 if kind in ("div", "sdiv") else a)
+        elif b == 0 and kind in ("add", "sub", "or", "xor", "lsh", "rsh", "arsh") or \
+                b == 1 and kind in ("mul", "div", "sdiv"):
+            self._become(op, a)
+        elif kind == "and" and (b == -1 or b >= 0 and b & (b + 1) == 0 and self._bound(a) <= b.bit_length()):
+            self._become(op, a)
+        elif b == 0 and kind in ("mul", "and"):
+            self._become(op, 0)
+        elif b > 0 and b & (b - 1) == 0 and kind in ("mul", "div", "mod"):
+            if kind == "mod":
+                op.kind, op.args = "and", [a, b - 1]
+            else:
+                op.kind, op.args = ("lsh" if kind == "mul" else "rsh"), [a, b.bit_length() - 1]
+        elif kind in ("add", "sub"):
+            self._reassociate(op, a, b)
+
+    def _reassociate(self, op: Op, a: Any, b: int) -> None:
+        """(x + c) + d → x + (c + d)."""
+        inner = self.defined.get(a)
+        total = b if op.kind == "add" else -b
+        if inner is not None and inner.kind == "add" and inner.bits == 64 and isinstance(inner.args[1], int) \
+                and type(inner.args[0]) is Reg and inner.args[0].defs == 1:
+            total += inner.args[1]
+            a = inner.args[0]
+        elif op.kind == "add":
+            return
+        if -(1 << 31) <= total < 1 << 31:
+            op.kind, op.args = "add", [a, total]
+
+    def _unary(self, op: Op) -> None:
+        a = op.args[0]
+        if isinstance(a, int):
+            if op.kind == "neg":
+                self._become(op, signed(-a))
+                return
+            low = a & ((1 << op.bits) - 1)
+            if op.kind == "swap":
+                low = int.from_bytes(low.to_bytes(op.bits // 8, "little"), "big")
+            if op.kind == "sext" and low >> (op.bits - 1):
+                low -= 1 << op.bits
+            self._become(op, signed(low))
+        elif op.kind == "zext" and self._bound(a) <= op.bits or op.kind == "sext" and self._bound(a) < op.bits:
+            self._become(op, a)
+        elif op.kind in ("zext", "sext") and op.bits == 64:
+            self._become(op, a)
+
+    def _branch(self, op: Op) -> None:
+        if isinstance(op.args[0], int) and not isinstance(op.args[1], int):
+            op.args = [op.args[1], op.args[0]]
+            op.cond = SWAPPED[op.cond]
+
+
+def number_values(function: Function) -> None:
+    """Run :class:`Numbering`."""
+    Numbering(function).run()
+
+
+# --- dead code --------------------------------------------------------------------------------------------
+
+
+def remove_dead(function: Function) -> None:
+    """Remove operations whose results are never read."""
+    while True:
+        used: set[Reg] = set()
+        for block in function.blocks:
+            for op in block.ops:
+                for arg in op.args:
+                    if type(arg) is Reg:
+                        used.add(arg)
+        removed = False
+        for block in function.blocks:
+            for op in block.ops:
+                if op.dst is not None and op.dst not in used and op.kind in CALLS and not op.pure:
+                    op.dst = None  # called for its effect
+            kept = [op for op in block.ops if op.dst is None or op.dst in used or not op.removable]
+            if len(kept) != len(block.ops):
+                removed = True
+                block.ops = kept
+        if not removed:
+            return
+
+
+def drop_unused(program: Program) -> None:
+    """Remove functions that nothing calls any more: the verifier counts only those that it reaches."""
+    by_name = {f.name: f for f in program.functions}
+    wanted = [program.functions[0]]
+    for function in wanted:
+        for op in [op for block in function.blocks for op in block.ops if op.kind in ("func", "function")]:
+            if by_name[op.label] not in wanted:
+                wanted.append(by_name[op.label])
+    program.functions = [f for f in program.functions if f in wanted]
+
+
+def order_blocks(function: Function) -> None:
+    """Lay blocks out so that the likely way falls through: reverse post-order, cold blocks last, and the
+    branch turned so that its cold or far side is the jump."""
+    blocks = reachable(function)
+    function.blocks = [b for b in blocks if not b.cold] + [b for b in blocks if b.cold]
+    if function.blocks[0] is not blocks[0]:
+        function.blocks.remove(blocks[0])
+        function.blocks.insert(0, blocks[0])
+    for block, following in zip(function.blocks, [*function.blocks[1:], None]):
+        last = block.ops[-1]
+        if last.kind == "branch" and last.then is following and last.cond in NEGATED:
+            last.cond, last.then, last.other = NEGATED[last.cond], last.other, last.then

@@ -1,0 +1,132 @@
+"""The compiler from end to end: the ordered list of passes, each of which -d can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..asm.assemble import assemble, listing
+from ..language.ast import Call
+from ..semantics.nodes import walk
+from ..semantics.typed import CheckedProbe, CheckedScript
+from ..semantics.world import World
+from ..spec import ProgramSpec, ScriptSpec
+from . import optimize
+from .emit import emit
+from .ir import Function, Program, dump
+from .lower.core import Lower
+from .lower.program import define_scratch, lower_program
+from .place import place_slots
+from .plan import Planned, plan
+from .pressure import relieve
+from .unit import Unit
+from .widen import widen
+
+Show = Callable[[str, str], None]
+
+# Passes over one function, in order. Numbering twice: the first run folds what decides branches.
+PASSES: list[tuple[str, Callable[[Function], None]]] = [
+    ("cfg", optimize.simplify_cfg),
+    ("values", optimize.number_values),
+    ("dead", optimize.remove_dead),
+    ("cfg2", optimize.simplify_cfg),
+    ("values2", optimize.number_values),
+    ("dead2", optimize.remove_dead),
+    ("order", optimize.order_blocks),
+]
+STAGES = ["ast", "types", "ir", *[name for name, _ in PASSES], "place", "dis"]
+
+
+def compile_checked(checked: CheckedScript, world: World, show: Show | None = None,
+                    verify: bool = False) -> ScriptSpec:
+    """The spec of a checked script. ``show(stage, text)`` gets each stage; ``verify`` checks the IR after each pass."""
+    unit = Unit(checked, world)
+    unit.sends_data = sends_data(checked)
+    unit.stops_at_exit = any(calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
+    lowered: list[tuple[Lower, Any]] = []
+    for probe, planned in _number(unit, [(c, p) for c in checked.probes for p in plan(unit, c)]):
+        lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
+    for lo, _ in lowered:
+        _finish(lo, show, verify)
+    maps = unit.finish()
+    specs = [_assemble(lo, planned, show) for lo, planned in lowered]
+    return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
+                      list(checked.diagnostics.items))
+
+
+def _number(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+    """Number the attach points: those of one name (places of a usdt probe, a probe of two clauses) have one number."""
+    known: dict[str, int] = {}
+    for _, planned in plans:
+        planned.numbers = [known.setdefault(a.name, len(known)) for a in planned.attach]
+    unit.probes = list(known)
+    return plans
+
+
+def calls(probe: CheckedProbe, names: set[str]) -> list[Call]:
+    """The calls of these functions in a clause."""
+    return [n for n in walk(probe.trees) if isinstance(n, Call) and n.name in names]
+
+
+def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
+    """Those whose exit() keeps other programs from running: all but a ``begin`` that is the only one, behind which
+    nothing is attached anyway."""
+    first = [p for p in checked.probes if p.attach[0].kind == "begin"]
+    return (first if len(first) > 1 else []) + [p for p in checked.probes if p.attach[0].kind not in (
+        "begin", "end", "test", "bench")]
+
+
+DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", "system", "join", "assert"}
+
+
+def sends_data(checked: CheckedScript) -> bool:
+    """Whether any program writes to the data ring (then control records note its position)."""
+    return any(not (call.name == "print" and call.data) for p in checked.probes for call in calls(p, DATA_CALLS))
+
+
+def _finish(lo: Lower, show: Show | None, verify: bool) -> None:
+    """Optimise, place slots, optimise what that brought."""
+    program = lo.program
+    _present(program, "ir", show)
+    for name, run in PASSES:
+        for function in program.functions:
+            run(function)
+        _after(program, name, show, verify)
+    optimize.drop_unused(program)
+    for function in program.functions:
+        widen(function, lambda: lo.unit.global_word("zero"))
+    relieve(program)
+    place_slots(program, lo.bases)
+    if program.scratch_size:
+        define_scratch(lo)
+    for function in program.functions:
+        optimize.simplify_cfg(function)
+        optimize.number_values(function)
+        optimize.remove_dead(function)
+        optimize.order_blocks(function)
+    _after(program, "place", show, verify)
+
+
+def _after(program: Program, name: str, show: Show | None, verify: bool) -> None:
+    if verify:
+        from .legal import check
+        check(program)
+    _present(program, name, show)
+
+
+def _present(program: Program, name: str, show: Show | None) -> None:
+    if show is not None:
+        show(name, f"; {program.name}\n{dump(program)}")
+
+
+def _assemble(lo: Lower, planned: Any, show: Show | None) -> ProgramSpec:
+    items, depth = emit(lo.program, lo.unit.feature("isa_v4"))
+    names = [f.name for f in lo.program.functions]
+    code = assemble(items, names)
+    if show is not None:
+        show("dis", f"; {lo.program.name}: {', '.join(a.name for a in lo.attach[:3])}"
+                    f"{' ...' if len(lo.attach) > 3 else ''}, {depth} bytes of stack\n"
+                    + listing(code.code, code.relocations, code.lines))
+    return ProgramSpec(lo.program.name, lo.context.program, code.code, lo.attach, code.relocations, code.lines,
+                       planned.how, 0, 0, lo.first_probe, lo.cookies, functions=code.functions,
+                       numbers=planned.numbers)

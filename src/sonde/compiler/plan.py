@@ -1,0 +1,110 @@
+"""Which eBPF programs a clause becomes: how each of its attach points is best served."""
+
+from __future__ import annotations
+
+from ..language.ast import Call, FieldAccess, Name
+from ..record import Record
+from ..semantics.nodes import walk
+from ..semantics.typed import CheckedProbe
+from ..spec import Attach
+from .lower.contexts import (
+    Context,
+    KernelFunction,
+    PerfEvent,
+    RawEvent,
+    SyscallEnter,
+    SyscallExit,
+    TestRun,
+    Tracepoint,
+    UserFunction,
+)
+from .lower.iterators import Iterated
+from .lower.rawfields import raw_fields
+from .lower.tracing import TracedFunction
+from .lower.usdt import StaticProbe
+from .unit import Unit
+
+_SIMPLE: dict[str, type[Context]] = {
+    "begin": TestRun, "end": TestRun, "self": TestRun, "test": TestRun, "bench": TestRun,
+    "interval": PerfEvent, "profile": PerfEvent,
+    "software": PerfEvent, "hardware": PerfEvent, "uprobe": UserFunction, "uretprobe": UserFunction,
+    "rawtracepoint": RawEvent, "watchpoint": PerfEvent, "iter": Iterated,
+}
+FUNCTIONS: dict[str, type[Context]] = {
+    "kprobe": KernelFunction, "kretprobe": KernelFunction, "fentry": TracedFunction, "fexit": TracedFunction}
+
+
+class Planned(Record):
+    """A program to be: attach points that it serves, and in what context it runs. ``how`` is ProgramSpec.how."""
+
+    attach: list[Attach]
+    context: Context
+    how: str = ""
+    numbers: list[int] = []  # of the attach points in ScriptSpec.probes
+
+
+def args_used(probe: CheckedProbe) -> set[str] | None:
+    """Names of the fields of ``args`` that the clause reads; None if it uses ``args`` as a whole."""
+    fields: set[str] = set()
+    whole = 0
+    for node in walk([probe.clause.predicate, probe.clause.body]):
+        if isinstance(node, FieldAccess) and isinstance(node.operand, Name) and node.operand.name == "args":
+            fields.add(node.name)
+            whole -= 1
+        elif isinstance(node, (Name, Call)) and node.name == "args":
+            whole += 1
+    return fields if not whole else None
+
+
+def walks_kernel_stack(probe: CheckedProbe) -> bool:
+    """Whether the clause takes kernel stacks. From a raw tracepoint the unwinder has three more frames to walk, some
+    50 ns each, more than all that is saved; and a system call's classic tracepoint is not nested into others."""
+    nodes = walk(probe.trees)
+    return any(isinstance(n, (Name, Call)) and n.name == "kstack" for n in nodes)
+
+
+def plan(unit: Unit, probe: CheckedProbe) -> list[Planned]:
+    """The programs of one clause."""
+    groups: dict[object, Planned] = {}
+    used = args_used(probe)
+    for attach in probe.attach:
+        context, how, key = _serve(unit, probe, attach, used)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = Planned([], context, how)
+        group.attach.append(attach)
+    planned = list(groups.values())
+    split: list[Planned] = []
+    for item in planned:
+        if len(item.attach) > 1 and not item.context.shares(unit):
+            split += [Planned([a], item.context.fresh(), item.how) for a in item.attach]
+        else:
+            split.append(item)
+    return split
+
+
+def _serve(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None) -> tuple[Context, str, object]:
+    """(context, how, what must be equal for attach points to share a program)."""
+    if attach.kind in FUNCTIONS:
+        way = str(attach.extra.get("how", attach.kind))
+        return FUNCTIONS[way](), way if way != attach.kind else "", (attach.kind, way)
+    if attach.kind == "usdt":
+        return StaticProbe(attach.extra["arguments"]), "", attach.kind
+    if attach.kind != "tracepoint":
+        # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
+        return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event
+    if unit.feature("raw_tp"):
+        classic = len(probe.attach) == 1 and walks_kernel_stack(probe)
+        if attach.target == "syscalls" and used is not None and not classic:
+            name = attach.event.partition("_")[2].partition("_")
+            number = unit.world.syscall_number(name[2])
+            if number is not None and name[0] in ("enter", "exit"):
+                enter = name[0] == "enter"
+                return (SyscallEnter() if enter else SyscallExit()), f"raw:sys_{name[0]}", f"syscall {name[0]}"
+        elif used is not None and unit.world.raw_tracepoint(attach.event) is not None:
+            if not used:
+                return RawEvent(), "raw", "raw event"
+            fields = raw_fields(unit.world, attach.target, attach.event)
+            if used <= set(fields):
+                return RawEvent(fields), "raw", attach.name
+    return Tracepoint(), "", "tracepoint"

@@ -1,0 +1,114 @@
+"""Values that fit neither registers nor the frame move to the program's scratch memory.
+
+Only plain numbers may: of what lies in a map's memory the verifier knows nothing, so whatever becomes an address or a
+call's argument, or decides how often a loop runs, stays.
+"""
+
+from __future__ import annotations
+
+from .allocate import allocate, liveness
+from .ir import CALLS, Block, Function, Op, Program, Reg
+from .place import FRAME, SPILL_ROOM
+
+MARGIN = 32  # bytes for what placing the scratch memory adds
+ROUNDS = 4
+
+
+def relieve(program: Program) -> None:
+    """Move what does not fit, function by function. The callbacks' frames lie on top of the main function's."""
+    callbacks = len(program.functions) - 1
+    for function in program.functions:
+        main = function is program.functions[0]
+        room = (FRAME if not callbacks else 320) if main else 192 // callbacks
+        for _ in range(ROUNDS):
+            if not _relieve(function, room - MARGIN if main else room):
+                break
+
+
+def _relieve(function: Function, room: int) -> bool:
+    """Move the values of as many spill slots as there are too many; whether anything was moved."""
+    frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
+    spills = max(room - frame, SPILL_ROOM) // 8
+    if _most_live(function) <= spills:
+        return False
+    allocation = allocate(function)
+    excess = allocation.spills - spills
+    if excess <= 0:
+        return False
+    fixed = _fixed(function)
+    spilled = [r for r, place in allocation.place.items() if place < 0 and r.id not in fixed]
+    slots = set(sorted({allocation.place[r] for r in spilled})[:excess])
+    moved = [r for r in spilled if allocation.place[r] in slots]
+    for reg in moved:
+        _move(function, reg)
+    return bool(moved)
+
+
+def _most_live(function: Function) -> int:
+    """No fewer than the values that are ever live at once: a block's operations define the rest."""
+    if len(function.registers) <= SPILL_ROOM // 8:
+        return 0
+    return max([out.bit_count() + len(block.ops) for block, out in liveness(function).items()])
+
+
+def _fixed(function: Function) -> set[int]:
+    """Ids of the registers that flow into addresses, calls and, where there are loops, conditions."""
+    roots = {p.id for p in function.params}
+    flows: dict[int, set[int]] = {}
+    loops = _has_loop(function)
+    for block in function.blocks:
+        for op in block.ops:
+            registers = op.registers()
+            if op.kind in CALLS or op.kind in ("barrier", "exit") or op.kind == "branch" and loops:
+                roots |= {r.id for r in registers}
+            elif op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add") and type(op.args[0]) is Reg:
+                roots.add(op.args[0].id)
+            elif op.dst is not None:
+                flows.setdefault(op.dst.id, set()).update(r.id for r in registers)
+    pending = list(roots)
+    while pending:
+        for id in flows.get(pending.pop(), ()):
+            if id not in roots:
+                roots.add(id)
+                pending.append(id)
+    return roots
+
+
+def _has_loop(function: Function) -> bool:
+    done: set[Block] = set()
+    path: set[Block] = set()
+    pending: list[tuple[Block, bool]] = [(function.blocks[0], False)]
+    while pending:
+        block, leaving = pending.pop()
+        if leaving:
+            path.discard(block)
+            done.add(block)
+        elif block in path:
+            return True
+        elif block not in done:
+            path.add(block)
+            pending.append((block, True))
+            if any(child in path for child in block.successors):
+                return True
+            pending += [(child, False) for child in block.successors if child not in done]
+    return False
+
+
+def _move(function: Function, reg: Reg) -> None:
+    """Store the value wherever it is defined, load it wherever it is used."""
+    slot = function.slot(8, "moved")
+    slot.scratch = True
+    for block in function.blocks:
+        ops: list[Op] = []
+        for op in block.ops:
+            if any(arg is reg for arg in op.args):
+                loaded = function.reg(reg.name)
+                loaded.defs = 1
+                ops.append(Op("load", loaded, [slot], span=op.span))
+                op.args = [loaded if arg is reg else arg for arg in op.args]
+            ops.append(op)
+            if op.dst is reg:
+                op.dst = function.reg(reg.name)
+                op.dst.defs = 1
+                ops.append(Op("store", None, [slot, op.dst], span=op.span))
+        block.ops = ops

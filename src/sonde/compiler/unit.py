@@ -1,0 +1,184 @@
+"""The script being compiled: tables that all of its programs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..language.ast import Call, For, MapRef
+from ..semantics.nodes import walk
+from ..semantics.typed import CheckedScript, MapInfo
+from ..semantics.world import World
+from ..spec import CONTROL_RING, DATA_RING, STACKS, STATE, Config, ErrorSite, EventSite, MapSpec
+from ..types import Aggregate, Scalar, Str, Tuple, Type, round_up
+from .ir import MapAddr
+
+NO_PREALLOC, RDONLY_PROG, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
+DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
+ZERO, LOG2 = "__zero", "__log2"
+SHORT = 64  # bytes of a string in a short key
+STACK_FRAMES = 127  # PERF_MAX_STACK_DEPTH
+
+
+class Unit:
+    """Maps, sites, error counters and globals, collected while the programs are lowered."""
+
+    def __init__(self, checked: CheckedScript, world: World) -> None:
+        self.checked = checked
+        self.world = world
+        self.config: Config = checked.config
+        self.options = checked.options
+        self.maps: dict[str, MapSpec] = {}
+        self.sites: list[EventSite] = []
+        self.errors: list[ErrorSite] = []
+        self.error_index: dict[Any, int] = {}
+        self.probes: list[str] = []  # names of the attach points, by program; see pipeline.py
+        self.globals: list[str] = []
+        self.global_refs: list[tuple[str, MapAddr]] = []
+        self.zero_size = 8
+        self.stops_at_exit = False  # exit() or assert() is called where events may still follow
+        self.sends_data = False  # some program writes to the data ring
+        self.uses_data_ring = False
+        self.uses_control_ring = False
+        self._features: dict[str, bool] = {}
+        self.observed, self.cleared = map_uses(checked)
+        for info in checked.maps.values():
+            self.maps[info.name] = self.map_spec(info)
+
+    def feature(self, name: str) -> bool:
+        """World.feature, asked once."""
+        if name not in self._features:
+            self._features[name] = self.world.feature(name)
+        return self._features[name]
+
+    # maps
+
+    def script_name(self, map: str) -> str:
+        """The name that the script knows a map by."""
+        return "@" + map.partition("@")[2] if "@" in map else map
+
+    def map_spec(self, info: MapInfo) -> MapSpec:
+        value = info.value
+        aggregate = isinstance(value, Aggregate)
+        if info.key is None:
+            cpus = self.world.cpus if aggregate else 1
+            stride = round_up(value.size, 64) if cpus > 1 else round_up(value.size, 8)
+            return MapSpec(info.name, "array", 4, max(8, cpus * stride), 1, MMAPABLE, None, value, memory=True,
+                           cpus=cpus, stride=stride, read_in_kernel=info.read, span=info.span)
+        type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
+        if aggregate and "percpu" not in type:
+            type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"
+        large = info.key.size > 64 or value.size > 64
+        flags = NO_PREALLOC if large and not type.startswith("lru") else 0
+        # clear() leaves the keys of an aggregate in place for another interval: see runtime/maps.py
+        entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
+        observed = info.read or info.name in self.observed
+        spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, flags, info.key, value,
+                       read_in_kernel=observed, span=info.span)
+        small = short_type(info.key)
+        if small != info.key and type in ("hash", "percpu_hash"):
+            spec.short = "__short" + info.name
+            flags = NO_PREALLOC if small.size > 2 * SHORT or value.size > 64 else 0
+            self.maps[spec.short] = MapSpec(spec.short, type, small.size, spec.value_size, entries, flags, small, value,
+                                            read_in_kernel=observed, span=info.span)
+        return spec
+
+    def is_memory(self, name: str) -> bool:
+        return self.maps[name].memory
+
+    def internal(self, name: str, make: Any) -> str:
+        """The internal map ``name``, made when first asked for."""
+        if name not in self.maps:
+            self.maps[name] = make()
+        return name
+
+    def zero(self, size: int) -> MapAddr:
+        """``size`` bytes of zeros that programs can point helpers at."""
+        self.zero_size = max(self.zero_size, size)
+        self.internal(ZERO, lambda: MapSpec(ZERO, "array", 4, 8, 1, RDONLY_PROG))
+        return MapAddr(ZERO)
+
+    def log2_table(self) -> str:
+        """256 bytes: floor(log2(i)) at i."""
+        table = bytes([max(i.bit_length() - 1, 0) for i in range(256)])
+        return self.internal(LOG2, lambda: MapSpec(LOG2, "array", 4, 256, 1, RDONLY_PROG, initial=table))
+
+    def stacks(self) -> str:
+        """Frames by id: u64 each, innermost first, zero after the last."""
+        return self.internal(STACKS, lambda: MapSpec(STACKS, "hash", 8, 8 * STACK_FRAMES, 65536, NO_PREALLOC))
+
+    def ring(self, control: bool) -> str:
+        if control:
+            self.uses_control_ring = True
+            return CONTROL_RING
+        self.uses_data_ring = True
+        return DATA_RING
+
+    # state memory
+
+    def lost(self, probe: int) -> MapAddr:
+        """Counter of the records that attach point ``probe`` lost."""
+        return MapAddr(STATE, 8 * probe)
+
+    def error(self, kind: str, span: Any, helper: str = "", map: str = "") -> MapAddr:
+        """Counter of one kind of failure at one place."""
+        key = (kind, span, helper, map)
+        if key not in self.error_index:
+            self.error_index[key] = len(self.errors)
+            self.errors.append(ErrorSite(kind, span, helper, map))
+        return MapAddr(STATE, 8 * (len(self.probes) + self.error_index[key]))
+
+    def global_word(self, name: str) -> MapAddr:
+        """A word that the runtime writes before attaching; its offset is known after lowering."""
+        if name not in self.globals:
+            self.globals.append(name)
+        address = MapAddr(STATE, 0)
+        self.global_refs.append((name, address))
+        return address
+
+    def site(self, site: EventSite) -> int:
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+    def finish(self) -> list[MapSpec]:
+        """Fix what depended on the whole script; the maps in order of creation."""
+        first = len(self.probes) + len(self.errors)
+        for name, address in self.global_refs:
+            address.off = 8 * (first + self.globals.index(name))
+        if ZERO in self.maps:
+            self.maps[ZERO].value_size = round_up(self.zero_size, 8)
+        words = max(1, first + len(self.globals))
+        maps = list(self.maps.values())
+        maps.append(MapSpec(STATE, "array", 4, 8 * words, 1, MMAPABLE))
+        if self.uses_data_ring:
+            maps.append(MapSpec(DATA_RING, "ringbuf", 0, 0, 0))
+        if self.uses_control_ring:
+            maps.append(MapSpec(CONTROL_RING, "ringbuf", 0, 0, 0))
+        return maps
+
+
+def map_uses(checked: CheckedScript) -> tuple[set[str], set[str]]:
+    """Maps whose keys programs look at or delete, and maps that are cleared."""
+    observed: set[str] = set()
+    cleared: set[str] = set()
+    for node in [n for p in checked.probes for n in walk(p.trees)]:
+        if isinstance(node, Call) and node.name in ("has_key", "find", "len", "delete") and node.data:
+            observed.add(node.data["map"])
+        elif isinstance(node, Call) and node.name in ("clear", "zero"):
+            cleared.add(node.data["map"])
+        elif isinstance(node, For) and isinstance(node.start, MapRef):
+            observed.add(node.start.name)
+    return observed, cleared
+
+
+def short_type(type: Type) -> Type:
+    """A key's type with 64 bytes for each longer string."""
+    if isinstance(type, Str) and type.capacity > SHORT:
+        return Str(SHORT)
+    if isinstance(type, Tuple):
+        return Tuple(tuple([short_type(part) for part in type.of]), type.names)
+    return type
+
+
+def is_scalar(type: Any) -> bool:
+    """Fits a register."""
+    return isinstance(type, Scalar)

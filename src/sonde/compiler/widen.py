@@ -1,0 +1,178 @@
+"""What loops count up becomes unknown to the verifier, so that it does not walk every history of every number.
+
+``for $i : 0..200 { if (...) { $n++; } }``: after each iteration $n may have another value, and the verifier, which
+knows constants exactly, would follow 2^200 ways. A number that decides neither how long the loop runs nor where
+memory is accessed is therefore added to a word of memory that is always zero, which only we know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .allocate import liveness
+from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Reg
+from .optimize import dominator_tree, predecessors, reachable
+
+BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
+_MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
+_NUMBERS = frozenset(("random", "boot_ns", "monotonic_ns", "pid_tgid", "uid_gid", "cgroup_id", "cpu", "jiffies"))
+
+
+class Loop:
+    """A natural loop: its head, and all of its blocks."""
+
+    def __init__(self, head: Block, blocks: set[Block]) -> None:
+        self.head, self.blocks = head, blocks
+
+    @property
+    def forks(self) -> bool:
+        """Whether an iteration can go different ways."""
+        return any(len(b.successors) > 1 and all(s in self.blocks for s in b.successors) for b in self.blocks)
+
+    def bounds(self) -> set[int]:
+        """Ids of the registers that decide when it ends."""
+        exits = [self.head] if self.head.name == BOUNDED or self._counts() else \
+            [b for b in self.blocks if any(s not in self.blocks for s in b.successors)]
+        return {r.id for b in exits for r in b.ops[-1].registers()}
+
+    def _counts(self) -> bool:
+        """Whether its head compares a number that only ever grows or shrinks by constants with a constant."""
+        last = self.head.ops[-1]
+        if last.kind != "branch" or type(last.args[0]) is not Reg or type(last.args[1]) is not int \
+                or all(s in self.blocks for s in self.head.successors):
+            return False
+        counter = last.args[0]
+        defined = _definitions(self.blocks)
+        return counter in defined and all(_steps(op, counter, defined) for op in defined[counter])
+
+
+def _definitions(blocks: set[Block]) -> dict[Reg, list[Op]]:
+    defined: dict[Reg, list[Op]] = {}
+    for block in blocks:
+        for op in block.ops:
+            if op.dst is not None:
+                defined.setdefault(op.dst, []).append(op)
+    return defined
+
+
+def _steps(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
+    """Whether what is assigned to the counter is the counter plus or minus a constant."""
+    made = _origin(op, counter, defined)
+    if made.kind not in ("add", "sub") or type(made.args[1]) is not int:
+        return False
+    before = _origin(Op("mov", None, [made.args[0]]), counter, defined)
+    return before.kind == "mov" and before.args[0] is counter
+
+
+def _origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
+    """The operation behind copies; a copy of the counter itself stays one."""
+    while op.kind == "mov" and type(op.args[0]) is Reg and op.args[0] is not counter:
+        behind = defined.get(op.args[0], [])
+        if len(behind) != 1:
+            break
+        op = behind[0]
+    return op
+
+
+def widen(function: Function, zero: Callable[[], MapAddr]) -> None:
+    """Make numbers unknown at the head of each loop that carries them; ``zero()`` is a word that is 0."""
+    loops = find_loops(function)
+    forking = [loop for loop in loops if loop.forks]
+    if not forking:
+        return
+    fixed = _fixed(function, set().union(*[loop.bounds() for loop in loops]))
+    numbers = _numbers(function)
+    live_out = liveness(function)
+    for loop in forking:
+        live = _live_into(loop.head, live_out[loop.head])
+        carried = {op.dst for b in loop.blocks for op in b.ops if op.dst is not None and op.dst.id in live}
+        chosen = [r for r in carried if r.id in numbers and r.id not in fixed]
+        if chosen:
+            _obscure(function, loop.head, sorted(chosen, key=lambda r: r.id), zero())
+
+
+def find_loops(function: Function) -> list[Loop]:
+    """Every natural loop, inner ones and outer ones."""
+    blocks = reachable(function)
+    parent = {child: block for block, children in dominator_tree(blocks).items() for child in children}
+    before = predecessors(blocks)
+    loops: dict[Block, set[Block]] = {}
+    for block in blocks:
+        for head in block.successors:
+            above: Block | None = block
+            while above is not None and above is not head:
+                above = parent.get(above)
+            if above is head:
+                _collect(block, before, loops.setdefault(head, {head}))
+    return [Loop(head, inside) for head, inside in loops.items()]
+
+
+def _collect(back: Block, before: dict[Block, list[Block]], inside: set[Block]) -> None:
+    """Add every block from which the loop's end is reached without passing its head."""
+    pending = [back]
+    while pending:
+        block = pending.pop()
+        if block not in inside:
+            inside.add(block)
+            pending += before[block]
+
+
+def _fixed(function: Function, roots: set[int]) -> set[int]:
+    """Registers that flow into ``roots``, addresses and calls."""
+    flows: dict[int, set[int]] = {}
+    for block in function.blocks:
+        for op in block.ops:
+            if op.kind in CALLS or op.kind == "function":
+                roots |= {r.id for r in op.registers()}
+            elif op.kind in _MEMORY and type(op.args[0]) is Reg:
+                roots.add(op.args[0].id)
+            elif op.dst is not None:
+                flows.setdefault(op.dst.id, set()).update(r.id for r in op.registers())
+    pending = list(roots)
+    while pending:
+        for id in flows.get(pending.pop(), ()):
+            if id not in roots:
+                roots.add(id)
+                pending.append(id)
+    return roots
+
+
+def _numbers(function: Function) -> set[int]:
+    """Registers that never hold a pointer: every definition is plain arithmetic."""
+    defined = _definitions(set(function.blocks))
+    numbers = {register.id for register in defined}
+    changed = True
+    while changed:
+        odd = {r.id for r, ops in defined.items() if r.id in numbers and not all(_is_number(o, numbers) for o in ops)}
+        numbers -= odd
+        changed = bool(odd)
+    return numbers
+
+
+def _is_number(op: Op, numbers: set[int]) -> bool:
+    if op.kind in ("mov", "add", "sub"):
+        return all(type(a) is int or type(a) is Reg and a.id in numbers for a in op.args)
+    if op.kind == "load":
+        return op.size < 8 or type(op.args[0]) is MapAddr
+    return op.kind in ALU or op.kind in ("neg", "swap", "sext", "zext") or op.kind == "call" and op.label in _NUMBERS
+
+
+def _live_into(block: Block, out: int) -> set[int]:
+    """Ids of the registers that are live where a block starts, from those that are at its end."""
+    for op in reversed(block.ops):
+        if op.dst is not None:
+            out &= ~(1 << op.dst.id)
+        for register in op.registers():
+            out |= 1 << register.id
+    return {id for id in range(out.bit_length()) if out >> id & 1}
+
+
+def _obscure(function: Function, head: Block, registers: list[Reg], zero: MapAddr) -> None:
+    hidden = function.reg("zero")
+    hidden.defs = 1
+    span = head.ops[0].span
+    ops = [Op("load", hidden, [zero], span=span)]
+    for register in registers:
+        register.defs += 1
+        ops.append(Op("add", register, [register, hidden], span=span))
+    head.ops[:0] = ops

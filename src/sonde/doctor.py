@@ -1,0 +1,75 @@
+"""Which of the shipped tools work on this kernel, how they attach, and what keeps the others from it.
+
+Every tool is compiled for the kernel; nothing is loaded or attached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import api, tools
+from .errors import SondeError
+from .language.source import Source
+from .record import Record
+from .semantics.typed import Options
+
+if TYPE_CHECKING:
+    from .semantics.world import World
+    from .spec import ProgramSpec, ScriptSpec
+
+_LATER = ("begin", "end", "interval", "self")  # kinds that every kernel has
+
+
+class Verdict(Record):
+    """``how`` names the kinds of probes that serve the tool, in order; ``why`` what is missing if it does not work."""
+
+    name: str
+    works: bool
+    how: list[str]
+    why: list[str] = []
+
+
+def examine(tool: tools.Tool, world: World) -> Verdict:
+    """Compile ``tool`` for the kernel that ``world`` describes."""
+    try:
+        with open(tool.path, encoding="utf-8") as file:
+            spec = api.compile(Source(tool.path, file.read()), Options(env=api.environment()), world)
+    except SondeError as error:
+        return Verdict(tool.name, False, [], _reasons(error))
+    return Verdict(tool.name, True, ways(spec), [warning.message for warning in spec.warnings])
+
+
+def _reasons(error: SondeError) -> list[str]:
+    """The distinct messages and hints, shortly: a missing probe or type is named once."""
+    found = getattr(error, "diagnostics", None) or [error]
+    lines = [[each.message, *each.hints] for each in found]
+    return list(dict.fromkeys(line for group in lines for line in group))
+
+
+def ways(spec: ScriptSpec) -> list[str]:
+    """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ..."""
+    return sorted({_way(program) for program in spec.programs} - {""})
+
+
+def _way(program: ProgramSpec) -> str:
+    kind = program.attach[0].kind
+    if kind in _LATER:
+        return ""
+    if program.how.startswith("raw") or kind == "rawtracepoint":
+        return "raw tracepoint"
+    return str(program.attach[0].extra.get("how", kind))
+
+
+def report(world: World) -> tuple[str, bool]:
+    """What ``sonde doctor`` prints, and whether every tool works."""
+    found = [examine(tool, world) for tool in tools.tools()]
+    width = max(len(verdict.name) for verdict in found)
+    lines = []
+    for verdict in found:
+        state = f"works: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
+        lines.append(f"{verdict.name:{width}}  {state}")
+        more = verdict.why if verdict.works else verdict.why[1:]
+        lines += [f"{'':{width}}    {line}" for line in more]
+    working = sum(verdict.works for verdict in found)
+    lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release}).")
+    return "".join(line + "\n" for line in lines), working == len(found)

@@ -1,0 +1,95 @@
+"""Everything Sonde raises.
+
+::
+
+    SondeError                    base; carries ``message`` and ``hints``
+    ├── CompileError              the script is wrong; carries the diagnostics
+    ├── UsageError                the command line or an API argument is wrong
+    ├── EnvironmentProblem        this machine refuses or lacks something
+    │   ├── PrivilegeError        not root / a capability is missing
+    │   ├── MissingFeatureError   the kernel has no BTF, ring buffer, tracefs ...
+    │   └── AttachError           one attach point could not be attached; carries its name and errno
+    ├── VerifierError             the kernel rejected a program; carries log, cause and script span
+    └── SyscallError              any other failing system call; carries its name and errno
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+class SondeError(Exception):
+    """Base of all of Sonde's errors: a message for people, and hints on what to do next."""
+
+    def __init__(self, message: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = list(hints)
+
+
+class CompileError(SondeError):
+    """The script does not compile. ``diagnostics`` has every finding, errors and warnings, in order."""
+
+    def __init__(self, diagnostics: Sequence[Any]) -> None:
+        first = next((d.message for d in diagnostics if d.severity == "ERROR"), "compilation failed")
+        super().__init__(first)
+        self.diagnostics = list(diagnostics)
+
+
+class UsageError(SondeError):
+    """A wrong option or argument."""
+
+
+class EnvironmentProblem(SondeError):
+    """This machine lacks or refuses something that the script needs."""
+
+
+class PrivilegeError(EnvironmentProblem):
+    """Not root, or a capability is missing; ``needs`` names what would help (e.g. ``CAP_BPF``)."""
+
+    def __init__(self, message: str, needs: str = "root", hints: Sequence[str] = ()) -> None:
+        super().__init__(message, hints)
+        self.needs = needs
+
+
+class MissingFeatureError(EnvironmentProblem):
+    """The kernel has no such thing; ``feature`` names it."""
+
+    def __init__(self, message: str, feature: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(message, hints)
+        self.feature = feature
+
+
+class AttachError(EnvironmentProblem):
+    """One attach point could not be attached; ``probe`` is its full name, ``errno`` the kernel's answer."""
+
+    def __init__(self, message: str, probe: str, errno: int = 0, hints: Sequence[str] = ()) -> None:
+        super().__init__(message, hints)
+        self.probe = probe
+        self.errno = errno
+
+
+class VerifierError(SondeError):
+    """The kernel's verifier rejected a program.
+
+    ``log`` is the whole log, ``cause`` its deciding line in words, ``span`` the place in the script
+    (None if unknown), ``program`` the name of the rejected program.
+    """
+
+    def __init__(self, message: str, program: str, log: str, cause: str, span: Any = None) -> None:
+        super().__init__(message)
+        self.program = program
+        self.log = log
+        self.cause = cause
+        self.span = span
+
+
+class SyscallError(SondeError):
+    """A system call failed; ``call`` is its name, ``errno`` its error number."""
+
+    def __init__(self, call: str, errno: int, hints: Sequence[str] = ()) -> None:
+        super().__init__(f"{call}: {os.strerror(errno)}", hints)
+        self.call = call
+        self.errno = errno

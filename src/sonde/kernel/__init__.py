@@ -1,0 +1,1 @@
+"""This machine: system calls, features, tracefs, ELF files, symbols."""

@@ -1,0 +1,183 @@
+"""Which file a user means: a path, a glob, a command in $PATH, or a library as the loader would find it."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from . import elf
+
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+_CACHE_HEAD = struct.Struct("=20sIIB3xI12x")  # magic, entries, bytes of strings, flags, extensions
+_CACHE_ENTRY = struct.Struct("=iIIIQ")  # flags, soname, path, kernel version, hwcap
+# FLAG_ELF_LIBC6 of 64-bit libraries (glibc, sysdeps/generic/ldconfig.h)
+_CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}
+
+
+def find(name: str, pid: int = 0) -> list[str]:
+    """Absolute paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
+
+    With a process, names are seen from its root directory and libraries are those it has mapped; ``*`` is
+    all of those. [] if nothing matches.
+    """
+    root = process_root(pid) if pid else ""
+    if any(c in name for c in "*?["):
+        return _globbed(name, pid, root)
+    if "/" in name:
+        path = os.path.abspath(name)  # a relative path is the user's, not the process's
+        places = [root + path, path] if name.startswith("/") else [path]
+        return next(([place] for place in places if elf.is_elf(place)), [])
+    tries = [_command, _library] if not (name.startswith("lib") or ".so" in name) else [_library, _command]
+    for look in tries:
+        found = look(name, pid, root)
+        if found:
+            return [found]
+    return []
+
+
+def process_root(pid: int) -> str:
+    """Prefix under which a process's files are seen from here: "" if it shares this root and mount namespace."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            if os.path.samefile(f"/proc/{pid}/root", "/proc/self/root"):
+                return ""
+    except OSError:
+        return ""
+    return f"/proc/{pid}/root"
+
+
+def mapped_files(pid: int) -> list[str]:
+    """Executable files that a process has mapped, by paths that can be opened from here, in order of address."""
+    root = process_root(pid)
+    found: dict[str, None] = {}
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                parts = line.rstrip("\n").split(None, 5)
+                if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
+                    found[root + parts[5].removesuffix(" (deleted)")] = None
+    except OSError:
+        return []
+    return list(found)
+
+
+def _globbed(pattern: str, pid: int, root: str) -> list[str]:
+    from fnmatch import fnmatchcase
+    from glob import glob
+
+    if pid and "/" not in pattern:
+        return [path for path in mapped_files(pid)
+                if fnmatchcase(os.path.basename(path), pattern) and elf.is_elf(path)]
+    if "/" in pattern:
+        return sorted([path for path in glob(root + os.path.abspath(pattern)) if elf.is_elf(path)])
+    found: dict[str, None] = {}
+    for directory in _path_directories(root):
+        for path in sorted(glob(f"{directory}/{pattern}")):
+            if elf.is_elf(path):
+                found[path] = None
+    for soname, path in ld_cache(root).items():
+        if fnmatchcase(soname, pattern) and elf.is_elf(root + path):
+            found[root + path] = None
+    return list(found)
+
+
+def _path_directories(root: str) -> list[str]:
+    return [root + entry for entry in os.environ.get("PATH", os.defpath).split(":") if entry.startswith("/")]
+
+
+def _command(name: str, pid: int, root: str) -> str | None:
+    for directory in _path_directories(root):
+        path = f"{directory}/{name}"
+        if os.access(path, os.X_OK) and elf.is_elf(path):
+            return path
+    return None
+
+
+def _library(name: str, pid: int, root: str) -> str | None:
+    if pid:
+        for path in mapped_files(pid):
+            if _is_library(os.path.basename(path), name) and elf.is_elf(path):
+                return path
+    for path in _cached(ld_cache(root), name):
+        if elf.is_elf(root + path):
+            return root + path
+    for directory in _library_directories():
+        for soname in _best(_listed(root + directory), name):
+            if elf.is_elf(f"{root}{directory}/{soname}"):
+                return f"{root}{directory}/{soname}"
+    return None
+
+
+def _cached(cache: dict[str, str], name: str) -> list[str]:
+    return [cache[soname] for soname in _best(list(cache), name)]
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _is_library(soname: str, name: str) -> bool:
+    """Whether ``name`` (c, libc, libc.so, libc.so.6) can mean the file or soname ``soname``."""
+    if soname == name or soname.startswith(name + "."):
+        return ".so" in soname
+    stem = name if name.startswith("lib") else "lib" + name
+    rest = soname.removeprefix(stem)
+    # libc.so.6, and the libc-2.31.so of older distributions
+    return rest != soname and (rest.startswith(".so") or (rest[:1] == "-" and rest[1:2].isdigit() and ".so" in rest))
+
+
+def _best(sonames: list[str], name: str) -> list[str]:
+    """The matching sonames: an exact match first, then unversioned ones, then the highest version."""
+    matching = [soname for soname in sonames if _is_library(soname, name)]
+
+    def rank(soname: str) -> tuple[bool, bool, list[int], str]:
+        version = [-int(part) for part in soname.rpartition(".so")[2].split(".") if part.isdigit()]
+        return soname != name, "-" in soname, version, soname
+
+    return sorted(matching, key=rank)
+
+
+def _library_directories() -> list[str]:
+    own = [entry for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry.startswith("/")]
+    triplet = f"{os.uname().machine}-linux-gnu"
+    usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"]
+    return [*own, f"/lib/{triplet}", f"/usr/lib/{triplet}", *usual]
+
+
+_ld_caches: dict[str, dict[str, str]] = {}
+
+
+def ld_cache(root: str = "") -> dict[str, str]:
+    """soname → path from /etc/ld.so.cache below ``root``; {} where there is none (musl)."""
+    known = _ld_caches.get(root)
+    if known is None:
+        try:
+            with open(f"{root}/etc/ld.so.cache", "rb") as file:
+                known = parse_ld_cache(file.read(), os.uname().machine)
+        except OSError:
+            known = {}
+        _ld_caches[root] = known
+    return known
+
+
+def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
+    """The entries for one architecture; of several variants of a library the baseline one."""
+    start = data.find(_CACHE_MAGIC)  # an older format may precede
+    if start < 0 or len(data) < start + _CACHE_HEAD.size:
+        return {}
+    count = _CACHE_HEAD.unpack_from(data, start)[1]
+    rows = data[start + _CACHE_HEAD.size:start + _CACHE_HEAD.size + count * _CACHE_ENTRY.size]
+    found: dict[str, str] = {}
+    for flags, soname, path, _, hwcap in _CACHE_ENTRY.iter_unpack(rows[:len(rows) // 24 * 24]):
+        if flags == _CACHE_FLAGS.get(machine, flags) and not hwcap:
+            found.setdefault(_text(data, start + soname), _text(data, start + path))
+    found.pop("", None)
+    return found
+
+
+def _text(data: bytes, at: int) -> str:
+    end = data.find(b"\0", at)
+    return data[at:end].decode("utf-8", "surrogateescape") if end >= 0 else ""

@@ -1,0 +1,313 @@
+"""What this kernel can do: one row per feature, decided by trying or by the kernel's own BTF, never by version.
+
+A probe answers yes, no, or None for "could not find out" (no privileges, say). Conclusive answers are kept
+in the cache directory for this boot; ``minimum`` is the first release with the feature, for readers only.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from .. import uapi
+from ..btf import codec
+from ..btf.cache import cache_path, write_cache
+from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
+from ..record import Record
+
+if TYPE_CHECKING:
+    from ..btf.query import Btf
+
+CACHE_VERSION = 1  # raise it when a probe changes its meaning
+
+Probe = Callable[["Features"], "bool | None"]
+
+
+class Feature(Record):
+    """A row of the table."""
+
+    name: str
+    text: str
+    minimum: str
+    probe: Probe
+
+
+_INSN = struct.Struct("=BBhi")
+_MOV_R0_0 = _INSN.pack(0xB7, 0, 0, 0)
+_EXIT = _INSN.pack(0x95, 0, 0, 0)
+_TRACERS = ("kprobe", "tracepoint", "perf_event", "raw_tracepoint")
+
+
+def _call(helper: int) -> bytes:
+    return _INSN.pack(0x85, 0, 0, helper)
+
+
+# bpf_probe_write_user(0, fp - 8, 8): a kernel that is locked down offers it to nobody
+_WRITE_USER = b"".join([_INSN.pack(*insn) for insn in (
+    (0x7A, 10, -8, 0), (0xB7, 1, 0, 0), (0xBF, 0xA2, 0, 0), (0x07, 2, 0, -8), (0xB7, 3, 0, 8))]) + _call(36)
+
+
+def _loads(program: str, code: bytes = b"", expected: int = 0, attach: int = 0) -> bool | None:
+    """Whether the kernel accepts a program of ``code``, then ``return 0``."""
+    from . import syscalls
+
+    try:
+        syscalls.prog_load(uapi.PROG_TYPES[program], code + _MOV_R0_0 + _EXIT, "probe", expected_attach=expected,
+                           attach_btf_id=attach).close()
+        return True
+    except PrivilegeError:
+        # with every capability it is the kernel itself that refuses
+        return False if syscalls.effective_capabilities() >> 21 & 1 else None
+    except SyscallError as error:
+        import errno
+
+        return None if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN) else False
+
+
+def _all(answers: list[bool | None]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def _exists(*paths: str) -> Probe:
+    return lambda host: any(os.path.exists(path) for path in paths)
+
+
+def _program(program: str, code: bytes = b"") -> Probe:
+    return lambda host: _loads(program, code)
+
+
+def _everywhere(code: bytes) -> Probe:
+    return lambda host: _all([_loads(program, code) for program in _TRACERS])
+
+
+def _map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe:
+    def probe(host: Features) -> bool | None:
+        from . import syscalls
+
+        try:
+            syscalls.map_create(uapi.MAP_TYPES[kind], key, value, entries, flags, "probe").close()
+            return True
+        except PrivilegeError:
+            return None
+        except SyscallError:
+            return False
+    return probe
+
+
+def _typed(name: str, *kinds: int) -> Probe:
+    """Whether the kernel's BTF has a type or function of that name (None without BTF)."""
+    return lambda host: bool(host.btf.find(name, *kinds)) if host.btf else None
+
+
+def _rdonly_cast(program: str) -> Probe:
+    """task = bpf_get_current_task(); p = bpf_rdonly_cast(task, struct task_struct); load from p."""
+    def probe(host: Features) -> bool | None:
+        if host.btf is None:
+            return False
+        kfunc = host.btf.find("bpf_rdonly_cast", codec.FUNC)
+        task = host.btf.find("task_struct", codec.STRUCT)
+        if not kfunc or not task:
+            return False
+        code = (_call(35) + _INSN.pack(0xBF, 0x01, 0, 0) + _INSN.pack(0xB7, 2, 0, task)
+                + _INSN.pack(0x85, 0x20, 0, kfunc) + _INSN.pack(0x79, 0x03, 0, 0))
+        return _loads(program, code)
+    return probe
+
+
+def _tracing(function: str, expected: int, code: bytes = b"") -> Probe:
+    def probe(host: Features) -> bool | None:
+        target = host.btf.find(function, codec.FUNC) if host.btf else 0
+        return _loads("tracing", code, expected, target) if target else False
+    return probe
+
+
+def _typed_arguments(host: Features) -> bool | None:
+    """Load the struct sock pointer that tcp_close() gets, and the first word through it."""
+    return _tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
+                    _INSN.pack(0x79, 0x11, 0, 0) + _INSN.pack(0x79, 0x12, 0, 0))(host)
+
+
+def _compat_syscalls(host: Features) -> bool | None:
+    """Programs of 32 bits run too (CONFIG_IA32_EMULATION)."""
+    if os.uname().machine != "x86_64":
+        return False
+    return bool(host.btf.find("do_fast_syscall_32", codec.FUNC)) if host.btf else None
+
+
+_KPROBE = "/sys/bus/event_source/devices/kprobe"
+_UPROBE = "/sys/bus/event_source/devices/uprobe"
+_STRUCT = codec.STRUCT
+
+TABLE = [
+    Feature("btf", "type information of the kernel", "5.2", _exists("/sys/kernel/btf/vmlinux")),
+    Feature("kprobes", "probes on kernel functions", "4.17", _exists(_KPROBE)),
+    Feature("uprobes", "probes on user functions", "4.17", _exists(_UPROBE)),
+    Feature("raw_tp", "raw tracepoints", "4.17", _program("raw_tracepoint")),
+    Feature("fentry", "typed probes on kernel functions", "5.5",
+            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)),
+    Feature("typed_arguments", "loads through typed arguments", "5.5", _typed_arguments),
+    Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
+            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _call(174))),
+    Feature("iter_task", "iterator over tasks", "5.8", _tracing("bpf_iter_task", uapi.BPF_TRACE_ITER)),
+    Feature("kprobe_multi", "one link for many kernel functions", "5.18",
+            lambda host: _all([_exists(_KPROBE)(host), _typed("bpf_kprobe_multi_link", _STRUCT)(host)])),
+    Feature("kprobe_session", "entry and return in one program", "6.10",
+            lambda host: _all([host.ask("kprobe_multi"), _typed("bpf_session_run_ctx", _STRUCT)(host)])),
+    Feature("uprobe_multi", "one link for many user functions", "6.6", _typed("bpf_uprobe_multi_link", _STRUCT)),
+    Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
+    Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
+    Feature("attach_cookie", "a number per attach point", "5.15",
+            lambda host: _all([_loads(p, _call(174)) for p in ("kprobe", "tracepoint", "perf_event")])),
+    Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10", _program("raw_tracepoint", _call(174))),
+    Feature("get_current_task_btf", "the current task as a typed pointer", "5.11", _everywhere(_call(158))),
+    Feature("rdonly_cast", "typed loads through any kernel pointer", "6.2",
+            lambda host: _all([host.ask(f"rdonly_cast_{program}") for program in _TRACERS])),
+    *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _rdonly_cast(program))
+      for program in _TRACERS],
+    # 0xbf with an offset of 8: sign-extending move of a byte, new in instruction set version 4
+    Feature("isa_v4", "sign extension and signed division", "6.6",
+            _program("raw_tracepoint", _MOV_R0_0 + _INSN.pack(0xBF, 0x01, 8, 0))),
+    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.helper("loop")),
+    Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.helper("for_each_map_elem")),
+    Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
+            lambda host: host.helper("map_lookup_percpu_elem")),
+    Feature("signal", "signals sent by programs", "5.5", lambda host: host.helper("send_signal_thread")),
+    Feature("write_user", "programs may write user memory", "4.8", _program("kprobe", _WRITE_USER)),
+    Feature("override", "programs may make kernel functions fail", "4.16",
+            _program("kprobe", _INSN.pack(0xB7, 2, 0, 0) + _call(58))),
+    Feature("compat_syscalls", "32-bit processes make system calls", "", _compat_syscalls),
+]
+ROWS = {row.name: row for row in TABLE}
+
+
+class Features:
+    """The answers for the running kernel."""
+
+    def __init__(self, btf: Btf | None = None) -> None:
+        self.btf = btf
+        self._known: dict[str, bool] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in ROWS
+
+    def has(self, name: str) -> bool:
+        """Whether the kernel can do ``name``; "could not find out" counts as no.
+
+        ``helper_NAME`` and ``kfunc_NAME`` ask for any helper or kernel function.
+        """
+        return self.ask(name) or False
+
+    def ask(self, name: str) -> bool | None:
+        """The same, None if it could not be found out. Raises KeyError for a name that is in no row."""
+        if name.startswith("helper_"):
+            return self.helper(name.removeprefix("helper_"))
+        if name.startswith("kfunc_"):
+            return bool(self.btf.find(name.removeprefix("kfunc_"), codec.FUNC)) if self.btf else False
+        row = ROWS[name]
+        known = self._load()
+        if name not in known:
+            try:
+                answer = row.probe(self)
+            except EnvironmentProblem:
+                answer = None
+            if answer is None:
+                return None
+            known[name] = answer
+            self._save()
+        return known[name]
+
+    def helper(self, name: str) -> bool | None:
+        """Whether the helper ``bpf_NAME`` exists: enum bpf_func_id of the kernel's BTF lists them."""
+        return self.btf.enum_constant(f"BPF_FUNC_{name}") is not None if self.btf else None
+
+    # the cache: a line "name 0" or "name 1" for each answer
+
+    def _path(self) -> str | None:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+                boot = file.read()
+        except OSError:
+            return None
+        key = crc32(boot + os.uname().version.encode())
+        return cache_path(f"features-{key:08x}-{CACHE_VERSION}")
+
+    def _load(self) -> dict[str, bool]:
+        if self._known is None:
+            self._known = {}
+            path = self._path()
+            try:
+                with open(path or "", encoding="ascii") as file:
+                    if os.fstat(file.fileno()).st_uid == os.geteuid():
+                        pairs = [line.split() for line in file]
+                        self._known = {p[0]: p[1] == "1" for p in pairs if len(p) == 2 and p[0] in ROWS}
+            except (OSError, ValueError):
+                pass
+        return self._known
+
+    def _save(self) -> None:
+        path = self._path()
+        if path and self._known:
+            write_cache(path, ["".join([f"{name} {answer:d}\n" for name, answer in self._known.items()]).encode()])
+
+
+def lockdown() -> str:
+    """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
+    try:
+        with open("/sys/kernel/security/lockdown", encoding="ascii") as file:
+            return file.read().partition("[")[2].partition("]")[0] or "none"
+    except OSError:
+        return "none"
+
+
+_HELPERS = ("probe_read_user probe_read_user_str probe_read_kernel probe_read_kernel_str get_current_cgroup_id "
+            "send_signal send_signal_thread override_return ktime_get_boot_ns ktime_get_tai_ns d_path skb_output "
+            "get_func_ip jiffies64 get_stackid get_task_stack strncmp get_socket_cookie").split()
+
+
+def info(features: Features) -> list[tuple[str, str, str]]:
+    """What ``sonde --info`` shows: (section, name, value)."""
+    uname = os.uname()
+    rows = [("System", "OS", f"{uname.sysname} {uname.release} {uname.version}"), ("System", "Arch", uname.machine),
+            ("System", "CPUs", _cpu_count()), ("System", "BTF", "vmlinux" if features.btf else "no"),
+            ("System", "tracefs", _tracefs()), ("System", "lockdown", lockdown()),
+            ("System", "perf_event_paranoid", _sysctl("kernel/perf_event_paranoid")),
+            ("System", "kptr_restrict", _sysctl("kernel/kptr_restrict")),
+            ("System", "unprivileged_bpf_disabled", _sysctl("kernel/unprivileged_bpf_disabled"))]
+    rows += [("Kernel features", row.name, _word(features.ask(row.name))) for row in TABLE]
+    rows += [("Kernel helpers", name, _word(features.helper(name))) for name in _HELPERS]
+    rows += [("Map types", name, _word(features.btf.enum_constant(f"BPF_MAP_TYPE_{name.upper()}") is not None
+                                       if features.btf else None)) for name in uapi.MAP_TYPES]
+    return rows
+
+
+def _word(answer: bool | None) -> str:
+    return "unknown" if answer is None else "yes" if answer else "no"
+
+
+def _cpu_count() -> str:
+    from . import host
+
+    try:
+        return f"{len(host.online_cpus())} online, {host.possible_cpus()} possible"
+    except EnvironmentProblem as problem:
+        return problem.message
+
+
+def _tracefs() -> str:
+    from . import tracefs
+
+    try:
+        return tracefs.find()
+    except EnvironmentProblem as problem:
+        return problem.message
+
+
+def _sysctl(name: str) -> str:
+    try:
+        with open(f"/proc/sys/{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"

@@ -1,0 +1,136 @@
+"""Facts about this machine that never change while it runs, read when first asked for."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from ..errors import EnvironmentProblem
+
+
+@cache
+def release() -> str:
+    """``6.18.44``: the running kernel's release without the distribution's suffix."""
+    text = os.uname().release
+    end = next((i for i, c in enumerate(text) if not (c.isdigit() or c == ".")), len(text))
+    return text[:end].rstrip(".")
+
+
+def cpu_list(text: str) -> list[int]:
+    """``0-3,8`` as numbers."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit():
+            found += range(int(low), int(high if high.isdigit() else low) + 1)
+    return found
+
+
+def _cpus(kind: str) -> list[int]:
+    try:
+        with open(f"/sys/devices/system/cpu/{kind}", encoding="ascii") as file:
+            found = cpu_list(file.read())
+    except OSError as error:
+        raise EnvironmentProblem(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
+                                 ["is sysfs mounted at /sys?"]) from None
+    return found or [0]
+
+
+@cache
+def possible_cpus() -> int:
+    """How many slots per-CPU memory has: one more than the highest CPU number the kernel allows for."""
+    return _cpus("possible")[-1] + 1
+
+
+def online_cpus() -> list[int]:
+    """CPUs that run now."""
+    return _cpus("online")
+
+
+@cache
+def page_size() -> int:
+    """Bytes per page."""
+    return os.sysconf("SC_PAGE_SIZE")
+
+
+def boot_to_wall(clock: str = "boot") -> int:
+    """Nanoseconds to add to a kernel time of ``clock`` (boot, monotonic, tai) to get Unix time.
+
+    The two clocks are read as close together as possible: the best of five tries.
+    """
+    import time
+
+    source = {"boot": time.CLOCK_BOOTTIME, "monotonic": time.CLOCK_MONOTONIC,
+              "tai": time.CLOCK_TAI}.get(clock, time.CLOCK_BOOTTIME)
+    return _between(source, time.CLOCK_REALTIME)
+
+
+def boot_to_tai() -> int:
+    """Nanoseconds to add to the boot clock to get TAI."""
+    import time
+
+    return _between(time.CLOCK_BOOTTIME, time.CLOCK_TAI)
+
+
+def _between(source: int, target: int) -> int:
+    import time
+
+    best, offset = 1 << 62, 0
+    for _ in range(5):
+        before = time.clock_gettime_ns(source)
+        wall = time.clock_gettime_ns(target)
+        after = time.clock_gettime_ns(source)
+        if after - before < best:
+            best, offset = after - before, wall - (before + after) // 2
+    return offset
+
+
+# ---- system calls
+
+# Where the kernel function behind a system call, and so its tracepoint, is not called as the call is.
+# On x86_64 processes can also make 32-bit calls, whose numbers are other ones (the kernel marks such a
+# task TS_COMPAT); syscalls: tracepoints never fire for those, and raw sys_enter must skip them alike.
+_EVENT_NAMES = {"stat": "newstat", "lstat": "newlstat", "fstat": "newfstat", "uname": "newuname",
+                "umount2": "umount", "sendfile": "sendfile64"}
+_EVENT_NAMES_AARCH64 = _EVENT_NAMES | {"fadvise64": "fadvise64_64"}
+
+
+@cache
+def syscalls(arch: str) -> dict[str, int]:
+    """Name to number, as in the uapi headers; {} for an architecture without a table."""
+    from . import syscall_table
+
+    text = {"x86_64": syscall_table.X86_64, "aarch64": syscall_table.AARCH64}.get(arch, "")
+    numbers: dict[str, int] = {}
+    following = 0
+    for word in text.split():
+        if word[0] == "=":
+            following = int(word[1:])
+        else:
+            numbers[word] = following
+            following += 1
+    return numbers
+
+
+def syscall_number(name: str, arch: str) -> int | None:
+    """Number of a system call by its own name, or by the name that its tracepoints have (``newfstat``)."""
+    table = syscalls(arch)
+    if name in table:
+        return table[name]
+    called = next((own for own, event in _event_names(arch).items() if event == name), None)
+    return table.get(called) if called else None
+
+
+@cache
+def syscall_names(arch: str) -> dict[int, str]:
+    """Number to name."""
+    return {number: name for name, number in syscalls(arch).items()}
+
+
+def syscall_event(name: str, arch: str) -> str:
+    """``fstat`` → ``newfstat``: what sys_enter_ and sys_exit_ tracepoints call it."""
+    return _event_names(arch).get(name, name)
+
+
+def _event_names(arch: str) -> dict[str, str]:
+    return _EVENT_NAMES_AARCH64 if arch == "aarch64" else _EVENT_NAMES

@@ -1,0 +1,178 @@
+"""The kernel's types, functions and raw tracepoints as BTF tells them: what all Worlds share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+
+from ..btf import codec
+from ..btf.query import Btf
+from ..errors import EnvironmentProblem
+from ..spec import KernelFunction
+from ..types import BOOL, Enum, Int, Struct, StructField, Type, round_up
+
+BTF_DIRECTORY = "/sys/kernel/btf"
+_INT_WORDS = frozenset(("signed", "unsigned", "long", "short", "int", "char"))
+_ENUMS = (codec.ENUM, codec.ENUM64)
+
+
+def c_integer(words: list[str]) -> Type | None:
+    """``unsigned long`` in any spelling; None if the words are not those of an integer type."""
+    if words in (["bool"], ["_Bool"]):
+        return BOOL
+    if not words or not _INT_WORDS.issuperset(words):
+        return None
+    if "char" in words:
+        bits = 8
+    elif "short" in words:
+        bits = 16
+    else:
+        bits = 64 if "long" in words else 32
+    return Int(bits, "unsigned" not in words)
+
+
+class KernelTypes:
+    """Answers of a World that need BTF only. ``_open`` is called when the first of them is wanted."""
+
+    def _open(self) -> Btf | None:
+        """The kernel's own BTF; None if there is none."""
+        raise NotImplementedError
+
+    def _open_modules(self) -> dict[str, Btf]:
+        """BTF of loaded modules by name."""
+        return {}
+
+    @cached_property
+    def btf(self) -> Btf | None:
+        """BTF of vmlinux."""
+        return self._open()
+
+    @cached_property
+    def modules(self) -> dict[str, Btf]:
+        """BTF of modules by name, in order of name."""
+        return self._open_modules() if self.btf else {}
+
+    def _blobs(self) -> Iterator[tuple[str, Btf]]:
+        """vmlinux, then the modules, opened only as far as the caller looks."""
+        if self.btf:
+            yield "vmlinux", self.btf
+            yield from self.modules.items()
+
+    def kfunc_id(self, name: str) -> int:
+        """BTF id of a function of vmlinux; 0 if there is none."""
+        return self.btf.find(name, codec.FUNC) if self.btf else 0
+
+    def struct(self, name: str, union: bool = False) -> Struct | None:
+        """``struct name``, of the kernel or a module."""
+        return next((found for _, btf in self._blobs() if (found := btf.struct(name, union))), None)
+
+    def named_type(self, name: str) -> Type | None:
+        """A typedef (resolved), ``enum x``, ``struct x``, ``union x`` or integer type by its C name."""
+        words = [word for word in name.split() if word not in ("const", "volatile")]
+        integer = c_integer(words)
+        if integer or not words:
+            return integer
+        if len(words) == 2 and words[0] in ("struct", "union"):
+            return self.struct(words[1], words[0] == "union")
+        kinds = _ENUMS if words[0] == "enum" else (codec.TYPEDEF, codec.INT)
+        for _, btf in self._blobs():
+            found = btf.find(words[-1], *kinds) if len(words) <= 2 else 0
+            if found:
+                return btf.type(found)
+        return None
+
+    def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
+        """The value of an enum constant, and its enum."""
+        return next((found for _, btf in self._blobs() if (found := btf.enum_constant(name))), None)
+
+    def struct_names(self) -> list[str]:
+        """All struct and union names."""
+        names: dict[str, None] = {}
+        for _, btf in self._blobs():
+            names.update(dict.fromkeys([name for name, _ in btf.names(codec.STRUCT, codec.UNION)]))
+        return list(names)
+
+    def raw_tracepoints(self) -> list[tuple[str, str]]:
+        """(module, event) of every raw tracepoint: the kernel makes a typedef ``btf_trace_EVENT`` for each."""
+        return [(module, name.removeprefix("btf_trace_")) for module, btf in self._blobs()
+                for name, _ in btf.names(codec.TYPEDEF) if name.startswith("btf_trace_")]
+
+    def raw_tracepoint(self, event: str) -> Struct | None:
+        """Arguments of a raw tracepoint: field i at offset 8 * i."""
+        params = self.raw_tracepoint_params(event)
+        if params is None:
+            return None
+        btf, pairs = params
+        fields = tuple([StructField(name or f"arg{i}", btf.type(kind), 8 * i) for i, (name, kind) in enumerate(pairs)])
+        return Struct(f"_rawtracepoint_{event}", 8 * len(fields), lambda: fields)
+
+    def raw_tracepoint_params(self, event: str) -> tuple[Btf, list[tuple[str, int]]] | None:
+        """(name, type id) of the arguments, and the BTF whose ids these are.
+
+        Names are in the functions ``__probestub_EVENT`` (Linux 6.4, include/linux/tracepoint.h) and
+        ``__traceiter_EVENT`` (5.10), whose first parameter is the callback's data; the typedef
+        ``btf_trace_EVENT`` has types only.
+        """
+        for _, btf in self._blobs():
+            if not btf.find(f"btf_trace_{event}", codec.TYPEDEF):
+                continue
+            for name, kind in ((f"__probestub_{event}", codec.FUNC), (f"__traceiter_{event}", codec.FUNC),
+                               (f"btf_trace_{event}", codec.TYPEDEF)):
+                found = btf.find(name, kind)
+                if found:
+                    return btf, [(param.name, param.type) for param in btf.params(found)[1:]]
+        return None
+
+    def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+        """A function's prototype; ``module`` "" is the kernel proper, then every module."""
+        for owner, btf in self._blobs():
+            found = btf.find(name, codec.FUNC) if module in ("", owner) else 0
+            if found >= btf.first:
+                return _prototype(btf, found, name, owner)
+        return None
+
+    def function_names(self) -> list[tuple[str, str]]:
+        """(module, function) of every function with a prototype."""
+        return [(owner, name) for owner, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]
+
+    def function_params(self, function: str) -> tuple[Btf, list[tuple[str, int]], int] | None:
+        """(name, type id) of a kernel function's parameters and the id of its result, with their BTF."""
+        for _, btf in self._blobs():
+            found = btf.find(function, codec.FUNC)
+            if found:
+                result = btf.skip(btf.raw(found).value).value
+                return btf, [(param.name, param.type) for param in btf.params(found)], result
+        return None
+
+
+def _prototype(btf: Btf, id: int, name: str, module: str) -> KernelFunction:
+    params = btf.params(id)
+    variadic = bool(params) and not params[-1].type
+    fields, at = [], 0
+    for index, param in enumerate(params[:-1] if variadic else params):
+        type = btf.type(param.type)
+        fields.append(StructField(param.name or f"arg{index}", type, at))
+        at += max(8, round_up(type.size, 8))
+    members = tuple(fields)
+    result = btf.skip(btf.raw(id).value).value
+    return KernelFunction(name, module, id, Struct(f"_function_{name}", at, lambda: members),
+                          btf.type(result) if result else None, variadic)
+
+
+def open_modules(base: Btf, directory: str = BTF_DIRECTORY) -> dict[str, Btf]:
+    """BTF of every loaded module. One that cannot be read (it was just unloaded) is left out."""
+    from ..btf.query import open_file
+
+    found = {}
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return {}
+    for name in names:
+        if name != "vmlinux":
+            try:
+                found[name] = open_file(f"{directory}/{name}", base)
+            except EnvironmentProblem:
+                continue
+    return found

@@ -1,0 +1,236 @@
+"""The lines of ``sonde -l [PATTERN]`` and ``-lv``: probes of this machine, and definitions of kernel types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .. import uapi
+from ..btf import codec, ctext
+from ..btf.query import Btf
+from ..record import Record
+from . import tracefs
+from .world import LiveWorld
+
+Candidates = Callable[[LiveWorld, str, int], "list[str]"]
+Details = Callable[[LiveWorld, str], "list[str]"]
+
+
+class Kind(Record):
+    """A probe kind.
+
+    ``candidates(world, target, pid)`` are all probes without the leading ``kind:``, where ``target`` is the
+    pattern's middle part ("" if it has none); ``details`` are the arguments of one. ``parts`` is how many
+    parts the pattern's rest needs: a shorter one gets ``*`` in front. ``usual`` kinds are listed when no
+    kind is asked for.
+    """
+
+    name: str
+    alias: str
+    parts: int
+    usual: bool
+    candidates: Candidates
+    details: Details | None = None
+    files: bool = False  # the target means files, and the candidates are theirs: only names are left to match
+
+
+def listing(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int = 0) -> Iterator[str]:
+    """The lines for a search pattern; with ``verbose`` the arguments of each probe follow it, indented.
+
+    A pattern is ``kind:target:name`` with wildcards, several of them separated by commas, or ``struct NAME``
+    (``union``, ``enum``). One that names no kind is looked for in whole probe names. EnvironmentProblem if
+    this machine does not let us look.
+    """
+    for single in pattern.split(","):
+        single = single.strip()
+        if single.split(" ")[0] in _TAGS and " " in single:
+            yield from _types(world, single, verbose)
+        else:
+            yield from _probes(world, single, verbose, pid)
+
+
+def _probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator[str]:
+    from fnmatch import fnmatchcase
+
+    head, _, rest = pattern.partition(":")
+    chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or kind.alias == head]
+    if "*" in head or not head:  # kinds that need a target are listed only when they are named
+        chosen = [kind for kind in chosen or KINDS if kind.usual or pid]
+    elif not chosen:
+        pattern = pattern if "*" in pattern else f"*{pattern}*"
+    for kind in chosen or [kind for kind in KINDS if kind.usual]:
+        search = f"{kind.name}:{_complete(kind, rest) if rest else '*'}"
+        if not chosen or (head and head != kind.name and head != kind.alias and not rest):
+            search = pattern
+        target, _, name = rest.rpartition(":") if kind.parts == 2 else ("", "", rest)
+        if kind.files and chosen:
+            if not target:
+                target, name = name, "*"
+            search = f"{kind.name}:*:{name or '*'}"
+        yield from _matching(world, kind, search, target, verbose, pid)
+
+
+def _complete(kind: Kind, rest: str) -> str:
+    return rest if kind.parts <= rest.count(":") + 1 else f"*:{rest}"
+
+
+def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: bool, pid: int) -> Iterator[str]:
+    from fnmatch import translate
+    from re import compile
+
+    match = compile(translate(search)).match
+    for name in kind.candidates(world, target, pid):
+        line = f"{kind.name}:{name}"
+        if match(line):
+            yield line
+            if verbose and kind.details:
+                yield from [f"    {detail}" for detail in kind.details(world, name)]
+
+
+# ---- candidates and details by kind
+
+def _tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
+    return sorted([f"{category}:{event}" for category, event in world.tracepoints()])
+
+
+def _tracepoint_fields(world: LiveWorld, name: str) -> list[str]:
+    category, _, event = name.partition(":")
+    text = tracefs.format_text(world.tracefs, category, event)
+    return [field.declaration for field in tracefs.parse_fields(text or "")]
+
+
+def _raw_tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
+    return sorted([f"{module}:{event}" for module, event in world.raw_tracepoints()])
+
+
+def _raw_tracepoint_params(world: LiveWorld, name: str) -> list[str]:
+    found = world.raw_tracepoint_params(name.rpartition(":")[2])
+    return _declarations(*found) if found else []
+
+
+def _functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+    return sorted([name if module == "vmlinux" else f"{module}:{name}" for module, name in world.kernel_functions()])
+
+
+def _function_params(world: LiveWorld, name: str) -> list[str]:
+    found = world.function_params(name.rpartition(":")[2])
+    return _declarations(found[0], found[1]) if found else []
+
+
+def _typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+    """Functions with a prototype, of those that can be traced where the kernel says which."""
+    if not world.feature("fentry"):
+        return []
+    traceable = set(world.kernel_functions())
+    return sorted({f"{module}:{name}" for module, name in world.function_names()
+                   if not traceable or (module, name) in traceable})
+
+
+def _result_and_params(world: LiveWorld, name: str) -> list[str]:
+    return _function_params(world, name) + [f"{line} retval" if line == "void" else line
+                                            for line in _function_result(world, name)]
+
+
+def _function_result(world: LiveWorld, name: str) -> list[str]:
+    found = world.function_params(name.rpartition(":")[2])
+    if found is None:
+        return []
+    return _declarations(found[0], [("retval", found[2])]) if found[2] else ["void"]
+
+
+def _declarations(btf: Btf, params: list[tuple[str, int]]) -> list[str]:
+    """``struct sock * sk``: the type as C writes it, a space, the name."""
+    return [f"{ctext.declaration(btf, kind)} {name or f'arg{i}'}" if kind else "..."
+            for i, (name, kind) in enumerate(params)]
+
+
+def _user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+    """``path:function`` of the files that the target means; all mapped ones of a process for ``*``."""
+    if not target and not pid:
+        return []
+    found: set[str] = set()
+    for path in world.find_binary(target or "*", pid):
+        found.update([f"{path}:{function.name}" for function in world.user_functions(path)])
+    return sorted(found)
+
+
+def _static_probes(world: LiveWorld, target: str, pid: int) -> list[str]:
+    if not target and not pid:
+        return []
+    return sorted({f"{path}:{probe.provider}:{probe.name}" for path in world.find_binary(target or "*", pid)
+                   for probe in world.usdt_probes(path)})
+
+
+def _static_arguments(world: LiveWorld, name: str) -> list[str]:
+    """``int32 arg0`` of the probe's first place."""
+    path, provider, event = name.rsplit(":", 2)
+    for probe in world.usdt_probes(path):
+        if (probe.provider, probe.name) == (provider, event):
+            return [f"{'int' if a.signed else 'uint'}{8 * a.size} arg{i}" for i, a in enumerate(probe.arguments)]
+    return []
+
+
+def _iterators(world: LiveWorld, target: str, pid: int) -> list[str]:
+    if not world.feature("iter_task") or world.btf is None:
+        return []
+    names = [name.removeprefix("bpf_iter__") for name in world.struct_names() if name.startswith("bpf_iter__")]
+    return sorted(name for name in names if world.kfunc_id(f"bpf_iter_{name}") and name not in uapi.ITERATORS_OF_ONE)
+
+
+def _iterator_fields(world: LiveWorld, name: str) -> list[str]:
+    struct = world.struct(f"bpf_iter__{name}")
+    fields = [(field, struct.field(field)) for field in struct.field_names()] if struct else []
+    return [f"{found.type} {field}" for field, found in fields if found]
+
+
+def _named(names: list[str]) -> Candidates:
+    lines = sorted([f"{name}:" for name in names])
+    return lambda world, target, pid: lines
+
+
+KINDS = [
+    Kind("fentry", "f", 2, True, _typed_functions, _function_params),
+    Kind("fexit", "fr", 2, False, _typed_functions, _result_and_params),
+    Kind("hardware", "h", 1, True, _named(list(uapi.HARDWARE_EVENTS))),
+    Kind("iter", "it", 1, True, _iterators, _iterator_fields),
+    Kind("interval", "i", 1, False, _named(["us", "ms", "s", "hz"])),
+    Kind("kprobe", "k", 1, True, _functions, _function_params),
+    Kind("kretprobe", "kr", 1, False, _functions, _function_result),
+    Kind("profile", "p", 1, False, _named(["us", "ms", "s", "hz"])),
+    Kind("rawtracepoint", "rt", 2, True, _raw_tracepoints, _raw_tracepoint_params),
+    Kind("software", "s", 1, True, _named(list(uapi.SOFTWARE_EVENTS))),
+    Kind("tracepoint", "t", 2, True, _tracepoints, _tracepoint_fields),
+    Kind("uprobe", "u", 2, False, _user_functions, files=True),
+    Kind("uretprobe", "ur", 2, False, _user_functions, files=True),
+    Kind("usdt", "U", 2, False, _static_probes, _static_arguments, files=True),
+]
+
+
+# ---- types
+
+_TAGS = {"struct": (codec.STRUCT,), "union": (codec.UNION,), "enum": (codec.ENUM, codec.ENUM64)}
+
+
+def _types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
+    """``struct NAME``, or with ``verbose`` its definition and an empty line."""
+    from fnmatch import fnmatchcase
+
+    tag, _, name = pattern.partition(" ")
+    name = name.strip()
+    found: dict[str, tuple[Btf, int]] = {}
+    for btf in [world.btf, *world.modules.values()] if world.btf else []:
+        for own, number in _candidates(btf, name, _TAGS[tag]):
+            if fnmatchcase(own, name):
+                found.setdefault(own, (btf, number))
+    for own in sorted(found):
+        if verbose:
+            yield ctext.definition(*found[own])
+            yield ""
+        else:
+            yield f"{tag} {own}"
+
+
+def _candidates(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    if any(c in name for c in "*?["):
+        return btf.names(*kinds)
+    number = btf.find(name, *kinds)
+    return iter([(name, number)] if number else [])

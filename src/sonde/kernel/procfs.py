@@ -1,0 +1,121 @@
+"""What /proc, /etc/passwd and cgroupfs know of processes, users and control groups."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+
+def comm(pid: int) -> str | None:
+    """Name of a thread; None if there is none with this id."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return None
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists (a zombie does not count)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
+
+
+def pids() -> list[int]:
+    """Every process."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+_users: dict[int, str] | None = None
+
+
+def user_name(uid: int) -> str:
+    """Name of a user in /etc/passwd; the number as text if there is none."""
+    global _users
+    if _users is None:
+        _users = {}
+        try:
+            with open("/etc/passwd", encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    parts = line.split(":")
+                    if len(parts) > 2 and parts[2].isdigit():
+                        _users.setdefault(int(parts[2]), parts[0])
+        except OSError:
+            pass
+    return _users.get(uid, str(uid))
+
+
+# ---- control groups: the id of one is the inode number of its directory (kernfs, since Linux 5.5 on 64 bits)
+
+def _mount_points(kind: str) -> list[str]:
+    """Mount points of one file system type, in order of mounting."""
+    found = []
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                parts = line.split()
+                if len(parts) > 2 and parts[2] == kind:
+                    found.append(parts[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+    except OSError:
+        pass
+    return found
+
+
+@cache
+def cgroup2_mount() -> str | None:
+    """Where the cgroup v2 hierarchy is mounted; None if it is not."""
+    mounts = _mount_points("cgroup2")
+    return mounts[0] if mounts else None
+
+
+def cgroup_id(path: str) -> int | None:
+    """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``)."""
+    candidates = [path]
+    mount = cgroup2_mount()
+    if mount and not path.startswith(mount):
+        candidates.insert(0, f"{mount}/{path.strip('/')}")
+    for candidate in candidates:
+        try:
+            if os.path.isdir(candidate):
+                return os.stat(candidate).st_ino
+        except OSError:
+            continue
+    return None
+
+
+class Cgroups:
+    """Paths of cgroups by id; looks again when asked for an id that it has not seen.
+
+    Ids come from the v2 hierarchy, and so do the paths: an equal inode number under v1 means nothing.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[tuple[str, str]]] = {}
+
+    def paths(self, number: int, pattern: str = "*") -> list[tuple[str, str]]:
+        """(hierarchy, path) of a cgroup id, where ``pattern`` matches the hierarchy (always ``unified``).
+
+        A cgroup that is gone, or was never visible from here, has none.
+        """
+        if number not in self._known:
+            self._scan()
+        found = self._known.setdefault(number, [])
+        if pattern in ("", "*"):
+            return found
+        from fnmatch import fnmatchcase
+
+        return [pair for pair in found if fnmatchcase(pair[0], pattern)]
+
+    def _scan(self) -> None:
+        mount = cgroup2_mount()
+        if mount is None:
+            return
+        for directory, _, _ in os.walk(mount):
+            try:
+                inode = os.stat(directory).st_ino
+            except OSError:
+                continue
+            self._known[inode] = [("unified", directory[len(mount):] or "/")]

@@ -1,0 +1,258 @@
+"""Worlds from files: what one kernel once answered (tests compile against that, anywhere and without root), and
+what a kernel's BTF alone tells (``sonde check --btf FILE``).
+
+The file of a RecordedWorld is zlib-compressed JSON::
+
+    arch, cpus, release      as in World
+    features                 name → bool
+    btf                      base64 of a BTF blob
+    tracepoints              "category:event" → text of the format file
+    symbols                  kernel symbol → address
+    functions                [[module, function], ...] that could be traced
+    binaries                 path → {"names": [...], "functions": [[name, address, offset, size], ...],
+                             "objects": {name: [address, size]}}
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+from ..btf import codec
+from ..btf.query import Btf, open_file, parse
+from ..errors import EnvironmentProblem
+from ..spec import TracepointFormat, UsdtProbe, UserFunction
+from ..types import Str, Struct, StructField
+from . import host, tracefs
+from .features import ROWS
+from .kernel_types import KernelTypes
+from .world import UserSide
+
+
+class RecordedWorld(KernelTypes):
+    """Implements World. ``features`` overrides recorded ones."""
+
+    def __init__(self, path: str, features: dict[str, bool] | None = None) -> None:
+        data = load(path)
+        self.arch: str = data["arch"]
+        self.cpus: int = data["cpus"]
+        self.release: str = data["release"]
+        self._data = data
+        self._features: dict[str, bool] = data["features"] | (features or {})
+
+    def _open(self) -> Btf | None:
+        from binascii import a2b_base64
+
+        return parse(a2b_base64(self._data["btf"]))
+
+    def feature(self, name: str) -> bool:
+        """As recorded; what was not is absent."""
+        return self._features.get(name, False)
+
+    def tracepoints(self) -> list[tuple[str, str]]:
+        """(category, event) of the recorded ones."""
+        return [(category, event) for category, _, event in [name.partition(":") for name in self._data["tracepoints"]]]
+
+    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+        """A recorded format."""
+        text = self._data["tracepoints"].get(f"{category}:{event}")
+        return tracefs.parse_format(text, category, event, self) if text else None
+
+    def syscall_number(self, name: str) -> int | None:
+        """From the table of the recorded architecture."""
+        return host.syscall_number(name, self.arch)
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        """The recorded ones, if the feature kprobes is set."""
+        return [(module, name) for module, name in self._data["functions"]] if self.feature("kprobes") else []
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """A recorded address."""
+        address: int | None = self._data["symbols"].get(name)
+        return address
+
+    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+        """Recorded binaries whose path, or one of whose names, matches."""
+        from fnmatch import fnmatchcase
+
+        return [path for path, binary in self._data["binaries"].items()
+                if any(fnmatchcase(known, name) for known in (path, *binary["names"]))]
+
+    def user_functions(self, path: str) -> list[UserFunction]:
+        """Recorded functions."""
+        return [UserFunction(*row) for row in self._data["binaries"].get(path, {}).get("functions", ())]
+
+    def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
+        """A recorded symbol."""
+        binary = self._data["binaries"].get(path)
+        if binary is None:
+            return None
+        rows = {name: (address, size) for name, address, _, size in binary["functions"]}
+        rows |= {name: (address, size) for name, (address, size) in binary["objects"].items()}
+        return rows.get(symbol)
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        """The offset of an address within a recorded function."""
+        for function in self.user_functions(path):
+            if function.address <= address < function.address + max(function.size, 1):
+                return function.offset + address - function.address
+        return None
+
+    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+        """No instructions are recorded."""
+        return True
+
+    def process_symbol(self, pid: int, name: str) -> int | None:
+        """No process is recorded."""
+        return None
+
+    def usdt_probes(self, path: str) -> list[UsdtProbe]:
+        """None are recorded."""
+        return []
+
+    def cgroup_id(self, path: str) -> int | None:
+        """The root's id."""
+        return 1 if path in ("/", "/sys/fs/cgroup") else None
+
+
+class BtfWorld(KernelTypes, UserSide):
+    """A kernel that is known by its BTF file: enough to check scripts for it.
+
+    Its tracepoints are taken from the structs ``trace_event_raw_*``. BTF does not tell their categories,
+    so any is believed. Feature tests that need a program are answered by what BTF implies.
+    """
+
+    def __init__(self, path: str, arch: str = "", release: str = "") -> None:
+        self.arch: str = arch or os.uname().machine
+        self.cpus: int = host.possible_cpus()
+        self.release: str = release or os.path.basename(path)
+        self._path = path
+
+    def _open(self) -> Btf | None:
+        return open_file(self._path)
+
+    def feature(self, name: str) -> bool:
+        """What the presence of helpers and types implies; kprobes are assumed, for BTF cannot tell."""
+        btf = self.btf
+        if btf is None or name not in ROWS:
+            return False
+        if name in _IMPLIED_BY:
+            kind, sign = _IMPLIED_BY[name]
+            return bool(btf.find(sign, kind)) if kind else btf.enum_constant(sign) is not None
+        return name.startswith("rdonly_cast") and bool(btf.find("bpf_rdonly_cast", codec.FUNC))
+
+    def tracepoints(self) -> list[tuple[str, str]]:
+        """(category, event): the category is guessed from the event's first word."""
+        return [(event.partition("_")[0], event) for _, event in self.raw_tracepoints()]
+
+    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+        """The format of the event's class; system calls, which are the same everywhere, from this machine."""
+        if category == "syscalls":
+            try:
+                text = tracefs.format_text(tracefs.find(mount=False), category, event)
+            except EnvironmentProblem:
+                return None
+            return tracefs.parse_format(text, category, event, self) if text is not None else None
+        record = self._record(event)
+        if record is None:
+            return None
+        fields = tuple([_record_field(f) for f in record.fields if f.name not in ("ent", "__data")])
+        args = Struct(f"_tracepoint_{category}_{event}", record.bytes, lambda: fields)
+        return TracepointFormat(category, event, 0, args)
+
+    def _record(self, event: str) -> Struct | None:
+        """The record of an event. Events of one class share it; those classes are recognised by their
+        ``perf_trace_CLASS`` function, which has the event's own parameters."""
+        own = self.struct(f"trace_event_raw_{event}")
+        params = self.raw_tracepoint_params(event)
+        if own or params is None:
+            return own
+        candidates = self._classes.get(tuple([kind for _, kind in params[1]]), [])
+        best = max(candidates, key=lambda name: _common(name, event), default="")
+        return self.struct(f"trace_event_raw_{best}") if _common(best, event) > 3 else None
+
+    @cached_property
+    def _classes(self) -> dict[tuple[int, ...], list[str]]:
+        """Classes of events by the types of their parameters."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for name, number in self.btf.names(codec.FUNC) if self.btf else ():
+            if name.startswith("perf_trace_") and self.btf:
+                types = tuple([param.type for param in self.btf.params(number)[1:]])
+                found.setdefault(types, []).append(name.removeprefix("perf_trace_"))
+        return found
+
+    def syscall_number(self, name: str) -> int | None:
+        """From the table of the architecture."""
+        return host.syscall_number(name, self.arch)
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        """Every function that BTF knows."""
+        return [(module, name) for module, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """Addresses are not in BTF; a known function gets 1, which is enough to check with."""
+        return 1 if self.btf and self.btf.find(name, codec.FUNC, codec.VAR) else None
+
+
+def _common(a: str, b: str) -> int:
+    """Length of the common beginning of two names."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+_IMPLIED_BY: dict[str, tuple[int, str]] = {
+    "btf": (codec.STRUCT, "task_struct"),
+    "kprobes": (codec.STRUCT, "kretprobe"),
+    "fentry": (codec.STRUCT, "bpf_trampoline"),
+    "uprobes": (codec.STRUCT, "uprobe"),
+    "raw_tp": (codec.STRUCT, "bpf_raw_event_map"),
+    "typed_arguments": (codec.STRUCT, "bpf_trampoline"),
+    "tracing_cookie": (codec.FUNC, "bpf_get_attach_cookie_tracing"),
+    "iter_task": (codec.FUNC, "bpf_iter_task"),
+    "kprobe_multi": (codec.STRUCT, "bpf_kprobe_multi_link"),
+    "kprobe_session": (codec.STRUCT, "bpf_session_run_ctx"),
+    "uprobe_multi": (codec.STRUCT, "bpf_uprobe_multi_link"),
+    "compat_syscalls": (codec.FUNC, "do_fast_syscall_32"),
+    "ringbuf": (0, "BPF_MAP_TYPE_RINGBUF"),
+    "map_mmap": (0, "BPF_F_MMAPABLE"),
+    "attach_cookie": (0, "BPF_FUNC_get_attach_cookie"),
+    "raw_tp_cookie": (codec.FUNC, "bpf_get_attach_cookie_tracing"),
+    "get_current_task_btf": (0, "BPF_FUNC_get_current_task_btf"),
+    "bpf_loop": (0, "BPF_FUNC_loop"),
+    "for_each_map_elem": (0, "BPF_FUNC_for_each_map_elem"),
+    "map_lookup_percpu_elem": (0, "BPF_FUNC_map_lookup_percpu_elem"),
+    "signal": (0, "BPF_FUNC_send_signal_thread"),
+}
+
+
+def _record_field(field: StructField) -> StructField:
+    """A member of ``trace_event_raw_*``: ``u32 __data_loc_name`` is what the format calls ``name``."""
+    if field.name.startswith("__data_loc_"):
+        return StructField(field.name.removeprefix("__data_loc_"), Str(0), field.offset, data_loc=True)
+    return field
+
+
+def load(path: str) -> dict[str, Any]:
+    """The file's contents. EnvironmentProblem if it is not such a file."""
+    import json
+    import zlib
+
+    try:
+        with open(path, "rb") as file:
+            data = json.loads(zlib.decompress(file.read()))
+    except OSError as error:
+        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+    except (zlib.error, ValueError):
+        raise EnvironmentProblem(f"{path}: not a recorded world") from None
+    if not isinstance(data, dict) or not {"arch", "cpus", "release", "features", "btf"} <= data.keys():
+        raise EnvironmentProblem(f"{path}: not a recorded world")
+    return {"tracepoints": {}, "symbols": {}, "functions": [], "binaries": {}} | data
+
+
+def save(path: str, data: dict[str, Any]) -> None:
+    """Write such a file."""
+    import json
+    import zlib
+
+    with open(path, "wb") as file:
+        file.write(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 9))

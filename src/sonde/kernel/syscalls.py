@@ -1,0 +1,499 @@
+"""bpf(2), perf_event_open(2) and the few others that Python's ``os`` lacks; the only importer of ctypes.
+
+Every file descriptor made here belongs to one :class:`Fd`. Every failure is a SyscallError that carries the
+call's name and errno, or a PrivilegeError that names the missing capability. Layouts of the attribute
+blocks are those of include/uapi/linux/bpf.h; kernels older than a field accept it as long as it is zero.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from typing import Any, Self
+
+from .. import uapi
+from ..arch import this_arch
+from ..errors import PrivilegeError, SyscallError
+from ..record import Record
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_syscall.argtypes = [ctypes.c_long] * 7
+_numbers = this_arch().syscalls
+
+Buffer = bytearray | memoryview
+
+
+class Fd:
+    """A file descriptor with one owner. Closing twice is harmless; losing an open one warns."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def fileno(self) -> int:
+        """The number, as select, mmap and os functions want it."""
+        return self.number
+
+    @property
+    def closed(self) -> bool:
+        return self.number < 0
+
+    def close(self) -> None:
+        """Release the kernel object; may block while the kernel detaches (see runtime.links)."""
+        number, self.number = self.number, -1
+        if number >= 0:
+            os.close(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "number", -1) >= 0:
+            import warnings
+
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"Fd({self.number})"
+
+
+class ProgramInfo(Record):
+    """Run-time figures of a loaded program; ``run_*`` count only while statistics are enabled."""
+
+    id: int
+    name: str
+    run_time_ns: int
+    run_count: int
+    recursion_misses: int
+    verified_instructions: int
+
+
+class MapInfo(Record):
+    """What the kernel says about a map."""
+
+    id: int
+    name: str
+    type: int
+    key_size: int
+    value_size: int
+    max_entries: int
+    flags: int
+
+
+# ---- plumbing
+
+def _address(data: bytes | Buffer) -> int:
+    """Address of a buffer's first byte (0 for an empty one). The caller keeps it alive."""
+    if not data:
+        return 0
+    if isinstance(data, bytes):
+        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    return ctypes.addressof(ctypes.c_char.from_buffer(data))
+
+
+def _bpf_raw(command: int, attr: Buffer) -> int:
+    """bpf(2): its result, or minus errno. Repeats while a signal interrupts it."""
+    address, size = _address(attr), len(attr)
+    for _ in range(16):
+        result: int = _syscall(_numbers["bpf"], command, address, size, 0, 0, 0)
+        if result >= 0:
+            return result
+        number = ctypes.get_errno()
+        if number not in (errno.EINTR, errno.EAGAIN):
+            break
+    return -number
+
+
+def _bpf(name: str, command: int, attr: Buffer) -> int:
+    result = _bpf_raw(command, attr)
+    if result < 0:
+        raise failure(f"bpf({name})", -result)
+    return result
+
+
+def failure(call: str, number: int) -> PrivilegeError | SyscallError:
+    """The error for a failed call: on EPERM one that says which capability is missing and how to get it."""
+    if number != errno.EPERM:
+        return SyscallError(call, number)
+    held = effective_capabilities()
+    needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
+    missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
+    if missing:
+        needs = " and ".join(missing)
+        return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
+            "run as root: sudo sonde ...",
+            f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
+    if _lockdown() == "confidentiality":
+        return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
+                              ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
+    return PrivilegeError(f"{call}: not permitted, although all capabilities are held", "CAP_SYS_ADMIN", [
+        "a container or security module (seccomp, SELinux, AppArmor) may forbid it",
+        "in a container: run it privileged, or with --cap-add BPF --cap-add PERFMON and a seccomp profile for bpf"])
+
+
+def effective_capabilities() -> int:
+    """The effective capability set of this process, as a bit mask."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"CapEff:"):
+                    return int(line.split()[1], 16)
+    except OSError:
+        pass
+    return (1 << 41) - 1 if os.geteuid() == 0 else 0
+
+
+def _lockdown() -> str:
+    try:
+        with open("/sys/kernel/security/lockdown", encoding="ascii") as file:
+            text = file.read()
+    except OSError:
+        return "none"
+    return text.partition("[")[2].partition("]")[0] or "none"
+
+
+def raise_memlock_limit() -> None:
+    """Lift RLIMIT_MEMLOCK: kernels before 5.11 charge maps to it. Newer ones do not care, nor do we then."""
+    import resource
+
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (ValueError, OSError):
+        pass  # memory is charged to the cgroup on every kernel that Sonde supports
+
+
+def _object_name(name: str) -> bytes:
+    """A name as the kernel accepts it: at most 15 letters, digits, '_' and '.'."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in name)
+    return kept.encode()[: uapi.BPF_OBJ_NAME_LEN - 1]
+
+
+# ---- maps
+
+_MAP_CREATE = struct.Struct("=7I16s")
+_ELEMENT = struct.Struct("=I4xQQQ")
+_BATCH = struct.Struct("=QQQQIIQQ")
+
+
+def map_create(type: int, key_size: int, value_size: int, max_entries: int, flags: int = 0, name: str = "") -> Fd:
+    """Create a map; sizes in bytes. ENOMEM and E2BIG mean that it is too large."""
+    attr = bytearray(128)
+    _MAP_CREATE.pack_into(attr, 0, type, key_size, value_size, max_entries, flags, 0, 0, _object_name(name))
+    return Fd(_bpf("MAP_CREATE", uapi.BPF_MAP_CREATE, attr))
+
+
+def _element(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
+    return bytearray(_ELEMENT.pack(fd.number, _address(key), _address(value), flags))
+
+
+def map_lookup(fd: Fd, key: bytes, size: int) -> bytes | None:
+    """The value under ``key`` (``size`` bytes in all, every CPU's for a per-CPU map); None if there is none."""
+    value = bytearray(size)
+    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_ELEM, _element(fd, key, value))
+    if result == -errno.ENOENT:
+        return None
+    if result < 0:
+        raise failure("bpf(MAP_LOOKUP_ELEM)", -result)
+    return bytes(value)
+
+
+def map_update(fd: Fd, key: bytes, value: bytes, flags: int = 0) -> None:
+    """Set the value under ``key``; for a per-CPU map ``value`` holds every CPU's."""
+    _bpf("MAP_UPDATE_ELEM", uapi.BPF_MAP_UPDATE_ELEM, _element(fd, key, value, flags))
+
+
+def map_delete(fd: Fd, key: bytes) -> bool:
+    """Delete ``key``; False if it was not there."""
+    result = _bpf_raw(uapi.BPF_MAP_DELETE_ELEM, _element(fd, key, b""))
+    if result < 0 and result != -errno.ENOENT:
+        raise failure("bpf(MAP_DELETE_ELEM)", -result)
+    return result >= 0
+
+
+def map_take(fd: Fd, key: bytes, size: int) -> bytes | None:
+    """Look ``key`` up and delete it in one step; None if it was not there."""
+    value = bytearray(size)
+    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_AND_DELETE_ELEM, _element(fd, key, value))
+    if result == -errno.ENOENT:
+        return None
+    if result < 0:
+        raise failure("bpf(MAP_LOOKUP_AND_DELETE_ELEM)", -result)
+    return bytes(value)
+
+
+def map_next_key(fd: Fd, key: bytes | None, size: int) -> bytes | None:
+    """The key after ``key`` (the first for None, or when ``key`` has gone); None at the end."""
+    following = bytearray(size)
+    result = _bpf_raw(uapi.BPF_MAP_GET_NEXT_KEY, _element(fd, key or b"", following))
+    if result == -errno.ENOENT:
+        return None
+    if result < 0:
+        raise failure("bpf(MAP_GET_NEXT_KEY)", -result)
+    return bytes(following)
+
+
+def map_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Buffer, values: Buffer, count: int,
+              take: bool = False) -> tuple[int, int]:
+    """Read (``take``: and delete) up to ``count`` elements of a hash map into ``keys`` and ``values``.
+
+    ``token_in`` is the place to go on from (None: the start), ``token_out`` receives the next one; both have
+    at least max(4, key size) bytes. Returns (elements read, errno): ENOENT at the end of the map, ENOSPC when one hash
+    bucket holds more than ``count``, EINVAL or ENOTSUPP where the kernel or the map type has no batches.
+    """
+    attr = bytearray(_BATCH.pack(_address(token_in) if token_in is not None else 0, _address(token_out),
+                                 _address(keys), _address(values), count, fd.number, 0, 0))
+    command = uapi.BPF_MAP_LOOKUP_AND_DELETE_BATCH if take else uapi.BPF_MAP_LOOKUP_BATCH
+    result = _bpf_raw(command, attr)
+    if result == -errno.EPERM:
+        raise failure("bpf(MAP_LOOKUP_BATCH)", -result)
+    read = int(_BATCH.unpack_from(attr)[4]) if result in (0, -errno.ENOENT) else 0
+    return read, -min(result, 0)
+
+
+def map_delete_batch(fd: Fd, keys: bytes, count: int) -> tuple[int, int]:
+    """Delete ``count`` keys. Returns (keys done, errno)."""
+    attr = bytearray(_BATCH.pack(0, 0, _address(keys), 0, count, fd.number, 0, 0))
+    result = _bpf_raw(uapi.BPF_MAP_DELETE_BATCH, attr)
+    return int(_BATCH.unpack_from(attr)[4]), -min(result, 0)
+
+
+def map_info(fd: Fd) -> MapInfo:
+    """Facts about a map."""
+    type_, id_, key, value, entries, flags, name = struct.unpack_from("=6I16s", _object_info(fd, 80))
+    return MapInfo(id=id_, name=name.rstrip(b"\0").decode(), type=type_, key_size=key, value_size=value,
+                   max_entries=entries, flags=flags)
+
+
+# ---- programs
+
+_PROG_LOAD = struct.Struct("=IIQQIIQII16sIIIIQIIQIII")
+_TEST_RUN = struct.Struct("=IIIIQQIIIIQQIII")
+
+
+def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flags: int = 0, expected_attach: int = 0,
+              attach_btf_id: int = 0, attach_btf: Fd | None = None, btf: Fd | None = None, func_info: bytes = b"",
+              line_info: bytes = b"", log: Buffer | None = None, log_level: int = 0) -> Fd:
+    """Load a program. ``attach_btf_id`` is in terms of ``attach_btf``, a module's (default: vmlinux).
+    ``func_info``/``line_info`` are arrays of 8- and 16-byte records in terms of ``btf``.
+
+    The verifier's log goes to ``log`` (NUL-terminated) if given. Raises SyscallError: EACCES or EINVAL for a
+    rejected program, ENOSPC when only the log was too small (the program would have been accepted).
+    """
+    license_text = license.encode() + b"\0"
+    attr = bytearray(160)
+    _PROG_LOAD.pack_into(
+        attr, 0, type, len(code) // 8, _address(code), _address(license_text),
+        log_level if log else 0, len(log) if log else 0, _address(log) if log else 0, 0, flags, _object_name(name),
+        0, expected_attach, btf.number if btf else 0,
+        8 if func_info else 0, _address(func_info), len(func_info) // 8,
+        16 if line_info else 0, _address(line_info), len(line_info) // 16,
+        attach_btf_id, attach_btf.number if attach_btf else 0)
+    return Fd(_bpf("PROG_LOAD", uapi.BPF_PROG_LOAD, attr))
+
+
+def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT)) -> int:
+    """Run a raw_tracepoint or syscall program once, here and now, with ``context``; returns what it returned."""
+    attr = bytearray(80)
+    _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, _address(context), 0, 0, 0, 0)
+    _bpf("PROG_TEST_RUN", uapi.BPF_PROG_TEST_RUN, attr)
+    return int(_TEST_RUN.unpack_from(attr)[1])
+
+
+def prog_info(fd: Fd) -> ProgramInfo:
+    """Figures of a program; ``recursion_misses`` (Linux 5.12) always counts."""
+    raw = _object_info(fd, 232)
+    time, runs, misses, instructions = struct.unpack_from("=QQQI", raw, 192)
+    return ProgramInfo(id=struct.unpack_from("=I", raw, 4)[0], name=raw[64:80].rstrip(b"\0").decode(),
+                       run_time_ns=time, run_count=runs, recursion_misses=misses, verified_instructions=instructions)
+
+
+def _object_info(fd: Fd, size: int) -> bytes:
+    info = bytearray(size)
+    attr = bytearray(struct.pack("=IIQ", fd.number, size, _address(info)))
+    _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
+    return bytes(info)
+
+
+def object_id(fd: Fd) -> int:
+    """The kernel's number for a BTF object."""
+    return int(struct.unpack_from("=I", _object_info(fd, 32), 12)[0])
+
+
+def object_by_id(kind: str, number: int) -> Fd:
+    """A descriptor of the ``kind`` ("program", "map", "btf") of object with that number."""
+    command = {"program": uapi.BPF_PROG_GET_FD_BY_ID, "map": uapi.BPF_MAP_GET_FD_BY_ID,
+               "btf": uapi.BPF_BTF_GET_FD_BY_ID}[kind]
+    return Fd(_bpf(f"{kind.upper()}_GET_FD_BY_ID", command, bytearray(struct.pack("=III", number, 0, 0))))
+
+
+def object_ids(kind: str) -> list[int]:
+    """Numbers of all objects of a ``kind`` ("program", "map", "btf") in the kernel."""
+    command = {"program": uapi.BPF_PROG_GET_NEXT_ID, "map": uapi.BPF_MAP_GET_NEXT_ID,
+               "btf": uapi.BPF_BTF_GET_NEXT_ID}[kind]
+    found: list[int] = []
+    attr = bytearray(12)
+    while _bpf_raw(command, attr) == 0:
+        found.append(struct.unpack_from("=I", attr, 4)[0])
+        struct.pack_into("=I", attr, 0, found[-1])
+    return found
+
+
+def btf_load(btf: bytes, log: Buffer | None = None) -> Fd:
+    """Load BTF for programs and maps."""
+    attr = bytearray(struct.pack("=QQIIIIIi", _address(btf), _address(log) if log else 0, len(btf),
+                                 len(log) if log else 0, 1 if log else 0, 0, 0, 0))
+    return Fd(_bpf("BTF_LOAD", uapi.BPF_BTF_LOAD, attr))
+
+
+def module_btf(name: str) -> Fd | None:
+    """The type information of a loaded module as the kernel holds it; None if it has none."""
+    for number in object_ids("btf"):
+        try:
+            fd = object_by_id("btf", number)
+        except SyscallError:
+            continue  # it was unloaded meanwhile
+        text = bytearray(64)
+        info = bytearray(struct.pack("=QIIQII", 0, 0, 0, _address(text), len(text), 0))
+        attr = bytearray(struct.pack("=IIQ", fd.number, len(info), _address(info)))
+        _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
+        if text.partition(b"\0")[0].decode() == name:
+            return fd
+        fd.close()
+    return None
+
+
+def enable_stats() -> Fd:
+    """Count run time and runs of all programs for as long as the descriptor is open (Linux 5.8)."""
+    return Fd(_bpf("ENABLE_STATS", uapi.BPF_ENABLE_STATS, bytearray(struct.pack("=I", uapi.BPF_STATS_RUN_TIME))))
+
+
+# ---- links
+
+def raw_tracepoint_open(name: str, program: Fd, cookie: int = 0) -> Fd:
+    """Attach to a raw tracepoint (``name`` "": to the program's own attach_btf_id). A cookie needs Linux 6.10."""
+    text = name.encode() + b"\0"
+    attr = bytearray(struct.pack("=QIIQ", _address(text) if name else 0, program.number, 0, cookie))
+    return Fd(_bpf("RAW_TRACEPOINT_OPEN", uapi.BPF_RAW_TRACEPOINT_OPEN, attr))
+
+
+def _link_create(program: Fd, target: int, attach_type: int, flags: int, rest: bytes) -> Fd:
+    attr = bytearray(struct.pack("=IIII", program.number, target, attach_type, flags) + rest.ljust(48, b"\0"))
+    return Fd(_bpf("LINK_CREATE", uapi.BPF_LINK_CREATE, attr))
+
+
+def link_perf_event(program: Fd, event: Fd, cookie: int = 0) -> Fd:
+    """Run a program on a perf event (Linux 5.15). Closing the link stops it; the event itself may live on."""
+    return _link_create(program, event.number, uapi.BPF_PERF_EVENT, 0, struct.pack("=Q", cookie))
+
+
+def link_tracing(program: Fd, attach_type: int, cookie: int = 0) -> Fd:
+    """Attach a program of type tracing to its attach_btf_id; the cookie needs Linux 5.19."""
+    return _link_create(program, 0, attach_type, 0, struct.pack("=I4xQ", 0, cookie))
+
+
+def link_iterator(program: Fd) -> Fd:
+    """A link of an iterator program; see :func:`iterator_create`."""
+    return _link_create(program, 0, uapi.BPF_TRACE_ITER, 0, b"")
+
+
+def iterator_create(link: Fd) -> Fd:
+    """A descriptor whose reading runs the iterator program."""
+    return Fd(_bpf("ITER_CREATE", uapi.BPF_ITER_CREATE, bytearray(struct.pack("=II", link.number, 0))))
+
+
+def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[int],
+                      semaphores: list[int] | None = None, pid: int = 0, returns: bool = False) -> Fd:
+    """Attach at many offsets of one file in one go (Linux 6.6); the program needs expected_attach UPROBE_MULTI."""
+    text, count = os.fsencode(path) + b"\0", len(offsets)
+    places = struct.pack(f"={count}Q", *offsets)
+    marks = struct.pack(f"={count}Q", *cookies)
+    counters = struct.pack(f"={count}Q", *semaphores) if semaphores else b""
+    rest = struct.pack("=QQQQIII", _address(text), _address(places), _address(counters), _address(marks), count,
+                       uapi.BPF_F_UPROBE_MULTI_RETURN if returns else 0, pid)
+    return _link_create(program, 0, uapi.BPF_TRACE_UPROBE_MULTI, 0, rest)
+
+
+def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], returns: bool = False) -> Fd:
+    """Attach to many kernel functions in one go (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI."""
+    count = len(functions)
+    table = (ctypes.c_char_p * count)(*[name.encode() for name in functions])
+    marks = struct.pack(f"={count}Q", *cookies)
+    rest = struct.pack("=IIQQQ", uapi.BPF_F_KPROBE_MULTI_RETURN if returns else 0, count, ctypes.addressof(table), 0,
+                       _address(marks))
+    return _link_create(program, 0, uapi.BPF_TRACE_KPROBE_MULTI, 0, rest)
+
+
+def link_missed(link: Fd) -> int:
+    """How often a kprobe link's function was called and the program not run (Linux 6.8; 0 before)."""
+    raw = _object_info(link, 80)
+    kind, detail = struct.unpack_from("=I12xI", raw)
+    if kind == uapi.BPF_LINK_TYPE_KPROBE_MULTI:
+        return int(struct.unpack_from("=Q", raw, 32)[0])
+    if kind == uapi.BPF_LINK_TYPE_PERF_EVENT and detail in (3, 4):  # BPF_PERF_EVENT_KPROBE, _KRETPROBE
+        return int(struct.unpack_from("=Q", raw, 48)[0])
+    return 0
+
+
+# ---- perf events
+
+def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample_period: int = 0, flags: int = 0,
+                    config1: int | bytes = 0, config2: int = 0, bp_type: int = 0) -> Fd:
+    """Open a perf event; a breakpoint's address and length are in ``config1`` and ``config2``. ``config1``
+    may be bytes: then the address of that text (NUL added) is passed."""
+    text = config1 + b"\0" if isinstance(config1, bytes) else b""
+    attr = bytearray(128)
+    struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, 0, 0, flags, 1,
+                     bp_type,
+                     _address(text) if isinstance(config1, bytes) else config1, config2)
+    result: int = _syscall(_numbers["perf_event_open"], _address(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
+    if result < 0:
+        raise failure("perf_event_open", errno.EPERM if ctypes.get_errno() == errno.EACCES else ctypes.get_errno())
+    return Fd(result)
+
+
+def perf_event_ioctl(event: Fd, request: int, argument: int = 0) -> None:
+    """ENABLE, DISABLE or SET_BPF on a perf event."""
+    import fcntl
+
+    try:
+        fcntl.ioctl(event.number, request, argument)
+    except OSError as error:
+        raise failure("ioctl(perf_event)", error.errno or errno.EINVAL) from None
+
+
+# ---- processes
+
+def die_with_parent() -> None:
+    """Have this process killed when the thread that forked it ends (forgotten if it executes a set-user-ID file)."""
+    _libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+
+
+# ---- memory
+
+def wait_for_running_programs() -> bool:
+    """Wait until every program that runs now has ended: membarrier(GLOBAL) waits for one RCU grace period.
+
+    Together with closing the links this makes sure that a program writes no more. False where the
+    kernel cannot do it (nohz_full). Sleepable programs are not covered.
+    """
+    return bool(_syscall(_numbers["membarrier"], 1, 0, 0, 0, 0, 0) == 0)
+
+
+def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> Any:
+    """Map a BPF map's memory, shared (a ``mmap.mmap``). It keeps the kernel object alive until closed."""
+    import mmap
+
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    try:
+        return mmap.mmap(fd.number, length, mmap.MAP_SHARED, protection, offset=offset)
+    except OSError as error:
+        raise failure("mmap", error.errno or errno.EINVAL) from None

@@ -1,0 +1,138 @@
+"""Static probes of user programs: the notes that <sys/sdt.h> leaves in ELF files.
+
+A note ``stapsdt`` has three addresses (the probe's, that of .stapsdt.base when the file was linked, the semaphore's or
+0) and three texts: provider, name, and where the arguments are, as the assembler wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+
+from ..arch import ARCHES, Arch
+from ..errors import EnvironmentProblem
+from ..spec import UsdtArgument, UsdtProbe
+from .elf import Elf, open_elf
+
+NT_STAPSDT = 3
+_ADDRESSES = struct.Struct("=QQQ")
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+
+Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
+
+
+def probes(path: str) -> list[UsdtProbe]:
+    """The probes of a file, in order of provider, name and place; EnvironmentProblem if it is no ELF file."""
+    elf = open_elf(path)
+    base = elf.section(".stapsdt.base")
+    arch = ARCHES.get(_MACHINES.get(elf.machine, ""))
+    found = []
+    for owner, kind, data in elf.notes():
+        if owner == "stapsdt" and kind == NT_STAPSDT and len(data) > _ADDRESSES.size and arch:
+            probe = _probe(elf, arch, base.address if base else 0, data)
+            if probe is not None:
+                found.append(probe)
+    return sorted(found, key=lambda p: (p.provider, p.name, p.offset))
+
+
+def _probe(elf: Elf, arch: Arch, base: int, data: bytes) -> UsdtProbe | None:
+    address, linked, semaphore = _ADDRESSES.unpack_from(data)
+    texts = [part.decode("utf-8", "replace") for part in data[_ADDRESSES.size:].split(b"\0")]
+    moved = base - linked if base else 0  # prelink moves the file's addresses, but not those in notes
+    address += moved
+    offset = elf.offset(address)
+    if offset is None or len(texts) < 3:
+        return None
+
+    def symbol(name: str) -> int | None:
+        known = elf.object(name)
+        return known[0] - address if known else None
+
+    counter = elf.offset(semaphore + moved) if semaphore else None
+    return UsdtProbe(texts[0], texts[1], offset, counter or 0, parse_arguments(texts[2], arch, symbol))
+
+
+def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -> list[UsdtArgument]:
+    """``-4@%eax 8@-16(%rbp)`` → where each argument is; one that is not understood has the kind "unknown"."""
+    parse = _x86 if arch.name == "x86_64" else _arm
+    found = []
+    for piece in re.findall(r"(?:-?\d+f?@)?(?:\[[^\]]*\]|[^\s\[\]]+)", text):
+        head, at, place = piece.rpartition("@")
+        size = abs(int(head)) if at and not head.endswith("f") else 0 if at else 8
+        argument = parse(place, arch, symbol) if size in (1, 2, 4, 8) else None
+        if argument is None:
+            argument = UsdtArgument("unknown")
+        argument.text, argument.size, argument.signed = piece, size or 8, head.startswith("-")
+        found.append(argument)
+    return found
+
+
+_INTEGER = r"[-+]?(?:0x[0-9a-fA-F]+|\d+)"
+_X86_MEMORY = re.compile(rf"({_INTEGER})?\(\s*%(\w+)\s*(?:,\s*%(\w+)\s*(?:,\s*([1248]))?)?\)")
+_X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?\(%rip\)")
+_ARM_MEMORY = re.compile(rf"\[\s*(\w+)\s*(?:,\s*#?({_INTEGER})|,\s*(\w+)\s*(?:,\s*\w+\s+#?(\d+))?)?\s*\]")
+
+
+def _x86(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+    if re.fullmatch(r"\$?" + _INTEGER, place):
+        return UsdtArgument("constant", offset=int(place.lstrip("$"), 0))
+    if place.startswith("%"):
+        return _register(*_x86_register(place[1:], arch))
+    found = _X86_MEMORY.fullmatch(place)
+    if found:
+        base, _ = _x86_register(found[2], arch)
+        index, _ = _x86_register(found[3], arch) if found[3] else (-1, 0)
+        if base is None or index is None:
+            return None
+        return UsdtArgument("memory", base, int(found[1] or "0", 0), index, int(found[4] or "1"))
+    found = _X86_SYMBOL.fullmatch(place)
+    where = symbol(found[2]) if found else None
+    if found is None or where is None:
+        return None
+    offset = where + int(found[1] or "0", 0) + int(found[3] or "0", 0)
+    return UsdtArgument("memory", arch.instruction_pointer, offset)
+
+
+def _register(at: int | None, shift: int) -> UsdtArgument | None:
+    return UsdtArgument("register", at, shift=shift) if at is not None else None
+
+
+def _x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
+    """(offset in pt_regs, bits to shift right) of a register of any width: rax eax ax al ah, r8 r8d r8w r8b, sil."""
+    numbered = re.fullmatch(r"(r(?:8|9|1[0-5]))[dwb]?", name)
+    if numbered:
+        return arch.registers.get(numbered[1]), 0
+    if re.fullmatch(r"[abcd][lh]", name):
+        return arch.registers[name[0] + "x"], 8 if name[1] == "h" else 0
+    if re.fullmatch(r"(si|di|sp|bp)l", name):
+        name = name[:2]
+    if len(name) == 3 and name[0] in "re":
+        name = name[1:]
+    return arch.registers.get(name), 0
+
+
+def _arm(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+    if re.fullmatch(r"#?" + _INTEGER, place):
+        return UsdtArgument("constant", offset=int(place.lstrip("#"), 0))
+    found = _ARM_MEMORY.fullmatch(place)
+    if found is None:
+        return _register(_arm_register(place, arch), 0)
+    base, index = _arm_register(found[1], arch), _arm_register(found[3], arch) if found[3] else -1
+    if base is None or index is None:
+        return None
+    return UsdtArgument("memory", base, int(found[2] or "0", 0), index, 1 << int(found[4] or "0"))
+
+
+def _arm_register(name: str, arch: Arch) -> int | None:
+    if re.fullmatch(r"[wx]\d+", name):
+        name = "r" + name[1:]
+    return arch.registers.get({"x29": "r29", "wsp": "sp"}.get(name, name))
+
+
+def probes_or_none(path: str) -> list[UsdtProbe]:
+    """The same; [] if it is no ELF file."""
+    try:
+        return probes(path)
+    except EnvironmentProblem:
+        return []

@@ -1,0 +1,134 @@
+"""What compiling may ask, answered by the running kernel.
+
+Making a World costs nothing: everything is read when it is asked for. "No such thing" is None or an empty
+list; EnvironmentProblem is raised where this machine does not let us look (no tracefs, no privileges).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from ..arch import this_arch
+from ..btf.query import Btf, open_kernel
+from ..errors import EnvironmentProblem
+from ..spec import TracepointFormat, UsdtProbe, UserFunction
+from . import binaries, elf, host, tracefs
+from .features import ROWS, Features
+from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
+from .symbols import KernelSymbols, traceable_functions
+
+
+class UserSide:
+    """The questions about programs and libraries; they are the same whichever kernel is meant."""
+
+    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+        """Absolute paths for a path, glob, command in $PATH, or library name."""
+        return binaries.find(name, pid)
+
+    def user_functions(self, path: str) -> list[UserFunction]:
+        """Functions of an ELF file; [] if it is none."""
+        try:
+            return elf.open_elf(path).functions()
+        except EnvironmentProblem:
+            return []
+
+    def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
+        """(virtual address, size) of a data or function symbol."""
+        try:
+            return elf.open_elf(path).object(symbol)
+        except EnvironmentProblem:
+            return None
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address."""
+        try:
+            return elf.open_elf(path).offset(address)
+        except EnvironmentProblem:
+            return None
+
+    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+        """Whether an instruction starts there; see semantics.world."""
+        if this_arch().name != "x86_64":
+            return distance % 4 == 0
+        from . import x86
+        try:
+            with open(path, "rb") as file:
+                file.seek(offset)
+                return x86.starts_instruction(file.read(distance + 16), distance)
+        except OSError:
+            return True
+
+    def process_symbol(self, pid: int, name: str) -> int | None:
+        """Address of a symbol in a process, from the files that it has mapped."""
+        from .symbols import process_symbol
+
+        return process_symbol(pid, name)
+
+    def usdt_probes(self, path: str) -> list[UsdtProbe]:
+        """Static probes of an ELF file; [] if it is none."""
+        from . import usdt
+
+        return usdt.probes_or_none(path)
+
+    def cgroup_id(self, path: str) -> int | None:
+        """Id of a cgroup v2 directory."""
+        from . import procfs
+
+        return procfs.cgroup_id(path)
+
+
+class LiveWorld(KernelTypes, UserSide):
+    """The running kernel."""
+
+    def __init__(self) -> None:
+        self.arch: str = os.uname().machine
+        self.cpus: int = host.possible_cpus()
+        self.release: str = host.release()
+
+    def _open(self) -> Btf | None:
+        return open_kernel() if os.path.exists(f"{BTF_DIRECTORY}/vmlinux") else None
+
+    def _open_modules(self) -> dict[str, Btf]:
+        return open_modules(self.btf) if self.btf else {}
+
+    @cached_property
+    def features(self) -> Features:
+        """The kernel's features."""
+        return Features(self.btf)
+
+    @cached_property
+    def symbols(self) -> KernelSymbols:
+        """The kernel's symbols."""
+        return KernelSymbols()
+
+    @cached_property
+    def tracefs(self) -> str:
+        """Where tracefs is; mounts it if need be, else raises EnvironmentProblem."""
+        return tracefs.find()
+
+    def feature(self, name: str) -> bool:
+        """Whether the kernel can do ``name``, a row of kernel/features.py; False for any other name."""
+        return (name in ROWS or name.startswith(("helper_", "kfunc_"))) and self.features.has(name)
+
+    def tracepoints(self) -> list[tuple[str, str]]:
+        """(category, event) of every classic tracepoint."""
+        return tracefs.events(self.tracefs)
+
+    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+        """A classic tracepoint's format."""
+        text = tracefs.format_text(self.tracefs, category, event)
+        return tracefs.parse_format(text, category, event, self) if text is not None else None
+
+    def syscall_number(self, name: str) -> int | None:
+        """``openat`` → 257; also by the names that tracepoints use (``newfstat``)."""
+        return host.syscall_number(name, self.arch)
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        """(module, function) of every function that could be traced; [] where functions cannot be."""
+        possible = self.feature("kprobes") or self.feature("fentry")
+        return traceable_functions(self.tracefs) if possible else []
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """Address of a kernel symbol; None too if the kernel hides its addresses."""
+        return self.symbols.address(name)

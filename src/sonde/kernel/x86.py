@@ -1,0 +1,113 @@
+"""Lengths of x86-64 instructions: is an offset the start of one? A breakpoint inside of one would wreck the program.
+
+After the opcode maps of the Intel manual, volume 2, appendix A.
+"""
+
+from __future__ import annotations
+
+_PREFIXES = frozenset((0x66, 0x67, 0xF0, 0xF2, 0xF3, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65))
+_NOTHING = {*range(0x50, 0x60), *range(0x6C, 0x70), *range(0x90, 0xA0), *range(0xA4, 0xA8), *range(0xAA, 0xB0), 0xC3,
+            0xC9, 0xCB, 0xCC, 0xCE, 0xCF, 0xD7, *range(0xEC, 0xF0), 0xF1, 0xF4, 0xF5, *range(0xF8, 0xFE)}
+_BYTE = {0x6A, *range(0x70, 0x80), 0xA8, *range(0xB0, 0xB8), 0xCD, *range(0xE0, 0xE8), 0xEB}  # an immediate byte
+_WORD = {0x68, 0xA9}                         # an immediate of the operand's size, four bytes at most
+_MODRM_BYTE = {0x6B, 0x80, 0x83, 0xC0, 0xC1, 0xC6}
+_MODRM_WORD = {0x69, 0x81, 0xC7}
+_0F_NOTHING = {*range(0x05, 0x0A), 0x0B, 0x0E, *range(0x30, 0x38), 0x77, *range(0xA0, 0xA3), *range(0xA8, 0xAB),
+               *range(0xC8, 0xD0)}
+_0F_BYTE = {0x0F, *range(0x70, 0x74), 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6}
+
+
+def starts_instruction(code: bytes, offset: int) -> bool:
+    """Whether an instruction starts at ``offset``, where one does at 0. What cannot be decoded is taken for one."""
+    at = 0
+    while at < offset:
+        size = length(code, at)
+        if size <= 0:
+            return True
+        at += size
+    return at == offset
+
+
+def length(code: bytes, at: int) -> int:
+    """Bytes of the instruction at ``at``; 0 if it is none that is known, or is cut off."""
+    try:
+        size = _length(code, at)
+    except IndexError:
+        return 0
+    return size if at + size <= len(code) else 0
+
+
+def _length(code: bytes, start: int) -> int:
+    at, word, address, wide = start, 4, 8, False
+    while code[at] in _PREFIXES:
+        word = 2 if code[at] == 0x66 else word
+        address = 4 if code[at] == 0x67 else address
+        at += 1
+    if 0x40 <= code[at] < 0x50:
+        wide = bool(code[at] & 8)
+        at += 1
+    opcode = code[at]
+    if opcode in (0xC4, 0xC5, 0x62):
+        return _vector(code, at, opcode) - start
+    if opcode == 0x0F:
+        return _two_bytes(code, at + 1) - start
+    at += 1
+    if opcode < 0x40:
+        if opcode & 7 > 5:
+            return 0
+        return (at + (1, word)[opcode & 7 == 5] if opcode & 7 > 3 else _operand(code, at)) - start
+    word = 4 if wide else word
+    if opcode in _NOTHING:
+        return at - start
+    if opcode in _BYTE:
+        return at + 1 - start
+    if opcode in _WORD:
+        return at + word - start
+    if 0xB8 <= opcode < 0xC0:
+        return at + (8 if wide else word) - start
+    if 0xA0 <= opcode < 0xA4:
+        return at + address - start
+    if opcode in (0xE8, 0xE9):
+        return at + 4 - start
+    if opcode in (0xC2, 0xCA, 0xC8):
+        return at + (3 if opcode == 0xC8 else 2) - start
+    if opcode in (0xF6, 0xF7) and code[at] & 0x30 == 0:  # test has an immediate, its neighbours have none
+        return _operand(code, at) + (1 if opcode == 0xF6 else word) - start
+    if opcode in (0x82, 0xD4, 0xD5, 0xD6, 0xEA, 0x9A, 0x60, 0x61):
+        return 0
+    return _operand(code, at) + (1 if opcode in _MODRM_BYTE else word if opcode in _MODRM_WORD else 0) - start
+
+
+def _two_bytes(code: bytes, at: int) -> int:
+    opcode = code[at]
+    if opcode in (0x38, 0x3A):
+        return _operand(code, at + 2) + (opcode == 0x3A)
+    if opcode in _0F_NOTHING:
+        return at + 1
+    if 0x80 <= opcode < 0x90:
+        return at + 5
+    return _operand(code, at + 1) + (opcode in _0F_BYTE)
+
+
+def _vector(code: bytes, at: int, opcode: int) -> int:
+    """VEX and EVEX: which opcode map it is stands in the prefix."""
+    table = 1 if opcode == 0xC5 else code[at + 1] & (7 if opcode == 0x62 else 31)
+    at += {0xC5: 2, 0xC4: 3, 0x62: 4}[opcode]
+    if table == 1 and code[at] == 0x77:
+        return at + 1
+    return _operand(code, at + 1) + (table == 3 or table == 1 and code[at] in _0F_BYTE)
+
+
+def _operand(code: bytes, at: int) -> int:
+    """Behind the ModRM byte and what it brings."""
+    mode, register = code[at] >> 6, code[at] & 7
+    at += 1
+    if mode == 3:
+        return at
+    if register == 4:
+        if mode == 0 and code[at] & 7 == 5:
+            return at + 5
+        at += 1
+    elif register == 5 and mode == 0:
+        return at + 4
+    return at + (0, 1, 4)[mode]

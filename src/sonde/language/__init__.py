@@ -1,0 +1,1 @@
+"""Text to syntax: source and spans, diagnostics, lexer, C declarations, parser."""

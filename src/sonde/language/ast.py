@@ -1,0 +1,380 @@
+"""The syntax tree.
+
+The parser fills the syntactic fields. The checker fills what stands below "# checked": every expression's
+``type`` (and ``const`` where its value is known when compiling), and what a name refers to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..record import Record
+from ..types import StructField, Type
+from .source import Span
+
+
+class Node(Record):
+    """Anything with a place in the script."""
+
+    span: Span
+
+
+# --- types as written -------------------------------------------------------------------------------------
+
+
+class TypeSyntax(Node):
+    """A type as written: ``base`` is "uint64", "struct sock", "string" ...; or ``typeof`` an expression.
+
+    ``pointers`` is the number of ``*``; ``dims`` the array sizes, outermost first (``string[64]`` too), with 0 for
+    ``[]``; ``outer`` the number of ``*`` behind them (a pointer to an array). C's base types have one name each:
+    "unsigned long", "long long", "signed char" ... (type_syntax.normalise).
+    """
+
+    base: str
+    pointers: int = 0
+    dims: list[int] = []
+    typeof: Any = None  # Expr | None
+    outer: int = 0
+
+
+# --- expressions ------------------------------------------------------------------------------------------
+
+
+class Expr(Node):
+    """Base of expressions."""
+
+    # checked
+    type: Type | None = None
+    const: int | str | None = None
+
+
+class IntLiteral(Expr):
+    """``42``, ``0x1f``, ``1e6``, ``10ms`` (durations are nanoseconds): ``value`` fits 64 bits, unsigned."""
+
+    value: int = 0
+
+
+class StrLiteral(Expr):
+    """``"text"``, escapes already replaced."""
+
+    value: str = ""
+
+
+class BoolLiteral(Expr):
+    """``true`` / ``false``."""
+
+    value: bool = False
+
+
+class Name(Expr):
+    """A bare word: builtin, enum constant or ``#define``.
+
+    checked: ``const`` for constants, otherwise it is the builtin of that name.
+    """
+
+    name: str = ""
+
+
+class Positional(Expr):
+    """``$1`` ... (``number`` ≥ 1), or ``$#`` (``number`` 0). checked: const (int or str)."""
+
+    number: int = 0
+
+
+class Variable(Expr):
+    """A scratch variable; ``name`` without the ``$``."""
+
+    name: str = ""
+    # checked
+    slot: Any = None  # ScratchVar
+
+
+class MapRef(Expr):
+    """``@name`` or ``@name[key]``; several keys are one :class:`TupleExpr`. ``name`` includes the ``@``."""
+
+    name: str = ""
+    key: Expr | None = None
+
+
+class Call(Expr):
+    """``name(args)``. A builtin called like ``pid()`` becomes a :class:`Name` in the checker's eyes."""
+
+    name: str = ""
+    args: list[Any] = []  # Expr; a TypeSyntax where a function takes a type
+    # checked
+    data: Any = None  # what the function's row wants to hand to its lowering (a format, a site ...)
+
+
+class Unary(Expr):
+    """``- ! ~ * &`` and ``++ --`` (with ``postfix``)."""
+
+    op: str = ""
+    operand: Expr = None  # type: ignore[assignment]
+    postfix: bool = False
+
+
+class Binary(Expr):
+    """``+ - * / % & | ^ << >> && || == != < <= > >=``.
+
+    checked: ``compare`` says how operands compare: "signed", "unsigned", "string" or "bytes" (element by element).
+    """
+
+    op: str = ""
+    left: Expr = None  # type: ignore[assignment]
+    right: Expr = None  # type: ignore[assignment]
+    # checked
+    compare: str = ""
+
+
+class Ternary(Expr):
+    """``cond ? then : other``; the elvis form ``a ?: b`` has ``then`` None."""
+
+    cond: Expr = None  # type: ignore[assignment]
+    then: Expr | None = None
+    other: Expr = None  # type: ignore[assignment]
+
+
+class FieldAccess(Expr):
+    """``expr.name`` or ``expr->name``. checked: ``field``; for ``args.x`` the struct is the probe's arguments."""
+
+    operand: Expr = None  # type: ignore[assignment]
+    name: str = ""
+    arrow: bool = False
+    # checked
+    field: StructField | None = None
+
+
+class TupleAccess(Expr):
+    """``expr.0``."""
+
+    operand: Expr = None  # type: ignore[assignment]
+    index: int = 0
+
+
+class Index(Expr):
+    """``expr[index]`` on an array or pointer (map subscripts are :class:`MapRef`)."""
+
+    operand: Expr = None  # type: ignore[assignment]
+    index: Expr = None  # type: ignore[assignment]
+
+
+class Cast(Expr):
+    """``(type)expr``."""
+
+    to: TypeSyntax = None  # type: ignore[assignment]
+    operand: Expr = None  # type: ignore[assignment]
+
+
+class TupleExpr(Expr):
+    """``(a, b)``; with ``names`` the record ``(x=a, y=b)``."""
+
+    items: list[Expr] = []
+    names: list[str] = []
+
+
+class SizeOf(Expr):
+    """``sizeof(type or expr)``; checked: const."""
+
+    what: Any = None  # TypeSyntax | Expr
+
+
+class OffsetOf(Expr):
+    """``offsetof(type or expr, a.b)``; checked: const."""
+
+    what: Any = None  # TypeSyntax | Expr
+    path: list[str] = []
+
+
+class BlockExpr(Expr):
+    """``{ statements; value }`` and ``if c { a } else { b }`` as an expression.
+
+    For the latter ``body`` holds one If and ``value`` is None: the value is the last ExprStmt of the branch taken
+    (or that of the If there). A macro's body may have no value at all.
+    """
+
+    body: list[Any] = []  # Stmt
+    value: Expr | None = None
+
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+class Stmt(Node):
+    """Base of statements."""
+
+
+class ExprStmt(Stmt):
+    """A call or ``@x++`` for its effect; with ``discard`` it is ``_ = e``."""
+
+    expr: Expr
+    discard: bool = False
+
+
+class Assign(Stmt):
+    """``target op value``; ``op`` is "=" or the compound operator without "=" ("+", "<<" ...)."""
+
+    target: Expr  # Variable | MapRef
+    op: str
+    value: Expr
+
+
+class VarDecl(Stmt):
+    """``let $x: type = value``."""
+
+    target: Variable
+    declared: TypeSyntax | None = None
+    value: Expr | None = None
+
+
+class Block(Stmt):
+    """``{ ... }``: a scope of its own."""
+
+    body: list[Stmt]
+
+
+class If(Stmt):
+    """``if cond { } else { }``; an ``else if`` is an ``other`` that holds one If."""
+
+    cond: Expr
+    then: list[Stmt]
+    other: list[Stmt] = []
+
+
+class While(Stmt):
+    """``while (cond) { }``."""
+
+    cond: Expr
+    body: list[Stmt]
+
+
+class Unroll(Stmt):
+    """``unroll (count) { }``."""
+
+    count: Expr
+    body: list[Stmt]
+
+
+class For(Stmt):
+    """``for ($x : a..b)`` (``end`` given) or ``for ($kv : @map)`` (``end`` None, ``start`` is the MapRef)."""
+
+    variable: Variable
+    start: Expr
+    end: Expr | None
+    body: list[Stmt]
+
+
+class Break(Stmt):
+    """``break``."""
+
+
+class Continue(Stmt):
+    """``continue``."""
+
+
+class Return(Stmt):
+    """``return`` with an optional value."""
+
+    value: Expr | None = None
+
+
+# --- top level --------------------------------------------------------------------------------------------
+
+
+class AttachPoint(Node):
+    """``tracepoint:sched:sched_switch`` as written: ``parts`` split at unquoted colons, quotes removed.
+
+    Positional parameters ($1) are already replaced. ``alias`` is the name in ``name=probe``.
+    """
+
+    text: str
+    parts: list[str]
+    alias: str = ""
+
+
+class Clause(Node):
+    """``points /predicate/ { body }``."""
+
+    points: list[AttachPoint]
+    predicate: Expr | None
+    body: list[Stmt]
+
+
+class ConfigEntry(Node):
+    """``key = value`` in a config block; the value as text."""
+
+    name: str
+    value: str
+
+
+class MapDecl(Node):
+    """``let @m = hash(5000)``; also bare ``let @m``, with an empty ``kind``."""
+
+    name: str
+    kind: str = ""
+    entries: int = 0
+
+
+class Macro(Node):
+    """``macro name(a, $b, @c) { ... }``; kept whole for the macro expander."""
+
+    name: str
+    params: list[Expr]
+    body: BlockExpr
+
+
+class Subprogram(Node):
+    """``fn name($a: T): T { ... }``; ``returns`` None for none."""
+
+    name: str
+    params: list[VarDecl]
+    returns: TypeSyntax | None
+    body: list[Stmt]
+
+
+class CField(Node):
+    """A member of a C definition; ``inline`` is a nested definition (anonymous if ``name`` is empty). ``align``: at
+    least so many bytes, 0 if not said."""
+
+    name: str
+    type: TypeSyntax
+    bits: int = 0
+    inline: Any = None  # CStruct | CEnum | None
+    align: int = 0
+
+
+class CStruct(Node):
+    """``struct name { ... }`` or ``union``, with ``packed`` and ``align`` (0 if not said) from its attributes."""
+
+    name: str
+    union: bool
+    fields: list[CField]
+    packed: bool = False
+    align: int = 0
+
+
+class CEnum(Node):
+    """``enum name { A = 1, B }``; the values are resolved."""
+
+    name: str
+    members: dict[str, int]
+
+
+class CTypedef(Node):
+    """``typedef type name;``."""
+
+    name: str
+    type: TypeSyntax
+
+
+class Script(Node):
+    """A whole program, in the order in which things are written within each list."""
+
+    clauses: list[Clause] = []
+    config: list[ConfigEntry] = []
+    map_decls: list[MapDecl] = []
+    macros: list[Macro] = []
+    functions: list[Subprogram] = []
+    definitions: list[Any] = []  # CStruct | CEnum | CTypedef
+    defines: dict[str, str] = {}  # #define NAME text
+    includes: list[str] = []
+    imports: list[StrLiteral] = []

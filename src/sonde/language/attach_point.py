@@ -1,0 +1,111 @@
+"""Attach points: raw text such as ``uprobe:"/path with space":fn``, up to a comma, a predicate or a block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .ast import AttachPoint
+from .cursor import SYNTAX, Abandoned
+from .diagnostics import Diagnostics
+from .lexer import complaint
+from .source import Source, Span
+
+_PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
+_ALIAS = re.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", re.ASCII)
+
+# Probes whose second part is a file; their slashes are no predicate.
+_FILE_PROBES = frozenset(("uprobe", "u", "uretprobe", "ur", "usdt", "U"))
+_PATH_STARTS = ("/", "./", "../", "~")
+
+
+class AttachPointReader:
+    """Reads one attach point after the other from a source; ``params`` replace ``$1`` and so on."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str]) -> None:
+        self._source = source
+        self._diagnostics = diagnostics
+        self._params = params
+
+    def read(self, pos: int) -> tuple[AttachPoint, int]:
+        """The attach point at ``pos``, and where it ends. Raises :class:`Abandoned` if there is none."""
+        start, alias = pos, ""
+        named = _ALIAS.match(self._source.text, pos)
+        if named is not None:
+            alias, pos = named[1], named.end()
+        parts, text, end = self._parts(pos)
+        span = Span(self._source, start, end)
+        if end == pos:
+            self._no_probe(end)
+        return AttachPoint(span, text, parts, alias), end
+
+    def _parts(self, pos: int) -> tuple[list[str], str, int]:
+        """The parts between unquoted colons, the text with parameters replaced, and the end."""
+        parts, shown, parens = [""], "", 0
+        source = self._source.text
+        for found in _PIECE.finditer(source, pos):
+            piece, start = found[0], found.start()
+            if not piece.isprintable() and not piece.isspace():
+                message, hints = complaint("invalid-character", piece[0])
+                self._fail("invalid-character", message, start, start + 1, hints)
+            if piece.isspace() or piece in "{}" or (piece == "," and not parens):
+                return parts, shown, start
+            if piece == "/" and self._is_predicate(parts, start):
+                return parts, shown, start
+            if piece == ":":
+                parts.append("")
+                shown += piece
+                continue
+            parens += {"(": 1, ")": -1}.get(piece, 0)
+            value = self._value(piece, found.start())
+            parts[-1] += value
+            shown += f'"{value}"' if piece[0] == '"' else value
+        return parts, shown, len(source)
+
+    def _value(self, piece: str, start: int) -> str:
+        """A piece without its quotes and with its parameters."""
+        if piece == '"':
+            self._fail("unterminated-string", "unterminated string", start, start + 1, ['close it with "'])
+        if piece[0] == '"':
+            return re.sub(r"\$([0-9]+)", lambda m: self._parameter(m[1], start + m.start()), piece)[1:-1]
+        if piece[0] == "$" and len(piece) > 1:
+            return self._parameter(piece[1:], start)
+        return piece
+
+    def _parameter(self, digits: str, start: int) -> str:
+        number = int(digits[:6])
+        if 0 < number <= len(self._params):
+            return self._params[number - 1]
+        given = len(self._params)
+        self._fail(
+            "missing-parameter", f"this attach point needs the positional parameter ${digits[:6]}",
+            start, start + 1 + len(digits),
+            [f"{given or 'no'} parameter{' was' if given == 1 else 's were'} given; they stand behind the script"])
+
+    def _is_predicate(self, parts: list[str], pos: int) -> bool:
+        """Whether the slash at ``pos``, behind these parts, starts a predicate (or a comment) and not a path."""
+        if len(parts) > 1 and (not parts[-1] or parts[-1].startswith(_PATH_STARTS)):
+            return False
+        if parts[0] not in _FILE_PROBES:
+            return True
+        if len(parts) == 2:
+            return False
+        # A slash in the name of a function, as Go has them, unless the text up to the block reads /.../
+        before_block = self._source.text[pos + 1:pos + 1000].partition("{")[0].rstrip()
+        return before_block.endswith("/") and not re.search(r"\s/", before_block[:-1])
+
+    def _no_probe(self, pos: int) -> NoReturn:
+        """There is no attach point at ``pos``."""
+        char = self._source.text[pos:pos + 1]
+        hints = []
+        if char == "}":
+            hints.append("there is one } too many before this")
+        elif char == "{":
+            hints.append("say when this is to run: begin { ... }, or tracepoint:syscalls:sys_enter_openat { ... }")
+        shown = f"'{char}'" if char else "end of file"
+        self._fail(SYNTAX, f"syntax error, unexpected {shown}, expected a probe", pos, pos + len(char), hints)
+
+    def _fail(self, code: str, message: str, start: int, end: int, hints: Sequence[str]) -> NoReturn:
+        self._diagnostics.error(code, message, Span(self._source, start, end), hints)
+        raise Abandoned

@@ -1,0 +1,157 @@
+"""C macros that work on text: those with parameters, and names for more than a number or a string.
+
+Imported when a script defines the first one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .lexer import TOKEN, Token
+
+MAX_TOKENS = 100_000
+_PARAMETERS = r"\(\s*((?:[A-Za-z_]\w*|\.\.\.)?(?:\s*,\s*(?:[A-Za-z_]\w*|\.\.\.))*)\s*\)"
+
+
+class CMacro:
+    """``params`` is None for a macro without parentheses; ``variadic``: the last one takes all that is left."""
+
+    def __init__(self, name: str, params: list[str] | None, body: str) -> None:
+        self.name = name
+        self.variadic = bool(params) and params is not None and params[-1] == "..."
+        self.params = [*params[:-1], "__VA_ARGS__"] if params is not None and self.variadic else params
+        self.body = tokens_of(body)
+
+
+def parameters(text: str) -> tuple[list[str], int] | None:
+    """``(a, b)`` → the names and where the body starts; None if it is malformed."""
+    found = re.match(_PARAMETERS, text, re.ASCII)
+    if found is None:
+        return None
+    names = [n.strip() for n in found[1].split(",")] if found[1].strip() else []
+    return None if "..." in names[:-1] or len(set(names)) != len(names) else (names, found.end())
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a macro's body; ``#`` and ``##`` are tokens here. Their places mean nothing."""
+    found: list[Token] = []
+    pos = 0
+    while (match := TOKEN.match(text, pos)) is not None:
+        kind = match.lastgroup or ""
+        start, pos = match.span(kind)
+        piece = match[kind]
+        if kind == "end":
+            break
+        if kind == "other":
+            if text.startswith("##", start):
+                piece, pos = "##", start + 2
+            found.append((piece if piece in ("#", "##") else "bad", piece if piece in ("#", "##")
+                          else "invalid-character", start, pos))
+        elif kind == "bad":
+            found.append(("bad", "unterminated-comment", start, len(text)))
+            break
+        elif kind != "comment":
+            found.append((piece if kind == "op" else kind, piece, start, pos))
+    return found
+
+
+def expand(tokens: list[Token], macros: dict[str, CMacro], hidden: frozenset[str] = frozenset()) -> list[Token]:
+    """``tokens`` with every macro replaced; what a macro gives has the place of its use."""
+    out: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        index += 1
+        macro = macros.get(token[1]) if token[0] == "word" and token[1] not in hidden else None
+        if macro is None or len(out) > MAX_TOKENS:
+            out.append(token)
+            continue
+        args: dict[str, list[Token]] = {}
+        end = token[3]
+        if macro.params is not None:
+            if index >= len(tokens) or tokens[index][0] != "(":
+                out.append(token)
+                continue
+            given, after = _arguments(tokens, index)
+            if given is None or not _fits(macro, given):
+                out.append(("bad", "macro-arguments", token[2], tokens[min(after, len(tokens)) - 1][3]))
+                index = after
+                continue
+            args = _bind(macro, given)
+            end = tokens[after - 1][3]
+            index = after
+        body = _substitute(macro, args, macros, hidden)
+        placed = [(kind, text, token[2], end) for kind, text, _, _ in body]
+        out += expand(placed, macros, hidden | {macro.name})
+    return out
+
+
+def _arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
+    """The arguments from the ``(`` at ``index`` on, and what comes behind the ``)``."""
+    depth, index = 1, index + 1
+    found: list[list[Token]] = [[]]
+    while index < len(tokens) and tokens[index][0] != "eof":
+        token = tokens[index]
+        index += 1
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth == 0:
+            return found, index
+        if token[0] == "," and depth == 1:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return None, index
+
+
+def _fits(macro: CMacro, given: list[list[Token]]) -> bool:
+    wants = len(macro.params or ())
+    if macro.variadic:
+        return len(given) >= wants - 1
+    return len(given) == wants or wants == 0 and given == [[]]
+
+
+def _bind(macro: CMacro, given: list[list[Token]]) -> dict[str, list[Token]]:
+    names = macro.params or []
+    if not macro.variadic:
+        return dict(zip(names, given))
+    first = len(names) - 1
+    rest: list[Token] = []
+    for at, arg in enumerate(given[first:]):
+        rest += [(",", ",", 0, 0), *arg] if at else arg
+    return {**dict(zip(names, given[:first])), names[-1]: rest}
+
+
+def _substitute(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, CMacro],
+                hidden: frozenset[str]) -> list[Token]:
+    """The body with its arguments: as text behind ``#`` and beside ``##``, otherwise expanded."""
+    out: list[Token] = []
+    body = macro.body
+    index = 0
+    while index < len(body):
+        token = body[index]
+        index += 1
+        if token[0] == "#" and index < len(body) and body[index][1] in args:
+            out.append(_quoted(args[body[index][1]]))
+            index += 1
+        elif token[0] == "##" and out and index < len(body):
+            right = args.get(body[index][1], [body[index]])
+            index += 1
+            if right:
+                out[-1:] = [*tokens_of(out[-1][1] + right[0][1]), *right[1:]]
+        elif token[0] == "word" and token[1] in args:
+            pasted = index < len(body) and body[index][0] == "##"
+            out += args[token[1]] if pasted else expand(args[token[1]], macros, hidden)
+        else:
+            out.append(token)
+    return out
+
+
+def _quoted(tokens: list[Token]) -> Token:
+    """``#x``: the argument as a string literal."""
+    text = ""
+    for at, token in enumerate(tokens):
+        text += (" " if at and token[2] > tokens[at - 1][3] else "") + token[1]
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return ("str", f'"{escaped}"', 0, 0)
+
+

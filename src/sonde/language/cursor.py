@@ -1,0 +1,175 @@
+"""A walk over the tokens of one item, and the syntax errors that it can end in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .diagnostics import Diagnostics
+from .lexer import Token, complaint
+from .source import Source, Span
+
+# Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
+# deep. One level of text costs the parser at most four Python frames.
+MAX_DEPTH = 200
+
+SYNTAX = "syntax-error"
+MAX_ERRORS = 20  # what is behind that many is not worth reading
+
+
+class Abandoned(Exception):
+    """The item cannot be parsed any further; the diagnostic is already added."""
+
+
+class Cursor:
+    """The current token, how to move on, and how to fail.
+
+    ``height`` is the height of the tallest expression since it was last reset: the tree of ``a + b + c ...`` grows to
+    the left without any recursion here, and must be bounded too.
+    """
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+        self.load([("eof", "", 0, 0)])
+
+    def load(self, tokens: list[Token]) -> None:
+        """Start over with other tokens; the last one is an ``eof``."""
+        self.tokens = tokens
+        self.depth = 0
+        self.height = 0
+        self.seek(0)
+
+    def seek(self, index: int) -> None:
+        """Go to the token with this index."""
+        self.index = index
+        self.token = self.tokens[index]
+        self.kind = self.token[0]
+
+    def advance(self) -> Token:
+        """Take the current token."""
+        token = self.token
+        if token[0] != "eof":
+            self.index += 1
+            self.token = self.tokens[self.index]
+            self.kind = self.token[0]
+        return token
+
+    def peek(self, ahead: int = 1) -> Token:
+        """A token further on; the ``eof`` token behind the end."""
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def at_word(self, text: str) -> bool:
+        return self.token[1] == text and self.kind == "word"
+
+    def accept(self, kind: str) -> bool:
+        """Take the current token if it is of this kind."""
+        if self.kind != kind:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, kind: str, what: str = "", hints: Sequence[str] = ()) -> Token:
+        """Take the current token, which must be of this kind; ``what`` describes it in the error."""
+        if self.kind != kind:
+            self.unexpected(what or f"'{kind}'", hints)
+        return self.advance()
+
+    # --- places -------------------------------------------------------------------------------------------
+
+    def place(self, token: Token) -> Span:
+        return Span(self.source, token[2], token[3])
+
+    def since(self, start: int) -> Span:
+        """From character ``start`` to the end of the token that was taken last."""
+        return Span(self.source, start, self.tokens[self.index - 1][3] if self.index else start)
+
+    # --- depth --------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """One level of nesting deeper; the caller takes it back with ``depth -= 1``."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.too_deep()
+
+    def grow(self) -> None:
+        """A node was put on top of the current expression."""
+        self.height += 1
+        if self.height > MAX_DEPTH:
+            self.too_deep()
+
+    def too_deep(self) -> NoReturn:
+        self.fail("too-deep", "nested too deeply", self.place(self.token),
+                  ["split the expression, or keep parts of it in variables"])
+
+    # --- errors -------------------------------------------------------------------------------------------
+
+    def error(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
+        """Add an error and go on, unless there are too many already."""
+        self.diagnostics.error(code, message, span, hints)
+        if self.enough():
+            raise Abandoned
+
+    def enough(self) -> bool:
+        """Whether there are so many errors that parsing should stop."""
+        return len(self.diagnostics.items) >= MAX_ERRORS
+
+    def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
+        """Add an error and give up this item."""
+        self.error(code, message, span, hints)
+        raise Abandoned
+
+    def unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
+        """The current token is wrong here; say what would be right."""
+        kind, text, start, _ = self.token
+        if kind == "bad":
+            message, advice = complaint(text, self.source.text[start])
+            self.fail(text, message, self.place(self.token), advice)
+        if kind == "eof":
+            self._unexpected_end(expected)
+        shown = "string" if kind == "str" else f"'{text}'"
+        self.fail(SYNTAX, f"syntax error, unexpected {shown}, expected {expected}", self.place(self.token),
+                  hints or self.advice())
+
+    def _unexpected_end(self, expected: str) -> NoReturn:
+        """The text is over; the last brace that is still open is the likely cause."""
+        start = self.token[2]
+        brace = self._unclosed("{", "}")
+        hints = []
+        if brace is not None:
+            hints.append(f"the {{ in line {self.place(brace).line} is not closed: a }} is missing")
+        self.fail("unclosed-brace" if brace else SYNTAX, f"syntax error, unexpected end of file, expected {expected}",
+                  Span(self.source, max(0, start - 1), start), hints)
+
+    def _unclosed(self, opening: str, closing: str) -> Token | None:
+        """The innermost ``opening`` before the current token that has no ``closing``."""
+        open_: list[Token] = []
+        for token in self.tokens[:self.index]:
+            if token[0] == opening:
+                open_.append(token)
+            elif token[0] == closing and open_:
+                open_.pop()
+        return open_[-1] if open_ else None
+
+    def advice(self) -> list[str]:
+        """Hints for common slips."""
+        text, before = self.token[1], self.peek(-1)[1] if self.index else ""
+        if text in ("and", "or", "not"):
+            return [f"write {({'and': '&&', 'or': '||', 'not': '!'})[text]} for {text}"]
+        if text == "=":
+            return ["compare with ==; an assignment is a statement of its own: $x = 1;"]
+        if text == ";" and self._unclosed("(", ")"):
+            return ["a ) is missing"]
+        if text in ("&&", "||") and before in ("&&", "||", "&", "|"):
+            return ["something to compare is missing between the two operators"]
+        if text == ":" and self._starts_line(self.index - 1):
+            return ["a probe cannot start within a block: is a } missing before it?"]
+        if text == "else":
+            return ["else follows the } of an if directly"]
+        return []
+
+    def _starts_line(self, index: int) -> bool:
+        """Whether a token is the first of its line."""
+        if index < 1:
+            return index == 0
+        return "\n" in self.source.text[self.tokens[index - 1][3]:self.tokens[index][2]]

@@ -1,0 +1,74 @@
+"""The tree as text, for ``-d ast``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .ast import Clause, Expr, Node, Script, TypeSyntax
+
+_CHECKED = frozenset(("type", "const", "slot", "data", "field"))  # what the checker fills in
+_TELLING = frozenset(("value", "number", "index"))  # shown even if they have their default
+
+
+def dump(script: Script) -> str:
+    """One line per node: its class, its plain fields, and once it is checked ``:: [type]`` and ``= constant``."""
+    lines: list[str] = []
+    _add(script, "", 0, lines)
+    return "\n".join(lines) + "\n"
+
+
+def dump_clauses(clauses: Sequence[Clause]) -> str:
+    """The same for some clauses: once checked, each has its own copy of the tree."""
+    lines: list[str] = []
+    for clause in clauses:
+        _add(clause, "", 0, lines)
+    return "\n".join(lines) + "\n"
+
+
+def _add(node: Node, label: str, depth: int, lines: list[str]) -> None:
+    """The lines of a node and of what is below it; ``label`` is the name of the field that holds it."""
+    plain: list[str] = []
+    children: list[tuple[str, Any]] = []
+    for name in node._fields:
+        value = getattr(node, name)
+        if name == "span" or (name in _CHECKED and isinstance(node, Expr)) or value is None or value == []:
+            continue
+        if isinstance(value, TypeSyntax):
+            plain.append(f"{name}={type_text(value)}")
+        elif isinstance(value, Node) or (isinstance(value, list) and isinstance(value[0], Node)):
+            children.append((name, value))
+        elif name in _TELLING or value != node._defaults.get(name, ...):
+            plain.append(f"{name}={value!r}")
+    head = " ".join([type(node).__name__, *plain]) + _checked(node)
+    lines.append("  " * depth + (f"{label}: " if label else "") + head)
+    for name, value in children:
+        _add_children(name, value, depth + 1, lines)
+
+
+def _add_children(name: str, value: Any, depth: int, lines: list[str]) -> None:
+    if isinstance(value, Node):
+        _add(value, name, depth, lines)
+        return
+    lines.append("  " * depth + f"{name}:")
+    for item in value:
+        if isinstance(item, TypeSyntax):
+            lines.append("  " * (depth + 1) + f"TypeSyntax {type_text(item)}")
+        else:
+            _add(item, "", depth + 1, lines)
+
+
+def _checked(node: Node) -> str:
+    """What the checker has found out about an expression."""
+    if not isinstance(node, Expr):
+        return ""
+    found = f" :: [{node.type}]" if node.type is not None else ""
+    return found + (f" = {node.const!r}" if node.const is not None else "")
+
+
+def type_text(written: TypeSyntax) -> str:
+    """A type as in the language: ``struct sock *``, ``int8[8]``."""
+    base = written.base or f"typeof({written.typeof.span.text})"
+    stars = " " + "*" * written.pointers if written.pointers else ""
+    return base + stars + "".join(f"[{dim or ''}]" for dim in written.dims) + "*" * written.outer
+

@@ -1,0 +1,358 @@
+"""Expressions, by precedence climbing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import ast
+from .ast import Expr, Stmt
+from .lexer import MAX_INT, Token, integer, unescape
+from .source import Span
+from .type_syntax import TypeParser
+
+PRECEDENCE = {
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
+    "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
+}
+_LOGICAL = 2  # up to this precedence operators are && and ||, which may be grouped at will
+_LONG_CHAIN = 16
+_PREFIXES = frozenset(("-", "!", "~", "*", "&", "++", "--"))
+_STEPS = frozenset(("++", "--"))
+_POSTFIXES = frozenset((".", "->", "[", "++", "--"))
+KEYWORDS = frozenset(("break", "continue", "else", "for", "import", "let", "macro", "return", "unroll", "while",
+                      "struct", "union", "enum"))
+
+
+class ExpressionParser(TypeParser):
+    """Parses expressions; blocks within them are parsed by the statement parser."""
+
+    cast_names = True  # whether "(name) value" may be a cast; not where "if (name) statement" is meant
+
+    def value_block(self) -> ast.BlockExpr:
+        """``{ ...; value }``; see the statement parser."""
+        raise NotImplementedError
+
+    def if_statement(self) -> Stmt:
+        """``if``, with ``tail`` set if each branch ends in a value; see the statement parser."""
+        raise NotImplementedError
+
+    tail = False  # whether the block or if that was parsed last ends in a value
+
+    def expr(self, least: int = 0) -> Expr:
+        """An expression of operators that bind tighter than ``least``; with 0 also ``?:``."""
+        self.enter()
+        outer, self.height = self.height, 0
+        start = self.token[2]
+        left = self._operand()
+        while (precedence := PRECEDENCE.get(self.kind, 0)) > least:
+            if precedence <= _LOGICAL:
+                left = self._logical(left, start, precedence)
+                continue
+            op = self.advance()[0]
+            right = self.expr(precedence)
+            left = ast.Binary(self.since(start), op=op, left=left, right=right)
+            self.grow()
+        if self.kind == "?" and least == 0:
+            left = self._ternary(left, start)
+        if self.height < outer:
+            self.height = outer
+        self.depth -= 1
+        return left
+
+    def _logical(self, first: Expr, start: int, precedence: int) -> Expr:
+        """A chain ``a || b || c ...``, as a flat tree if it is long: generated filters have hundreds of terms."""
+        op = self.kind
+        terms = [first]
+        while self.accept(op):
+            terms.append(self.expr(precedence))
+        if len(terms) <= _LONG_CHAIN:
+            whole = first
+            for term in terms[1:]:
+                whole = ast.Binary(Span(self.source, start, term.span.end), op=op, left=whole, right=term)
+                self.grow()
+            whole.span = self.since(start)
+            return whole
+        while len(terms) > 1:
+            terms = [self._pair(op, terms[i:i + 2]) for i in range(0, len(terms), 2)]
+            self.grow()
+        return terms[0]
+
+    def _pair(self, op: str, terms: list[Expr]) -> Expr:
+        if len(terms) == 1:
+            return terms[0]
+        left, right = terms
+        return ast.Binary(left.span.to(right.span), op=op, left=left, right=right)
+
+    def _ternary(self, cond: Expr, start: int) -> Expr:
+        """``? then : other`` or ``?: other``, behind its condition."""
+        self.advance()
+        then = None if self.kind == ":" else self.expr()
+        self.expect(":", "':' and the other value")
+        other = self.expr()
+        self.grow()
+        return ast.Ternary(self.since(start), cond=cond, then=then, other=other)
+
+    def _operand(self) -> Expr:
+        """A primary expression with what stands before it (operators, casts) and behind it (members, indices)."""
+        kind = self.kind
+        before: list[tuple[int, str | ast.TypeSyntax]] = []
+        while kind in _PREFIXES or kind == "(":
+            start = self.token[2]
+            if kind == "(":
+                cast = self.cast_type(self.cast_names)
+                if cast is None:
+                    break
+                before.append((start, cast))
+            else:
+                self.advance()
+                before.append((start, kind))
+            kind = self.kind
+        primary = _PRIMARY.get(kind)
+        if primary is None:
+            self.unexpected("an expression")
+        start = self.token[2]
+        value = primary(self)
+        while self.kind in _POSTFIXES:
+            value = self._postfix(value, start)
+            self.grow()
+        for start, what in reversed(before):
+            value = self._prefixed(start, what, value)
+            self.grow()
+        return value
+
+    def _prefixed(self, start: int, what: str | ast.TypeSyntax, operand: Expr) -> Expr:
+        if not isinstance(what, str):
+            return ast.Cast(self.since(start), to=what, operand=operand)
+        if what in _STEPS:
+            self._check_stepped(what, operand)
+        return ast.Unary(self.since(start), op=what, operand=operand)
+
+    def _check_stepped(self, op: str, operand: Expr) -> None:
+        if not isinstance(operand, (ast.Variable, ast.MapRef)):
+            self.fail("not-assignable", f"{op} needs a variable or a map", operand.span,
+                      ["only $variables and @maps can be changed"])
+
+    def _postfix(self, value: Expr, start: int) -> Expr:
+        """``.name``, ``->name``, ``.0``, ``[i]``, ``++`` or ``--`` behind ``value``, which starts at ``start``."""
+        kind = self.advance()[0]
+        if kind == "[":
+            index = self.expr()
+            self.expect("]")
+            return ast.Index(self.since(start), operand=value, index=index)
+        if kind in _STEPS:
+            self._check_stepped(kind, value)
+            return ast.Unary(self.since(start), op=kind, operand=value, postfix=True)
+        if self.kind == "word":
+            name = self.advance()[1]
+            return ast.FieldAccess(self.since(start), operand=value, name=name, arrow=kind == "->")
+        if self.kind == "int" and kind == ".":
+            return self._tuple_access(value, start)
+        self.unexpected("the name of a field")
+
+    def _tuple_access(self, value: Expr, start: int) -> Expr:
+        token = self.advance()
+        if isinstance(value, ast.IntLiteral):
+            self.fail("floating-point", "there are no floating-point numbers", self.since(start),
+                      ["multiply first, then divide: $x * 15 / 10"])
+        index = token[1]
+        if not index.isdigit() or len(index) > 4:
+            self.fail("bad-index", f"'{index}' is no index of a tuple", self.place(token))
+        return ast.TupleAccess(self.since(start), operand=value, index=int(index))
+
+    # --- primary expressions ------------------------------------------------------------------------------
+
+    def _int(self) -> Expr:
+        token = self.advance()
+        return ast.IntLiteral(self.place(token), value=self.integer_value(token))
+
+    def integer_value(self, token: Token) -> int:
+        """The value of an ``int`` token; an error (and 0) if it is malformed or does not fit 64 bits."""
+        text = token[1]
+        value = integer(text)
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        if value is None:
+            hints = []
+            if text[0] == "0" and text.isdigit():
+                hints.append("a number that starts with 0 is octal")
+            elif text[-1] in "eE" and self.kind in ("-", "+"):
+                hints.append("there are no floating-point numbers")
+            self.error("invalid-number", f"'{shown}' is no valid number", self.place(token), hints)
+            return 0
+        if value > MAX_INT:
+            self.error("number-too-large", f"{shown} does not fit 64 bits", self.place(token),
+                       [f"the largest number is {MAX_INT}"])
+            return 0
+        return value
+
+    def string_value(self, token: Token) -> str:
+        """The value of a ``str`` token."""
+        start = token[2] + 1
+        value, wrong = unescape(token[1][1:-1])
+        for at, end in wrong:
+            span = Span(self.source, start + at, start + end)
+            self.error("invalid-escape", f"invalid escape sequence '{span.text}'", span,
+                       ["escapes are \\n \\t \\r \\\\ \\\" and bytes as \\x41 or \\101"])
+        return value
+
+    def _str(self) -> Expr:
+        token = self.advance()
+        return ast.StrLiteral(self.place(token), value=self.string_value(token))
+
+    def _char(self) -> Expr:
+        token = self.advance()
+        value = self.string_value(token)
+        return ast.IntLiteral(self.place(token), value=ord(value) if value else 0)
+
+    def variable(self) -> ast.Variable:
+        """``$x``, which must stand here."""
+        token = self.expect("var", "a variable such as $x")
+        return ast.Variable(self.place(token), name=token[1][1:])
+
+    def _param(self) -> Expr:
+        token = self.advance()
+        text = token[1][1:]
+        if text != "#" and not (text.isdigit() and len(text) < 6 and int(text) > 0):
+            self.fail("invalid-parameter", f"'{token[1][:20]}' is no positional parameter", self.place(token),
+                      ["they are $1, $2 ... and $# for their number; names of variables start with a letter"])
+        return ast.Positional(self.place(token), number=0 if text == "#" else int(text))
+
+    def _map(self) -> Expr:
+        token = self.advance()
+        if len(token[1]) > 1 and token[1][1].isdigit():
+            self.fail("invalid-name", f"'{token[1][:40]}' is no name for a map", self.place(token),
+                      ["names start with a letter"])
+        if self.kind != "[":
+            return ast.MapRef(self.place(token), name=token[1])
+        self.advance()
+        key_start = self.token[2]
+        if self.kind == "]":
+            self.unexpected("a key", [f"for a map without keys write {token[1]}"])
+        keys = [self.expr()]
+        while self.accept(","):
+            keys.append(self.expr())
+        key = keys[0] if len(keys) == 1 else ast.TupleExpr(self.since(key_start), items=keys)
+        self.expect("]", "']'")
+        self.grow()
+        return ast.MapRef(self.since(token[2]), name=token[1], key=key)
+
+    def _paren(self) -> Expr:
+        """``(a)``, a tuple ``(a, b)`` or a record ``(x=1, y=2)``."""
+        start = self.advance()[2]
+        if self.kind == "word" and self.peek()[0] == "=":
+            return self._record(start)
+        self.cast_names = True
+        if self.accept(")"):
+            return ast.TupleExpr(self.since(start))
+        first = self.expr()
+        if self.kind != ",":
+            self.expect(")", "')'")
+            return first
+        items = [first]
+        while self.accept(",") and self.kind != ")":
+            items.append(self.expr())
+        self.expect(")", "')'")
+        self.grow()
+        return ast.TupleExpr(self.since(start), items=items)
+
+    def _record(self, start: int) -> Expr:
+        items, names = [], []
+        while True:
+            name = self.expect("word", "the name of a field")
+            self.expect("=", "'=' and the value of the field")
+            if name[1] in names:
+                self.error("duplicate-field", f"this record has two fields '{name[1]}'", self.place(name))
+            names.append(name[1])
+            items.append(self.expr())
+            if not self.accept(",") or self.kind == ")":
+                break
+        self.expect(")", "')'")
+        self.grow()
+        return ast.TupleExpr(self.since(start), items=items, names=names)
+
+    def _word(self) -> Expr:
+        """A name, a call, or one of the words with a meaning of their own."""
+        token = self.token
+        name = token[1]
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self)
+        if name in KEYWORDS:
+            self.unexpected("an expression")
+        self.advance()
+        if self.kind == "(":
+            return self._call(token[2], name)
+        return ast.Name(self.place(token), name=name)
+
+    def _call(self, start: int, name: str) -> Expr:
+        """The arguments of a call, from the ``(`` on."""
+        self.enter()
+        self.advance()
+        args: list[Expr | ast.TypeSyntax] = []
+        while self.kind != ")":
+            args.append(self.argument_type() or self.expr())
+            if self.kind != ")":
+                self.expect(",", "',' or ')'")
+                if self.kind == ")":
+                    self.unexpected("another argument")
+        self.advance()
+        self.grow()
+        self.depth -= 1
+        return ast.Call(self.since(start), name=name, args=args)
+
+    def _bool(self) -> Expr:
+        token = self.advance()
+        return ast.BoolLiteral(self.place(token), value=token[1] == "true")
+
+    def _sizeof(self) -> Expr:
+        start = self.advance()[2]
+        self.expect("(", "'(' and a type or an expression")
+        what = self.argument_type() or self.expr()
+        self.expect(")", "')'")
+        self.grow()
+        return ast.SizeOf(self.since(start), what=what)
+
+    def _offsetof(self) -> Expr:
+        start = self.advance()[2]
+        self.expect("(", "'(' and a type")
+        what = self.argument_type() or self.expr()
+        self.expect(",", "',' and the name of a field")
+        path = [self.expect("word", "the name of a field")[1]]
+        while self.accept("."):
+            path.append(self.expect("word", "the name of a field")[1])
+        self.expect(")", "')'")
+        self.grow()
+        return ast.OffsetOf(self.since(start), what=what, path=path)
+
+    def _comptime(self) -> Expr:
+        """``comptime e`` is kept as a call of that name."""
+        self.enter()
+        start = self.advance()[2]
+        value = self._operand()
+        self.grow()
+        self.depth -= 1
+        return ast.Call(self.since(start), name="comptime", args=[value])
+
+    def _if(self) -> Expr:
+        start = self.token[2]
+        body = self.if_statement()
+        if not self.tail:
+            self.fail("no-value", "this if has no value", self.since(start),
+                      ["as an expression it needs an else, and a value without ; at the end of each branch"])
+        self.grow()
+        return ast.BlockExpr(self.since(start), body=[body])
+
+    def _block(self) -> Expr:
+        block = self.value_block()
+        self.grow()
+        return block
+
+
+_PRIMARY: dict[str, Callable[[ExpressionParser], Expr]] = {
+    "word": ExpressionParser._word, "int": ExpressionParser._int, "str": ExpressionParser._str,
+    "char": ExpressionParser._char, "var": ExpressionParser.variable, "param": ExpressionParser._param,
+    "map": ExpressionParser._map, "(": ExpressionParser._paren, "{": ExpressionParser._block,
+}
+_SPECIAL: dict[str, Callable[[ExpressionParser], Expr]] = {
+    "true": ExpressionParser._bool, "false": ExpressionParser._bool, "sizeof": ExpressionParser._sizeof,
+    "offsetof": ExpressionParser._offsetof, "comptime": ExpressionParser._comptime, "if": ExpressionParser._if,
+}

@@ -1,0 +1,81 @@
+"""Where ``#include`` and ``import`` find files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from .source import Source
+
+# Headers that describe the kernel or the C library: types come from BTF, numbers from the table of constants.
+_SYSTEM = frozenset(("linux", "uapi", "net", "asm", "asm-generic", "bpf", "sys", "netinet", "arpa", "bits", "trace",
+                     "media", "sound", "rdma", "scsi", "drm", "crypto", "kernel", "fs", "mm", "block", "include"))
+
+
+class Files:
+    """The machine's files as a script sees them.
+
+    ``directories`` are those of -I, ``headers`` those of --include; ``release`` is the kernel's ("6.18.4"), which
+    LINUX_VERSION_CODE follows.
+    """
+
+    def __init__(self, directories: Sequence[str] = (), headers: Sequence[str] = (), release: str = "") -> None:
+        self.directories = list(directories)
+        self.headers = list(headers)
+        self.release = release
+
+    @property
+    def version_code(self) -> int | None:
+        """LINUX_VERSION_CODE as the kernel's headers compute it."""
+        numbers = self.release.partition("-")[0].split(".")
+        if len(numbers) < 2 or not all(n.isdigit() for n in numbers[:2]):
+            return None
+        patch = "".join(c for c in numbers[2] if c.isdigit()) if len(numbers) > 2 else "0"
+        return version(int(numbers[0]), int(numbers[1]), int(patch or "0"))
+
+    def header(self, name: str, quoted: bool, includer: Source) -> str | None:
+        """The path of a user's header, or None: then it is one of the system's, or missing."""
+        places = [*([directory_of(includer)] if quoted else []), *self.directories]
+        return self._first(name, places, os.path.isfile)
+
+    def imported(self, name: str, importer: Source) -> str | None:
+        """The path of what ``import`` names: beside the script, or shipped with Sonde."""
+        shipped = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib")
+        inner = name.removeprefix("stdlib/")
+        return (self._first(name, [directory_of(importer), *self.directories], os.path.exists)
+                or self._first(inner, [shipped], os.path.exists))
+
+    @staticmethod
+    def _first(name: str, places: Sequence[str], test: object) -> str | None:
+        for place in places:
+            path = os.path.normpath(os.path.join(place, name))
+            if callable(test) and test(path):
+                return path
+        return None
+
+    @staticmethod
+    def read(path: str) -> Source:
+        """A file's text. Raises OSError."""
+        with open(path, "rb") as file:
+            return Source(path, file.read().decode("utf-8", "surrogateescape"))
+
+    @staticmethod
+    def listing(path: str) -> list[str]:
+        """What importing a directory imports: its scripts and headers, by name. Raises OSError."""
+        return [os.path.join(path, n) for n in sorted(os.listdir(path)) if n.endswith((".bt", ".h"))]
+
+
+def directory_of(source: Source) -> str:
+    """The directory that relative names in a source start from."""
+    return os.path.dirname(source.name) if os.path.sep in source.name else ""
+
+
+def is_system(name: str) -> bool:
+    """Whether a header that was not found is one that nobody needs to have."""
+    first, slash, _ = name.partition("/")
+    return name == "vmlinux.h" or bool(slash) and first in _SYSTEM
+
+
+def version(major: int, minor: int, patch: int) -> int:
+    """KERNEL_VERSION(); the patch level has one byte only (include/generated/uapi/linux/version.h)."""
+    return (major << 16) + (minor << 8) + min(patch, 255)

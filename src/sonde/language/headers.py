@@ -1,0 +1,71 @@
+"""Headers of the user: their types and macros; what else a header declares is passed over."""
+
+from __future__ import annotations
+
+import re
+
+from .cursor import Abandoned
+from .diagnostics import ERROR, WARNING
+from .parser import Parser
+
+_ONCE = r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b"
+_LINKAGE = r'extern\s*"C(?:\+\+)?"\s*\{'  # a header for C and C++
+
+
+class HeaderParser(Parser):
+    """Adds what a header defines to the script of the parser that includes it."""
+
+    @property
+    def once(self) -> bool:
+        """Whether the header asks to be read only once."""
+        return re.search(_ONCE, self.source.text) is not None
+
+    def header(self) -> None:
+        """Every definition; a declaration that is not understood is a warning."""
+        text, end = self.source.text, len(self.source.text)
+        pos = self._lexer.skip(0)
+        while pos < end and not self.enough():
+            linkage = re.compile(_LINKAGE).match(text, pos)
+            if linkage is not None or text.startswith(("}", ";"), pos):
+                pos = self._lexer.skip(linkage.end() if linkage is not None else pos + 1)
+                continue
+            known = len(self.diagnostics.items)
+            try:
+                self._declaration(pos)
+            except Abandoned:
+                for item in self.diagnostics.items[known:]:
+                    item.severity = WARNING if item.severity == ERROR else item.severity
+            pos = self._lexer.skip(max(self.tokens[-1][2], pos + 1))
+        self._preprocessor.finish()
+
+    def _declaration(self, pos: int) -> None:
+        """One declaration, from ``pos`` on."""
+        word = re.compile(r"\w*", re.ASCII).match(self.source.text, pos)
+        assert word is not None
+        if word[0] == "typedef":
+            self.load(self._lexer.chunk(pos, closing=";"))
+            self._script.definitions += self.typedef()
+        elif word[0] in ("struct", "union", "enum"):
+            self.load(self._lexer.chunk(pos, closing=";"))
+            if self._defines():
+                node = self.enum() if word[0] == "enum" else self.struct()
+                if node.name or word[0] == "enum":
+                    self._script.definitions.append(node)
+            else:
+                self.load(self._lexer.chunk(pos))  # a function's text may follow
+        else:
+            self.load(self._lexer.chunk(pos))
+
+    def _defines(self) -> bool:
+        """Whether the current struct, union or enum has a body here."""
+        parens = 0
+        for kind, text, _, _ in self.tokens[1:]:
+            if kind == "{" and not parens:
+                return True
+            parens += {"(": 1, ")": -1}.get(kind, 0)
+            if not parens and kind != ")" and (kind != "word" or text in ("struct", "union", "enum")):
+                return False
+        return False
+
+
+__all__ = ["HeaderParser"]

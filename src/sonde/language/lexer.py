@@ -1,0 +1,237 @@
+"""Text to tokens.
+
+A script has two lexical worlds. Attach points are raw text (``attach_point.py``); everything else is tokens, which
+:meth:`Lexer.chunk` cuts one top-level item at a time, so that nothing behind an item is ever lexed by the wrong rules.
+What is wrong in the text becomes a ``bad`` token, which complains only if the parser gets to it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .preprocessor import Preprocessor
+
+# (kind, text, start, end); the kind of an operator is the operator itself. Kinds besides:
+#   word, int, str, char, var ($x), map (@x), param ($1, $#), eof, "/{" (the slash that ends a predicate),
+#   bad (text is then the code of the error)
+Token = tuple[str, str, int, int]
+
+_COMMENT = r"//[^\n]*|/\*.*?\*/"
+
+TOKEN = re.compile(
+    r"\s*(?:"
+    r"(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<comment>" + _COMMENT + ")"
+    r"|(?P<bad>/\*)"
+    r"|(?P<op><<=|>>=|->|\+\+|--|<<|>>|&&|\|\||\.\.|[-+*/%&|^<>=!]=|[-+*/%&|^<>=!~?.,:;(){}\[\]])"
+    r"|(?P<var>\$[A-Za-z_]\w*)"
+    r"|(?P<map>@\w*)"
+    r"|(?P<int>[0-9]\w*)"
+    r'|(?P<str>"[^"\\\n]*(?:\\.[^"\\\n]*)*")'
+    r"|(?P<param>\$[0-9#]\w*)"
+    r"|(?P<char>'(?:[^'\\\n]|\\[^\n])')"
+    r"|(?P<end>\Z)"
+    r"|(?P<other>.))", re.ASCII | re.DOTALL)
+
+_TRIVIA = re.compile(r"(?:\s+|" + _COMMENT + ")*", re.ASCII | re.DOTALL)
+
+
+class Lexer:
+    """Cuts the text of one source into tokens; ``#`` lines go to the preprocessor wherever they stand."""
+
+    def __init__(self, text: str, preprocessor: Preprocessor) -> None:
+        self.text = text
+        self._preprocessor = preprocessor
+
+    def skip(self, pos: int) -> int:
+        """Behind spaces, comments and ``#`` lines: where the next thing starts."""
+        text = self.text
+        while True:
+            pos = self.blank(pos)
+            if not text.startswith("#", pos) or not self._starts_line(pos):
+                return pos
+            pos = self._preprocessor.directive(pos)
+
+    def blank(self, pos: int) -> int:
+        """Behind spaces and comments."""
+        found = _TRIVIA.match(self.text, pos)
+        return found.end() if found else pos
+
+    def chunk(self, pos: int, closing: str = "}", predicate: bool = False) -> list[Token]:
+        """The tokens from ``pos`` to the end of the item, and an ``eof`` token.
+
+        The item ends behind a ``;`` outside of braces, and (``closing`` "}") behind the brace that closes its first
+        one. With ``predicate``, ``pos`` is behind the opening slash.
+        """
+        text, match = self.text, TOKEN.match
+        tokens: list[Token] = []
+        depth = 0
+        while True:
+            found = match(text, pos)
+            assert found is not None  # "other" takes any character
+            kind = found.lastgroup or ""
+            start, pos = found.span(kind)
+            if kind == "op":
+                op = found[kind]
+                if op == "{":
+                    depth += 1
+                elif op == "/" and predicate and depth == 0 and self._ends_predicate(pos):
+                    tokens.append(("/{", op, start, pos))
+                    predicate = False
+                    continue
+                tokens.append((op, op, start, pos))
+                if op == "}":
+                    depth -= 1
+                    if depth <= 0 and closing == "}" and not (predicate and self._goes_on(pos)):
+                        break
+                elif op == ";" and depth <= 0:
+                    break
+            elif kind == "end":
+                break
+            elif kind in ("other", "bad"):
+                pos = self._odd(start, tokens)
+            elif kind != "comment":
+                tokens.append((kind, found[kind], start, pos))
+        tokens.append(("eof", "", pos, pos))
+        return self._preprocessor.expanded(tokens) if self._preprocessor.macros else tokens
+
+    def line(self, start: int, end: int) -> list[Token]:
+        """The tokens of a stretch of one line (the condition of an ``#if``)."""
+        tokens: list[Token] = []
+        while True:
+            found = TOKEN.match(self.text, start, end)
+            assert found is not None
+            kind = found.lastgroup or ""
+            at, start = found.span(kind)
+            text = found[kind]
+            if kind in ("other", "bad"):
+                tokens.append(("bad", "invalid-character" if kind == "other" else "unterminated-comment", at, end))
+            elif kind not in ("comment", "end"):
+                tokens.append((text if kind == "op" else kind, text, at, start))
+            if kind in ("end", "other", "bad"):
+                return [*tokens, ("eof", "", end, end)]
+
+    def _goes_on(self, pos: int) -> bool:
+        """Whether a predicate goes on behind the brace that ends at ``pos``: a block can be a part of it."""
+        rest = self.text[self.blank(pos):][:5]
+        return rest[:1] in tuple("/)&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
+
+    def _ends_predicate(self, pos: int) -> bool:
+        """Whether a slash that ends at ``pos`` is the last one of a predicate."""
+        pos = self.blank(pos)
+        return pos == len(self.text) or self.text[pos] == "{"
+
+    def _starts_line(self, pos: int) -> bool:
+        pos -= 1
+        while pos >= 0 and self.text[pos] in " \t":
+            pos -= 1
+        return pos < 0 or self.text[pos] == "\n"
+
+    def _odd(self, start: int, tokens: list[Token]) -> int:
+        """Take what is no token: a ``#`` line, or something wrong."""
+        text = self.text
+        char = text[start]
+        if char == "#" and self._starts_line(start):
+            return self._preprocessor.directive(start)
+        if char == "/":
+            tokens.append(("bad", "unterminated-comment", start, len(text)))
+            return len(text)
+        if char == '"':
+            end = text.find("\n", start)
+            end = len(text) if end < 0 else end
+            tokens.append(("bad", "unterminated-string", start, end))
+            return end
+        tokens.append(("bad", "invalid-character", start, start + 1))
+        return start + 1
+
+
+_CONFUSED = {
+    "'": 'strings are written in double quotes: "text"',
+    "\u2018": 'strings are written in double quotes: "text"',
+    "\u2019": 'strings are written in double quotes: "text"',
+    "\u201c": 'this is a typographic quote; use "',
+    "\u201d": 'this is a typographic quote; use "',
+    "\u00a0": "this is a no-break space; use a plain one",
+    "\u2013": "this is a typographic dash; use -",
+    "\u2014": "this is a typographic dash; use --",
+    "\u2212": "this is a typographic minus; use -",
+    "\ufeff": "this is a byte order mark; remove it",
+    "#": "comments start with //",
+    "$": "a variable has a name: $x; a positional parameter a number: $1",
+    "\\": "there are no line continuations; a statement may simply go on in the next line",
+}
+
+
+def complaint(code: str, char: str) -> tuple[str, list[str]]:
+    """Message and hints for a ``bad`` token with this code, that starts with ``char``."""
+    if code == "unterminated-string":
+        return "unterminated string", ['close it with " on the same line; a newline within a string is \\n']
+    if code == "unterminated-comment":
+        return "unterminated comment", ["close it with */"]
+    if code == "macro-arguments":
+        return "wrong number of arguments for a C macro", ["see its #define"]
+    shown = f"'{char}'" if char.isprintable() else f"U+{ord(char):04X}"
+    return f"invalid character {shown}", [_CONFUSED[char]] if char in _CONFUSED else []
+
+
+# Patterns for what few scripts have are compiled when they are first needed: start-up is a budget.
+_NUMBER = r"(?:0[xX]([0-9a-fA-F_]+)|0([0-7_]+)|([0-9][0-9_]*)(?:[eE]([0-9]+))?)([a-zA-Z]*)"
+_DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+_C_SUFFIXES = frozenset(("", "u", "l", "ul", "lu", "ll", "ull", "llu"))
+MAX_INT = 2**64 - 1
+
+
+def integer(text: str) -> int | None:
+    """The value of an ``int`` token (durations in nanoseconds), or None if it is malformed.
+
+    A value above ``MAX_INT`` is not exact: it says no more than that the literal is too large.
+    """
+    if text.isdigit() and text.isascii() and len(text) <= 64 and (text[0] != "0" or len(text) == 1):
+        return int(text)
+    found = re.fullmatch(_NUMBER, text, re.ASCII)
+    if found is None:
+        return None
+    hexadecimal, octal, decimal, exponent, suffix = found.groups()
+    digits = (hexadecimal or octal or decimal).replace("_", "").lstrip("0") or "0"
+    if suffix.lower() not in _C_SUFFIXES and (not decimal or exponent or suffix not in _DURATIONS):
+        return None
+    if decimal and len(decimal) > 1 and decimal[0] == "0":  # an octal number with an 8 or 9
+        return None
+    value = int(digits, 16 if hexadecimal else 8 if octal else 10) if len(digits) <= 64 else 1 << 64
+    if exponent:
+        power = exponent.lstrip("0")
+        value *= 10 ** (int(power or "0") if len(power) <= 2 else 99)
+    return value * _DURATIONS.get(suffix, 1)
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}
+_ESCAPE = r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))"
+
+
+def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """What is between the quotes of a ``str`` token with escapes replaced, and where (start, end) escapes are wrong.
+
+    Bytes from 0x80 on (``\\xff``) that are no valid UTF-8 together become surrogates, as in file names:
+    ``value.encode("utf-8", "surrogateescape")`` gives the bytes that were meant.
+    """
+    wrong: list[tuple[int, int]] = []
+
+    def replace(found: re.Match[str]) -> str:
+        hexadecimal, octal, char = found.groups()
+        if char is not None:
+            if char not in _ESCAPES:
+                wrong.append(found.span())
+            return _ESCAPES.get(char, char)
+        byte = int(hexadecimal, 16) if hexadecimal else int(octal, 8)
+        if byte > 255:
+            wrong.append(found.span())
+        byte &= 255
+        return chr(byte) if byte < 128 else chr(0xDC00 + byte)
+
+    value = re.sub(_ESCAPE, replace, text, flags=re.DOTALL) if "\\" in text else text
+    if not value.isascii():
+        try:
+            value = value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:  # a surrogate that stands for no byte
+            return "", [*wrong, (error.start, error.end)]
+    return value, wrong

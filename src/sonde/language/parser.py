@@ -1,0 +1,421 @@
+"""Whole scripts: ``parse(source, diagnostics, params)`` → :class:`~sonde.language.ast.Script`.
+
+A hand-written recursive descent parser, in layers: types, expressions, C definitions, statements, and here the top
+level. A syntax error ends the item it is in (a probe, a definition); parsing goes on behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from . import ast
+from .ast import Expr, Script
+from .attach_point import AttachPointReader
+from .cdecl import AFTER_BRACE, split_attributes
+from .constants import NotConstant, evaluate
+from .cursor import SYNTAX, Abandoned
+from .diagnostics import Diagnostics
+from .files import Files, is_system, version
+from .lexer import Lexer, integer
+from .preprocessor import Preprocessor
+from .source import Source, Span
+from .statements import StatementParser
+
+# The items that start with a word; whatever else stands at the top level is a probe.
+_ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")
+_ITEM = (
+    r"(?P<config>config)\s*=\s*(?=\{)|(?P<c>struct|union|enum)\b(?=[\s{])|(?P<typedef>typedef)\s"
+    r"|(?P<let>let)\b(?=\s*[@$])|(?P<macro>macro)\s+(?=[A-Za-z_])|(?P<import>import)\s*(?=\")"
+    r"|(?P<fn>fn)\s+(?=[A-Za-z_]\w*\s*\()"
+)
+
+
+MAX_INCLUDES = 64  # files within files
+
+
+def parse(source: Source, diagnostics: Diagnostics, params: Sequence[str] = (), files: Files | None = None) -> Script:
+    """The script as a tree; ``params`` are the positional parameters, which attach points may contain; ``files``
+    finds what it includes and imports, which becomes part of the tree.
+
+    Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.check()`` before the
+    tree is used.
+    """
+    return Parser(source, diagnostics, params, files).script()
+
+
+def parse_expression(source: Source, diagnostics: Diagnostics) -> Expr | None:
+    """A source that is one expression, such as the text of a ``#define``; None after an error."""
+    parser = Parser(source, diagnostics, ())
+    return parser.whole_expression()
+
+
+class Parser(StatementParser):
+    """Parses one source."""
+
+    _preprocessor: Preprocessor
+    _script: Script
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files | None = None,
+                 outer: Parser | None = None) -> None:
+        """``outer`` is the parser of the file that includes or imports this one: they share what they define."""
+        super().__init__(source, diagnostics)
+        self._params = params
+        self._files = files or Files()
+        shared = outer._preprocessor if outer is not None else None
+        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds, self._include_file, shared)
+        self._lexer = Lexer(source.text, self._preprocessor)
+        self._points = AttachPointReader(source, diagnostics, params)
+        self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
+        self._within: int = 0 if outer is None else outer._within + 1
+        self._loaded: set[str] = set() if outer is None else outer._loaded  # imports, and headers read only once
+        self._noted = []
+        self.typedefs = set() if outer is None else outer.typedefs
+        self.constants = {} if outer is None else outer.constants
+
+    def script(self) -> Script:
+        """Every item of the source."""
+        for header in self._files.headers:
+            self._include_file(header, True, Span(self.source, 0, 0))
+        self._items()
+        script = self._script
+        script.defines = self._preprocessor.defines
+        script.includes = self._preprocessor.includes
+        self._check_not_empty(script)
+        return script
+
+    def _items(self) -> None:
+        text, end = self.source.text, len(self.source.text)
+        pos = self._lexer.skip(0)
+        while pos < end and not self.enough():
+            self.load([("eof", "", pos, pos)])
+            found = re.compile(_ITEM, re.ASCII).match(text, pos) if text.startswith(_ITEM_WORDS, pos) else None
+            try:
+                pos = self._clause(pos) if found is None else self._item(found, pos)
+            except Abandoned:
+                pos = self._recover(pos)
+            pos = self._skip_to_item(pos)
+        self._preprocessor.finish()
+
+    def _skip_to_item(self, pos: int) -> int:
+        """Where the next item starts; a ``;`` between items does no harm."""
+        pos = self._lexer.skip(pos)
+        while self.source.text.startswith(";", pos):
+            pos = self._lexer.skip(pos + 1)
+        return pos
+
+    def whole_expression(self) -> Expr | None:
+        self.load(self._lexer.chunk(0))
+        try:
+            node = self.expr()
+            if self.kind != "eof":
+                self.unexpected("an operator, or the end")
+            return node
+        except Abandoned:
+            return None
+
+    def _check_not_empty(self, script: Script) -> None:
+        if not self.diagnostics.failed and not (
+                script.clauses or script.macros or script.functions or script.map_decls or script.definitions
+                or script.imports or script.defines or script.config):
+            self.error("empty-script", "the script has no probes", Span(self.source, 0, 0),
+                       ['for example: begin { printf("hello\\n"); }'])
+
+    def _recover(self, pos: int) -> int:
+        """Where to go on after an error in the item at ``pos``."""
+        end = self.tokens[-1][2]  # the lexer has found the end of the item
+        if end > pos:
+            return end
+        brace = self.source.text.find("{", pos)
+        if brace < 0:
+            return len(self.source.text)
+        return max(pos + 1, self._lexer.chunk(brace)[-1][2])
+
+    # --- items --------------------------------------------------------------------------------------------
+
+    def _item(self, found: re.Match[str], pos: int) -> int:
+        kind = found.lastgroup
+        if kind == "config":
+            self.load(self._lexer.chunk(found.end()))
+            self._config()
+        elif kind == "c":
+            return self._definition(pos)
+        elif kind == "typedef":
+            self.load(self._lexer.chunk(pos, closing=";"))
+            self._script.definitions += self.typedef()
+        elif kind == "macro":
+            self.load(self._lexer.chunk(pos))
+            self._macro()
+        elif kind == "fn":
+            self.load(self._lexer.chunk(pos))
+            self._function()
+        else:
+            self.load(self._lexer.chunk(pos, closing=";"))
+            self._map_declaration() if kind == "let" else self._import()
+        return self.tokens[-1][2]
+
+    def _clause(self, pos: int) -> int:
+        """``points /predicate/ { body }``; returns where it ends."""
+        start, points = pos, []
+        while True:
+            point, end = self._points.read(pos)
+            points.append(point)
+            pos = self._lexer.skip(end)
+            if not self.source.text.startswith(",", pos):
+                break
+            pos = self._lexer.skip(pos + 1)
+            if self.source.text.startswith(("{", "/"), pos) and not self.source.text.startswith("//", pos):
+                break
+        predicate = None
+        if self.source.text.startswith("/", pos):
+            self.load(self._lexer.chunk(pos + 1, predicate=True))
+            predicate = self.expr()
+            self.expect("/{", "'/' to close the predicate")
+        elif self.source.text.startswith("{", pos):
+            self.load(self._lexer.chunk(pos))
+        else:
+            self._no_block(points[-1], pos)
+        body = self.block()
+        self._script.clauses.append(ast.Clause(self.since(start), points, predicate, body))
+        return self.tokens[-1][2]
+
+    def _no_block(self, point: ast.AttachPoint, pos: int) -> None:
+        """Something else than a block follows an attach point."""
+        text = self.source.text
+        if point.text.startswith(("$", "@")) or "(" in point.text:
+            self.fail(SYNTAX, "syntax error, a statement outside of a probe", point.span,
+                      ["say when it is to run: begin { ... }"])
+        if pos >= len(text):
+            self.fail(SYNTAX, f"syntax error, unexpected end of file, expected '{{' behind {point.text}", point.span,
+                      [f"say what it is to do: {point.text} {{ ... }}"])
+        rest = re.compile(r"\S+", re.ASCII).match(text, pos)
+        assert rest is not None
+        shown = rest[0] if len(rest[0]) <= 40 else rest[0][:40] + "..."
+        hints = ["several probes for one block are separated by commas"] if ":" in shown else []
+        self.fail(SYNTAX, f"syntax error, unexpected '{shown}', expected '{{'", Span(self.source, *rest.span()), hints)
+
+    def _definition(self, pos: int) -> int:
+        """A struct, union or enum; the ``;`` behind it may be missing."""
+        self.load(self._lexer.chunk(pos))
+        if self.peek(2)[0] == ";":  # a forward declaration says nothing
+            return self.tokens[-1][2]
+        node = self.enum() if self.at_word("enum") else self.struct()
+        if self.kind != "eof":
+            self.unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
+        after = re.compile(AFTER_BRACE).match(self.source.text, self._lexer.blank(self.tokens[-1][2]))
+        assert after is not None
+        if isinstance(node, ast.CStruct):
+            self.apply(node, split_attributes(after["attributes"] or after["packed"] or ""))
+        if not node.name and isinstance(node, ast.CStruct):
+            self.error("bad-definition", "a definition at the top level needs a name", node.span)
+        self._script.definitions.append(node)
+        return after.end()
+
+    def _config(self) -> None:
+        """``{ name = value; ... }``."""
+        self.expect("{")
+        while self.kind != "}":
+            start = self.token[2]
+            name = self.expect("word", "the name of a config variable")[1]
+            self.expect("=", "'=' and a value")
+            value = self._config_value()
+            self._script.config.append(ast.ConfigEntry(self.since(start), name, value))
+            if self.kind != "}":
+                self.expect(";", "';' or '}'")
+        self.advance()
+
+    def _config_value(self) -> str:
+        """The text of a value, without its quotes."""
+        if self.kind == "str":
+            return self.string_value(self.advance())
+        start = self.token[2]
+        self.accept("-")
+        if self.kind not in ("word", "int"):
+            self.unexpected("a value")
+        self.advance()
+        return self.since(start).text
+
+    def _map_declaration(self) -> None:
+        """``let @m = hash(100);`` or ``let @m;``."""
+        start = self.advance()[2]
+        if self.kind != "map":
+            self.unexpected("a map such as @x", ["variables are declared within probes"])
+        name = self.advance()[1]
+        kind, entries = "", 0
+        if self.accept("="):
+            kind = self.expect("word", "the type of the map", ["for example: let @m = hash(100);"])[1]
+            self.expect("(", "'(' and the number of entries")
+            entries = self._entries()
+            self.expect(")", "')'")
+        span = self.since(start)
+        self.expect(";", "';'")
+        self._script.map_decls.append(ast.MapDecl(span, name, kind, entries))
+
+    def _entries(self) -> int:
+        """A number, a ``#define`` of one, or a positional parameter."""
+        node = self.expr()
+        try:
+            entries = evaluate(node, self._entries_lookup)
+        except NotConstant:
+            self.fail("not-constant", "the number of entries must be known when compiling", node.span)
+        if not 0 < entries < 1 << 32:
+            self.error("bad-size", f"a map cannot have {entries} entries", node.span)
+            return 1
+        return entries
+
+    def _entries_lookup(self, node: Expr) -> int | None:
+        if isinstance(node, ast.Positional) and 0 < node.number <= len(self._params):
+            return integer(self._params[node.number - 1])
+        return self.constant_lookup(node)
+
+    def _import(self) -> None:
+        start = self.advance()[2]
+        token = self.expect("str")
+        name = self.string_value(token)
+        self._script.imports.append(ast.StrLiteral(self.place(token), value=name))
+        self.expect(";", "';'")
+        self._import_file(name, self.since(start))
+
+    def _macro(self) -> None:
+        """``macro name(a, $b, @c) { ... }``."""
+        start = self.advance()[2]
+        name = self.advance()[1]
+        self.expect("(", "'(' and the parameters")
+        params: list[Expr] = []
+        while self.kind != ")":
+            params.append(self._macro_parameter())
+            if self.kind != ")":
+                self.expect(",", "',' or ')'")
+        self.advance()
+        body = self.value_block()
+        self._script.macros.append(ast.Macro(self.since(start), name, params, body))
+
+    def _function(self) -> None:
+        """``fn name($a: T, $b: T): T { ... }``."""
+        start = self.advance()[2]
+        name = self.advance()[1]
+        self.advance()
+        params: list[ast.VarDecl] = []
+        while self.kind != ")":
+            at = self.token[2]
+            target = self.variable()
+            self.expect(":", "':' and the type of the parameter")
+            declared = self.type_syntax()
+            if any(target.name == other.target.name for other in params):
+                self.error("redeclared", f"two parameters are called ${target.name}", target.span)
+            params.append(ast.VarDecl(self.since(at), target, declared))
+            if self.kind != ")":
+                self.expect(",", "',' or ')'")
+        self.advance()
+        returns = self.type_syntax() if self.accept(":") else None
+        head = self.since(start)
+        body = self.block()
+        self._script.functions.append(ast.Subprogram(head, name, params, returns, body))
+
+    def _macro_parameter(self) -> Expr:
+        if self.kind not in ("word", "var", "map"):
+            self.unexpected("a parameter", ["name is an expression, $name a variable, @name a map"])
+        kind, text, _, _ = token = self.advance()
+        if kind == "var":
+            return ast.Variable(self.place(token), name=text[1:])
+        if kind == "map":
+            return ast.MapRef(self.place(token), name=text)
+        return ast.Name(self.place(token), name=text)
+
+    # --- other files --------------------------------------------------------------------------------------
+
+    def _import_file(self, name: str, span: Span) -> None:
+        """A script, a header, or a directory of them becomes part of this script; each file only once."""
+        path = self._files.imported(name, self.source)
+        if path is None:
+            self.error("import-not-found", f"Cannot import '{name}': there is no such file or directory", span,
+                       ["the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
+            return
+        try:
+            for found in self._files.listing(path) if not path.endswith((".bt", ".h", ".c")) else [path]:
+                self._load(found, span)
+        except OSError as error:
+            self.error("import-not-found", f"Cannot import '{name}': {error.strerror}", span)
+
+    def _include_file(self, name: str, quoted: bool, span: Span) -> None:
+        """#include: a user's header is read; the system's are not needed."""
+        path = self._files.header(name, quoted, self.source)
+        if path is not None:
+            self._load(path, span)
+        elif quoted and not is_system(name):
+            self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
+
+    def _load(self, path: str, span: Span) -> None:
+        """Parse one more file into this script."""
+        if path in self._loaded:
+            return
+        if self._within >= MAX_INCLUDES:
+            self.error("include-depth", f"files include one another too deeply: {path}", span)
+            return
+        if path.endswith(".c"):
+            self.error("not-supported", f"{path} is a program in C, which would have to be compiled", span,
+                       ["write a macro or a function in the language"])
+            return
+        try:
+            source = self._files.read(path)
+        except OSError as error:
+            self.error("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
+            return
+        if path.endswith(".bt"):
+            self._loaded.add(path)
+            Parser(source, self.diagnostics, self._params, self._files, self)._items()
+            return
+        from .headers import HeaderParser
+        parser = HeaderParser(source, self.diagnostics, (), self._files, self)
+        if parser.once:
+            self._loaded.add(path)
+        parser.header()
+
+    # --- preprocessor -------------------------------------------------------------------------------------
+
+    def define_lookup(self, node: Expr) -> int | None:
+        """The value of a ``#define`` that is a number."""
+        if not isinstance(node, ast.Name):
+            return None
+        return integer(self._preprocessor.defines.get(node.name, ""))
+
+    def _condition_holds(self, start: int, end: int) -> bool:
+        """The condition of an ``#if``, whose text lies between two offsets."""
+        outer = (self.tokens, self.index, self.depth, self.height)
+        tokens = self._lexer.line(start, end)
+        for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"
+            if tokens[index][1] == "defined" and tokens[index + 1][0] == "word":
+                _, _, at, to = tokens[index + 1]
+                tokens[index + 1:index + 2] = [("(", "(", at, at), tokens[index + 1], (")", ")", to, to)]
+        self.load(self._preprocessor.expanded(tokens))
+        try:
+            node = self.expr()
+            if self.kind != "eof":
+                self.unexpected("an operator")
+            return bool(evaluate(node, self._condition_lookup))
+        except Abandoned:
+            return False
+        except NotConstant as error:
+            self.diagnostics.error(
+                "bad-condition", f"'{error.node.span.text}' has no value in a condition", error.node.span,
+                ["types come from this kernel (BTF), so that scripts need no #if for its version"])
+            return False
+        finally:
+            self.tokens, index, self.depth, self.height = outer
+            self.seek(index)
+
+    def _condition_lookup(self, node: Expr) -> int | None:
+        """``defined(X)``, and names: as in C, those that are not defined are 0."""
+        if isinstance(node, ast.Call) and node.name == "defined" and len(node.args) == 1:
+            name = node.args[0]
+            return int(self._preprocessor.defined(name.name)) if isinstance(name, ast.Name) else None
+        if isinstance(node, ast.Call) and node.name == "KERNEL_VERSION" and len(node.args) == 3:
+            major, minor, patch = [evaluate(a, self._condition_lookup) if isinstance(a, Expr) else 0 for a in node.args]
+            return version(major, minor, patch)
+        if isinstance(node, ast.Name) and node.name == "LINUX_VERSION_CODE":
+            return self._files.version_code
+        if isinstance(node, ast.Name):
+            if node.name in self._preprocessor.defines:
+                return self.define_lookup(node)
+            return int(self._preprocessor.defined(node.name))
+        return None

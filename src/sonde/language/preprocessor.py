@@ -1,0 +1,172 @@
+"""``#`` lines: definitions, includes and conditional text, as far as scripts use them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .diagnostics import Diagnostics
+from .source import Source, Span
+
+if TYPE_CHECKING:
+    from .cmacros import CMacro
+    from .lexer import Token
+
+# Compiled when the first # line is met: most scripts have none.
+_LINE = r"#[ \t]*(?P<name>\w*)(?P<rest>(?:[^\n\\]|\\\r?\n|\\)*)"  # a backslash at the end of a line joins the next
+_COMMENT = r"(?s:/\*.*?(?:\*/|\Z)|//.*)"
+_QUOTED_OR_COMMENT = r'"[^"\\]*(?:\\.[^"\\]*)*"|' + _COMMENT
+_BRANCH = r"(?m)^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b"
+
+_ENOUGH = 20  # errors
+
+_PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"]*"'  # a number or a string: the name of a constant
+
+# What is known before the script starts: kernel types always come from BTF.
+PREDEFINED = frozenset(("BPFTRACE_HAVE_BTF",))
+
+
+class Preprocessor:
+    """Obeys one ``#`` line after the other; ``condition(start, end)`` evaluates the text of an ``#if``.
+
+    ``defines`` has the object-like macros (name → text), ``macros`` those that are replaced as text (all with
+    parameters, and those that are no plain number or string), ``includes`` the headers in order, each of which
+    ``include(name, quoted, span)`` was told. A header's preprocessor shares the tables of its ``outer`` one.
+    """
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, condition: Callable[[int, int], bool],
+                 include: Callable[[str, bool, Span], None] | None = None, outer: Preprocessor | None = None) -> None:
+        self.defines: dict[str, str] = outer.defines if outer is not None else {}
+        self.macros: dict[str, CMacro] = outer.macros if outer is not None else {}
+        self.includes: list[str] = outer.includes if outer is not None else []
+        self._include_file = include
+        self._source = source
+        self._diagnostics = diagnostics
+        self._condition = condition
+        self._open: list[Span] = []  # the #if of each conditional that we are in
+
+    def directive(self, pos: int) -> int:
+        """Obey the line whose ``#`` is at ``pos``; returns where the text goes on."""
+        line = _line(self._source.text, pos)
+        name, end = line["name"], line.end()
+        span = Span(self._source, pos, end)
+        if name in ("if", "ifdef", "ifndef"):
+            self._open.append(span)
+            return end if self._holds(name, line) else self._skip(end)
+        if name in ("elif", "else", "endif"):
+            if not self._open:
+                self._error("unbalanced-conditional", f"#{name} without #if", span)
+            elif name == "endif":
+                self._open.pop()
+            else:  # the branch before it was taken
+                return self._skip(end, taken=True)
+            return end
+        self._simple(name, line["rest"], span)
+        return end
+
+    def finish(self) -> None:
+        """Complain about conditionals that are still open at the end of the text."""
+        for span in self._open:
+            self._error("unbalanced-conditional", "this conditional has no #endif", span)
+
+    def defined(self, name: str) -> bool:
+        return name in self.defines or name in self.macros or name in PREDEFINED
+
+    def expanded(self, tokens: list[Token]) -> list[Token]:
+        """The tokens with what ``macros`` replaces replaced."""
+        if not any(token[1] in self.macros for token in tokens):
+            return tokens
+        from .cmacros import expand
+        return expand(tokens, self.macros)
+
+    def _error(self, code: str, message: str, span: Span, hints: tuple[str, ...] = ()) -> None:
+        if len(self._diagnostics.items) < _ENOUGH:
+            self._diagnostics.error(code, message, span, hints)
+
+    def _simple(self, name: str, rest: str, span: Span) -> None:
+        rest = rest.replace("\\\r\n", " ").replace("\\\n", " ")
+        if name == "define":
+            self._define(rest, span)
+        elif name == "undef":
+            self._undefine(re.sub(_COMMENT, " ", rest).strip())
+        elif name == "include":
+            self._include(re.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
+        elif name == "error":
+            self._error("error-directive", f"#error{rest.rstrip()}", span)
+        elif name not in ("pragma", "warning", "line", "ident", ""):
+            self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
+        elif not name and not rest.startswith("!") and rest.strip():
+            self._error("unknown-directive", "unknown directive", span, ("comments start with //",))
+
+    def _undefine(self, name: str) -> None:
+        self.defines.pop(name, None)
+        self.macros.pop(name, None)
+
+    def _define(self, rest: str, span: Span) -> None:
+        found = re.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, re.ASCII)
+        if found is None:
+            self._error("bad-define", "#define needs a name", span, ("write #define NAME value",))
+            return
+        name = found[1]
+        self._undefine(name)
+        text = re.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
+        if found[2]:
+            self._define_function(name, "(" + text, span)
+            return
+        self.defines[name] = text = text.strip()
+        if not re.fullmatch(_PLAIN, text, re.ASCII):
+            from .cmacros import CMacro
+            self.macros[name] = CMacro(name, None, text)
+
+    def _define_function(self, name: str, text: str, span: Span) -> None:
+        from .cmacros import CMacro, parameters
+        found = parameters(text)
+        if found is None:
+            self._error("bad-define", f"the parameters of the C macro {name} are malformed", span,
+                        (f"write #define {name}(a, b) ...",))
+        else:
+            self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
+
+    def _include(self, rest: str, span: Span) -> None:
+        found = re.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
+        if found is None:
+            self._error("bad-include", "#include needs a header", span, ("write #include <linux/sched.h>",))
+            return
+        self.includes.append(found[1] or found[2])
+        if self._include_file is not None:
+            self._include_file(found[1] or found[2], bool(found[2]), span)
+
+    def _holds(self, name: str, line: re.Match[str]) -> bool:
+        """Whether the branch behind ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
+        if name in ("if", "elif"):
+            return self._condition(line.start("rest"), line.end())
+        word = re.sub(_COMMENT, "", line["rest"]).strip()
+        if not word.isidentifier():
+            self._error("bad-condition", f"#{name} needs one name", Span(self._source, line.start(), line.end()))
+        return self.defined(word) == (name == "ifdef")
+
+    def _skip(self, pos: int, taken: bool = False) -> int:
+        """Past the branches that are not taken: behind the #elif or #else that is, or behind the #endif."""
+        depth = 0
+        for found in re.compile(_BRANCH).finditer(self._source.text, pos):
+            name = found[1]
+            if name.startswith("if"):
+                depth += 1
+            elif depth:
+                depth -= name == "endif"
+            else:
+                line = _line(self._source.text, self._source.text.index("#", found.start()))
+                if name == "endif":
+                    self._open.pop()
+                    return line.end()
+                if not taken and (name == "else" or self._holds(name, line)):
+                    return line.end()
+        return len(self._source.text)
+
+
+def _line(text: str, pos: int) -> re.Match[str]:
+    """The logical line whose ``#`` is at ``pos``."""
+    found = re.compile(_LINE, re.ASCII).match(text, pos)
+    assert found is not None
+    return found

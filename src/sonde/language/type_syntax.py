@@ -1,0 +1,207 @@
+"""Types as they are written: ``uint64``, ``struct sock *``, ``unsigned long long``, ``string[64]``, ``typeof(x)``."""
+
+from __future__ import annotations
+
+from .ast import Expr, TypeSyntax
+from .cursor import Cursor
+from .lexer import MAX_INT, integer
+
+TAGS = frozenset(("struct", "union", "enum"))
+_QUALIFIERS = frozenset(("const", "volatile", "restrict", "__restrict", "__user", "__kernel", "__rcu", "__iomem",
+                         "__percpu", "register", "static", "extern", "__extension__"))
+_C_WORDS = frozenset(("unsigned", "signed", "__signed__", "long", "short", "int", "char", "double", "float"))
+
+# Names that are types wherever they stand; so are names that end in _t, and the typedefs of the script.
+_NAMES = frozenset((
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string", "buffer", "inet",
+    "void", "_Bool", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "__u8", "__u16", "__u32", "__u64", "__s8",
+    "__s16", "__s32", "__s64", "__be16", "__be32", "__be64", "__le16", "__le32", "__le64", "__sum16", "__wsum",
+))
+
+_OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "(", "-", "!", "~", "*", "&", "++",
+                             "--", "{"))
+# After "(name)" only these cannot go on with name as a value.
+_VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "("))
+
+
+def normalise(words: list[str]) -> str:
+    """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if it is none.
+
+    The names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
+    """
+    counts = {word: words.count(word) for word in words}
+    longs, unsigned = counts.pop("long", 0), counts.pop("unsigned", 0)
+    signed = counts.pop("signed", 0) + counts.pop("__signed__", 0)
+    if longs > 2 or unsigned + signed > 1 or max(counts.values(), default=1) > 1:
+        return ""
+    if longs or "short" in counts or not counts:
+        counts.setdefault("int", 1)
+    base = " ".join(sorted(counts))
+    if base == "int":
+        name = ("int", "long", "long long")[longs]
+    elif base == "int short" and not longs:
+        name = "short"
+    elif base == "char" and not longs:
+        name = "signed char" if signed else "char"
+    else:
+        return base if base in ("float", "double") and not (longs or unsigned or signed) else ""
+    return f"unsigned {name}" if unsigned else name
+
+
+class TypeParser(Cursor):
+    """Parses types; ``typedefs`` are the type names that the script itself defines."""
+
+    typedefs: set[str]
+
+    def expr(self, least: int = 0) -> Expr:
+        """An expression; see :class:`ExpressionParser`."""
+        raise NotImplementedError
+
+    def type_syntax(self) -> TypeSyntax:
+        """A type; an error if there is none."""
+        written = self._try_type()
+        if written is None:
+            self.unexpected("a type")
+        return written
+
+    def cast_type(self, names: bool = True) -> TypeSyntax | None:
+        """``(type)`` if that, and not an expression in parentheses, starts at the current ``(``.
+
+        With ``names`` a name that is not known as a type counts as one if a value follows: ``(sector)$x``.
+        """
+        index, start = self.index, self.token[2]
+        if self.peek()[0] != "word" or not self._typeof_ends_before(index + 1, _OPERAND_STARTS, ")"):
+            return None
+        self.advance()
+        known = self.at_type()
+        written = self._try_type()
+        if written is not None and self.kind == ")":
+            after = self.peek()[0]
+            plain = not known and not written.pointers
+            if after in (_VALUE_STARTS if plain else _OPERAND_STARTS) and (known or names or not plain):
+                self.advance()
+                written.span = self.since(start)
+                return written
+        self.seek(index)
+        return None
+
+    def argument_type(self) -> TypeSyntax | None:
+        """A type that stands alone as an argument, behind which comes ``,`` or ``)``; None if it is an expression."""
+        index = self.index
+        if self.kind == "word" and self._typeof_ends_before(index, frozenset((",", ")"))):
+            known = self.at_type()
+            written = self._try_type()
+            if written is not None and self.kind in (",", ")") and (known or written.pointers):
+                return written
+            self.seek(index)
+        return None
+
+    def at_type(self) -> bool:
+        """Whether the current word can only start a type."""
+        text = self.token[1]
+        return self.kind == "word" and (
+            text in _NAMES or text in _C_WORDS or text in _QUALIFIERS or text in self.typedefs
+            or (text in TAGS and self.peek()[0] == "word")
+            or (text == "typeof" and self.peek()[0] == "(")
+            or (text.endswith("_t") and self.peek()[0] != "("))
+
+    def qualifiers(self) -> None:
+        while self.kind == "word" and self.token[1] in _QUALIFIERS:
+            self.advance()
+
+    def base_name(self) -> str:
+        """The name of a base type, a struct with its tag, or a typedef, without pointers; "" if there is none."""
+        self.qualifiers()
+        start, words = self.token[2], []
+        while self.kind == "word" and (self.token[1] in _C_WORDS or self.token[1] in _QUALIFIERS):
+            if self.token[1] in _C_WORDS:
+                words.append(self.token[1])
+            if len(words) > 8:  # more than any type has
+                break
+            self.advance()
+        if words:
+            name = normalise(words)
+            if not name:
+                self.fail("bad-type", f"there is no type '{' '.join(words)}'", self.since(start))
+            return name
+        if self.kind != "word":
+            return ""
+        name = self.advance()[1]
+        if name in TAGS:
+            return f"{name} {self.advance()[1]}" if self.kind == "word" else ""
+        return "bool" if name == "_Bool" else name
+
+    def _try_type(self) -> TypeSyntax | None:
+        """A type, or None with the position behind what looked like one."""
+        start = self.token[2]
+        typeof = None
+        if self.at_word("typeof") and self.peek()[0] == "(":
+            typeof, base = self._typeof(), ""
+        else:
+            base = self.base_name()
+            if not base:
+                return None
+        self.qualifiers()
+        pointers = 0
+        while self.kind == "*":
+            self.advance()
+            self.qualifiers()
+            pointers += 1
+        written = TypeSyntax(self.since(start), base, pointers, [], typeof)
+        if isinstance(typeof, TypeSyntax):
+            inner = typeof.pointers + (0 if typeof.dims else pointers)
+            written = TypeSyntax(written.span, typeof.base, inner, typeof.dims, typeof.typeof,
+                                 typeof.outer + (pointers if typeof.dims else 0))
+        while self.kind == "[":
+            dim = self._dim()
+            if dim is None:
+                return None
+            written.dims = [*written.dims, dim]
+            written.span = self.since(start)
+        while self.kind == "*" and written.dims and self.peek()[0] in ("*", ")", ",", ";", "=", "}"):
+            self.advance()
+            written.outer += 1
+            written.span = self.since(start)
+        return None if self.kind == "*" and written.dims else written
+
+    def _typeof(self) -> Expr | TypeSyntax:
+        self.enter()
+        self.advance()
+        self.advance()
+        what = self.argument_type() or self.expr()
+        self.expect(")")
+        self.depth -= 1
+        return what
+
+    def _typeof_ends_before(self, index: int, ends: frozenset[str], closing: str = "") -> bool:
+        """False if a ``typeof(...)`` starts at this token but is no type there: looked up, never parsed twice.
+
+        Behind it must come one of ``ends``, or first ``closing``.
+        """
+        tokens = self.tokens
+        if tokens[index][1] != "typeof" or tokens[index + 1][0] != "(":
+            return True
+        depth = 1
+        index += 2
+        while depth and index < len(tokens):
+            depth += {"(": 1, ")": -1}.get(tokens[index][0], 0)
+            index += 1
+        while index < len(tokens) and tokens[index][0] in ("*", "[", "]", "int"):
+            index += 1
+        if closing:
+            if index >= len(tokens) or tokens[index][0] != closing:
+                return False
+            index += 1
+        return index < len(tokens) and tokens[index][0] in ends
+
+    def _dim(self) -> int | None:
+        """``[8]``, or ``[]`` (0: as many as the value has); None if it is something else."""
+        self.advance()
+        if self.accept("]"):
+            return 0
+        value = integer(self.token[1]) if self.kind == "int" else None
+        if not value or value > MAX_INT >> 32 or self.peek()[0] != "]":
+            return None
+        self.advance()
+        self.advance()
+        return value

@@ -1,0 +1,163 @@
+"""The command line's options: one row each, from which parsing and ``--help`` follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .errors import UsageError
+from .record import Record
+
+
+class Option(Record):
+    """A row. ``value`` names the argument ("" for a switch; "[X]" for an optional one that must be separate)."""
+
+    names: tuple[str, ...]
+    value: str
+    group: str
+    help: str
+
+    @property
+    def key(self) -> str:
+        """How the parsed value is called: the long name without dashes."""
+        return max(self.names, key=len).lstrip("-")
+
+
+OPTIONS = [
+    Option(("-e",), "PROGRAM", "OPTIONS", "run this program"),
+    Option(("-l", "--list"), "[SEARCH]", "OPTIONS", "list probes, structs and enums; with -v their arguments"),
+    Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
+    Option(("-c", "--cmd"), "COMMAND", "OPTIONS", "run a command once the probes are attached, and end with it"),
+    Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
+    Option(("-f", "--format"), "FORMAT", "OPTIONS",
+           "output format: text, json, folded, flamegraph, heatmap, dot, html, csv or perfetto"),
+    Option(("-B",), "MODE", "OPTIONS", "output buffering: line, full or none"),
+    Option(("-q", "--quiet"), "", "OPTIONS", "keep messages about the tracer quiet"),
+    Option(("-v", "--verbose"), "", "OPTIONS", "details: how probes are attached, the verifier's whole log"),
+    Option(("-k", "--warnings"), "", "OPTIONS", "count and report failed reads of memory too"),
+    Option(("--no-warnings",), "", "OPTIONS", "no warnings"),
+    Option(("--unsafe",), "", "OPTIONS", "allow system(), signal() and other functions that act"),
+    Option(("--dry-run",), "", "OPTIONS", "end as soon as everything is attached"),
+    Option(("--test",), "", "OPTIONS", "run the script's test probes; the status says whether all passed"),
+    Option(("--bench",), "", "OPTIONS", "measure the script's bench probes"),
+    Option(("--mode",), "MODE", "OPTIONS", "trace, test, bench or format"),
+    Option(("--fmt",), "", "OPTIONS", "print the program formatted"),
+    Option(("--probe-filter",), "REGEX", "OPTIONS", "attach only matching probes"),
+    Option(("--no-feature",), "LIST", "OPTIONS", "do without these kernel features"),
+    Option(("-I",), "DIR", "OPTIONS", "look for C headers there too"),
+    Option(("--include",), "FILE", "OPTIONS", "as if the program began with #include FILE"),
+    Option(("-h", "--help"), "", "OPTIONS", "this help; after a tool's name, that tool's"),
+    Option(("-V", "--version"), "", "OPTIONS", "the version"),
+    Option(("--info",), "", "OPTIONS", "what this kernel offers"),
+    Option(("-d", "--debug"), "STAGE", "DEBUGGING", "show a stage of the compiler, or all"),
+    Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
+    Option(("--check",), "", "DEBUGGING", "tools: which work on this kernel, how, and what keeps the others from it"),
+    Option(("--btf",), "FILE", "DEBUGGING", "check: compile for the kernel with this BTF"),
+]
+_BY_NAME = {name: row for row in OPTIONS for name in row.names}
+TOOL = "TOOL"  # the group of a tool's own options
+REPEATED = {"I", "include"}  # may be given several times: the values are lines
+FLAGS = {row.key for row in OPTIONS if not row.value}
+
+
+class Parsed(Record):
+    """What the command line says: values of options by key, then what is no option."""
+
+    options: dict[str, str]
+    words: list[str]
+    rest: list[str]  # behind --
+    named: dict[str, str] = {}  # a tool's own options
+    columns: list[str] = []     # a tool's columns
+
+    def has(self, key: str) -> bool:
+        return key in self.options
+
+    def get(self, key: str, default: str = "") -> str:
+        return self.options.get(key, default)
+
+
+def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
+    """Options may stand before and, as long as they are known, behind the program; ``--`` ends them.
+
+    ``own`` tells the options of a tool; behind its name they come before ours of the same name.
+    """
+    found = Parsed({}, [], [])
+    known = _BY_NAME
+    pending = list(argv)
+    while pending:
+        word = pending.pop(0)
+        if word == "--":
+            found.rest = pending
+            break
+        if word == "-" or not word.startswith("-") or _number(word):
+            if own is not None and not found.words and not found.has("e"):
+                known = _BY_NAME | {name: row for row in own(word) for name in row.names}
+            found.words.append(word)
+            continue
+        for single in _split(word, known):
+            _option(single, pending, found, known)
+    return found
+
+
+def _number(word: str) -> bool:
+    """A negative number is a parameter."""
+    return word[1:].isdigit()
+
+
+def _split(word: str, known: dict[str, Option]) -> list[str]:
+    """``-lv`` → -l -v; ``--x=y``, ``-fjson`` and single options as they are."""
+    if word.startswith("--") or len(word) == 2 or word in known:
+        return [word]
+    letters = ["-" + letter for letter in word[1:]]
+    if all(letter in known and (not known[letter].value or known[letter].value.startswith("[")) for letter in letters):
+        return sorted(letters, key=lambda letter: bool(known[letter].value))
+    return [word]
+
+
+def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
+    name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+    row = known.get(name)
+    if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
+        row, equals, value = known[word[:2]], "=", word[2:]
+    if row is None:
+        from .language.diagnostics import nearest
+        raise UsageError(f"unknown option {word}", [f"did you mean {c}?" for c in nearest(word, known)[:1]]
+                         or ["parameters of the program that begin with a dash stand behind --"])
+    if not row.value:
+        if equals:
+            raise UsageError(f"{name} takes no value")
+        value = "yes"
+    elif not equals:
+        if row.value.startswith("["):
+            value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
+        elif not pending:
+            raise UsageError(f"{name} needs a {row.value}")
+        else:
+            value = pending.pop(0)
+    if row.group == TOOL:
+        found.named[row.key] = value if row.value else "true"
+        return
+    if row.key in REPEATED and row.key in found.options:
+        value = f"{found.options[row.key]}\n{value}"
+    found.options[row.key] = value
+
+
+def usage() -> str:
+    """``--help``."""
+    lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
+             "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
+             "    sonde tools [--check] | doctor | check [--btf FILE] SCRIPT...",
+             "    sonde flame [--on-cpu | --off-cpu] [-p PID] [SECONDS] | flame --diff BEFORE AFTER", ""]
+    for group in dict.fromkeys(row.group for row in OPTIONS):
+        lines.append(f"{group}:")
+        for row in [r for r in OPTIONS if r.group == group]:
+            left = ", ".join(row.names) + (f" {row.value}" if row.value else "")
+            lines.append(f"    {left:26}  {row.help}")
+        lines.append("")
+    lines += ["EXAMPLES:",
+              "    sonde -l '*sleep*'                                    list probes containing \"sleep\"",
+              "    sonde -e 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'",
+              "                                                          files opened, by process",
+              "    sonde -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'",
+              "                                                          system calls by process",
+              "    sonde tcpstates                                       run a tool; `sonde tools` lists them"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,194 @@
+"""What people see: each kind of event site turned into calls of a text or JSON output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from struct import Struct as Layout
+from typing import Any, Protocol
+
+from ..runtime.values import Context, decoder, strftime, to_text
+from ..spec import EventSite, ScriptSpec
+from .format import Escape, compile_format
+
+Handler = Callable[[Any, int], object]  # (buffer, offset of a record)
+Take = Callable[[str, str], Sequence[tuple[Any, Any]]]  # (map, "" | "clear" | "zero") -> its (key, value) pairs
+
+_TIME = Layout("=8xQ").unpack_from
+
+
+class Output(Protocol):
+    """The common face of TextOutput and JsonOutput."""
+
+    @property
+    def escape(self) -> Escape | None: ...
+    @property
+    def write_text(self) -> Callable[[bytes], object]: ...
+    def flush(self, end: bool = False) -> None: ...
+    def attached(self, probes: int) -> None: ...
+    def lost_events(self, count: int) -> None: ...
+    def note(self, message: str) -> None: ...
+    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None: ...
+    def located(self, severity: str, text: bytes, span: Any) -> None: ...
+    def end(self) -> None: ...
+    def time(self, text: str) -> None: ...
+    def join(self, text: str) -> None: ...
+    def cat(self, content: bytes) -> None: ...
+    def system(self, output: bytes) -> None: ...
+    def value(self, value: Any) -> None: ...
+    def map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1) -> None: ...
+
+
+class Printer:
+    """A script's event sites, bound to an output.
+
+    ``handlers[site]`` prints one record; it is None for the sites that only the session can act on (clear, zero,
+    exit). ``take`` reads a map, and empties or zeroes it in the same step when asked to. ``columns`` are those of a
+    tool's table, whose lines become objects in JSON.
+    """
+
+    def __init__(self, spec: ScriptSpec, context: Context, out: Output, take: Take, warnings: bool = True,
+                 columns: Sequence[str] = ()) -> None:
+        self.spec = spec
+        self.context = context
+        self.out = out
+        self.take = take
+        self.warnings = warnings
+        self.rows = _rows(columns, context, out) if columns else None
+        self._files: dict[str, Any] = {}  # of skboutput(), by path
+        self.handlers: list[Handler | None] = [self._handler(site) for site in spec.sites]
+
+    def final_maps(self) -> None:
+        """Every map of the script, by name, as it is printed at the end."""
+        self.out.end()
+        for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
+            self.out.map(name, self.take(name, ""))
+
+    def _handler(self, site: EventSite) -> Handler | None:
+        makers: dict[str, Callable[[EventSite], Handler]] = {
+            "printf": self._printf, "print": self._print, "time": self._time, "join": self._join, "cat": self._cat,
+            "system": self._system, "print_map": self._print_map, "skboutput": self._packets}
+        make = makers.get(site.kind)
+        return make(site) if make else None
+
+    def _printf(self, site: EventSite) -> Handler:
+        form = compile_format(site.parts, site.fields, self.context, self.out.escape)
+        severity = site.data.get("severity", "")
+        if severity:
+            located, span = self.out.located, site.span
+            if severity == "WARNING" and not self.warnings:
+                return lambda buffer, offset: None
+            return lambda buffer, offset: located(severity, form(buffer, offset), span)
+        if self.rows is not None:
+            return self.rows.handler(site)  # type: ignore[no-any-return]
+        printf = self.out.write_text
+        return lambda buffer, offset: printf(form(buffer, offset))
+
+    def _print(self, site: EventSite) -> Handler:
+        field, value = site.fields[0], self.out.value
+        decode, at = decoder(field.type, self.context), field.offset
+        name, take = site.data.get("map", ""), self.take
+        if name:  # an element of an aggregate, by its key
+            return lambda buffer, offset: value(_element(take(name, ""), decode(buffer, offset + at)))
+        return lambda buffer, offset: value(decode(buffer, offset + at))
+
+    def _time(self, site: EventSite) -> Handler:
+        format, out, context = site.data["format"], self.out, self.context
+
+        def handle(buffer: Any, offset: int) -> None:
+            when = _TIME(buffer, offset)[0]
+            out.time(strftime(format, context.wall_clock(when, "boot") if when else _now()))
+        return handle
+
+    def _join(self, site: EventSite) -> Handler:
+        field, out, separator = site.fields[0], self.out, site.data["separator"]
+        decode, at = decoder(field.type, self.context), field.offset
+
+        def handle(buffer: Any, offset: int) -> None:
+            strings = bytes(decode(buffer, offset + at)).removesuffix(b"\0").split(b"\0")
+            out.join(separator.join([s.decode("utf-8", "surrogateescape") for s in strings]))
+        return handle
+
+    def _cat(self, site: EventSite) -> Handler:
+        form = compile_format(site.parts, site.fields, self.context)
+        limit, out = self.spec.config.max_cat_bytes, self.out
+
+        def handle(buffer: Any, offset: int) -> None:
+            path = form(buffer, offset)
+            try:
+                with open(path, "rb", buffering=0) as file:
+                    out.cat(_read(file.read, limit))
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                out.note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}': {reason}")
+        return handle
+
+    def _system(self, site: EventSite) -> Handler:
+        form, out = compile_format(site.parts, site.fields, self.context), self.out
+
+        def handle(buffer: Any, offset: int) -> None:
+            import subprocess
+            out.flush(True)
+            command = form(buffer, offset)
+            try:
+                done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=False)
+            except (OSError, ValueError) as error:
+                out.note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
+            else:
+                out.system(done.stdout)
+        return handle
+
+    def _packets(self, site: EventSite) -> Handler:
+        from .packets import PacketFile
+        path = site.data["path"]
+        file = self._files.get(path) or self._files.setdefault(path, PacketFile(path))
+        decode, at, length_at = decoder(site.fields[0].type, self.context), site.fields[0].offset, site.fields[1].offset
+        context = self.context
+
+        def handle(buffer: Any, offset: int) -> None:
+            length = int.from_bytes(buffer[offset + length_at:offset + length_at + 4], sys.byteorder)
+            file.write(context.wall_clock(_TIME(buffer, offset)[0], "boot"), decode(buffer, offset + at), length)
+        return handle
+
+    def _print_map(self, site: EventSite) -> Handler:
+        name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.map
+        top, div = site.data.get("top") or 0, site.data.get("div") or 1
+        return lambda buffer, offset: show(name, take(name, then), top, div)
+
+
+def _element(items: Sequence[tuple[Any, Any]], key: Any) -> Any:
+    return next((value for have, value in items if have == key), "")
+
+
+def _rows(columns: Sequence[str], context: Context, out: Output) -> Any:
+    from .json import JsonOutput
+    from .rows import Rows
+    return Rows(columns, context, out) if isinstance(out, JsonOutput) else None
+
+
+def _now() -> int:
+    from time import time_ns
+    return time_ns()
+
+
+def _read(read: Callable[[int], bytes | None], limit: int) -> bytes:
+    """At most ``limit`` bytes; files of /proc come in pieces."""
+    pieces: list[bytes] = []
+    while limit > 0 and (piece := read(limit)):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False) -> Output:
+    """The output of ``-f form`` (text or json) to two file descriptors."""
+    from .stream import NONE, Stream
+    streams = Stream(out, buffering), Stream(err, NONE)
+    if form == "json":
+        from .json import JsonOutput
+        return JsonOutput(*streams, quiet)
+    from .text import TextOutput
+    return TextOutput(*streams, quiet)
+
+
+__all__ = ["Handler", "Output", "Printer", "Take", "output", "to_text"]

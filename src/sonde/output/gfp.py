@@ -1,0 +1,42 @@
+"""Names of the kernel's allocation flags, for printf's ``%gr`` (like the kernel's own ``%pGg``)."""
+
+from __future__ import annotations
+
+# include/linux/gfp_types.h, the order of its enum; bits that depend on the configuration come after ZEROTAGS.
+_BITS = ("DMA HIGHMEM DMA32 MOVABLE RECLAIMABLE HIGH IO FS ZERO - DIRECT_RECLAIM KSWAPD_RECLAIM WRITE NOWARN "
+         "RETRY_MAYFAIL NOFAIL NORETRY MEMALLOC COMP NOMEMALLOC HARDWALL THISNODE ACCOUNT ZEROTAGS").split()
+_VALUE = {name: 1 << bit for bit, name in enumerate(_BITS)}
+
+
+def _flags(names: str) -> int:
+    return sum(_VALUE[name] for name in names.split())
+
+
+_RECLAIM = _flags("DIRECT_RECLAIM KSWAPD_RECLAIM")
+_KERNEL = _RECLAIM | _flags("IO FS")
+_USER = _KERNEL | _flags("HARDWALL")
+_LIGHT = (_USER | _flags("HIGHMEM MOVABLE COMP NOMEMALLOC NOWARN")) & ~_RECLAIM
+
+# include/trace/events/mmflags.h: combinations first, the widest before what it contains
+NAMES: list[tuple[str, int]] = [
+    ("GFP_TRANSHUGE", _LIGHT | _flags("DIRECT_RECLAIM")), ("GFP_TRANSHUGE_LIGHT", _LIGHT),
+    ("GFP_HIGHUSER_MOVABLE", _USER | _flags("HIGHMEM MOVABLE")), ("GFP_HIGHUSER", _USER | _flags("HIGHMEM")),
+    ("GFP_USER", _USER), ("GFP_KERNEL_ACCOUNT", _KERNEL | _flags("ACCOUNT")), ("GFP_KERNEL", _KERNEL),
+    ("GFP_NOFS", _RECLAIM | _flags("IO")), ("GFP_ATOMIC", _flags("HIGH KSWAPD_RECLAIM")), ("GFP_NOIO", _RECLAIM),
+    ("GFP_NOWAIT", _flags("KSWAPD_RECLAIM")), ("GFP_DMA", _VALUE["DMA"]), ("__GFP_HIGHMEM", _VALUE["HIGHMEM"]),
+    ("GFP_DMA32", _VALUE["DMA32"]),
+    *[(f"__GFP_{name}", _VALUE[name]) for name in
+      ("HIGH IO FS NOWARN RETRY_MAYFAIL NOFAIL NORETRY COMP ZERO NOMEMALLOC MEMALLOC HARDWALL THISNODE RECLAIMABLE "
+       "MOVABLE ACCOUNT WRITE DIRECT_RECLAIM KSWAPD_RECLAIM ZEROTAGS").split()]]
+
+
+def gfp_names(flags: int) -> str:
+    """``GFP_KERNEL|__GFP_ZERO``; what has no name is left in hexadecimal, no flags at all are ``none``."""
+    found = []
+    for name, mask in NAMES:
+        if flags & mask == mask:
+            found.append(name)
+            flags &= ~mask
+    if flags or not found:
+        found.append(hex(flags) if flags else "none")
+    return "|".join(found)

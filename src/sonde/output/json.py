@@ -1,0 +1,173 @@
+"""JSON output (-f json): one object per line, ``{"type": ..., "data": ...}``, in bpftrace's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
+from ..runtime.values import ArrayValue, RecordValue, StructValue, key_text, to_text
+from .stream import Stream
+from .text import Items, divided, encode, ordered
+
+_ESCAPES = {c: f"\\u{c:04x}" for c in range(32)} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (
+    '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t"))}
+
+
+def quote(text: str) -> str:
+    """A JSON string; bytes that are not UTF-8 become U+FFFD."""
+    if not text.isascii():
+        text = encode(text).decode("utf-8", "replace")
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def to_json(value: Any) -> str:
+    """A value: numbers, booleans, arrays (also tuples) and objects (structs, records); all else is its text."""
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is str:
+        return quote(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is tuple or kind is ArrayValue:
+        return f"[{','.join(map(to_json, value))}]"
+    if isinstance(value, StructValue):
+        return _object(value)
+    if isinstance(value, RecordValue):
+        return _object(value._asdict())
+    if isinstance(value, Stats):
+        return f'{{"count": {value.count}, "average": {value.average}, "total": {value.total}}}'
+    if isinstance(value, Histogram):
+        return _buckets(value, 1)
+    if isinstance(value, Drawing):
+        return _series(value)
+    return quote(to_text(value))
+
+
+def _object(fields: dict[str, Any]) -> str:
+    inner = ", ".join([f"{quote(name)}: {to_json(value)}" for name, value in fields.items()])
+    return f"{{{inner}}}"
+
+
+def _buckets(histogram: Histogram, div: int) -> str:
+    return f"[{', '.join([_bucket(b, div) for b in histogram])}]"
+
+
+def _series(series: Any) -> str:
+    points = [f'{{"interval_start": "{series.moment(p.start)}", "value": {"null" if p.value is None else p.value}}}'
+              for p in series]
+    return f"[{', '.join(points)}]"
+
+
+def _bucket(bucket: Bucket, div: int) -> str:
+    low = "" if bucket.low is None else f'"min": {bucket.low}, '
+    high = "" if bucket.high is None else f'"max": {bucket.high - 1}, '
+    return f'{{{low}{high}"count": {bucket.count // div}}}'
+
+
+def json_key(key: Any) -> str:
+    """A map key as the name of a member: its text, elements separated by a bare comma."""
+    if type(key) is tuple:
+        return ",".join([to_json(part) if type(part) is tuple else key_text(part) for part in key])
+    return key_text(key)
+
+
+class JsonOutput:
+    """Prints objects to ``out``; the interface is TextOutput's."""
+
+    escape: Callable[[str], str] | None = None  # nothing that a terminal could trip over survives the quoting
+
+    def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
+        self.out = out
+        self.err = err
+        self.quiet = quiet
+
+    def flush(self, end: bool = False) -> None:
+        """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
+        self.out.flush(end)
+        self.err.flush(end)
+
+    def _message(self, kind: str, data: str) -> None:
+        self.out.write(encode(f'{{"type": "{kind}", "data": {data}}}\n'))
+
+    def _text(self, kind: str, data: bytes) -> None:
+        self._message(kind, quote(data.decode("utf-8", "surrogateescape")))
+
+    # About the tracer ---------------------------------------------------------------------------------------------
+
+    def attached(self, probes: int) -> None:
+        """All probes are attached."""
+        if not self.quiet:
+            self._message("attached_probes", f'{{"probes": {probes}}}')
+
+    def lost_events(self, count: int) -> None:
+        """So many records found their ring full."""
+        self._message("lost_events", f'{{"events": {count}}}')
+
+    def note(self, message: str) -> None:
+        """A line for people: on stderr."""
+        self.out.flush(True)
+        self.err.write(encode(message + "\n"))
+        self.err.flush(True)
+
+    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+        """Something went wrong in a program; with a ``helper`` it is a helper_error."""
+        more = f', "helper": {quote(helper)}, "retcode": {retcode}' if helper else ""
+        self._at("helper_error" if helper else "runtime_error", message, more, span)
+
+    def located(self, severity: str, text: bytes, span: Any) -> None:
+        """errorf() and warnf(): severity is ERROR or WARNING."""
+        kind = "errorf" if severity == "ERROR" else "warnf"
+        self._at(kind, text.decode("utf-8", "surrogateescape"), "", span)
+
+    def _at(self, kind: str, message: str, more: str, span: Any) -> None:
+        """Messages with a place have their members side by side with ``type``, as bpftrace's have."""
+        if span is not None:
+            line, column = span.source.position(span.start)
+            more += f', "filename": {quote(span.source.name)}, "line": {line}, "col": {column}'
+        self.out.write(encode(f'{{"type": "{kind}", "msg": {quote(message)}{more}}}\n'))
+
+    def end(self) -> None:
+        """Nothing separates the maps at the end from what went before."""
+
+    # From the script ------------------------------------------------------------------------------------------------
+
+    def write_text(self, text: bytes) -> None:
+        """What printf() formatted."""
+        self._text("printf", text)
+
+    def row(self, members: str) -> None:
+        """A row of a tool's table: an object, as text."""
+        self._message("row", members)
+
+    def time(self, text: str) -> None:
+        self._message("time", quote(text))
+
+    def join(self, text: str) -> None:
+        self._message("join", quote(text))
+
+    def cat(self, content: bytes) -> None:
+        self._text("cat", content)
+
+    def system(self, output: bytes) -> None:
+        self._text("syscall", output)
+
+    def value(self, value: Any) -> None:
+        """print(value)."""
+        self._message("value", to_json(value))
+
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1) -> None:
+        """A map, whole or its ``top`` entries; nothing at all for an empty one."""
+        shown = ordered(items, top)
+        if not shown:
+            return
+        first = shown[0][1]
+        kind = first.kind if isinstance(first, Drawing) else "stats" if isinstance(first, Stats) else "map"
+        pairs = [(key, _buckets(value, div) if isinstance(value, Histogram) else to_json(divided(value, div)))
+                 for key, value in shown]
+        if pairs[0][0] is None:
+            data = pairs[0][1]
+        else:
+            data = f"{{{', '.join([f'{quote(json_key(key))}: {text}' for key, text in pairs])}}}"
+        self._message(kind, f"{{{quote(name)}: {data}}}")

@@ -1,0 +1,50 @@
+"""What did not get through, said where it matters: events by probe, map updates and other failures by script line."""
+
+from __future__ import annotations
+
+from errno import E2BIG, ENOENT
+from typing import TYPE_CHECKING
+
+from ..spec import ErrorSite
+
+if TYPE_CHECKING:
+    from ..runtime.session import Losses
+    from . import Output
+
+# kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
+_MESSAGES = {
+    "map_full": "Map full; can't update element. Raise max_map_keys, or declare {map} larger: let {map} = hash(20000);",
+    "no_key": "Can't delete map element because it does not exist.",
+    "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",
+    "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",
+    "stack_lost": "Stack trace lost: there was no room for it, or the kernel could not take it.",
+    "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
+    "read": "Memory could not be read. This can lead to unexpected results. 0 is being used as the result.",
+}
+_CODES = {"map_full": E2BIG, "no_key": ENOENT}  # the failures that say which error it was
+
+
+def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
+    """Say everything that was lost; ``reads`` (-k) includes failed reads of memory, which many scripts expect."""
+    lost = sum(count for _, count in losses.records)
+    if lost:
+        out.lost_events(lost)
+        if len(losses.records) > 1:
+            for probe, count in losses.records:
+                out.note(f"  {count} of {probe}")
+    for site, count in losses.errors:
+        if site.kind != "read" or reads:
+            code = _CODES.get(site.kind, 0)
+            out.runtime_error(message(site, count), site.span, site.helper if code else "", -code)
+    if losses.late:
+        out.note(f"WARNING: {losses.late} event{'' if losses.late == 1 else 's'} came late, out of order")
+    for probe, count in losses.skipped:
+        out.note(f"WARNING: {probe}: the kernel skipped {count} nested event{'' if count == 1 else 's'}")
+
+
+def message(site: ErrorSite, count: int) -> str:
+    """What happened at a place in the script, and how often."""
+    text = _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
+    if site.kind == "read" and site.helper:
+        text += f" ({site.helper})"
+    return text if count == 1 else f"{text} [{count} times]"

@@ -1,0 +1,113 @@
+"""Lines of a tool's table as objects, for ``-f json``: one generic rule instead of a second printf.
+
+A line that a tool prints consists of *cells*: what stands between blanks, commas and colons of the printf's format.
+A line whose cells are all names of columns that the tool explains is a heading; each later line with as many cells is a
+row, an object by column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading ``PID ADDR:PORT`` gives
+``{"PID": 1, "ADDR": "::1", "PORT": 80}``. Without a heading the explained columns themselves name the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime.values import Context
+from ..spec import EventField, EventSite, FormatPart
+from .format import Format, compile_format
+from .json import JsonOutput, quote
+
+_BETWEEN = " \t,:\n"
+
+
+class Cell:
+    """A cell of one printf: its parts with their fields; ``number`` if its text is one."""
+
+    def __init__(self) -> None:
+        self.parts: list[FormatPart] = []
+        self.fields: list[EventField] = []
+
+    @property
+    def is_text(self) -> bool:
+        """Is it without any conversion? Then it is decoration."""
+        return not self.fields
+
+    @property
+    def is_number(self) -> bool:
+        """12 or 0.345, by the format: a string that looks so is none."""
+        return self.parts[0].conversion != "" and self.parts[0].spec[:1] not in ("0", "+") and all(
+            part.conversion in ("d", "i", "u") if part.conversion else part.literal == "." for part in self.parts)
+
+    def form(self, context: Context) -> Format:
+        return compile_format(self.parts, self.fields, context)
+
+
+def cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cell]:
+    """The cells of a format."""
+    found: list[Cell] = []
+    open = False  # does the next piece belong to the last cell?
+    left = iter(fields)
+    for part in parts:
+        if part.conversion:
+            cell = _cell(found, open)
+            cell.parts.append(part)
+            cell.fields.append(next(left))
+            open = True
+            continue
+        for piece in _pieces(part.literal):
+            if piece in _BETWEEN:
+                open = False
+            else:
+                _cell(found, open).parts.append(FormatPart(literal=piece))
+                open = True
+    return [cell for cell in found if not cell.is_text]
+
+
+def _cell(found: list[Cell], open: bool) -> Cell:
+    if not open:
+        found.append(Cell())
+    return found[-1]
+
+
+def _pieces(literal: str) -> list[str]:
+    """Separators one by one, what stands between them whole."""
+    found = [""]
+    for char in literal:
+        if char in _BETWEEN:
+            found += [char, ""]
+        else:
+            found[-1] += char
+    return [piece for piece in found if piece]
+
+
+class Rows:
+    """What a tool prints with printf, as objects; ``columns`` are those that it explains."""
+
+    def __init__(self, columns: Sequence[str], context: Context, out: JsonOutput) -> None:
+        self.columns = [name for column in columns for name in column.split(":")]
+        self.context = context
+        self.out = out
+        self.heading: list[str] = []
+
+    def handler(self, site: EventSite) -> Callable[[Any, int], object]:
+        """Prints one record of ``site``."""
+        whole = compile_format(site.parts, site.fields, self.context)
+        found = cells(site.parts, site.fields)
+        makers = [(cell.form(self.context), cell.is_number) for cell in found]
+        out, explained = self.out, set(self.columns)
+
+        def handle(buffer: Any, offset: int) -> None:
+            text = whole(buffer, offset)
+            words = text.decode("utf-8", "replace").replace(":", " ").replace(",", " ").split()
+            names = [word for word in words if any(map(str.isalnum, word))]
+            if names and set(names) <= explained:
+                self.heading = names
+                return
+            heading = self.heading or self.columns
+            if not makers or len(heading) != len(makers):
+                out.write_text(text)
+                return
+            values = [form(buffer, offset).decode("utf-8", "surrogateescape").strip() for form, _ in makers]
+            members = [f"{quote(name)}: {value if number else quote(value)}"
+                       for name, value, (_, number) in zip(heading, values, makers)]
+            out.row(f"{{{', '.join(members)}}}")
+        return handle

@@ -1,0 +1,171 @@
+"""Text output, as bpftrace prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime.aggregates import Drawing, Histogram, Stats, divide
+from ..runtime.values import EnumValue, StackTrace, key_text, to_text
+from .stream import Stream
+
+Items = Sequence[tuple[Any, Any]]  # (key, value); a map without keys has one item with key None, or none
+
+_CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)] if chr(c) not in "\n\t"}
+
+
+def terminal_safe(text: str) -> str:
+    """Control characters as ``\\xNN``: what traced programs put into strings must not steer the terminal."""
+    return text if text.isprintable() else text.translate(_CONTROL)
+
+
+def encode(text: str) -> bytes:
+    """Text to the bytes that it came from."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def ordered(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
+    """In the order of printing: by value for numbers and aggregates, then and for anything else by key; the last
+    ``top``.
+
+    stats() maps are never shortened (``print`` says so when the script is checked).
+    """
+    found = list(items)
+    if not found:
+        return found
+    found.sort(key=lambda item: _key_order(item[0]))
+    values = [value for _, value in found]
+    if all(isinstance(v, Histogram) for v in values):
+        found.sort(key=lambda item: item[1].total)
+    elif all(isinstance(v, Stats) for v in values):
+        found.sort(key=lambda item: item[1].average)
+        return found
+    elif all(_number(v) for v in values):
+        found.sort(key=lambda item: int(item[1]))
+    return found[-top:] if top else found
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int or isinstance(value, EnumValue)
+
+
+def _key_order(key: Any) -> Any:
+    """Numbers by size, strings by their bytes, tuples by element; other keys stay in the kernel's order."""
+    if isinstance(key, tuple):
+        return tuple(map(_key_order, key))
+    if isinstance(key, str):
+        return encode(key)
+    return key if isinstance(key, int) else 0
+
+
+def divided(value: Any, div: int) -> Any:
+    """A plain number by print()'s divisor."""
+    return divide(value, div) if div > 1 and type(value) is int else value
+
+
+class TextOutput:
+    """Prints to ``out``, and what is about the tracer itself to ``err``.
+
+    Values from traced programs are made safe for a terminal if ``out`` is one. ``quiet`` (-q) silences the
+    attach message.
+    """
+
+    def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
+        self.out = out
+        self.err = err
+        self.quiet = quiet
+        self.escape: Callable[[str], str] | None = terminal_safe if out.terminal else None
+        self.write_text = out.write  # printf: its text goes straight to the stream
+
+    def flush(self, end: bool = False) -> None:
+        """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
+        self.out.flush(end)
+        self.err.flush(end)
+
+    # About the tracer ---------------------------------------------------------------------------------------------
+
+    def attached(self, probes: int) -> None:
+        """All probes are attached."""
+        if not self.quiet:
+            self.note(f"Attached {probes} probe{'' if probes == 1 else 's'}")
+
+    def lost_events(self, count: int) -> None:
+        """So many records found their ring full."""
+        self.note(f"Lost {count} events")
+
+    def note(self, message: str) -> None:
+        """A line for people: on stderr, after what has been printed so far."""
+        self.out.flush(True)
+        self.err.write(encode(message + "\n"))
+        self.err.flush(True)
+
+    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+        """Something went wrong in a program; ``helper`` names the kernel function that said so."""
+        if helper:
+            message += f"\nAdditional Info - helper: {helper}, retcode: {retcode}"
+        self.note(located("WARNING", message, span))
+
+    def located(self, severity: str, text: bytes, span: Any) -> None:
+        """errorf() and warnf(): severity is ERROR or WARNING."""
+        self.note(located(severity, text.decode("utf-8", "surrogateescape"), span))
+
+    def end(self) -> None:
+        """What separates the script's own output from its maps at the end."""
+        self.out.write(b"\n\n")
+
+    # From the script ------------------------------------------------------------------------------------------------
+
+    def time(self, text: str) -> None:
+        self.out.write(encode(text))
+
+    def join(self, text: str) -> None:
+        self.out.write(encode(self._safe(text) + "\n"))
+
+    def cat(self, content: bytes) -> None:
+        self.out.write(content)
+
+    def system(self, output: bytes) -> None:
+        self.out.write(output)
+
+    def value(self, value: Any) -> None:
+        """print(value)."""
+        self.out.write(encode(self._safe(to_text(value)) + "\n"))
+
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1) -> None:
+        """A map, whole or its ``top`` entries; an empty one is an empty line."""
+        shown = ordered(items, top)
+        if shown and isinstance(shown[0][1], Drawing):
+            return self._drawings(name, shown, div)
+        lines = [self._safe(f"{label(name, key)}: {to_text(divided(value, div))}") for key, value in shown]
+        ends = ["" if isinstance(value, StackTrace) and line.endswith("\n") else "\n"
+                for line, (_, value) in zip(lines, shown)]
+        if ends:
+            ends[-1] = "\n"
+        self.out.write(encode("".join([line + end for line, end in zip(lines, ends)]) or "\n"))
+
+    def _drawings(self, name: str, items: Items, div: int) -> None:
+        for key, value in items:
+            unset = key is None and not value.total
+            self.out.write(encode("\n" if unset else f"{self._safe(label(name, key))}: \n{value.draw(div)}\n"))
+
+    def _safe(self, text: str) -> str:
+        return self.escape(text) if self.escape else text
+
+
+def label(name: str, key: Any) -> str:
+    """``@x`` or ``@x[1, foo]``."""
+    return name if key is None else f"{name}[{key_text(key)}]"
+
+
+def located(severity: str, message: str, span: Any) -> str:
+    """A message at a place of the script: position, message, the line, an underline."""
+    if span is None:
+        return f"{severity}: {message}"
+    source = span.source
+    line, column = source.position(span.start)
+    last, end = source.position(max(span.start, span.end))
+    text = source.line(line)
+    if last != line:
+        end = len(text) + 1
+    pad = "".join(["\t" if c == "\t" else " " for c in text[:column - 1]])
+    return f"{span}: {severity}: {message}\n{text}\n{pad}{'~' * max(1, end - column)}"

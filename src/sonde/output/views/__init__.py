@@ -1,0 +1,214 @@
+"""Views: what a script collects as flame graphs, heat maps, graphs, tables and traces (``-f NAME``).
+
+Each view is a module of this package with a class ``View``; it is imported when asked for. A view says from the types
+of the script's maps and events what it shows; everything else that the script prints stays text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import UsageError
+from ...record import Record
+from ...spec import EventSite, MapSpec, ScriptSpec
+from .. import Handler, Output, Printer, Take, output
+from ..stream import FULL, LINE, Stream
+from ..text import encode
+from .view import View
+
+# The name of each view, in the order in which they are listed: its module, and what it makes of a script.
+VIEWS = {
+    "folded": "stacks as lines that flame-graph scripts read",
+    "flamegraph": "stacks as a flame graph, SVG",
+    "heatmap": "histograms over time: on the terminal, or as SVG or HTML by the name of the file",
+    "dot": "pairs as a graph for Graphviz",
+    "html": "everything on one page",
+    "csv": "maps and events as a table",
+    "perfetto": "events on a time line, for ui.perfetto.dev",
+}
+TEXT = ("text", "json")
+FORMATS = (*TEXT, *VIEWS)
+
+_TIME_AT = 8  # of the u64 boot-clock nanoseconds in a record
+
+
+class Target(Record):
+    """Where a view goes: ``path`` is "" for standard output; ``colours`` 0, 256 or 1 << 24 of a terminal."""
+
+    path: str = ""
+    columns: int = 80
+    colours: int = 0
+    title: str = ""
+    unit: str = ""  # of the weights
+
+    @property
+    def suffix(self) -> str:
+        """The file's, in lower case, with its dot."""
+        return os.path.splitext(self.path)[1].lower()
+
+
+def view_class(name: str) -> type[View]:
+    """The class of a view; UsageError if there is none of that name."""
+    if name not in VIEWS:
+        raise UsageError(f"-f takes {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not '{name}'")
+    from importlib import import_module
+    found: type[View] = import_module(f".{name}", __name__).View
+    return found
+
+
+def fitting(spec: ScriptSpec) -> list[str]:
+    """The views that have something to show of a script."""
+    return [name for name in VIEWS if fits(view_class(name), spec)]
+
+
+def fits(view: type[View], spec: ScriptSpec) -> bool:
+    """Whether a view shows any map or event of a script."""
+    return any(view.shows_map(m, spec) for m in script_maps(spec)) \
+        or any(view.shows_event(site) for site in spec.sites)
+
+
+def script_maps(spec: ScriptSpec) -> list[MapSpec]:
+    """The script's own maps, by name."""
+    return sorted([m for m in spec.maps if m.name.startswith("@")], key=lambda m: m.name)
+
+
+def check(name: str, spec: ScriptSpec) -> type[View]:
+    """The class of the view, if it fits the script; else UsageError with what does, and an example."""
+    view = view_class(name)
+    if fits(view, spec):
+        return view
+    others = fitting(spec)
+    raise UsageError(f"-f {name} shows {view.needs}, and this script has none",
+                     [f"for example: sonde -f {name} -e '{view.example}'",
+                      f"what fits this script: {', '.join([*TEXT, *others])}"])
+
+
+class Showing:
+    """A view of one run: the view's own output, and the text output for the rest of what the script prints.
+
+    With ``path`` the view goes to that file and text to standard output; else the view goes to standard output and
+    text to standard error.
+    """
+
+    def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
+                 unit: str = "") -> None:
+        self._class = check(name, spec)
+        self._path = path
+        name = os.path.basename(spec.source.name) if spec.source is not None else ""
+        self._title = title or (name if name != "stdin" else "")
+        self._unit = unit
+        self._view: View | None = None
+        self.stream: Stream | None = None
+        self.text: Output = output("text", 1 if path else 2, 2, LINE, quiet)
+
+    def open(self, descriptor: int) -> Output:
+        """The view goes to ``descriptor``; the output for everything else."""
+        self.stream = Stream(descriptor, FULL)
+        return self.text
+
+    def printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
+                warnings: bool = True) -> ViewPrinter:
+        """The printer that feeds the view."""
+        assert self.stream is not None
+        stream, where = self.stream, target(self.stream.descriptor, self._path, self._title)
+        where.unit = self._unit
+
+        def write(text: str) -> None:
+            stream.write(encode(text))
+            stream.flush()
+        self._view = self._class(spec, context, write, where)
+        return ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
+
+    def finish(self) -> None:
+        """All has been collected: let the view write what it has not written yet."""
+        if self._view is not None:
+            self._view.finish()
+
+    def flush(self) -> None:
+        """Write everything out."""
+        if self.stream is not None:
+            self.stream.flush(True)
+
+
+def target(descriptor: int, path: str, title: str = "") -> Target:
+    """What is known about where a view goes."""
+    if path or not os.isatty(descriptor):
+        return Target(path, 80, 0, title)
+    try:
+        columns = os.get_terminal_size(descriptor).columns
+    except OSError:
+        columns = 80
+    term = os.environ.get("TERM", "dumb")
+    colours = 0 if term == "dumb" or "NO_COLOR" in os.environ else 256
+    if colours and os.environ.get("COLORTERM", "") in ("truecolor", "24bit"):
+        colours = 1 << 24
+    return Target("", columns or 80, colours, title)
+
+
+class ViewPrinter(Printer):
+    """Gives the maps and events that a view shows to it, and prints the rest."""
+
+    def __init__(self, spec: ScriptSpec, context: Any, out: Output, take: Take, act: Callable[[int], object],
+                 view: View, warnings: bool = True) -> None:
+        from ...runtime.events import EventDecoder
+        self.view = view
+        self._act = act
+        self._decode = EventDecoder(spec, context).decode
+        self._maps = {m.name: m for m in script_maps(spec)}
+        self._last = 0  # time of the latest record that has one
+        super().__init__(spec, context, out, take, warnings)
+
+    def final_maps(self) -> None:
+        """The maps at the end: to the view, and those that it does not show as text."""
+        from time import CLOCK_BOOTTIME, clock_gettime_ns
+        for name, spec in self._maps.items():
+            items = self.take(name, "")
+            if self.view.shows_map(spec, self.spec):
+                self.view.map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
+            elif items:
+                self.out.map(name, items)
+
+    def _handler(self, site: EventSite) -> Handler | None:
+        named = self._maps.get(site.data.get("map", ""))
+        if named is not None and site.kind in ("print_map", "clear", "zero") and self.view.shows_map(named, self.spec):
+            return self._map_handler(site, named)
+        plain = super()._handler(site)
+        return self._event_handler(site, plain) if self.view.shows_event(site) else plain
+
+    def _map_handler(self, site: EventSite, named: MapSpec) -> Handler:
+        view, take, act, then = self.view, self.take, self._act, site.data.get("then") or ""
+        if site.kind == "print_map":
+            return lambda buffer, offset: view.map(named, take(named.name, then), self._time_of(buffer, offset), then)
+        index = next(i for i, each in enumerate(self.spec.sites) if each is site)
+
+        def cleared(buffer: Any, offset: int) -> None:
+            act(index)
+            view.cleared(named)
+        return cleared
+
+    def _event_handler(self, site: EventSite, plain: Handler | None) -> Handler:
+        from ..format import compile_format
+        view, decode = self.view, self._decode
+        form = compile_format(site.parts, site.fields, self.context) if site.parts else None
+        also_text = plain if view.keeps_text else None
+
+        def handle(buffer: Any, offset: int) -> None:
+            event = decode(buffer, offset)
+            event.time = self._time_of(buffer, offset)
+            view.event(event, site, form(buffer, offset).decode("utf-8", "surrogateescape") if form else "")
+            if also_text is not None:
+                also_text(buffer, offset)
+        return handle
+
+    def _time_of(self, buffer: Any, offset: int) -> int:
+        """Nanoseconds of the boot clock; a record without a time comes right after the one before it."""
+        import sys
+        at = offset + _TIME_AT
+        self._last = int.from_bytes(buffer[at:at + 8], sys.byteorder) or self._last
+        return self._last
+
+
+__all__ = ["FORMATS", "TEXT", "VIEWS", "Showing", "Target", "View", "ViewPrinter", "check", "fits", "fitting",
+           "script_maps", "target", "view_class"]

@@ -1,0 +1,160 @@
+"""``-f csv``: maps and events as one table, as spreadsheets and data frames read it (RFC 4180, UTF-8).
+
+The columns follow from the types: ``time`` if anything is printed while the script runs, ``table`` if there is more
+than one map or event, the keys, the values. A histogram has a row for each bucket, a tseries() one for each interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ... import types as t
+from ...runtime.aggregates import Histogram, Stats
+from ...runtime.events import Event
+from ...runtime.series import Series
+from ...runtime.values import RecordValue, StackTrace, StructValue, to_text
+from ...spec import EventSite, MapSpec, ScriptSpec
+from .stacks import frame_names
+from .view import Items, key_parts, key_types
+from .view import View as Base
+
+_VALUES = {"hist": ("low", "high", "count"), "lhist": ("low", "high", "count"), "stats": ("count", "average", "total"),
+           "tseries": ("start", "value")}
+
+
+class View(Base):
+    """Rows as they come."""
+
+    needs = "maps or events"
+    example = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        import csv
+        maps = [m for m in self.spec.maps if m.name.startswith("@")]
+        self._events = {i: event_columns(site) for i, site in enumerate(self.spec.sites) if self.shows_event(site)}
+        self._maps = {m.name: (key_columns(m), value_columns(m)) for m in sorted(maps, key=lambda m: m.name)}
+        self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
+        self._several = len(self._events) + len(self._maps) > 1
+        tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], *self._events.values(),
+                                       *[values for _, values in self._maps.values()]]
+        self._columns = list(dict.fromkeys(column for table in tables for column in table))
+        self._places = {column: i for i, column in enumerate(self._columns)}
+        self._writer = csv.writer(self, lineterminator="\n")
+        self._writer.writerow([*(["time"] if self._timed else []), *(["table"] if self._several else []),
+                               *self._columns])
+
+    @classmethod
+    def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
+        return True
+
+    @classmethod
+    def shows_event(cls, site: EventSite) -> bool:
+        return site.kind in ("printf", "print") and bool(site.fields) and "severity" not in site.data \
+            and "map" not in site.data
+
+    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        keys, values = self._maps[named.name]
+        for key, value in items:
+            cells = [cell(part) for part in key_parts(key)]
+            for row in value_rows(value, len(values)):
+                self._row(time, named.name, keys + values, [*cells, *row])
+
+    def event(self, event: Event, site: EventSite, text: str) -> None:
+        args = event.args
+        if site.kind == "print":
+            args = tuple(_members(args[0]))
+        self._row(event.time, event.probe, self._events[event.site], [cell(arg) for arg in args])
+
+    def _row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
+        row: list[Any] = [""] * len(self._columns)
+        for column, value in zip(columns, cells):
+            row[self._places[column]] = value
+        lead = [moment(self.context.wall_clock(time, "boot"))] if self._timed else []
+        self._writer.writerow([*lead, *([table] if self._several else []), *row])
+
+
+def key_columns(named: MapSpec) -> tuple[str, ...]:
+    """The names of a map's key columns: those of a record, else key, or key1, key2 ..."""
+    types = key_types(named)
+    if isinstance(named.key, t.Tuple) and named.key.names and types:
+        return named.key.names
+    return ("key",) if len(types) == 1 else tuple(f"key{i}" for i in range(1, len(types) + 1))
+
+
+def value_columns(named: MapSpec) -> tuple[str, ...]:
+    """The names of a map's value columns."""
+    value = named.value
+    if isinstance(value, t.Aggregate):
+        return _VALUES.get(value.kind, ("value",))
+    return _member_columns(value, "value") if value is not None else ("value",)
+
+
+def event_columns(site: EventSite) -> tuple[str, ...]:
+    """The names of an event's columns: what the format calls its conversions (``pid=%d``, ``pid: %d``), or arg1 ..."""
+    if site.kind == "print":
+        return _member_columns(site.fields[0].type, "value")
+    names: list[str] = []
+    before = ""
+    for part in site.parts:
+        if not part.conversion:
+            before += part.literal
+            continue
+        name = _name_before(before)
+        names.append(name if name and name not in names else f"arg{len(names) + 1}")
+        before = ""
+    return tuple(names)
+
+
+def _name_before(text: str) -> str:
+    """``pid`` of ``pid=`` or ``pid: ``; "" if the text ends with neither."""
+    stripped = text.rstrip(" ")
+    if stripped[-1:] not in ("=", ":"):
+        return ""
+    words = stripped[:-1].rstrip(" ").replace(",", " ").replace("\n", " ").split(" ")
+    return words[-1] if words[-1].isidentifier() else ""
+
+
+def _member_columns(type: t.Type, single: str) -> tuple[str, ...]:
+    if isinstance(type, t.Struct):
+        return tuple(name for name in type.field_names())
+    if isinstance(type, t.Tuple):
+        return type.names or tuple(f"{single}{i}" for i in range(1, len(type.of) + 1))
+    return (single,)
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, StructValue):
+        return value.values()
+    return value if isinstance(value, RecordValue) or type(value) is tuple else (value,)
+
+
+def value_rows(value: Any, columns: int) -> Iterator[list[Any]]:
+    """The rows of a map's value, each with so many ``columns``."""
+    if isinstance(value, Histogram):
+        for bucket in value:
+            yield ["" if bucket.low is None else bucket.low, "" if bucket.high is None else bucket.high, bucket.count]
+    elif isinstance(value, Series):
+        for point in value:
+            yield [moment(point.start), "" if point.value is None else point.value]
+    elif isinstance(value, Stats):
+        yield [value.count, value.average, value.total]
+    else:
+        yield [cell(part) for part in (_members(value) if columns > 1 else (value,))]
+
+
+def cell(value: Any) -> Any:
+    """A value as a cell: numbers as numbers, stacks folded, anything else as its text."""
+    if type(value) is int:
+        return value
+    if isinstance(value, StackTrace):
+        return ";".join(reversed(frame_names(value)))
+    return to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def moment(wall: int) -> str:
+    """ISO 8601 in UTC, with nanoseconds."""
+    import time
+    seconds, rest = divmod(wall, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:09}Z"

@@ -1,0 +1,108 @@
+"""``-f dot``: maps keyed by pairs as a directed graph, for Graphviz (``dot -Tsvg``)."""
+
+from __future__ import annotations
+
+from math import log10
+from typing import Any
+
+from ... import types as t
+from ...runtime.aggregates import Drawing, Stats
+from ...runtime.values import to_text
+from ...spec import MapSpec, ScriptSpec
+from .view import Items, Totals, key_parts, key_types
+from .view import View as Base
+
+_NAMES = (t.Str, t.Inet, t.MacAddr, t.Symbol, t.USym, t.Enum, t.Buf)
+_QUOTED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {c: f"\\\\x{c:02x}" for c in [*range(32), 127]}
+
+
+def ends(named: MapSpec) -> tuple[int, int] | None:
+    """Which of a map's keys are the two ends of an edge: the only two, or the first two addresses or names."""
+    types = key_types(named)
+    if len(types) == 2 and all(isinstance(each, (*_NAMES, t.Int)) for each in types):
+        return 0, 1
+    names = [i for i, each in enumerate(types) if isinstance(each, _NAMES)]
+    return (names[0], names[1]) if len(names) >= 2 else None
+
+
+def quoted(text: str) -> str:
+    """A double-quoted string of the DOT language."""
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f'"{valid.translate(_QUOTED)}"'
+
+
+class View(Base):
+    """One graph of all maps keyed by pairs; the edges are labelled with the other keys and the value."""
+
+    needs = "maps keyed by pairs of addresses or names"
+    example = "tracepoint:sched:sched_switch { @[args.prev_comm, args.next_comm] = count(); }"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._totals: dict[str, Totals] = {}
+        self._specs: dict[str, MapSpec] = {}
+
+    @classmethod
+    def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
+        return ends(named) is not None
+
+    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        self._specs[named.name] = named
+        self._totals.setdefault(named.name, Totals()).add(items, then)
+
+    def cleared(self, named: MapSpec) -> None:
+        if named.name in self._totals:
+            self._totals[named.name].cleared()
+
+    def finish(self) -> None:
+        nodes: dict[str, str] = {}
+        edges = [edge for name in sorted(self._totals) for edge in self._edges(name, nodes)]
+        heaviest = max([weight for _, _, _, weight in edges], default=0)
+        self.write(f"digraph {quoted(self.target.title or 'sonde')} {{\n  rankdir=LR;\n"
+                   '  node [shape=box, style="rounded,filled", fillcolor="#e8f0f8", fontname="sans-serif"];\n'
+                   '  edge [color="#5a6b7d", fontname="sans-serif", fontsize=10];\n')
+        for text, node in nodes.items():
+            self.write(f"  {node} [label={quoted(text)}];\n")
+        for start, end, text, weight in edges:
+            self.write(f"  {start} -> {end} [label={quoted(text)}, penwidth={_width(weight, heaviest)}];\n")
+        self.write("}\n")
+
+    def _edges(self, name: str, nodes: dict[str, str]) -> list[tuple[str, str, str, float]]:
+        """(node, node, label, weight) of each element; a key that came several times is added up."""
+        spec = self._specs[name]
+        pair = ends(spec)
+        assert pair is not None
+        adds = not isinstance(spec.value, t.Aggregate) or spec.value.kind not in ("min", "max", "avg")
+        lead = f"{name} " if len(self._totals) > 1 else ""
+        found: dict[tuple[str, str, str], list[Any]] = {}
+        for key, value in self._totals[name].items:
+            parts = [to_text(part) for part in key_parts(key)]
+            rest = ", ".join(text for i, text in enumerate(parts) if i not in pair)
+            found.setdefault((parts[pair[0]], parts[pair[1]], rest), []).append(value)
+        edges = []
+        for (start, end, rest), values in sorted(found.items()):
+            values = values if adds else values[-1:]
+            first = nodes.setdefault(start, f"n{len(nodes)}")
+            second = nodes.setdefault(end, f"n{len(nodes)}")
+            edges.append((first, second, f"{lead}{rest + ': ' if rest else ''}{_shown(values)}", _weight(values)))
+        return edges
+
+
+def _shown(values: list[Any]) -> str:
+    if all(type(value) is int for value in values):
+        return str(sum(values))
+    last = values[-1]
+    return f"{sum(value.total for value in values)} values" if isinstance(last, Drawing) else to_text(last)
+
+
+def _weight(values: list[Any]) -> float:
+    """How heavy an edge is: its number, or the number of its values."""
+    return float(sum(value.count if isinstance(value, Stats) else value.total if isinstance(value, Drawing)
+                     else value if isinstance(value, int) else 1 for value in values))
+
+
+def _width(weight: float, heaviest: float) -> str:
+    """1 to 6 points, by the logarithm."""
+    if heaviest <= 1 or weight <= 1:
+        return "1"
+    return f"{1 + 5 * log10(weight) / log10(heaviest):.2g}"

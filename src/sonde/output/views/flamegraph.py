@@ -1,0 +1,153 @@
+"""``-f flamegraph``: stacks as one SVG file with zoom, search and tool tips, which a browser shows by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from . import svg
+from .flame_script import SCRIPT
+from .stacks import KERNEL, WAKER, Folded, Node, StackView, tree
+
+WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 44, 28
+SIZE = 11.5    # of the text
+LEAST = 0.1    # units: narrower frames are left out
+SHADES = 6     # of each kind's colour
+_HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "waker": (285, 45, 70)}
+
+
+def _palette() -> str:
+    """Colours by kind: orange for user frames, blue for the kernel's, green for names, purple for wakers."""
+    light, dark = [], []
+    for kind, (hue, saturation, lightness) in _HUES.items():
+        for shade in range(SHADES):
+            turn = hue + (shade - SHADES // 2) * 4
+            light.append(f".{kind}{shade} {{ fill: hsl({turn},{saturation}%,{lightness + shade * 2}%); }}")
+            dark.append(f".{kind}{shade} {{ fill: hsl({turn},{saturation * 3 // 5}%,{lightness // 2 + shade * 2}%); }}")
+    return "\n".join([*light, "@media (prefers-color-scheme: dark) {", *dark, "}", "@media print {", *light, "}"])
+
+
+STYLE = _palette() + """
+.frame rect { stroke: var(--paper); stroke-width: .6; rx: 1.5px; }
+.frame text { pointer-events: none; }
+svg .frame.changed text { fill: #1b1f24; }
+.frame, .control { cursor: pointer; }
+.frame:hover rect, .frame:focus rect { stroke: var(--ink); stroke-width: 1; }
+.frame:focus { outline: none; }
+.frame.found rect { fill: var(--found); }
+.frame.under { opacity: .55; }
+.control:hover { text-decoration: underline; }
+@media print { .frame rect { stroke: #777; } }
+"""
+
+
+class View(StackView):
+    """The flame graph of everything that was collected."""
+
+    def finish(self) -> None:
+        title = self.target.title or "Flame graph"
+        self.write(flame_graph(self.folded, title, None, self.heads, self.target.unit))
+
+
+def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "") -> str:
+    """A whole SVG file. The ``heads`` outermost frames are no functions; weights are in ``unit``.
+
+    With ``before``, another run, frames are coloured by what has changed since: red for a greater share of the whole,
+    blue for a lesser one.
+    """
+    body, height = drawing(folded, title, before, heads, unit)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title)
+
+
+def flame_element(folded: Folded, title: str, heads: int = 1) -> str:
+    """The same as an element for a page, which has style and script once."""
+    body, height = drawing(folded, title, None, heads)
+    return svg.element(WIDTH, height, "", body, title)
+
+
+def drawing(folded: Folded, title: str, before: Folded | None = None, heads: int = 1,
+            unit: str = "") -> tuple[list[str], int]:
+    """The drawing without its frame, and its height."""
+    root = tree(folded, before)
+    boxes = list(_boxes(root, heads))
+    height = TOP + BOTTOM + ROW * (1 + max((depth for depth, _, _, _ in boxes), default=0))
+    right = WIDTH - MARGIN
+    head = [f'<text x="{WIDTH / 2:g}" y="24" font-size="16" text-anchor="middle">{svg.escape(title)}</text>\n',
+            f'<text class="control reset" x="{MARGIN}" y="24" font-size="12" visibility="hidden">reset zoom</text>\n',
+            f'<text class="control search" x="{right}" y="24" font-size="12" text-anchor="end">search</text>\n']
+    if not boxes:
+        head.append(f'<text class="soft" x="{WIDTH / 2:g}" y="{TOP + 12}" font-size="12" text-anchor="middle">'
+                    "no stacks were collected</text>\n")
+    foot = [f'<text class="soft detail" x="{MARGIN}" y="{height - 9}" font-size="12"> </text>\n',
+            f'<text class="soft matched" x="{right}" y="{height - 9}" font-size="12" text-anchor="end"> </text>\n']
+    share = 1 / root.total if root.total else 0
+    frames = [_frame(box, share, height, root if before is not None else None, f" {unit}" if unit else "")
+              for box in boxes]
+    return [*head, '<g class="frames">\n', *frames, "</g>\n", *foot], height
+
+
+Box = tuple[int, int, Node, str]  # depth, weight to its left, node, kind
+
+
+def _boxes(root: Node, heads: int) -> Iterator[Box]:
+    """All frames that are wide enough to be seen, each before those above it. No recursion: stacks can be deep."""
+    least = LEAST * root.total / (WIDTH - 2 * MARGIN)
+    pending: list[Box] = [(0, 0, root, "head")] if root.total else []
+    while pending:
+        depth, left, node, kind = pending.pop()
+        yield depth, left, node, kind
+        at = left
+        above = []
+        for name in sorted(node.children):
+            child = node.children[name]
+            if child.total and child.total >= least:
+                above.append((depth + 1, at, child, "head" if depth < heads else _kind(child, kind)))
+            at += child.total
+        pending += reversed(above)
+
+
+def _kind(node: Node, below: str) -> str:
+    """What a frame is, by its name and what is under it."""
+    if node.name == WAKER or below == "waker":
+        return "waker"
+    return "kernel" if node.name.endswith(KERNEL) or below == "kernel" else "user"
+
+
+def _frame(box: Box, share: float, height: int, root: Node | None, unit: str) -> str:
+    depth, left, node, kind = box
+    inner = WIDTH - 2 * MARGIN
+    x, width = MARGIN + left * share * inner, node.total * share * inner
+    y = height - BOTTOM - ROW * (depth + 1)
+    name = node.name.removesuffix(KERNEL)
+    tip = f"{name}{' (kernel)' if name != node.name else ''}: {node.total:,}{unit} ({node.total * share:.2%})"
+    frame = "frame"
+    look = f'class="{kind}{crc32(name.encode("utf-8", "replace")) % SHADES}"'
+    if root is not None:
+        change = _change(node, root)
+        tip += f", {change:+.2%} of all"
+        look = f'style="fill:{_change_colour(change)}"'
+        frame += " changed"
+    return (f'<g class="{frame}" tabindex="0" data-name="{svg.escape(node.name)}" data-at="{left}" '
+            f'data-weight="{node.total}" data-depth="{depth}"><title>{svg.escape(tip)}</title>'
+            f'<rect {look} x="{svg.number(x)}" y="{y}" width="{svg.number(width)}" height="{ROW - 1}"/>'
+            f'<text x="{svg.number(x + 3)}" y="{y + 12}" font-size="{SIZE}">{svg.escape(fitting(name, width))}</text>'
+            "</g>\n")
+
+
+def fitting(name: str, width: float) -> str:
+    """As much of a name as fits; "" rather than one or two characters."""
+    room = int((width - 6) / (SIZE * svg.CHARACTER))
+    if len(name) <= room:
+        return name
+    return name[:room - 1] + "…" if room >= 3 else ""
+
+
+def _change(node: Node, root: Node) -> float:
+    """By how much a frame's share of the whole has grown."""
+    return (node.total / root.total if root.total else 0) - (node.before / root.before if root.before else 0)
+
+
+def _change_colour(change: float) -> str:
+    """Red for more, blue for less; the square root shows small changes too."""
+    strength = min(1.0, abs(change)) ** 0.5
+    return f"hsl({0 if change > 0 else 215},{round(85 * min(1.0, strength * 3))}%,{round(84 - 34 * strength)}%)"

@@ -1,0 +1,13 @@
+"""``-f folded``: one line for each stack, as flame-graph scripts read them."""
+
+from __future__ import annotations
+
+from .stacks import StackView, folded_lines
+
+
+class View(StackView):
+    """Lines ``comm;outer;inner;kernel_[k] 12``."""
+
+    def finish(self) -> None:
+        for line in folded_lines(self.folded):
+            self.write(line)

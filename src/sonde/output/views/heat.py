@@ -1,0 +1,145 @@
+"""Histograms over time: what the heat maps of the terminal, of SVG and of HTML are drawn from."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+from ...record import Record
+from ...runtime.aggregates import Bucket, Histogram
+from ...spec import MapSpec, ScriptSpec
+from ...types import Aggregate
+from ..text import label
+from .view import Items, is_printed
+
+MOST_MAPS = 12  # of one map with keys, those with most values
+
+
+class Column(Record):
+    """What was counted until ``time`` (nanoseconds since 1970), by row of the heat map."""
+
+    time: int
+    counts: list[int]
+
+
+class Heat(Record):
+    """One heat map: ``rows`` are ranges of values, least first; a count of 0 of each row's bucket means nothing."""
+
+    name: str
+    rows: list[Bucket]
+    columns: list[Column]
+
+    @property
+    def most(self) -> int:
+        """The greatest count of all cells."""
+        return max((count for column in self.columns for count in column.counts), default=0)
+
+    @property
+    def totals(self) -> list[int]:
+        """The counts of each row over the whole time."""
+        return [sum(column.counts[row] for column in self.columns) for row in range(len(self.rows))]
+
+
+def shows_heat(named: MapSpec, spec: ScriptSpec) -> bool:
+    """A map of histograms that the script prints while it runs."""
+    return isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist") and is_printed(named, spec)
+
+
+class Collector:
+    """Collects what the script prints of one map of histograms.
+
+    Printing that takes the contents away gives a column; printing that leaves them there, the difference to the
+    contents before.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._columns: list[tuple[int, dict[Any, Histogram]]] = []
+        self._before: dict[Any, Histogram] = {}
+
+    def add(self, items: Items, wall: int, then: str) -> None:
+        """The map's contents at ``wall``; see View.map."""
+        now = dict(items)
+        gained = {key: _less(value, self._before[key]) if key in self._before else value for key, value in now.items()}
+        self._before = {} if then in ("clear", "zero") else now
+        if then != "final" or any(value.total for value in gained.values()):
+            self._columns.append((wall, gained))
+
+    def cleared(self) -> None:
+        """The map has been emptied."""
+        self._before = {}
+
+    @property
+    def heats(self) -> list[Heat]:
+        """A heat map for each key, the one with most values first."""
+        sums: dict[Any, Histogram] = {}
+        for _, found in self._columns:
+            for key, value in found.items():
+                sums[key] = _more(sums[key], value) if key in sums else value
+        keys = sorted(sums, key=lambda key: -sums[key].total)
+        return [self._heat(key, sums[key]) for key in keys if sums[key].total]
+
+    def _heat(self, key: Any, total: Histogram) -> Heat:
+        rows = total.buckets
+        first = next(i for i, count in enumerate(total.counts) if count)
+        used = slice(first, first + len(rows))
+        empty = [0] * len(rows)
+        columns = [Column(wall, found[key].counts[used] if key in found else empty) for wall, found in self._columns]
+        return Heat(label(self.name, key).replace("\n", " "), rows, columns)
+
+
+def _with(histogram: Histogram, counts: list[int]) -> Histogram:
+    found = copy(histogram)
+    found.counts = counts
+    return found
+
+
+def _more(one: Histogram, other: Histogram) -> Histogram:
+    return _with(one, [a + b for a, b in zip(one.counts, other.counts)])
+
+
+def _less(now: Histogram, before: Histogram) -> Histogram:
+    """What was gained; a map that has been emptied in between starts again."""
+    gained = [a - b for a, b in zip(now.counts, before.counts)]
+    return now if min(gained, default=0) < 0 else _with(now, gained)
+
+
+def squeezed(heat: Heat, most: int) -> Heat:
+    """The same with at most so many columns: neighbours are added up."""
+    step = -(-len(heat.columns) // most)
+    if step <= 1:
+        return heat
+    groups = [heat.columns[at:at + step] for at in range(0, len(heat.columns), step)]
+    columns = [Column(group[-1].time, [sum(column.counts[row] for column in group) for row in range(len(heat.rows))])
+               for group in groups]
+    return Heat(heat.name, heat.rows, columns)
+
+
+def level(count: int, most: int, levels: int) -> int:
+    """0 for nothing, else 1 .. levels: by the square root, that small counts can be told from none."""
+    return max(1, min(levels, round(levels * (count / most) ** 0.5))) if count > 0 else 0
+
+
+def bound(value: int) -> str:
+    """A bound of a bucket, with a suffix of 1024 where that is exact."""
+    size, suffix = value, ""
+    for each in "KMGTPE":
+        if not size or size % 1024:
+            break
+        size, suffix = size // 1024, each
+    return f"{size}{suffix}"
+
+
+def span(row: Bucket) -> str:
+    """A row's range of values."""
+    if row.low is None:
+        return f"(..., {bound(row.high or 0)})"
+    if row.high is None:
+        return f"[{bound(row.low)}, ...)"
+    return f"[{bound(row.low)}]" if row.high - row.low == 1 else f"[{bound(row.low)}, {bound(row.high)})"
+
+
+def clock(wall: int) -> str:
+    """The local time of day."""
+    import time
+    return time.strftime("%H:%M:%S", time.localtime(wall // 1_000_000_000))

@@ -1,0 +1,137 @@
+"""Heat maps as SVG: cells with tool tips, and beside them the histogram of all columns or of a clicked one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import svg
+from .heat import Heat, clock, level, span, squeezed
+
+WIDTH, LEFT, RIGHT, PANEL = 1200, 130, 16, 190
+TOP, ROW, FOOT, GAP = 34, 17, 34, 22
+LEVELS = 10
+MOST_COLUMNS = 600
+_LIGHT = ("#fff3c7", "#fee39b", "#fdcd72", "#fbb254", "#f79244", "#ee7239", "#dd5236", "#c23539", "#9d1f40", "#701040")
+_DARK = ("#241640", "#3a1a5c", "#561f6c", "#742871", "#95346c", "#b7445f", "#d55b4c", "#ec7a3c", "#f8a444", "#fce07c")
+
+
+def _palette(colours: Sequence[str]) -> str:
+    return "\n".join(f".heat{i} {{ fill: {colour}; }}" for i, colour in enumerate(colours, 1))
+
+
+STYLE = f"""
+{_palette(_LIGHT)}
+@media (prefers-color-scheme: dark) {{ {_palette(_DARK)} }}
+@media print {{ {_palette(_LIGHT)} }}
+.column {{ cursor: pointer; }}
+.column .all {{ fill: var(--ink); opacity: 0; }}
+.column:hover .all, .column.chosen .all {{ opacity: .12; }}
+.edge {{ fill: none; stroke: var(--line); }}
+.bar {{ fill: #4c8dc9; }}
+"""
+
+# Clicking a column shows its counts as bars beside the rows; clicking it again shows the totals.
+SCRIPT = r"""
+(function () {
+  "use strict";
+  document.querySelectorAll(".heat").forEach(function (heat) {
+    var bars = Array.from(heat.querySelectorAll(".bar")), tips = bars.map(function (b) { return b.firstChild; });
+    var caption = heat.querySelector(".caption"), total = caption.textContent, chosen = null;
+    var totals = bars.map(function (b) { return +b.dataset.count; });
+    function show(counts, text) {
+      var most = Math.max.apply(null, counts.concat([1]));
+      bars.forEach(function (b, i) {
+        b.setAttribute("width", counts[i] / most * +heat.dataset.panel);
+        tips[i].textContent = b.dataset.span + ": " + counts[i];
+      });
+      caption.textContent = text;
+    }
+    heat.querySelectorAll(".column").forEach(function (column) {
+      column.addEventListener("click", function () {
+        if (chosen) { chosen.classList.remove("chosen"); }
+        chosen = chosen === column ? null : column;
+        if (!chosen) { return show(totals, total); }
+        column.classList.add("chosen");
+        show(column.dataset.counts.split(" ").map(Number), column.dataset.time);
+      });
+    });
+  });
+})();
+"""
+
+
+def heat_document(heats: Sequence[Heat], title: str) -> str:
+    """A whole SVG file with all heat maps, one above the other."""
+    body, height = _drawing(heats)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title)
+
+
+def heat_element(heats: Sequence[Heat], title: str) -> str:
+    """The same as an element for a page, which has style and script once."""
+    body, height = _drawing(heats)
+    return svg.element(WIDTH, height, "", body, title)
+
+
+def _drawing(heats: Sequence[Heat]) -> tuple[list[str], int]:
+    body, y = [], 0
+    for heat in heats:
+        body.append(_heat(squeezed(heat, MOST_COLUMNS), y))
+        y += TOP + ROW * len(heat.rows) + FOOT + GAP
+    if not heats:
+        body.append(f'<text class="soft" x="{WIDTH // 2}" y="40" text-anchor="middle" font-size="13">'
+                    "no values were collected</text>")
+    return body, max(y, 80)
+
+
+def _heat(heat: Heat, y: int) -> str:
+    width = WIDTH - LEFT - RIGHT - PANEL - 20
+    step = min(width / len(heat.columns), 40.0)
+    height = ROW * len(heat.rows)
+    most = heat.most
+    columns = [_column(heat, i, step, most) for i in range(len(heat.columns))]
+    labels = [f'<text x="{LEFT - 6}" y="{_y(heat, row) + 12}" text-anchor="end" font-size="11">{span(each)}</text>\n'
+              for row, each in enumerate(heat.rows)]
+    right = LEFT + step * len(heat.columns)
+    return (f'<g class="heat" transform="translate(0,{y})" data-panel="{PANEL}">\n'
+            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape(heat.name)}</text>\n{"".join(labels)}'
+            f'{"".join(columns)}<rect class="edge" x="{LEFT}" y="{TOP}" width="{svg.number(step * len(heat.columns))}" '
+            f'height="{height}"/>\n'
+            f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">{clock(heat.columns[0].time)}</text>'
+            f'<text class="soft" x="{svg.number(max(right, LEFT + 130))}" y="{TOP + height + 16}" text-anchor="end" '
+            f'font-size="11">{clock(heat.columns[-1].time)}</text>\n{_legend(most, TOP + height + 16)}'
+            f"{_panel(heat)}</g>\n")
+
+
+def _y(heat: Heat, row: int) -> int:
+    """Least values are at the bottom."""
+    return TOP + ROW * (len(heat.rows) - 1 - row)
+
+
+def _column(heat: Heat, index: int, step: float, most: int) -> str:
+    column = heat.columns[index]
+    x, when = svg.number(LEFT + index * step), clock(column.time)
+    width = svg.number(step)
+    cells = [f'<rect class="heat{level(count, most, LEVELS)}" x="{x}" y="{_y(heat, row)}" width="{width}" '
+             f'height="{ROW}" data-count="{count}"><title>{when} {span(heat.rows[row])}: {count}</title></rect>'
+             for row, count in enumerate(column.counts) if count]
+    return (f'<g class="column" data-time="{when}" data-counts="{" ".join(map(str, column.counts))}">'
+            f'<rect class="all" x="{x}" y="{TOP}" width="{width}" height="{ROW * len(heat.rows)}"/>{"".join(cells)}'
+            "</g>\n")
+
+
+def _legend(most: int, y: int) -> str:
+    x = LEFT + 330
+    cells = [f'<rect class="heat{i}" x="{x + 14 * i}" y="{y - 9}" width="14" height="10"/>'
+             for i in range(1, LEVELS + 1)]
+    return (f'<text class="soft" x="{x + 8}" y="{y}" text-anchor="end" font-size="11">1</text>{"".join(cells)}'
+            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{most}</text>\n')
+
+
+def _panel(heat: Heat) -> str:
+    totals = heat.totals
+    most = max([*totals, 1])
+    x = WIDTH - RIGHT - PANEL
+    bars = [f'<rect class="bar" x="{x}" y="{_y(heat, row) + 2}" width="{svg.number(count / most * PANEL)}" '
+            f'height="{ROW - 4}" data-count="{count}" data-span="{span(heat.rows[row])}">'
+            f"<title>{span(heat.rows[row])}: {count}</title></rect>\n" for row, count in enumerate(totals)]
+    return f'<text class="soft caption" x="{x}" y="22" font-size="12">all columns</text>\n{"".join(bars)}'

@@ -1,0 +1,180 @@
+"""``-f html``: everything that a script collected on one page: maps, histograms, stacks, heat maps and its text."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from ...runtime.aggregates import Histogram
+from ...runtime.events import Event
+from ...runtime.values import StackTrace, to_text
+from ...spec import EventSite, MapSpec, ScriptSpec
+from ..text import label, ordered
+from . import svg
+from .csv import cell, key_columns, value_columns, value_rows
+from .flame_script import SCRIPT as FLAME_SCRIPT
+from .flamegraph import STYLE as FLAME_STYLE
+from .flamegraph import flame_element
+from .heat import MOST_MAPS, Collector, shows_heat, span
+from .heat_svg import SCRIPT as HEAT_SCRIPT
+from .heat_svg import STYLE as HEAT_STYLE
+from .heat_svg import heat_element
+from .stacks import Folder, shows_stacks
+from .view import Items, Totals, key_parts
+from .view import View as Base
+
+MOST_LINES = 5000  # of the script's text: the last ones
+MOST_ROWS = 2000   # of a map: those with the greatest values
+
+STYLE = """
+body { font-family: system-ui, sans-serif; margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem;
+       background: var(--paper); color: var(--ink); }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; font-family: ui-monospace, monospace; margin: 2rem 0 .5rem; }
+table { border-collapse: collapse; font: 13px ui-monospace, monospace; }
+th, td { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px solid var(--line); white-space: pre-wrap;
+         vertical-align: top; overflow-wrap: anywhere; }
+th { cursor: pointer; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.bar { width: 24rem; } td.bar i { display: block; background: #4c8dc9; height: .8em; }
+pre { font: 13px ui-monospace, monospace; max-height: 40rem; overflow: auto; border: 1px solid var(--line);
+      padding: .5rem; }
+p.soft { color: var(--soft); font-size: 13px; }
+input { font: inherit; background: var(--paper); color: var(--ink); border: 1px solid var(--line); }
+@media print { input { display: none; } pre { max-height: none; } }
+"""
+
+# A click on a heading sorts; the field above a table shows the rows that contain a text.
+SCRIPT = r"""
+(function () {
+  "use strict";
+  document.querySelectorAll("table.map").forEach(function (table) {
+    var body = table.tBodies[0];
+    Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
+      var down = false;
+      head.addEventListener("click", function () {
+        var value = function (row) { return row.cells[column].dataset.value || row.cells[column].textContent; };
+        down = !down;
+        Array.from(body.rows).sort(function (a, b) {
+          var x = value(a), y = value(b), both = x !== "" && y !== "" && !isNaN(x) && !isNaN(y);
+          return (both ? x - y : x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+        }).forEach(function (row) { body.appendChild(row); });
+      });
+    });
+    var filter = table.previousElementSibling;
+    if (filter && filter.tagName === "INPUT") {
+      filter.addEventListener("input", function () {
+        var text = filter.value.toLowerCase();
+        Array.from(body.rows).forEach(function (row) {
+          row.style.display = row.textContent.toLowerCase().indexOf(text) < 0 ? "none" : "";
+        });
+      });
+    }
+  });
+})();
+"""
+
+
+class View(Base):
+    """Collects, and writes the page at the end."""
+
+    needs = "maps or events"
+    example = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"
+    keeps_text = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._text: deque[str] = deque(maxlen=MOST_LINES)
+        self._folders: dict[str, Folder] = {}
+        self._heats: dict[str, Collector] = {}
+        self._totals: dict[str, tuple[MapSpec, Totals]] = {}
+
+    @classmethod
+    def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
+        return True
+
+    @classmethod
+    def shows_event(cls, site: EventSite) -> bool:
+        return site.kind in ("printf", "print") and "severity" not in site.data and "map" not in site.data
+
+    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        if shows_stacks(named):
+            self._folders.setdefault(named.name, Folder([named.name])).add(named, items, then)
+        elif shows_heat(named, self.spec):
+            heat = self._heats.setdefault(named.name, Collector(named.name))
+            heat.add(items, self.context.wall_clock(time, "boot"), then)
+        else:
+            totals = self._totals.setdefault(named.name, (named, Totals()))[1]
+            if then in ("clear", "zero"):  # a table shows the last state of what is no total
+                totals.latest = list(items)
+            elif then != "final" or items:
+                totals.add(items, then)
+
+    def cleared(self, named: MapSpec) -> None:
+        if named.name in self._folders:
+            self._folders[named.name].cleared(named)
+        if named.name in self._heats:
+            self._heats[named.name].cleared()
+
+    def event(self, event: Event, site: EventSite, text: str) -> None:
+        self._text.append(text if site.kind == "printf" else to_text(event.args[0]) + "\n")
+
+    def finish(self) -> None:
+        title = self.target.title or "sonde"
+        style = STYLE + FLAME_STYLE + HEAT_STYLE
+        self.write(svg.page(title, style, self._body(title), SCRIPT + FLAME_SCRIPT + HEAT_SCRIPT))
+
+    def _body(self, title: str) -> Iterator[str]:
+        import time
+        yield f'<h1>{svg.escape(title)}</h1>\n<p class="soft">{time.strftime("%Y-%m-%d %H:%M:%S %z")}</p>\n'
+        for name, folder in sorted(self._folders.items()):
+            yield f"<h2>{svg.escape(name)}</h2>\n{flame_element(folder.folded, name, folder.heads)}\n"
+        for name, collector in sorted(self._heats.items()):
+            heats = collector.heats
+            yield f"<h2>{svg.escape(name)}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
+            if len(heats) > MOST_MAPS:
+                yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
+        for name, (spec, totals) in sorted(self._totals.items()):
+            yield f"<h2>{svg.escape(name)}</h2>\n"
+            yield from _map(spec, ordered(totals.latest))
+        if self._text:
+            yield f"<h2>output</h2>\n<pre>{svg.lines(''.join(self._text))}</pre>\n"
+            if len(self._text) == MOST_LINES:
+                yield f'<p class="soft">the last {MOST_LINES} lines</p>\n'
+
+
+def _map(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+    if not items:
+        yield '<p class="soft">empty</p>\n'
+    elif isinstance(items[0][1], Histogram):
+        for key, value in items[-MOST_ROWS:]:
+            yield _histogram(label(spec.name, key), value)
+    else:
+        yield from _table(spec, items)
+
+
+def _histogram(name: str, histogram: Histogram) -> str:
+    most = max([bucket.count for bucket in histogram], default=1) or 1
+    rows = [f'<tr><td class="number">{svg.escape(span(bucket))}</td><td class="number">{bucket.count}</td>'
+            f'<td class="bar"><i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n'
+            for bucket in histogram]
+    return f"<h3>{svg.escape(name)}</h3><table>{''.join(rows)}</table>\n"
+
+
+def _table(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+    keys, values = key_columns(spec), value_columns(spec)
+    yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
+    heads = "".join(f"<th>{svg.escape(name)}</th>" for name in keys + values)
+    yield f'<table class="map"><thead><tr>{heads}</tr></thead><tbody>\n'
+    for key, value in reversed(items[-MOST_ROWS:]):
+        for row in value_rows(value, len(values)):
+            yield f"<tr>{''.join(map(_cell, [*key_parts(key), *row]))}</tr>\n"
+    yield "</tbody></table>\n"
+    if len(items) > MOST_ROWS:
+        yield f'<p class="soft">the {MOST_ROWS} greatest of {len(items)}</p>\n'
+
+
+def _cell(value: Any) -> str:
+    if type(value) is int:
+        return f'<td class="number">{value}</td>'
+    text = value.render(0).strip("\n") if isinstance(value, StackTrace) else cell(value)
+    return f"<td>{svg.lines(text)}</td>"

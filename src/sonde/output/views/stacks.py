@@ -1,0 +1,236 @@
+"""Stacks with weights: from maps keyed by stacks to folded lines and the tree of a flame graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...errors import SondeError
+from ...runtime.aggregates import Drawing, Stats
+from ...runtime.values import Frame, StackTrace, to_text
+from ...spec import MapSpec
+from ...types import Aggregate, Int, Stack, Tuple, Type
+from .view import Items, View, has_stack, key_types
+
+KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
+WAKER = "--"     # between a stack and the stack of who woke it
+_ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
+_HOSTILE = {ord(";"): ":"} | {c: f"\\x{c:02x}" for c in [*range(32), 127]}
+
+Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
+
+
+def shows_stacks(named: MapSpec) -> bool:
+    """A map keyed by stacks, whose values can be added up."""
+    value = named.value
+    additive = value.kind in _ADDITIVE if isinstance(value, Aggregate) else isinstance(value, Int)
+    return additive and any(has_stack(t) for t in key_types(named))
+
+
+def weight(value: Any) -> int:
+    """How much a value of a map counts: a number itself, the total of stats(), the number of values of a hist()."""
+    return int(value.total if isinstance(value, Stats | Drawing) else value)
+
+
+def fold_key(key: Any) -> tuple[str, ...]:
+    """The frames of a map key, outermost first: what is no stack, then user frames, then kernel frames.
+
+    A second stack of the same kind is that of a waker; it follows behind ``--``, innermost first, so that in a flame
+    graph it stands over the stack that it woke, head to head.
+    """
+    heads: list[str] = []
+    stacks: list[StackTrace] = []
+    for part in _flat(key):
+        if isinstance(part, StackTrace):
+            stacks.append(part)
+        else:
+            heads.append(clean(to_text(part)) or "-")
+    blocked, wakers = _own_stacks(stacks)
+    frames = [name for stack in blocked for name in reversed(frame_names(stack))]
+    waking = [name for stack in wakers for name in frame_names(stack)]
+    return (*heads, *frames, *([WAKER, *waking] if waking else []))
+
+
+def _flat(key: Any) -> Iterator[Any]:
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, tuple):
+            yield from _flat(part)
+        else:
+            yield part
+
+
+def _flat_types(types: Iterable[Type]) -> Iterator[Type]:
+    for each in types:
+        if isinstance(each, Tuple):
+            yield from _flat_types(each.of)
+        else:
+            yield each
+
+
+def _own_stacks(stacks: list[StackTrace]) -> tuple[list[StackTrace], list[StackTrace]]:
+    """(the first user stack and the first kernel stack, the others with the kernel's first)."""
+    own: dict[bool, StackTrace] = {}
+    others = []
+    for stack in stacks:
+        if own.setdefault(stack.type.user, stack) is not stack:
+            others.append(stack)
+    return [own[user] for user in (True, False) if user in own], sorted(others, key=lambda s: s.type.user)
+
+
+def frame_names(stack: StackTrace) -> list[str]:
+    """The names of a stack's frames, innermost first; kernel frames end with ``_[k]``."""
+    suffix = "" if stack.type.user else KERNEL
+    return [frame_name(frame) + suffix for frame in stack.frames]
+
+
+def frame_name(frame: Frame) -> str:
+    """A function's name; where it has none its file's in brackets."""
+    if frame.name:
+        return clean(frame.name)
+    module = frame.module.rpartition("/")[2]
+    return f"[{clean(module) or 'unknown'}]"
+
+
+def clean(text: str) -> str:
+    """Text that cannot break a folded line: no semicolons, no control characters, valid UTF-8."""
+    return text.translate(_HOSTILE).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class StackView(View):
+    """Base of the views of stacks: adds up all maps keyed by stacks. With several of them, each one's name is the
+    outermost frame."""
+
+    needs = "maps keyed by stacks, with counts, sums or histograms"
+    example = "profile:hz:99 { @[ustack, kstack, comm] = count(); }"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        shown = [m.name for m in self.spec.maps if m.name.startswith("@") and self.shows_map(m, self.spec)]
+        self._folder = Folder(shown)
+
+    @classmethod
+    def shows_map(cls, named: MapSpec, spec: Any) -> bool:
+        return shows_stacks(named)
+
+    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        self._folder.add(named, items, then)
+
+    def cleared(self, named: MapSpec) -> None:
+        self._folder.cleared(named)
+
+    @property
+    def folded(self) -> Folded:
+        """What has been collected."""
+        return self._folder.folded
+
+    @property
+    def heads(self) -> int:
+        """How many of the outermost frames are no functions but names of programs and the like."""
+        return self._folder.heads
+
+
+class Folder:
+    """Adds up maps keyed by stacks, as folded stacks. ``names`` are the maps'.
+
+    Stacks are folded when they are seen, for the kernel may forget those of keys that are gone.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self._kept: Folded = {}
+        self._latest: dict[str, Folded] = {}
+        self.heads = 0  # so many frames from the outside are no functions
+
+    def add(self, named: MapSpec, items: Items, then: str) -> None:
+        """A map's contents, and what happened to it in the same step (see View.map)."""
+        lead = (clean(named.name),) if len(self.names) > 1 else ()
+        plain = [each for each in _flat_types(key_types(named)) if not isinstance(each, Stack)]
+        self.heads = len(lead) + len(plain) if len(self.names) == 1 else 1
+        found: Folded = {}
+        for key, value in items:
+            frames = lead + fold_key(key)
+            found[frames] = found.get(frames, 0) + weight(value)
+        self._latest[named.name] = found
+        if then in ("clear", "zero"):
+            self.cleared(named)
+
+    def cleared(self, named: MapSpec) -> None:
+        """Keep what was seen last: it is gone from the map."""
+        for frames, value in self._latest.pop(named.name, {}).items():
+            self._kept[frames] = self._kept.get(frames, 0) + value
+
+    @property
+    def folded(self) -> Folded:
+        """The totals, without those that are not above 0."""
+        total = dict(self._kept)
+        for latest in self._latest.values():
+            for frames, value in latest.items():
+                total[frames] = total.get(frames, 0) + value
+        return {frames: value for frames, value in total.items() if value > 0 and frames}
+
+
+def folded_lines(folded: Folded) -> Iterator[str]:
+    """``a;b;c 12``, in order of the frames."""
+    for frames in sorted(folded):
+        yield f"{';'.join(frames)} {folded[frames]}\n"
+
+
+def read_folded(path: str) -> Folded:
+    """A file of folded lines; SondeError names the first line that is none."""
+    found: Folded = {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip() and not line.startswith("#"):
+                    frames, count = _folded_line(path, number, line)
+                    found[frames] = found.get(frames, 0) + count
+    except OSError as error:
+        raise SondeError(f"failed to open file '{path}': {error.strerror}") from None
+    return found
+
+
+def _folded_line(path: str, number: int, line: str) -> tuple[tuple[str, ...], int]:
+    stack, _, count = line.strip().rpartition(" ")
+    try:
+        value = round(float(count))
+    except (ValueError, OverflowError):
+        value = -1
+    if not stack or value < 0:
+        raise SondeError(f"{path}:{number}: not a folded stack: {clean(line.strip())[:60]!r}",
+                         ["each line has frames, separated by semicolons, a blank and a number: main;work 12"])
+    return tuple(stack.strip().split(";")), value
+
+
+class Node:
+    """A frame in the tree: ``total`` is its own weight and that of all above it; ``before`` that of another run."""
+
+    __slots__ = ("name", "total", "before", "children")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total = 0
+        self.before = 0
+        self.children: dict[str, Node] = {}
+
+    def add(self, frames: Iterable[str], value: int, before: int = 0) -> None:
+        """Add a stack above this node."""
+        node = self
+        node.total += value
+        node.before += before
+        for frame in frames:
+            child = node.children.get(frame)
+            if child is None:
+                child = node.children[frame] = Node(frame)
+            node = child
+            node.total += value
+            node.before += before
+
+
+def tree(folded: Folded, before: Folded | None = None) -> Node:
+    """The tree of folded stacks; with ``before``, another run's, each node has that run's weight too."""
+    root = Node("all")
+    for frames, value in folded.items():
+        root.add(frames, value)
+    for frames, value in (before or {}).items():
+        root.add(frames, 0, value)
+    return root

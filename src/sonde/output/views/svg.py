@@ -1,0 +1,63 @@
+"""Pieces that all drawings share: escaped text, colours for light and dark, and documents that need nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+CHARACTER = 0.605  # width of a character of such fonts, of its height
+_MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
+# What XML 1.0 does not allow at all, surrogates (bytes that are no UTF-8) among it.
+_FORBIDDEN = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]} | dict.fromkeys((65534, 65535), "�")
+
+STYLE = f"""
+svg {{ font-family: {FONT}; background: var(--paper); }}
+svg, :root {{ --paper: #ffffff; --ink: #1b1f24; --soft: #6b7480; --line: #d5dae0; --found: #e6189b; }}
+svg text {{ fill: var(--ink); }}
+svg text.soft {{ fill: var(--soft); }}
+@media (prefers-color-scheme: dark) {{
+  svg, :root {{ --paper: #14171c; --ink: #e8ebf0; --soft: #98a2b0; --line: #353c47; --found: #ff5cc0; }}
+}}
+@media print {{
+  svg, :root {{ --paper: #ffffff; --ink: #000000; --soft: #444444; --line: #bbbbbb; }}
+  .control {{ display: none; }}
+}}
+"""
+
+
+def escape(text: str) -> str:
+    """Text for the content and the attributes of XML and HTML, whatever a traced program has put into it."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.translate(_FORBIDDEN).translate(_MARKUP)
+
+
+def lines(text: str) -> str:
+    """The same of text whose line breaks are wanted."""
+    return "\n".join(map(escape, text.split("\n")))
+
+
+def document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str) -> str:
+    """A whole SVG file, as wide as what it is shown in. The script is ours alone: data is never put into it."""
+    return (f'<?xml version="1.0" encoding="UTF-8"?>\n{element(width, height, style, body, label)[:-len("</svg>")]}'
+            f"<script><![CDATA[{script}]]></script>\n</svg>\n")
+
+
+def element(width: int, height: int, style: str, body: Iterable[str], label: str) -> str:
+    """An ``<svg>`` element, for a file of its own or within a page."""
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" role="img" '
+            f'aria-label="{escape(label)}">\n<style>{STYLE}{style}</style>\n{"".join(body)}</svg>')
+
+
+def page(title: str, style: str, body: Iterable[str], script: str) -> str:
+    """A whole HTML file. Its policy forbids to fetch anything, or to run any script but those within."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{escape(title)}</title>\n'
+            f'<meta name="viewport" content="width=device-width"/>\n'
+            f'<meta name="color-scheme" content="light dark"/>\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n'
+            f"<style>{STYLE}{style}</style></head>\n<body>\n{''.join(body)}\n<script>{script}</script></body></html>\n")
+
+
+def number(value: float) -> str:
+    """A coordinate, short."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")

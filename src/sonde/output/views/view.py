@@ -1,0 +1,102 @@
+"""What every view is: a class that says which maps and events it shows, and is then fed with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.events import Event
+from ...spec import EventSite, MapSpec, ScriptSpec
+from ...types import Stack, Tuple, Type
+
+Items = Sequence[tuple[Any, Any]]
+
+
+class View:
+    """Base of the views. ``needs`` and ``example`` are for the message when nothing of a script fits."""
+
+    needs = ""
+    example = ""
+    keeps_text = False  # are events that the view shows printed as text as well?
+
+    def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str], object], target: Any) -> None:
+        self.spec = spec
+        self.context = context
+        self.write = write
+        self.target = target
+
+    @classmethod
+    def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
+        """Does the view show this map of the script?"""
+        return False
+
+    @classmethod
+    def shows_event(cls, site: EventSite) -> bool:
+        """Does the view show what this site sends (printf, print ...)?"""
+        return False
+
+    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        """A map's contents at ``time`` (boot-clock nanoseconds); ``then`` is "clear" or "zero" if the map was emptied
+        in the same step, "final" at the end, else ""."""
+
+    def cleared(self, named: MapSpec) -> None:
+        """The script emptied a map, or set its values to zero."""
+
+    def event(self, event: Event, site: EventSite, text: str) -> None:
+        """An event; ``text`` is what printf() made of it."""
+
+    def finish(self) -> None:
+        """The run is over."""
+
+
+class Totals:
+    """A map's contents over a whole run, though the script may print and clear it at intervals.
+
+    What a print() took away is kept; a print() that took nothing away is a look at what the next one has again.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Any, Any]] = []
+        self.latest: list[tuple[Any, Any]] = []
+
+    def add(self, items: Items, then: str) -> None:
+        """Contents of the map, and what happened to it in the same step."""
+        if then in ("clear", "zero"):
+            self.kept += items
+            self.latest = []
+        else:
+            self.latest = list(items)
+
+    def cleared(self) -> None:
+        """What was seen last is gone from the map."""
+        self.kept += self.latest
+        self.latest = []
+
+    @property
+    def items(self) -> list[tuple[Any, Any]]:
+        """All pairs; a key may come several times."""
+        return self.kept + self.latest
+
+
+def key_types(named: MapSpec) -> tuple[Type, ...]:
+    """The types of a map's keys, one by one; () for a map without keys."""
+    if named.key is None or named.memory:
+        return ()
+    return named.key.of if isinstance(named.key, Tuple) else (named.key,)
+
+
+def key_parts(key: Any) -> tuple[Any, ...]:
+    """The keys of an element, one by one."""
+    if key is None:
+        return ()
+    return key if isinstance(key, tuple) and type(key) is tuple else (key,)
+
+
+def has_stack(type: Type) -> bool:
+    """Is the type a stack, or a tuple with one in it?"""
+    return isinstance(type, Stack) or isinstance(type, Tuple) and any(has_stack(t) for t in type.of)
+
+
+def is_printed(named: MapSpec, spec: ScriptSpec) -> bool:
+    """Does the script print the map while it runs?"""
+    return any(site.kind == "print_map" and site.data.get("map") == named.name for site in spec.sites)

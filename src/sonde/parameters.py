@@ -1,0 +1,60 @@
+"""Help about a script's named parameters, from its getopt() calls: ``sonde SCRIPT -- --help``."""
+
+from __future__ import annotations
+
+from .language.ast import BoolLiteral, Call, Expr, Script, StrLiteral, Unary
+from .language.diagnostics import Diagnostics
+from .language.source import Source
+from .record import Record
+from .semantics.nodes import walk
+from .semantics.typed import Options
+
+
+class Parameter(Record):
+    """A named parameter: its default as it is shown ("" for a flag), and what the script says about it."""
+
+    name: str
+    default: str
+    help: str
+
+
+def parameters(script: Script) -> list[Parameter]:
+    """Every named parameter that a script asks for, by name; the first call that describes it counts."""
+    found: dict[str, Parameter] = {}
+    for node in walk([script.clauses, script.macros, script.functions]):
+        if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral):
+            name = node.args[0].value
+            text = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], StrLiteral) else ""
+            known = found.get(name)
+            if known is None or text and not known.help:
+                found[name] = Parameter(name, _shown(node.args[1]) if len(node.args) > 1 else "", text)
+    return [found[name] for name in sorted(found)]
+
+
+def _shown(default: Expr) -> str:
+    if isinstance(default, BoolLiteral):
+        return "true" if default.value else ""
+    if isinstance(default, StrLiteral):
+        return f'"{default.value}"'
+    if isinstance(default, Unary) and default.op == "-":
+        return "-" + _shown(default.operand)
+    return str(getattr(default, "value", "..."))
+
+
+def script_help(source: Source, options: Options, release: str) -> str:
+    """The text of the help. CompileError if the script cannot be read."""
+    from .language.files import Files
+    from .language.parser import parse
+    diagnostics = Diagnostics()
+    script = parse(source, diagnostics, options.params, Files(options.directories, options.headers, release))
+    diagnostics.check()
+    name = source.name if source.name != "stdin" else "-e 'PROGRAM'"
+    lines = ["USAGE:", f"    sonde [options] {name} -- [parameters]", ""]
+    rows = parameters(script)
+    if not rows:
+        return "\n".join([*lines, "The script has no named parameters."]) + "\n"
+    lefts = [f"--{row.name}={row.default}" if row.default else f"--{row.name}" for row in rows]
+    width = max(map(len, lefts))
+    lines.append("PARAMETERS:")
+    lines += [f"    {left:<{width}}  {row.help}".rstrip() for left, row in zip(lefts, rows)]
+    return "\n".join(lines) + "\n"

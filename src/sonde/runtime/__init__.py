@@ -1,0 +1,1 @@
+"""A spec at work: maps, programs, links, ring buffers, sessions."""

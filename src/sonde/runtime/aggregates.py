@@ -1,0 +1,221 @@
+"""What the map value functions collected, as Python values that draw themselves as bpftrace does.
+
+``aggregate_value`` turns the words of an Aggregate (types.py), summed over the CPUs, into an int (count, sum,
+min, max, avg), a ``Stats``, a ``Histogram``, a ``LinearHistogram`` or a ``Series``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import pack, unpack
+from typing import Any
+
+from ..record import Value
+from ..types import Aggregate
+
+BAR = 52  # characters of the longest bar
+
+
+class Bucket(Value):
+    """Values from ``low`` (None: from the beginning) up to, not including, ``high`` (None: without end)."""
+
+    low: int | None
+    high: int | None
+    count: int
+
+
+class Stats(Value):
+    """What stats() collected."""
+
+    count: int
+    average: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"count {self.count}, average {self.average}, total {self.total}"
+
+
+class Drawing:
+    """A value of several lines; ``kind`` is the type of its JSON objects."""
+
+    kind = ""
+
+    @property
+    def total(self) -> int:
+        """How much was collected; 0 if nothing was."""
+        raise NotImplementedError
+
+    def draw(self, div: int = 1) -> str:
+        """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
+        raise NotImplementedError
+
+
+class Histogram(Drawing):
+    """Counts by power of two, each power cut into ``2**bits`` buckets; iterates over the buckets in use.
+
+    ``counts`` has every bucket: negative values first, then upwards (the layout of types.Aggregate).
+    """
+
+    kind = "hist"
+
+    def __init__(self, counts: Sequence[int], bits: int = 0) -> None:
+        self.counts = list(counts)
+        self.bits = bits
+
+    @property
+    def total(self) -> int:
+        """How many values were counted."""
+        return sum(self.counts)
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """From the first bucket that is not empty to the last."""
+        return [Bucket(*self._range(i), self.counts[i]) for i in self._used()]
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(self.buckets)
+
+    def _used(self) -> range:
+        filled = [i for i, count in enumerate(self.counts) if count]
+        return range(filled[0], filled[-1] + 1) if filled else range(0)
+
+    def _range(self, index: int) -> tuple[int | None, int | None]:
+        if index == 0:
+            return None, 0
+        return self._low(index - 1), self._low(index)
+
+    def _low(self, step: int) -> int:
+        """Least value of the bucket that is ``step`` places above the one of zero."""
+        if step < 2 << self.bits:
+            return step
+        return _mantissa(step, self.bits) << (step >> self.bits) - 1
+
+    def _label(self, index: int) -> str:
+        if index == 0:
+            return "(..., 0)"
+        if index <= 2 << self.bits:
+            return f"[{index - 1}]"
+        return f"[{self._number(index - 1)}, {self._number(index)})"
+
+    def _number(self, step: int) -> str:
+        """A bound with the largest suffix of 1024 that keeps it exact for all bounds of its power."""
+        if step < 2 << self.bits:
+            return str(step)
+        shift = (step >> self.bits) - 1
+        return f"{_mantissa(step, self.bits) << shift % 10}{'KMGTPE'[shift // 10 - 1] if shift >= 10 else ''}"
+
+    def quantile(self, q: float) -> float | None:
+        """The value that a share ``q`` (0..1) of all lie below, by straight lines within buckets; None if empty."""
+        return _quantile(self.buckets, q)
+
+    def draw(self, div: int = 1) -> str:
+        """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
+        used = self._used()
+        return _rows([(self._label(i), self.counts[i]) for i in used], div)
+
+    def __str__(self) -> str:
+        return self.draw()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.total}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class LinearHistogram(Histogram):
+    """Counts in steps from ``low`` up to ``high``, with what lies outside at both ends."""
+
+    def __init__(self, counts: Sequence[int], low: int, high: int, step: int) -> None:
+        super().__init__(counts)
+        self.low, self.high, self.step = low, high, step
+
+    def _range(self, index: int) -> tuple[int | None, int | None]:
+        if index == 0:
+            return None, self.low
+        if index == len(self.counts) - 1:
+            return self.high, None
+        start = self.low + (index - 1) * self.step
+        return start, min(start + self.step, self.high)
+
+    def _label(self, index: int) -> str:
+        low, high = self._range(index)
+        if low is None or high is None:
+            return f"(..., {self._bound(self.low)})" if low is None else f"[{self._bound(self.high)}, ...)"
+        return f"[{self._bound(low)}, {self._bound(high)})"
+
+    def _bound(self, number: int) -> str:
+        if self.step % 1024 or not number or number % 1024:
+            return str(number)
+        return f"{number >> 20}M" if number % (1 << 20) == 0 else f"{number >> 10}K"
+
+
+def _mantissa(step: int, bits: int) -> int:
+    return (1 << bits) + (step & (1 << bits) - 1)
+
+
+def _rows(rows: list[tuple[str, int]], div: int) -> str:
+    most = max([count for _, count in rows], default=0)
+    return "".join([f"{label:<16}{count // div:>8} |{'@' * _bar(count, most):<{BAR}}|\n" for label, count in rows])
+
+
+def _bar(count: int, most: int) -> int:
+    """Length of a bar, in the single precision that bpftrace computes it in (1/52 of 52 may then be 0)."""
+    ratio = _single(_single(count) / _single(most))
+    return int(_single(ratio * BAR))
+
+
+def _single(number: float) -> float:
+    found: float = unpack("f", pack("f", number))[0]
+    return found
+
+
+def _quantile(buckets: list[Bucket], q: float) -> float | None:
+    rank = q * sum(b.count for b in buckets)
+    for bucket in buckets:
+        if bucket.count and rank <= bucket.count:
+            if bucket.low is None or bucket.high is None:
+                return bucket.high if bucket.low is None else bucket.low
+            return bucket.low + (bucket.high - bucket.low) * rank / bucket.count
+        rank -= bucket.count
+    return None
+
+
+AggregateValue = Any  # int | Stats | Histogram | Series
+
+
+def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:
+    """The value of an aggregate's words, which are merged over the CPUs; sums may be given modulo 2**64.
+
+    ``signed`` overrides the type's own. A min() or max() that was never set is 0, as bpftrace prints it.
+    """
+    signed = type.signed if signed is None else signed
+    kind = type.kind
+    if kind == "hist":
+        return Histogram(words, type.bits)
+    if kind == "tseries":
+        from .series import series_of
+        return series_of(type, words)
+    if kind == "lhist":
+        return LinearHistogram(words, type.low, type.high, type.step)
+    if kind == "count":
+        return words[0]
+    if kind == "sum":
+        return _word(words[0], signed)
+    if kind in ("min", "max"):
+        return _word(words[0], signed) if words[1] else 0
+    count, total = words[0], _word(words[1], signed)
+    average = divide(total, count) if count else 0
+    return average if kind == "avg" else Stats(count, average, total)
+
+
+def _word(value: int, signed: bool) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if signed and value >> 63 else value
+
+
+def divide(number: int, by: int) -> int:
+    """C's division: towards zero."""
+    return number // by if (number < 0) == (by < 0) else -(-number // by)

@@ -1,0 +1,158 @@
+"""The traced command of ``-c`` and the awaited process of ``-p``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from ..errors import SondeError, UsageError
+from ..kernel import syscalls
+
+
+class Process:
+    """Another process whose end the session waits for; ``fd`` becomes readable when it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self.fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise UsageError(f"there is no process {pid}") from None
+        except OSError as error:
+            raise UsageError(f"process {pid}: {error.strerror}", ["a thread's id? give the process id"]) from None
+
+    def ended(self) -> bool:
+        """Whether it has."""
+        import select
+
+        waiting = select.poll()
+        waiting.register(self.fd, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def close(self) -> None:
+        """Stop watching."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Child(Process):
+    """A command, forked at once but executed only by :meth:`start`, so that probes can be attached to it before.
+
+    ``status`` is its exit status as a shell gives it (128 + signal), None while it runs.
+    """
+
+    def __init__(self, command: str | Sequence[str]) -> None:
+        arguments = _words(command)
+        path = _find(arguments[0])
+        gate, self._gate = os.pipe()
+        self._failure, failure = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _become(path, arguments, gate, self._gate, failure)
+        os.close(gate)
+        os.close(failure)
+        self.command = arguments
+        self.status: int | None = None
+        super().__init__(pid)
+
+    def start(self) -> None:
+        """Let it execute the command; SondeError if that fails."""
+        if self._gate < 0:
+            return
+        os.write(self._gate, b"x")
+        self._close_gate()
+        reason = os.read(self._failure, 16)
+        os.close(self._failure)
+        self._failure = -1
+        if reason:
+            self.wait()
+            raise SondeError(f"cannot execute {self.command[0]}: {os.strerror(int(reason))}")
+
+    def poll(self) -> int | None:
+        """Its exit status if it has ended."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        status = self._reap(0)
+        return 0 if status is None else status
+
+    def _reap(self, flags: int) -> int | None:
+        if self.status is None:
+            try:
+                pid, status = os.waitpid(self.pid, flags)
+            except ChildProcessError:
+                pid, status = self.pid, 0  # somebody else has reaped it
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.status = code if code >= 0 else 128 - code
+        return self.status
+
+    def close(self) -> None:
+        """End it (SIGTERM) if it still runs, and reap it; one that was never started just goes."""
+        never_started = self._gate >= 0
+        self._close_gate()
+        if self._failure >= 0:
+            os.close(self._failure)
+            self._failure = -1
+        if self.poll() is None:
+            if not never_started:
+                os.kill(self.pid, signal.SIGTERM)
+            self._end()
+        super().close()
+
+    def _end(self) -> None:
+        import select
+
+        if not select.select([self.fd], [], [], 1.0)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def _close_gate(self) -> None:
+        gate, self._gate = self._gate, -1
+        if gate >= 0:
+            os.close(gate)
+
+
+def _words(command: str | Sequence[str]) -> list[str]:
+    if not isinstance(command, str):
+        words = list(command)
+    else:
+        import shlex
+
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise UsageError(f"-c: {str(error).lower()}: {command}") from None
+    if not words:
+        raise UsageError("-c: the command is empty")
+    return words
+
+
+def _find(name: str) -> str:
+    """The executable file that ``name`` stands for, as a shell finds it."""
+    places = [name] if "/" in name else [os.path.join(place or ".", name)
+                                         for place in os.environ.get("PATH", os.defpath).split(":")]
+    for path in places:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise UsageError(f"-c: {name}: " + ("not executable" if os.path.exists(places[0]) and len(places) == 1
+                                        else "command not found"))
+
+
+def _become(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:
+    """In the child: wait until the gate opens, then be the command. Never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.close(gate_write)  # so that the gate reads as closed when Sonde has died
+        syscalls.die_with_parent()
+        if os.read(gate, 1):
+            os.execv(path, arguments)
+    except OSError as error:
+        os.write(failure, str(error.errno).encode())
+    finally:
+        os._exit(127)

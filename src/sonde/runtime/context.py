@@ -1,0 +1,128 @@
+"""The live decoding context: names from this machine, frames from the script's stack map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct as Layout
+from typing import Any
+
+from ..arch import this_arch
+from ..errors import SondeError
+from ..kernel import host, procfs
+from ..kernel.symbols import KernelSymbols, UserSymbols
+from ..spec import STACKS, ScriptSpec
+from ..types import Stack, Tuple, USym
+from .maps import Map
+
+_KEY = Layout("=Q").pack
+
+
+class LiveContext:
+    """See :class:`sonde.runtime.values.Context`. ``maps`` are the session's.
+
+    Whatever is looked up is kept, so that values which were printed once can be printed after the session.
+    """
+
+    def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], kernel: KernelSymbols | None = None,
+                 user: UserSymbols | None = None) -> None:
+        self.max_strlen = spec.config.max_strlen
+        self.trailer = spec.config.str_trunc_trailer
+        self._probes = spec.probes
+        self._maps = maps
+        self._kernel = kernel or KernelSymbols()
+        self._log = _mapping_log() if user is None and names_user_addresses(spec) else None
+        self._user = user or UserSymbols(self._log)
+        self._cgroups = procfs.Cgroups()
+        self._stacks: dict[int, Sequence[int]] = {}
+        self._offsets: dict[str, int] = {}
+
+    def frames(self, stack: int) -> Sequence[int]:
+        """Addresses of a stack, innermost first; empty if it was not kept."""
+        if stack not in self._stacks:
+            found = self._read_stack(stack)
+            if not found:
+                return ()
+            self._stacks[stack] = found
+        return self._stacks[stack]
+
+    def _read_stack(self, stack: int) -> Sequence[int]:
+        stacks = self._maps.get(STACKS)
+        if stacks is None:
+            return ()
+        try:
+            raw = stacks.get(_KEY(stack))
+        except SondeError:  # the session is over
+            return ()
+        return memoryview(raw).cast("Q").tolist() if isinstance(raw, bytes) else ()
+
+    def ksym(self, address: int) -> tuple[str, int] | None:
+        """Name of the kernel symbol around ``address`` and the offset into it."""
+        found = self._kernel.lookup(address)
+        return (found.name, found.offset) if found else None
+
+    def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
+        """The same of a user address, with the file; the name is "" where the file has no symbol for it."""
+        found = self._user.lookup(tgid, address)
+        return (found.name, found.offset, found.module) if found else None
+
+    def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
+        """Build id of the file mapped at ``address``, and the offset in that file."""
+        from ..kernel.elf import open_elf
+        mapping = self._user.mapping(tgid, address)
+        if mapping is None or not mapping.path:
+            return None
+        try:
+            return open_elf(mapping.path).build_id.hex(), address - mapping.start + mapping.offset
+        except SondeError:
+            return None
+
+    def probe(self, index: int) -> str:
+        """Full name of an attach point."""
+        return self._probes[index] if 0 <= index < len(self._probes) else str(index)
+
+    def username(self, uid: int) -> str:
+        """Login name, or the number as text."""
+        return procfs.user_name(uid)
+
+    def syscall_name(self, number: int) -> str:
+        """Name of a system call, or the number as text."""
+        return host.syscall_names(this_arch().name).get(number, str(number))
+
+    def cgroup_path(self, cgroup: int, filter: str) -> str:
+        """``unified:/path``; "" for a cgroup that cannot be seen from here."""
+        return ",".join([f"{hierarchy}:{path}" for hierarchy, path in self._cgroups.paths(cgroup, filter or "*")])
+
+    def wall_clock(self, nanoseconds: int, clock: str) -> int:
+        """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
+        if clock not in self._offsets:
+            self._offsets[clock] = host.boot_to_wall(clock)
+        return nanoseconds + self._offsets[clock]
+
+    def follow(self) -> None:
+        """Take note of what processes have mapped since the last time."""
+        if self._log is not None:
+            self._log.read()
+
+    def close(self) -> None:
+        """Stop watching processes; what was seen of them stays known."""
+        if self._log is not None:
+            self._log.close()
+
+
+def names_user_addresses(spec: ScriptSpec) -> bool:
+    """Whether the script prints names of addresses in processes."""
+    return any([_is_user(type) for site in spec.sites for type in [field.type for field in site.fields]]
+               + [_is_user(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
+
+
+def _is_user(type: Any) -> bool:
+    if isinstance(type, Tuple):
+        return any(_is_user(t) for t in type.of)
+    return isinstance(type, USym) or isinstance(type, Stack) and type.user
+
+
+def _mapping_log() -> Any:
+    from ..kernel.mappings import MappingLog
+    log = MappingLog()
+    log.start()
+    return log

@@ -1,0 +1,110 @@
+"""Event records and map elements as Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct as Layout
+from typing import Any
+
+from ..record import Record
+from ..spec import EventSite, MapSpec, ScriptSpec
+from ..types import Aggregate
+from .aggregates import aggregate_value
+from .maps import Map
+from .values import Context, decoder
+
+_HEADER = Layout("=IIQ").unpack_from
+
+
+class Event(Record):
+    """One record.
+
+    ``kind`` is the site's (printf, print, join ...); ``args`` are the arguments; ``probe`` is the full name of
+    the attach point that fired ("" if the record does not say); ``time`` is nanoseconds of the boot clock, 0 if
+    the record only has its place after the one before it; ``site`` is the index into ScriptSpec.sites.
+    """
+
+    kind: str
+    args: tuple[Any, ...]
+    probe: str
+    time: int
+    site: int
+
+
+class EventDecoder:
+    """Decodes the records of a script; one function is compiled for each site when it first fires."""
+
+    def __init__(self, spec: ScriptSpec, context: Context) -> None:
+        self.spec = spec
+        self.context = context
+        self._sites: dict[int, Callable[[Any, int], tuple[Any, ...]]] = {}
+
+    def decode(self, buffer: Any, offset: int = 0) -> Event:
+        """The event of the record at ``offset``."""
+        index, probe, time = _HEADER(buffer, offset)
+        site = self.spec.sites[index]
+        values = self._sites.get(index) or self._compile(index, site)
+        name = self.spec.probes[probe] if probe < len(self.spec.probes) else ""
+        return Event(site.kind, values(buffer, offset), name, time, index)
+
+    def _compile(self, index: int, site: EventSite) -> Callable[[Any, int], tuple[Any, ...]]:
+        parts = [(decoder(field.type, self.context), field.offset) for field in site.fields]
+
+        def values(buffer: Any, offset: int) -> tuple[Any, ...]:
+            return tuple([get(buffer, offset + at) for get, at in parts])
+        self._sites[index] = values
+        return values
+
+
+class MapDecoder:
+    """Decodes the elements of a script's map as :class:`sonde.runtime.maps.Map` reads them."""
+
+    def __init__(self, spec: MapSpec, context: Context) -> None:
+        assert spec.value is not None
+        self._context = context
+        self._key = decoder(spec.key, context) if spec.key is not None and not spec.memory else None
+        self._aggregate = spec.value if isinstance(spec.value, Aggregate) else None
+        self._value = decoder(spec.value, context) if self._aggregate is None else None
+
+    def key(self, raw: bytes) -> Any:
+        """A key; None for the one element of a map without keys."""
+        return self._key(raw, 0) if self._key is not None else None
+
+    def value(self, raw: Any) -> Any:
+        """A value, from bytes or from an aggregate's merged words."""
+        if self._aggregate is not None:
+            found = aggregate_value(self._aggregate, raw)
+            if self._aggregate.kind == "tseries":
+                found.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
+            return found
+        assert self._value is not None
+        return self._value(raw, 0)
+
+    def items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+        """All (key, value) pairs."""
+        return [(self.key(key), self.value(value)) for key, value in raw]
+
+
+class MapReader:
+    """Reads maps as (key, value) pairs of Python values; ``maps`` are those of a session."""
+
+    def __init__(self, maps: Mapping[str, Map], context: Context) -> None:
+        self.maps = maps
+        self.context = context
+        self._decoders: dict[str, MapDecoder] = {}
+
+    def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
+        """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
+        found = self.maps[name]
+        raw = found.take() if then == "clear" else found.items()
+        if then == "zero":
+            found.zero()
+        items = self.decoder(name).items(raw)
+        return items + self(found.spec.short, then) if found.spec.short else items
+
+    def decoder(self, name: str) -> MapDecoder:
+        """The decoder of a map's elements, made when it is first needed."""
+        known = self._decoders.get(name)
+        if known is None:
+            known = self._decoders[name] = MapDecoder(self.maps[name].spec, self.context)
+        return known

@@ -1,0 +1,449 @@
+"""Attaching programs: one function for each kind of attach point, and detaching in two steps.
+
+A program hangs on a *link*; closing that stops the program. Tracepoints and uprobes that go through perf events have
+the event besides, and closing those takes the kernel tens of milliseconds each (it waits, under one lock, for
+everybody to leave the tracepoint). So :meth:`Links.stop` closes the links, and :meth:`Links.close`, called
+after the last line has been printed, the events. Closing such a link waits as long, but many can wait at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from ..errors import AttachError, SyscallError
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd
+from ..spec import Attach, ProgramSpec
+from ..uapi import (
+    BPF_TRACE_FENTRY,
+    BPF_TRACE_FEXIT,
+    BPF_TRACE_KPROBE_MULTI,
+    BPF_TRACE_UPROBE_MULTI,
+    HARDWARE_EVENTS,
+    PERF_ATTR_DISABLED,
+    PERF_ATTR_INHERIT,
+    PERF_ATTR_INHERIT_THREAD,
+    PERF_COUNT_SW_CPU_CLOCK,
+    PERF_EVENT_IOC_ENABLE,
+    PERF_TYPE_BREAKPOINT,
+    PERF_TYPE_HARDWARE,
+    PERF_TYPE_SOFTWARE,
+    PERF_TYPE_TRACEPOINT,
+    SOFTWARE_EVENTS,
+)
+from .maps import online_cpus
+from .programs import number
+
+if TYPE_CHECKING:
+    from threading import Thread
+
+# kinds that the session runs itself: nothing to attach
+RUN_BY_SESSION = ("begin", "end", "self", "iter", "test", "bench")
+UPROBES = ("uprobe", "uretprobe", "usdt")
+RETURNS = ("kretprobe", "fexit")
+_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+
+
+class Links:
+    """Everything that one session has attached."""
+
+    def __init__(self) -> None:
+        self._links: list[tuple[Fd, bool, str]] = []  # (link, whether closing it waits, its name if it can miss)
+        self._events: list[Fd] = []
+        self._missed: list[tuple[str, int]] = []  # of links that are closed
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def hold(self, link: Fd, waits: bool = False, name: str = "") -> None:
+        """Keep a link that needs no event. ``name``: the kernel counts what it misses, to be told under this name."""
+        self._links.append((link, waits, name))
+
+    def on_event(self, program: Fd, event: Fd, cookie: int, start: bool = False, name: str = "") -> None:
+        """Run ``program`` on a perf event; ``start``: the event was opened disabled, and closes quickly."""
+        self._events.append(event)
+        self.hold(syscalls.link_perf_event(program, event, cookie), not start, name)
+        if start:
+            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
+
+    def stop(self, keep: int = 0) -> None:
+        """Detach every program (but the first ``keep``); when this returns none of them is started any more."""
+        going, self._links = self._links[keep:], self._links[:keep]
+        self._missed += _missed(going)
+        threads = _close_in_threads([link for link, waits, _ in going if waits])
+        for link, waits, _ in going:
+            if not waits:
+                link.close()
+        for thread in threads:
+            thread.join()
+
+    def missed(self) -> list[tuple[str, int]]:
+        """(name, calls) that the kernel could not report: too many at once, or nested (Linux 6.8)."""
+        return self._missed + _missed(self._links)
+
+    def close(self) -> None:
+        """Release the events too; slow, see above."""
+        self.stop()
+        while self._events:
+            self._events.pop().close()
+
+
+def _missed(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:
+    counts = [(name, syscalls.link_missed(link)) for link, _, name in links if name]
+    return [(name, count) for name, count in counts if count]
+
+
+def _close_in_threads(links: list[Fd]) -> list[Thread]:
+    """Start closing ``links`` side by side; the threads to wait for. One alone is closed here and now."""
+    if len(links) == 1:
+        links.pop().close()
+    if not links:
+        return []
+    from threading import Thread
+
+    def work() -> None:
+        while links:
+            try:
+                link = links.pop()
+            except IndexError:
+                return
+            link.close()
+
+    threads = [Thread(target=work) for _ in range(min(64, len(links)))]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+Missing = Callable[[AttachError, Attach], None]
+Attacher = Callable[[Attach, Fd, int, Links], None]  # (attach point, program, cookie, where to keep the link)
+
+
+def attach(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
+    """Attach ``program`` to all attach points of ``spec``; says how many. One that fails is handed to ``missing``,
+    which may raise."""
+    if spec.how.startswith("raw:"):
+        point = Attach("rawtracepoint", spec.attach[0].name, event=spec.how[4:])
+        cookie = spec.first_probe if spec.cookies else 0
+        return len(spec.attach) * _guarded(point, missing, _raw_tracepoint, program, cookie, links)
+    done = 0
+    for index, point in enumerate(spec.attach):
+        if point.kind in RUN_BY_SESSION:
+            done += 1
+        else:
+            cookie = number(spec, index) if spec.cookies else 0
+            attacher = ATTACHERS["rawtracepoint" if spec.how == "raw" else spec.how or point.kind]
+            done += _guarded(point, missing, attacher, program, cookie, links)
+    return done
+
+
+def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
+    """Attach a program that was loaded for ``multi_type(spec)`` to all its attach points, in one call per file.
+
+    False, and nothing attached, if the kernel refuses any of it: then attach one by one, to learn which.
+    """
+    before = len(links)
+    try:
+        if multi_type(spec) == BPF_TRACE_KPROBE_MULTI:
+            _attach_kprobes_multi(spec, program, links)
+        else:
+            _attach_uprobes_multi(spec, program, links)
+    except SyscallError:
+        links.stop(before)
+        return False
+    return True
+
+
+def multi_type(spec: ProgramSpec) -> int:
+    """The attach type with which one link serves many attach points, attached and detached at once; 0 if none does.
+
+    uprobe.multi (Linux 6.6) had a process filter by thread at first (fixed in 6.10), so with a filter it is for later
+    kernels. kprobe.multi (5.18, if built with FPROBE) passes fewer registers than a kprobe, so one function is left to
+    a kprobe; a return probe gains by it, since many calls may be under way at once.
+    """
+    kinds = {spec.how or a.kind for a in spec.attach}
+    if kinds and kinds <= set(UPROBES):
+        pids = {a.pid for a in spec.attach}
+        return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _release() >= (6, 10) else 0
+    if kinds == {"kretprobe"} or kinds == {"kprobe"} and len(spec.attach) > 1:
+        return 0 if any(a.offset for a in spec.attach) else BPF_TRACE_KPROBE_MULTI
+    return 0
+
+
+def _release() -> tuple[int, int]:
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int("".join(takewhile(str.isdigit, minor)) or 0)
+
+
+def _guarded(point: Attach, missing: Missing, attacher: Attacher, program: Fd, cookie: int,
+             links: Links) -> bool:
+    try:
+        attacher(point, program, cookie, links)
+        return True
+    except SyscallError as error:
+        missing(explain(point, error), point)
+    except AttachError as error:
+        missing(error, point)
+    return False
+
+
+# ---- one function per kind
+
+def _raw_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    links.hold(syscalls.raw_tracepoint_open(point.event, program, cookie))
+
+
+def _tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    event = syscalls.perf_event_open(PERF_TYPE_TRACEPOINT, tracepoint_id(point), cpu=0)
+    links.on_event(program, event, cookie)
+
+
+def _uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    kind, return_bit, counter_shift = _probe_pmu("uprobe")
+    config = 1 << return_bit if point.kind == "uretprobe" else 0
+    config |= int(point.extra.get("semaphore", 0)) << counter_shift
+    event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
+                                     config1=os.fsencode(point.target), config2=point.offset)
+    links.on_event(program, event, cookie)
+
+
+def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for index, point in enumerate(spec.attach):
+        groups.setdefault((point.target, point.kind == "uretprobe"), []).append(index)
+    for (path, returns), members in groups.items():
+        points = [spec.attach[index] for index in members]
+        counters = [int(point.extra.get("semaphore", 0)) for point in points]
+        links.hold(syscalls.link_uprobe_multi(
+            program, path, [point.offset for point in points], [number(spec, index) for index in members],
+            counters if any(counters) else None, points[0].pid, returns), waits=True)
+
+
+def _kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    kind, return_bit, _ = _probe_pmu("kprobe")
+    module = "" if point.target in ("", "vmlinux") else f"{point.target}:"
+    event = syscalls.perf_event_open(kind, 1 << return_bit if point.kind in RETURNS else 0, cpu=0,
+                                     config1=f"{module}{point.event}".encode() if point.event else 0,
+                                     config2=point.offset)
+    links.on_event(program, event, cookie, name=point.name)
+
+
+def _attach_kprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
+    cookies = [number(spec, index) for index in range(len(spec.attach))]
+    first = spec.attach[0]
+    links.hold(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
+                                          returns=first.kind in RETURNS), waits=True, name=first.name)
+
+
+def _fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """The function is the program's own attach_btf_id. Before Linux 5.19 there was another call for it."""
+    try:
+        link = syscalls.link_tracing(program, BPF_TRACE_FEXIT if point.kind in RETURNS else BPF_TRACE_FENTRY, cookie)
+    except SyscallError as error:
+        if error.errno != errno.EINVAL or cookie:
+            raise
+        link = syscalls.raw_tracepoint_open("", program)
+    links.hold(link, waits=True)
+
+
+def _interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """A timer on one CPU: the program runs once per period, wherever the machine is busy."""
+    _clock(point, program, cookie, links, online_cpus()[0])
+
+
+def _profile(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """A timer on every CPU, or on every thread of one process, where it counts that thread's own time."""
+    if point.pid:
+        _on_threads(point, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, program, cookie, links)
+    else:
+        for cpu in online_cpus():
+            _clock(point, program, cookie, links, cpu)
+
+
+def _clock(point: Attach, program: Fd, cookie: int, links: Links, cpu: int) -> None:
+    event = syscalls.perf_event_open(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, cpu=cpu,
+                                     sample_period=point.period, flags=PERF_ATTR_DISABLED)
+    links.on_event(program, event, cookie, start=True)
+
+
+def _counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """A software or hardware event: the program runs each ``period`` events, per CPU or per thread."""
+    kind, table = ((PERF_TYPE_SOFTWARE, SOFTWARE_EVENTS) if point.kind == "software"
+                   else (PERF_TYPE_HARDWARE, HARDWARE_EVENTS))
+    config = table.get(point.event)
+    if config is None:
+        raise AttachError(f"{point.name}: the kernel has no {point.kind} event {point.event}", point.name, errno.ENOENT,
+                          [f"known are {', '.join(sorted(table))}"])
+    if point.pid:
+        _on_threads(point, kind, config, program, cookie, links)
+        return
+    for cpu in online_cpus():
+        event = syscalls.perf_event_open(kind, config, cpu=cpu, sample_period=max(1, point.period),
+                                         flags=PERF_ATTR_DISABLED)
+        links.on_event(program, event, cookie, start=True)
+
+
+def _watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    """A breakpoint of the CPU's, on every CPU or on the threads of one process. Each access fires."""
+    place = {"config1": point.offset, "config2": point.extra["length"], "bp_type": point.extra["mode"]}
+    if point.pid:
+        _on_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **place)
+        return
+    for cpu in online_cpus():
+        event = syscalls.perf_event_open(PERF_TYPE_BREAKPOINT, 0, cpu=cpu, sample_period=1, flags=PERF_ATTR_DISABLED,
+                                         **place)
+        links.on_event(program, event, cookie, start=True)
+
+
+def _on_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int, links: Links, **more: int) -> None:
+    """One event for each thread; threads that start later inherit it (threads only: Linux 5.13)."""
+    flags = PERF_ATTR_DISABLED | PERF_ATTR_INHERIT | PERF_ATTR_INHERIT_THREAD
+    for thread in _threads(point):
+        try:
+            event = syscalls.perf_event_open(kind, config, pid=thread, sample_period=max(1, point.period), flags=flags,
+                                             **more)
+        except SyscallError as error:
+            if error.errno == errno.ESRCH and thread != point.pid:
+                continue  # it has ended meanwhile
+            raise
+        links.on_event(program, event, cookie, start=True)
+
+
+def _threads(point: Attach) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{point.pid}/task"))
+    except OSError:
+        raise AttachError(f"{point.name}: there is no process {point.pid}", point.name, errno.ESRCH) from None
+
+
+ATTACHERS: dict[str, Attacher] = {
+    "tracepoint": _tracepoint,
+    "rawtracepoint": _raw_tracepoint,
+    "kprobe": _kprobe,
+    "kretprobe": _kprobe,
+    "fentry": _fentry,
+    "fexit": _fentry,
+    "uprobe": _uprobe,
+    "uretprobe": _uprobe,
+    "usdt": _uprobe,
+    "interval": _interval,
+    "profile": _profile,
+    "software": _counter,
+    "hardware": _counter,
+    "watchpoint": _watchpoint,
+}
+
+
+# ---- facts of this machine
+
+def tracepoint_id(point: Attach) -> int:
+    """The number of a tracepoint in tracefs; AttachError if it or tracefs is not there."""
+    for root in _TRACEFS:
+        try:
+            with open(f"{root}/events/{point.target}/{point.event}/id", encoding="ascii") as file:
+                return int(file.read())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise AttachError(f"{point.name}: cannot read tracefs: {error.strerror}", point.name, error.errno or 0,
+                              ["run as root, or give read access to /sys/kernel/tracing"]) from None
+    if not any(os.path.isdir(f"{root}/events") for root in _TRACEFS):
+        raise AttachError(f"{point.name}: tracefs is not mounted", point.name, errno.ENOENT,
+                          ["mount -t tracefs nodev /sys/kernel/tracing"])
+    raise AttachError(f"{point.name}: this kernel has no such tracepoint", point.name, errno.ENOENT,
+                      [f"list them with: sonde -l 'tracepoint:{point.target}:*'"])
+
+
+def _probe_pmu(name: str) -> tuple[int, int, int]:
+    """Of perf's "uprobe" or "kprobe": type number, config bit "on return", config shift of a semaphore's offset."""
+    root = f"/sys/bus/event_source/devices/{name}"
+    try:
+        with open(f"{root}/type", encoding="ascii") as file:
+            kind = int(file.read())
+        semaphore = _config_bit(f"{root}/format/ref_ctr_offset") if name == "uprobe" else 0
+        return kind, _config_bit(f"{root}/format/retprobe"), semaphore
+    except OSError:
+        raise AttachError(f"{name}: this kernel is built without {name}s", name, errno.ENODEV,
+                          [f"CONFIG_{name.upper()}_EVENTS is needed"]) from None
+
+
+def _config_bit(path: str) -> int:
+    """``config:32-63`` → 32."""
+    with open(path, encoding="ascii") as file:
+        return int(file.read().strip().partition(":")[2].partition("-")[0])
+
+
+def explain(point: Attach, error: SyscallError) -> AttachError:
+    """An attach failure in words that help."""
+    why, hints = _reason(point, error.errno)
+    return AttachError(f"{point.name}: {why or error.message}", point.name, error.errno, hints)
+
+
+def explain_load(point: Attach, error: AttachError) -> AttachError:
+    """The same for a function that a program cannot be loaded for."""
+    from ..kernel.functions import obstacle
+    why, hints = obstacle(point.event, point.extra.get("module", ""), point.kind)
+    return AttachError(f"{point.name}: {why}" if why else error.message, point.name, error.errno,
+                       [*hints, f"the kernel says: {error.message.removeprefix(point.name + ': ')}"] if why else hints)
+
+
+def _reason(point: Attach, number: int) -> tuple[str, list[str]]:
+    if point.kind in UPROBES:
+        return _uprobe_reason(point, number)
+    if point.kind == "hardware" and number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+        return "this machine has no such hardware counter", ["virtual machines often have none; software: events work"]
+    if point.kind in ("tracepoint", "rawtracepoint") and number == errno.ENOENT:
+        return "this kernel has no such tracepoint", [
+            f"its module may not be loaded; list them with: sonde -l '{point.kind}:*{point.event}*'"]
+    if point.kind == "tracepoint" and number == errno.E2BIG:
+        return "the kernel runs at most 64 programs on one tracepoint", ["stop other tracers, or use rawtracepoint:"]
+    if point.kind == "watchpoint" and number in (errno.EINVAL, errno.ENOSPC, errno.EOPNOTSUPP):
+        return _watchpoint_reason(number)
+    if point.kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+        return _function_reason(point, number)
+    return _any_reason(point, number)
+
+
+def _any_reason(point: Attach, number: int) -> tuple[str, list[str]]:
+    if number == errno.ESRCH:
+        return f"there is no process {point.pid}", []
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many open files", ["raise the limit: ulimit -n 65536"]
+    return "", []
+
+
+def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
+    from ..kernel.functions import forbidden, obstacle
+    if number in (errno.ENOENT, errno.ESRCH, errno.EBUSY):
+        why, hints = obstacle(point.event, point.target, point.kind)
+        return why or f"the kernel has no function {point.event} that can be probed", hints or [
+            "the compiler may have inlined it"]
+    if number == errno.EADDRNOTAVAIL:
+        return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
+    if forbidden(point.event):
+        return f"{point.event} is off limits to kprobes, whose own work needs it", []
+    if number in (errno.EINVAL, errno.EILSEQ):
+        return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]
+    return _any_reason(point, number)
+
+
+def _watchpoint_reason(number: int) -> tuple[str, list[str]]:
+    if number == errno.ENOSPC:
+        return "all of the CPU's watchpoints are taken", ["it has four, which debuggers use too"]
+    return "the kernel cannot watch this address in this way", [
+        "the address is a multiple of the length; the kernel's own code and entry areas cannot be watched"]
+
+
+def _uprobe_reason(point: Attach, number: int) -> tuple[str, list[str]]:
+    if number == errno.ENOENT or not os.path.exists(point.target):
+        return f"there is no file {point.target}", []
+    if number == errno.EINVAL:
+        return f"offset {point.offset:#x} of {point.target} is not executable code", [
+            "was the file replaced since it was read?"]
+    if number == errno.EIO or number == errno.ENOEXEC:
+        return f"the instruction at offset {point.offset:#x} of {point.target} cannot be probed", []
+    return _any_reason(point, number)

@@ -1,0 +1,339 @@
+"""Maps at work: created from their specs, read, emptied and merged across CPUs.
+
+Keys stay bytes and so do plain values: whoever reads them knows how to decode them. The value of an
+aggregate is its merged state, a tuple of integers (see :mod:`sonde.runtime.merge`).
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Any
+
+from ..errors import SondeError, SyscallError
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd
+from ..record import Record
+from ..spec import MapSpec
+from ..types import Aggregate, Int, round_up
+from ..uapi import BPF_EXIST, BPF_F_MMAPABLE, ENOTSUPP, MAP_TYPES
+from . import merge
+from .merge import State
+
+Value = bytes | tuple[int, ...]
+Item = tuple[bytes, Value]
+
+_NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
+_BATCH_BYTES = 8 << 20
+
+
+class _Chunk(Record):
+    """Elements as the kernel returned them, packed one after another."""
+
+    keys: bytes
+    cells: bytes
+    count: int
+
+
+class Map:
+    """A kernel map and how to read it; ``memory`` is its mapping if it is an mmapable array."""
+
+    def __init__(self, spec: MapSpec, fd: Fd, memory: Any = None, possible_cpus: int = 1) -> None:
+        self.spec = spec
+        self.fd = fd
+        self.memory = memory
+        self.aggregate = spec.value if isinstance(spec.value, Aggregate) else None
+        self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
+        self._cpus = spec.cpus if spec.memory else possible_cpus if self._per_cpu else 1
+        self._element = round_up(spec.value_size, 8) * possible_cpus if self._per_cpu else spec.value_size
+        self._base: State | None = None        # of a keyless aggregate, at its last clear() or zero()
+        self._bases: dict[bytes, State] = {}   # the same by key
+        self._zeroed: set[bytes] = set()       # keys that zero() left with nothing
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    # reading
+
+    def items(self) -> list[Item]:
+        """Every (key, value), in no particular order. A keyless map has one item with the empty key."""
+        if self.spec.memory:
+            return [(b"", self._memory_value())]
+        if self._subtracts:
+            return self._finish(self._gains(self._states()))
+        return self._decode(self._chunks(take=False))
+
+    def get(self, key: bytes = b"") -> Value | None:
+        """The value under ``key``; None if there is none."""
+        if self.spec.memory:
+            return self._memory_value()
+        raw = syscalls.map_lookup(self.fd, key, self._element)
+        if raw is not None and self._subtracts:
+            found = self._finish(self._gains([(key, self._merge(raw)[0])]))
+            return found[0][1] if found else None
+        return None if raw is None else self._decode([_Chunk(key, raw, 1)])[0][1]
+
+    def count(self) -> int:
+        """How many keys there are."""
+        if self.spec.memory:
+            return 1
+        return len(self.items()) if self._subtracts else sum(chunk.count for chunk in self._chunks(take=False))
+
+    # changing
+
+    def take(self) -> list[Item]:
+        """Read and empty in one step: no update between the two is lost.
+
+        An additive aggregate is left alone, and what was read is subtracted from later reads: a program that has
+        just looked an element up would add to one that is no longer there. Keys without gain since the last time
+        are deleted (so a sum() that only added zeros disappears). Other maps the kernel empties bucket by bucket;
+        the memory of keyless ones is zeroed.
+        """
+        if not self.spec.memory:
+            return self._take_gains() if self._subtracts else self._decode(self._chunks(take=True))
+        if self._subtracts:
+            now = self._merged_memory()
+            value: Value = self._signed(self._since_base(now))
+            self._base = now
+        else:
+            value = self._memory_value()
+            self._zero_memory()
+        return [(b"", value)]
+
+    def clear(self) -> None:
+        """Delete every key (``clear()`` of the language)."""
+        if self.spec.memory:
+            self.zero()
+        else:
+            self.take()
+
+    def zero(self) -> None:
+        """Set every value to zero and keep the keys (``zero()`` of the language)."""
+        if self._subtracts and not self.spec.memory:
+            self._bases = dict(self._states())
+            self._zeroed = set(self._bases)
+        elif not self.spec.memory:
+            zeros = bytes(self._element)
+            for chunk in self._chunks(take=False):
+                for key in _split(chunk.keys, self.spec.key_size):
+                    self._replace(key, zeros)
+        elif self._subtracts:
+            self._base = self._merged_memory()
+        else:
+            self._zero_memory()
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set the value under ``key`` (``key`` is ignored by a keyless map)."""
+        if self.spec.memory:
+            self.memory[:len(value)] = value
+        else:
+            syscalls.map_update(self.fd, key, value)
+
+    def delete(self, key: bytes) -> bool:
+        """Delete ``key``; False if it was not there."""
+        self._bases.pop(key, None)
+        return syscalls.map_delete(self.fd, key)
+
+    def close(self) -> None:
+        """Give the memory and the map back."""
+        if self.memory is not None:
+            self.memory.close()
+            self.memory = None
+        self.fd.close()
+
+    # additive aggregates: what was gained since a base
+
+    @property
+    def _subtracts(self) -> bool:
+        """Whether clearing is a matter of user space: nothing but updates happens in the kernel."""
+        return self.aggregate is not None and merge.additive(self.aggregate) and not self.spec.read_in_kernel \
+            and not self.spec.type.startswith("lru_")
+
+    def _merge(self, cells: bytes) -> list[State]:
+        assert self.aggregate is not None
+        return merge.merge(self.aggregate, cells, self._cpus)
+
+    def _states(self) -> list[tuple[bytes, State]]:
+        found: list[tuple[bytes, State]] = []
+        for chunk in self._chunks(take=False):
+            found += zip(_split(chunk.keys, self.spec.key_size), self._merge(chunk.cells))
+        return found
+
+    def _gains(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
+        """What each key gained since its base; without those that gained nothing."""
+        bases = self._bases
+        if not bases:
+            return states
+        gains = [(key, merge.subtract(state, bases[key]) if key in bases else state) for key, state in states]
+        return [(key, gain) for key, gain in gains if any(gain) or key in self._zeroed or key not in bases]
+
+    def _finish(self, gains: list[tuple[bytes, State]]) -> list[Item]:
+        assert self.aggregate is not None
+        return list(zip([key for key, _ in gains], merge.finish(self.aggregate, [gain for _, gain in gains])))
+
+    def _take_gains(self) -> list[Item]:
+        states = self._states()
+        gains = self._gains(states)
+        active = {key for key, gain in gains if any(gain)}
+        bases = dict(states)
+        for key in [key for key, _ in states if key not in active and key in self._bases]:
+            raw = syscalls.map_take(self.fd, key, self._element)
+            late = merge.subtract(self._merge(raw)[0], bases.pop(key)) if raw is not None else ()
+            if any(late):  # it came to life just now
+                gains.append((key, late))
+        self._bases, self._zeroed = bases, set()
+        return self._finish(gains)
+
+    # keyless maps: memory
+
+    def _memory_value(self) -> Value:
+        if self.aggregate is None:
+            size = self.spec.value.size if self.spec.value is not None else self.spec.value_size
+            return bytes(self.memory[:size])
+        return self._signed(self._since_base(self._merged_memory()))
+
+    def _merged_memory(self) -> tuple[int, ...]:
+        assert self.aggregate is not None
+        size, stride = self.aggregate.size, self.spec.stride or self.aggregate.size
+        data = self.memory[:stride * self._cpus]
+        if stride != size:
+            data = b"".join([data[at:at + size] for at in range(0, len(data), stride)])
+        return merge.merge(self.aggregate, data, self._cpus)[0]
+
+    def _since_base(self, state: State) -> State:
+        return state if self._base is None else merge.subtract(state, self._base)
+
+    def _signed(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        assert self.aggregate is not None
+        return merge.finish(self.aggregate, [state])[0]
+
+    def _zero_memory(self) -> None:
+        self.memory[:self.spec.value_size] = bytes(self.spec.value_size)
+
+    # keyed maps
+
+    def _decode(self, chunks: list[_Chunk]) -> list[Item]:
+        found: list[Item] = []
+        for chunk in chunks:
+            keys = _split(chunk.keys, self.spec.key_size)
+            if self.aggregate is None:
+                cells = _split(chunk.cells, self._element)
+                found += zip(keys, [self._over_cpus(cell) for cell in cells] if self._per_cpu else cells)
+            else:
+                states = merge.merge(self.aggregate, chunk.cells, self._cpus)
+                found += zip(keys, merge.finish(self.aggregate, states))
+        return found
+
+    def _over_cpus(self, cell: bytes) -> bytes:
+        """A plain value of a per-CPU map: the sum of numbers; of anything else the first CPU's that has it."""
+        size = self._element // self._cpus
+        parts = _split(cell, size)
+        if isinstance(self.spec.value, Int):
+            width = self.spec.value.size
+            total = sum(int.from_bytes(part[:width], sys.byteorder) for part in parts)
+            return (total & ((1 << 8 * width) - 1)).to_bytes(size, sys.byteorder)
+        return next((part for part in parts if any(part)), parts[0])
+
+    def _chunks(self, take: bool) -> list[_Chunk]:
+        """All elements, by batches where the kernel has them (Linux 5.6), else one by one."""
+        try:
+            return self._batches(take)
+        except SyscallError as error:
+            if error.errno not in _NO_BATCH:
+                raise
+        return self._one_by_one(take)
+
+    def _batches(self, take: bool) -> list[_Chunk]:
+        spec, chunks = self.spec, []
+        room = min(spec.max_entries, max(64, _BATCH_BYTES // (spec.key_size + self._element)))
+        token: bytearray | None = None
+        while True:
+            keys, values = bytearray(room * spec.key_size), bytearray(room * self._element)
+            following = bytearray(max(8, spec.key_size))
+            count, problem = syscalls.map_batch(self.fd, token, following, keys, values, room, take)
+            if problem == errno.ENOSPC:  # one hash bucket holds more than there is room for
+                room *= 2
+                continue
+            if problem not in (0, errno.ENOENT):
+                raise syscalls.failure("bpf(MAP_LOOKUP_BATCH)", problem)
+            if count:
+                chunks.append(_Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
+                                     bytes(memoryview(values)[:count * self._element]), count))
+            if problem:
+                return chunks
+            token = following
+
+    def _one_by_one(self, take: bool) -> list[_Chunk]:
+        """Walk the keys. A key that vanishes under the walk restarts it, hence the set and the bound."""
+        seen: dict[bytes, bytes] = {}
+        key = syscalls.map_next_key(self.fd, None, self.spec.key_size)
+        for _ in range(4 * self.spec.max_entries):
+            if key is None:
+                break
+            following = syscalls.map_next_key(self.fd, key, self.spec.key_size)
+            value = syscalls.map_lookup(self.fd, key, self._element)
+            if value is not None:
+                seen[key] = value
+            if take:
+                syscalls.map_delete(self.fd, key)
+            key = following
+        return [_Chunk(key, value, 1) for key, value in seen.items()]
+
+    def _replace(self, key: bytes, value: bytes) -> None:
+        try:
+            syscalls.map_update(self.fd, key, value, BPF_EXIST)
+        except SyscallError as error:
+            if error.errno != errno.ENOENT:  # a program deleted it meanwhile
+                raise
+
+
+def _split(data: bytes, size: int) -> list[bytes]:
+    return [data[at:at + size] for at in range(0, len(data), size)]
+
+
+def create(spec: MapSpec, possible_cpus: int) -> Map:
+    """Create the kernel's map for ``spec`` and fill in its initial contents.
+
+    Raises SondeError naming the map when the kernel refuses its size.
+    """
+    from mmap import PAGESIZE
+
+    flags = spec.flags | (BPF_F_MMAPABLE if spec.memory else 0)
+    try:
+        fd = syscalls.map_create(MAP_TYPES[spec.type], spec.key_size, spec.value_size, spec.max_entries, flags,
+                                 spec.name)
+    except SyscallError as error:
+        if error.errno in (errno.ENOMEM, errno.E2BIG):
+            raise SondeError(f"map {spec.name}: no memory for {spec.max_entries} entries of "
+                             f"{spec.key_size} + {spec.value_size} bytes",
+                             ["lower max_map_keys, or shorten the keys"]) from None
+        raise
+    memory = None
+    try:
+        if flags & BPF_F_MMAPABLE:
+            memory = syscalls.mmap_fd(fd, round_up(spec.value_size, PAGESIZE))
+            memory[:len(spec.initial)] = spec.initial
+        elif spec.initial:
+            syscalls.map_update(fd, bytes(spec.key_size), spec.initial.ljust(spec.value_size, b"\0"))
+    except BaseException:
+        fd.close()
+        raise
+    return Map(spec, fd, memory, possible_cpus)
+
+
+def possible_cpus() -> int:
+    """CPUs that could ever be online: the number of slots of per-CPU memory."""
+    return _cpu_list("/sys/devices/system/cpu/possible")[-1] + 1
+
+
+def online_cpus() -> list[int]:
+    """CPUs that are online now."""
+    return _cpu_list("/sys/devices/system/cpu/online")
+
+
+def _cpu_list(path: str) -> list[int]:
+    """The kernel's list notation: ``0-3,6``."""
+    with open(path, encoding="ascii") as file:
+        ranges = [part.partition("-") for part in file.read().strip().split(",")]
+    return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]

@@ -1,0 +1,170 @@
+"""Loading programs: relocations filled in, verified quietly, and again with a log when the kernel refuses."""
+
+from __future__ import annotations
+
+import errno
+import re
+import struct
+from typing import Any
+
+from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd, ProgramInfo
+from ..spec import ProgramSpec, Relocation
+from ..uapi import (
+    BPF_F_SLEEPABLE,
+    BPF_PSEUDO_MAP_FD,
+    BPF_PSEUDO_MAP_VALUE,
+    BPF_TRACE_FENTRY,
+    BPF_TRACE_FEXIT,
+    BPF_TRACE_ITER,
+    PROG_TYPES,
+)
+from .maps import Map
+
+_LARGEST_LOG = 16 << 20
+TRACING = {"fentry": BPF_TRACE_FENTRY, "fexit": BPF_TRACE_FEXIT, "iter": BPF_TRACE_ITER}
+
+
+class Program:
+    """A loaded program."""
+
+    def __init__(self, spec: ProgramSpec, fd: Fd) -> None:
+        self.spec = spec
+        self.fd = fd
+
+    def run(self) -> int:
+        """Run it once, here and now (begin, end and self programs)."""
+        return syscalls.prog_test_run(self.fd)
+
+    def info(self) -> ProgramInfo:
+        """The kernel's figures: runs, nanoseconds, recursion misses."""
+        return syscalls.prog_info(self.fd)
+
+    def close(self) -> None:
+        """Give the program up; it lives on while links hold it."""
+        self.fd.close()
+
+
+def relocate(code: bytes, relocations: list[Relocation], maps: dict[str, Map]) -> bytes:
+    """``code`` with the maps' descriptors in its 16-byte loads.
+
+    Such a load takes two slots; each ends in an s32 immediate. The source register of the first
+    says what they mean: a map's descriptor, or the descriptor and an offset into its value.
+    """
+    patched = bytearray(code)
+    for relocation in relocations:
+        at = relocation.index * 8
+        value = relocation.kind == "value"
+        kind = BPF_PSEUDO_MAP_VALUE if value else BPF_PSEUDO_MAP_FD
+        patched[at + 1] = patched[at + 1] & 0x0F | kind << 4
+        struct.pack_into("=i", patched, at + 4, maps[relocation.map].fd.fileno())
+        struct.pack_into("=i", patched, at + 12, relocation.offset if value else 0)
+    return bytes(patched)
+
+
+def apart(spec: ProgramSpec) -> list[ProgramSpec]:
+    """A program of type tracing is loaded once for each of its functions; any other is loaded as it is."""
+    if spec.type != "tracing":
+        return [spec]
+    found = []
+    for index, point in enumerate(spec.attach):
+        expected = TRACING[spec.how or point.kind]
+        found.append(ProgramSpec(spec.name, spec.type, spec.code, [point], spec.relocations, spec.lines, spec.how,
+                                 expected, point.extra["btf_id"], number(spec, index), spec.cookies,
+                                 spec.sleepable, spec.functions))
+    return found
+
+
+def number(spec: ProgramSpec, index: int) -> int:
+    """Of attach point ``index`` of a program in ScriptSpec.probes: its cookie."""
+    return spec.numbers[index] if spec.numbers else spec.first_probe + index
+
+
+def load(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", log_size: int = 1_000_000,
+         expected_attach: int | None = None, attach_btf: Fd | None = None) -> Program:
+    """Load ``spec``; ``attach_btf`` is that of its function's module. Raises VerifierError with the script's place,
+    PrivilegeError, or AttachError if it is the function that cannot be attached to."""
+    arguments: dict[str, Any] = {
+        "type": PROG_TYPES[spec.type], "code": relocate(spec.code, spec.relocations, maps), "name": spec.name,
+        "license": license, "flags": BPF_F_SLEEPABLE if spec.sleepable else 0,
+        "expected_attach": spec.expected_attach if expected_attach is None else expected_attach,
+        "attach_btf_id": spec.attach_btf_id, "attach_btf": attach_btf,
+    }
+    try:
+        return Program(spec, _load_quietly(spec, arguments))
+    except SyscallError as error:
+        if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+            raise
+    return Program(spec, _load_with_log(spec, arguments, log_size))
+
+
+def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
+    """Without a log, and without type information unless the program has callbacks: those must be functions in BTF."""
+    if len(spec.functions) < 2:
+        return syscalls.prog_load(**arguments)
+    btf, func_info, _ = _type_information(spec, [])
+    try:
+        return syscalls.prog_load(**arguments, btf=btf, func_info=func_info)
+    finally:
+        if btf is not None:
+            btf.close()
+
+
+def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) -> Fd:
+    """Try again, with line information, to learn why; with a bigger log if it does not fit."""
+    btf, func_info, line_info = _type_information(spec, spec.lines)
+    size = min(max(log_size, 1 << 16), _LARGEST_LOG)
+    try:
+        while True:
+            log = bytearray(size)
+            try:
+                return syscalls.prog_load(**arguments, btf=btf, func_info=func_info, line_info=line_info,
+                                          log=log, log_level=1)
+            except SyscallError as error:
+                if error.errno != errno.ENOSPC or size >= _LARGEST_LOG:
+                    raise rejection(spec, log.split(b"\0", 1)[0].decode(errors="replace"), error.errno) from None
+                size = min(size * 4, _LARGEST_LOG)
+    finally:
+        if btf is not None:
+            btf.close()
+
+
+def _type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[Fd | None, bytes, bytes]:
+    """(BTF in the kernel, func_info, line_info); nothing when it would say nothing, or the kernel will not have it."""
+    from ..btf.codec import Line, build_program_btf
+
+    if not lines and len(spec.functions) < 2:
+        return None, b"", b""
+    places: list[Line] = []
+    for index, span in lines:
+        number, column = span.source.position(span.start)
+        places.append((index, span.source.name, span.source.line(number), number, column))
+    blob, func_info, line_info = build_program_btf(spec.name, places, spec.functions)
+    try:
+        return syscalls.btf_load(blob), func_info, line_info
+    except (SyscallError, PrivilegeError):
+        return None, b"", b""  # the log is then without script lines; spans come from spec.lines all the same
+
+
+_LOOKED_AT = re.compile(r"^\d+: ", re.MULTILINE)
+
+
+def rejection(spec: ProgramSpec, log: str, number: int) -> VerifierError | AttachError:
+    """The error for a rejected program; an AttachError if the kernel did not even look at its instructions, since it
+    is not to be attached there."""
+    from .verifier import explain
+
+    if spec.type == "tracing" and log.strip() and not _LOOKED_AT.search(log):
+        return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)
+
+    found = explain(log, spec.lines)
+    if not log.strip():
+        found.cause = {
+            errno.E2BIG: "the program is too large for this kernel",
+            errno.ENOENT: "the kernel has no such function to attach to",
+            errno.EINVAL: "this kernel does not know a feature that the program uses",
+        }.get(number, SyscallError("bpf(PROG_LOAD)", number).message)
+    probe = spec.attach[0].name if spec.attach else spec.name
+    return VerifierError(f"{probe}: the kernel rejected the program: {found.cause}", spec.name, log, found.cause,
+                         found.span if found.span is not None else (spec.lines[0][1] if spec.lines else None))

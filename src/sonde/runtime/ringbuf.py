@@ -1,0 +1,138 @@
+"""Reading BPF ring buffers through shared memory.
+
+Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
+producer position; then the data, mapped twice in a row so that no record is ever cut. Positions only grow; a record
+starts at position & (size - 1) with a u32 length, whose top bits say "still being written" and "discarded",
+and a u32 of the kernel's own. Records are aligned to 8 bytes.
+
+Positions and headers are read as one native 8-byte access each (a memoryview of format "Q" does that, ``struct`` with
+an explicit byte order goes byte by byte and could see half of a new value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd
+from ..uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+
+# (time, position in the ring, site, buffer, offset of the record in the buffer)
+Event = tuple[int, int, int, bytes, int]
+
+_LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
+_SITE = (1 << 32) - 1
+
+
+class Ring:
+    """The consumer of one ring buffer of ``size`` bytes (a power of two)."""
+
+    def __init__(self, fd: Fd, size: int, page: int) -> None:
+        self.fd = fd
+        self.size = size
+        self._front: Any = syscalls.mmap_fd(fd, page)
+        self._back: Any = syscalls.mmap_fd(fd, page + 2 * size, page, writable=False)
+        self._consumer = memoryview(self._front).cast("Q")
+        self._producer = memoryview(self._back)[:page].cast("Q")
+        self._data = memoryview(self._back)[page:]
+        self._words = self._data.cast("Q")
+        self._fence = _fence_for_this_machine()
+        self._last_time = 0
+        self.position = self._consumer[0]  # everything before it has been read
+
+    def backlog(self) -> int:
+        """Bytes that wait to be read (some of them perhaps still being written)."""
+        return self._producer[0] - self.position
+
+    def read(self, limit: int = 1 << 62) -> list[Event]:
+        """Consume complete records up to the first that is still being written, in ring order.
+
+        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once. A record
+        whose time is 0 takes that of the record before it.
+        """
+        position = self.position
+        end = min(self._producer[0], position + limit)
+        if position >= end:
+            return []
+        self._fence()
+        start = (position & (self.size - 1)) >> 3
+        found, stop = self._scan(start, start + ((end - position) >> 3))
+        if stop == start:
+            return []
+        self._fence()
+        words = self._words
+        times = [words[at + 2] for at in found]
+        if 0 in times:
+            self._inherit(times)
+        elif times:
+            self._last_time = times[-1]
+        buffer = bytes(self._data[start << 3:stop << 3])
+        shift = position - (start << 3)
+        events = [(time, shift + (at << 3), words[at + 1] & _SITE, buffer, (at - start + 1) << 3)
+                  for time, at in zip(times, found)]
+        self.position = self._consumer[0] = position + ((stop - start) << 3)
+        return events
+
+    def _scan(self, at: int, end: int) -> tuple[list[int], int]:
+        """Word indices of the complete records in [at, end) and of the first word that is not one."""
+        words, found = self._words, []
+        while at < end:
+            head = words[at] & _SITE
+            if head >= BPF_RINGBUF_DISCARD_BIT:
+                if head & BPF_RINGBUF_BUSY_BIT:
+                    break
+                head &= _LENGTH
+            else:
+                found.append(at)
+            at += (head + 15) >> 3
+        return found, at
+
+    def _inherit(self, times: list[int]) -> None:
+        last = self._last_time
+        for index, time in enumerate(times):
+            if time:
+                last = time
+            else:
+                times[index] = last
+        self._last_time = last
+
+    def close(self) -> None:
+        """Unmap; the ring itself belongs to its map."""
+        for view in (self._consumer, self._producer, self._words, self._data):
+            view.release()
+        self._back.close()
+        self._front.close()
+
+
+def _fence_for_this_machine() -> Callable[[], object]:
+    """A full memory barrier, for machines that reorder loads; x86 does not.
+
+    Releasing a lock and taking it again is one: the store-release orders all earlier loads before it, and the
+    load-acquire that follows it all later ones (C11 atomics, as Python's locks use them).
+    """
+    from os import uname
+
+    if uname().machine == "x86_64":
+        return int
+    from threading import Lock
+
+    lock = Lock()
+    lock.acquire()
+
+    def fence() -> None:
+        lock.release()
+        lock.acquire()
+
+    return fence
+
+
+def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
+    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or by the machine's memory in bytes."""
+    if perf_rb_pages:
+        return max(page, 1 << (perf_rb_pages * page - 1).bit_length())
+    share = memory // 2048
+    return min(16 << 20, max(4 << 20, 1 << share.bit_length()))
+
+
+CONTROL_RING_BYTES = 256 << 10

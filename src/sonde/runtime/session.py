@@ -1,0 +1,462 @@
+"""A script at work: from spec to attached programs, ordered records, losses, and back to nothing attached.
+
+::
+
+    with Session(spec) as session:
+        session.attach()                       # maps, begin, probes
+        while not session.done:
+            for site, buffer, offset in session.poll(0.5):
+                ...
+        for site, buffer, offset in session.stop():   # detached, end has run, rings are empty
+            ...
+        session.losses(); session.maps["@x"].items()
+    # leaving closes what is slow to close
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from ..errors import AttachError, SondeError, VerifierError
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd, ProgramInfo
+from ..record import Record
+from ..spec import (
+    CONTROL_HEADER,
+    CONTROL_RING,
+    DATA_RING,
+    STATE,
+    Attach,
+    ErrorSite,
+    EventField,
+    MapSpec,
+    ProgramSpec,
+    ScriptSpec,
+)
+from . import links as attaching
+from . import maps as mapping
+from .child import Child, Process
+from .iterators import Iterators
+from .links import Links
+from .maps import Map
+from .order import Raw, Sequencer
+from .programs import Program, apart, load
+from .ringbuf import CONTROL_RING_BYTES, Ring, data_ring_bytes
+from .signals import Signals
+
+WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
+REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
+PORTION = 1 << 20  # bytes that are read from the data ring at a time: bounds the memory that Python objects take
+
+_POSITION = struct.Struct("=Q")
+
+
+class Losses(Record):
+    """What did not get through, (name or site, count) each; everything zero is left out."""
+
+    records: list[tuple[str, int]]        # by probe: the data ring was full
+    errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
+    skipped: list[tuple[str, int]]        # by first probe of a program: the kernel did not run it (nested, too many)
+    late: int = 0                         # records that came too late for their place: printed, but out of order
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.errors or self.skipped or self.late)
+
+
+class Session:
+    """Runs one ScriptSpec. ``done`` says that the script has ended, ``reason`` why: exit, signal, child, process or
+    iterators (all of them have been read).
+
+    ``values`` gives the spec's globals beyond those that the session knows (start_ns, cpid, self_pid, cpus).
+    ``handle_signals``: SIGINT and SIGTERM end the session (main thread only). ``process`` ends it by its own end;
+    a Child is started when everything is attached.
+    """
+
+    def __init__(self, spec: ScriptSpec, process: Process | None = None, values: Mapping[str, int] | None = None,
+                 handle_signals: bool = False, run_statistics: bool = False) -> None:
+        self.spec = spec
+        self.process = process
+        self.maps: dict[str, Map] = {}
+        self.programs: list[Program] = []
+        self.warnings: list[AttachError] = []  # attach points that were left out (missing_probes=warn)
+        self.done = False
+        self.reason = ""
+        self.status = 0  # of exit(), or of the child
+        self.attached = 0
+        self._values = dict(values or {})
+        self._links = Links()
+        self._sequencer = Sequencer()
+        self._data: Ring | None = None
+        self._control: Ring | None = None
+        self._idle: Any = None    # epoll of everything
+        self._urgent: Any = None  # epoll of all but the rings
+        self._signals: Signals | None = None
+        self._handle_signals = handle_signals
+        self._statistics = syscalls.enable_stats() if run_statistics else None
+        self._last_position = 0
+        self._started = False
+        self._stopped = False
+        self._last_losses: Losses | None = None
+        self._iterators: Iterators | None = None
+        self._unmatched: list[AttachError] = []  # of attach points that a pattern found
+        self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # starting
+
+    def load(self) -> None:
+        """Create the maps and load the programs; nothing runs yet. VerifierError, PrivilegeError, SondeError."""
+        if self.maps:
+            return
+        cpus = mapping.possible_cpus()
+        for spec in self.spec.maps:
+            self.maps[spec.name] = mapping.create(self._sized(spec), cpus)
+        self._data, self._control = self._ring(DATA_RING), self._ring(CONTROL_RING)
+        self._set_globals()
+        modules: dict[str, Fd | None] = {}
+        try:
+            for program in [part for spec in self.spec.programs for part in apart(spec)]:
+                self._load_into(program, modules)
+        finally:
+            for fd in modules.values():
+                if fd is not None:
+                    fd.close()
+
+    def _load_into(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> None:
+        module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
+        if module != "vmlinux" and module not in modules:
+            modules[module] = syscalls.module_btf(module)
+        try:
+            self.programs.append(self._load_program(spec, attach_btf=modules.get(module)))
+        except AttachError as error:
+            self._missing(attaching.explain_load(spec.attach[0], error), spec.attach[0])
+
+    def _load_program(self, spec: ProgramSpec, multi: bool = True, attach_btf: Fd | None = None) -> Program:
+        config = self.spec.config
+        together = attaching.multi_type(spec) if multi else 0
+        if together:
+            try:
+                return load(spec, self.maps, config.license, config.log_size, together)
+            except VerifierError:
+                pass  # kernels before that attach type refuse it; if the script is at fault the next load says so
+        return load(spec, self.maps, config.license, config.log_size, attach_btf=attach_btf)
+
+    def attach(self) -> None:
+        """Run begin, then attach everything else and start the child. AttachError as config.missing_probes says."""
+        self.load()
+        self._watch()
+        self._started = True
+        self._run("begin")
+        self._drain()
+        if self.done:  # begin called exit(): there is nothing to attach for
+            return
+        for program in self.programs:
+            self._attach_program(program)
+        self._sum_up()
+        self._start_iterators()
+        if not self.attached and self.warnings:
+            raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
+                              [warning.message for warning in self.warnings[:5]])
+        if isinstance(self.process, Child):
+            self.process.start()
+
+    def _attach_program(self, program: Program) -> None:
+        spec = program.spec
+        if attaching.multi_type(spec):
+            if attaching.attach_multi(spec, program.fd, self._links):
+                self.attached += len(spec.attach)
+                return
+            program.fd.close()
+            program.fd = self._load_program(spec, multi=False).fd
+        self.attached += attaching.attach(spec, program.fd, self._links, self._missing)
+
+    def _missing(self, error: AttachError, point: Attach) -> None:
+        policy = self.spec.config.missing_probes
+        if point.extra.get("wildcard"):
+            self._unmatched.append(error)
+        elif policy == "error":
+            raise error
+        elif policy == "warn":
+            self.warnings.append(error)
+
+    def _start_iterators(self) -> None:
+        """They are all that such a script waits for."""
+        for program in self.programs:
+            point = program.spec.attach[0]
+            if point.kind == "iter":
+                if self._iterators is None:
+                    self._iterators = Iterators()
+                self._iterators.add(point.name, program.fd)
+        if self._iterators is not None:
+            for waiting in (self._urgent, self._idle):
+                waiting.register(self._iterators.fd, 1)
+            self._iterators.start()
+
+    def _sum_up(self) -> None:
+        """One warning for all functions that a pattern found and that cannot be attached."""
+        left, self._unmatched = self._unmatched, []
+        if left:
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            names = ", ".join(error.probe for error in left[:3])
+            self.warnings.append(AttachError(
+                f"left out, since the kernel cannot attach there: {names}{more}", left[0].probe, left[0].errno,
+                [left[0].message]))
+
+    def _sized(self, spec: MapSpec) -> MapSpec:
+        """Rings get their size here: it is the machine's business."""
+        if spec.type != "ringbuf" or spec.max_entries:
+            return spec
+        if spec.name == CONTROL_RING:
+            size = CONTROL_RING_BYTES
+        else:
+            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            size = data_ring_bytes(self.spec.config.perf_rb_pages, os.sysconf("SC_PAGE_SIZE"), memory)
+        return MapSpec(spec.name, spec.type, 0, 0, size, spec.flags)
+
+    def _ring(self, name: str) -> Ring | None:
+        ring = self.maps.get(name)
+        return Ring(ring.fd, ring.spec.max_entries, os.sysconf("SC_PAGE_SIZE")) if ring else None
+
+    def _set_globals(self) -> None:
+        names = self.spec.globals
+        if not names:
+            return
+        known = {
+            "start_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+            "cpid": self.process.pid if isinstance(self.process, Child) else 0,
+            "self_pid": os.getpid(),
+            "exiting": 0,
+            "zero": 0,
+            "test_result": 0,
+            "cpus": os.cpu_count() or 1,
+        } | self._values
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise SondeError(f"no value is given for {', '.join(unknown)}")
+        words = [known[name] & (1 << 64) - 1 for name in names]
+        at = 8 * (len(self.spec.probes) + len(self.spec.errors))
+        struct.pack_into(f"={len(words)}Q", self.maps[STATE].memory, at, *words)
+
+    # waiting
+
+    def _watch(self) -> None:
+        import select
+
+        wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
+        if self._handle_signals or wanted:
+            self._signals = Signals(self._handle_signals, wanted)
+        urgent = [self._signals.fd] if self._signals else []
+        urgent += [self.process.fd] if self.process else []
+        rings = [ring.fd.fileno() for ring in (self._data, self._control) if ring]
+        self._urgent, self._idle = select.epoll(), select.epoll()
+        for fd in urgent:
+            self._urgent.register(fd, select.EPOLLIN)
+        for fd in urgent + rings:
+            self._idle.register(fd, select.EPOLLIN)
+
+    def poll(self, timeout: float | None = None) -> list[Raw]:
+        """The next records in final order, as soon as there are some; [] after ``timeout`` seconds or when done."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            busy = self._drain()
+            now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            records = self._sequencer.release(self._certain(now))
+            self._look_around()
+            if records or self.done:
+                return records
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return []
+            self._wait(now, left, busy)
+
+    def _certain(self, now: int) -> int:
+        """The time before which every record has come: so much is in the ring yet, or may still be on its way."""
+        unread = self._data is not None and self._data.backlog() > 0
+        return (min(now, self._sequencer.newest()) if unread else now) - WINDOW
+
+    def _wait(self, now: int, left: float | None, busy: bool) -> None:
+        """Sleep until there is something to do, but look at the rings no more often than each few milliseconds."""
+        oldest = self._sequencer.oldest()
+        if oldest is None and not self._sequencer:
+            self._idle.poll(left)
+            self._urgent.poll(REST if left is None else min(left, REST))
+            return
+        held = REST if oldest is None or busy else max(REST, (oldest + WINDOW - now) / 1e9 + 0.001)
+        self._urgent.poll(held if left is None else min(left, held))
+
+    def _look_around(self) -> None:
+        """Signals, and the end of the process that is waited for."""
+        if self._signals is not None:
+            for name in self._signals.take():
+                self._run("self", name)
+            if self._signals.interrupted:
+                self._end("signal")
+        if self._iterators is not None and self._iterators.done:
+            if self._iterators.error is not None:
+                raise self._iterators.error
+            self._end("iterators")
+        process = self.process
+        if isinstance(process, Child):
+            status = process.poll()
+            if status is not None and not self.done:
+                self.status = status
+                self._end("child")
+        elif process is not None and not self.done and process.ended():
+            self._end("process")
+
+    def _end(self, reason: str) -> None:
+        if not self.done:
+            self.done, self.reason = True, reason
+
+    def _drain(self) -> bool:
+        """Read a portion of both rings into the sequencer; True if much was there. The control ring goes
+        first: what it says refers to data that is then in the data ring already."""
+        if self._control is not None and self._control.backlog():
+            for _, _, site, buffer, offset in self._control.read():
+                position = _POSITION.unpack_from(buffer, offset + 16)[0]
+                self._sequencer.add_control(position, (site, buffer, offset))
+                if site in self._exit_sites:
+                    self._exit(site, buffer, offset)
+        data = self._data
+        if data is None:
+            self._sequencer.add([], 1 << 63)
+            return False
+        backlog = data.backlog()
+        self._sequencer.add(data.read(PORTION), data.position)
+        return backlog > data.size >> 4
+
+    def _exit(self, site: int, buffer: bytes, offset: int) -> None:
+        """exit() was called: nothing more is to happen, so detach at once; the record keeps its place in the order."""
+        if not self.done:
+            field = next(iter(self.spec.sites[site].fields), None)
+            self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
+            self._end("exit")
+        self._links.stop()
+
+    def global_word(self, name: str) -> int:
+        """What is now in one of the spec's globals; 0 if it has none of that name."""
+        if name not in self.spec.globals:
+            return 0
+        at = 8 * (len(self.spec.probes) + len(self.spec.errors) + self.spec.globals.index(name))
+        return int.from_bytes(self.maps[STATE].memory[at:at + 8], sys.byteorder, signed=True)
+
+    def rehearse(self, program: Program) -> tuple[list[Raw], bool]:
+        """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing
+        failed in it, and it did not end the script with a status."""
+        before = sum([count for _, count in self.losses().errors])
+        self._set_globals()
+        program.run()
+        records = [record for batch in self._flush() for record in batch]
+        failures = sum([count for _, count in self.losses().errors]) - before
+        well = not self.global_word("test_result") and not failures and not self.status
+        self.done, self.reason, self.status = False, "", 0
+        return records, well
+
+    def discard(self) -> None:
+        """Throw away whatever programs have sent."""
+        for _ in self._flush():
+            pass
+        self.done, self.reason, self.status = False, "", 0
+
+    def _run(self, kind: str, event: str = "") -> None:
+        for program in self.programs:
+            for point in program.spec.attach:
+                if point.kind == kind and (not event or point.event.removeprefix("SIG") == event.removeprefix("SIG")):
+                    program.run()
+
+    # ending
+
+    def stop(self) -> list[Raw]:
+        """Detach, run end, and give out everything that is left, in order. What is not there is counted as lost."""
+        return [record for batch in self.finish() for record in batch]
+
+    def finish(self) -> Iterator[list[Raw]]:
+        """As :meth:`stop`, a batch at a time. The first step detaches; "end" runs when all before it has been taken."""
+        if self._stopped or not self._started:
+            return
+        self._stopped = True
+        self.done = True
+        self._links.stop()
+        if self.attached and not syscalls.wait_for_running_programs():
+            time.sleep(0.02)
+        yield from self._flush()
+        self._run("end")
+        yield from self._flush()
+
+    def _flush(self) -> Iterator[list[Raw]]:
+        """Everything in the rings. A record that is still being written is waited for, a second at most."""
+        patience = 200
+        while patience:
+            self._drain()
+            if not any(ring.backlog() for ring in (self._data, self._control) if ring):
+                break
+            batch = self._sequencer.release(self._certain(time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+            if batch:
+                yield batch
+            elif not self._moved():
+                patience -= 1
+                time.sleep(REST)
+        yield self._sequencer.release(None)
+
+    def _moved(self) -> bool:
+        """Whether the data ring was read further since the last call."""
+        before, self._last_position = self._last_position, self._data.position if self._data else 0
+        return before != self._last_position
+
+    # figures
+
+    def losses(self) -> Losses:
+        """What was lost since the start, by cause; to be asked before :meth:`close`, which keeps the last answer."""
+        if not self.maps and self._last_losses is not None:
+            return self._last_losses
+        probes, errors = len(self.spec.probes), len(self.spec.errors)
+        counts = [0] * (probes + errors)
+        if STATE in self.maps:
+            counts = memoryview(self.maps[STATE].memory[:8 * len(counts)]).cast("Q").tolist()
+        misses = [(self._name(program), program.info().recursion_misses) for program in self.programs]
+        misses += self._links.missed()
+        return Losses(records=[(name, n) for name, n in zip(self.spec.probes, counts) if n],
+                      errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
+                      skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late)
+
+    def run_statistics(self) -> list[tuple[str, ProgramInfo]]:
+        """(first probe, figures) of each program; times and runs only with ``run_statistics``."""
+        return [(self._name(program), program.info()) for program in self.programs]
+
+    @staticmethod
+    def _name(program: Program) -> str:
+        return program.spec.attach[0].name if program.spec.attach else program.spec.name
+
+    def close(self) -> None:
+        """Release everything; slow where perf events must be closed, so print first. Harmless twice."""
+        self._links.close()
+        if self._iterators is not None:
+            self._iterators.close()
+        if self.maps and len(self.maps) == len(self.spec.maps):
+            self._last_losses = self.losses()
+        for ring in (self._data, self._control):
+            if ring is not None:
+                ring.close()
+        self._data = self._control = None
+        for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._urgent, self._idle,
+                      self._statistics):
+            if thing is not None:
+                thing.close()
+        self.programs, self.maps = [], {}
+        self.process = self._signals = self._urgent = self._idle = self._statistics = None
+
+
+def _status(buffer: bytes, offset: int, field: EventField | None) -> int:
+    if field is None:
+        return 0
+    return int.from_bytes(buffer[offset:offset + field.type.size], sys.byteorder, signed=True)

@@ -1,0 +1,585 @@
+"""From bytes of map keys, map values and event records to Python values that print as bpftrace prints them.
+
+``decoder(type, context)`` is compiled once per type; what it returns is called once per value. ``str()`` of
+every value here, and :func:`to_text` of the plain Python ones among them (bool, tuple), is bpftrace's text.
+Bytes of traced programs that are not UTF-8 survive as surrogate escapes and leave as the bytes they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct as Layout
+from typing import Any, Protocol
+
+from .. import types as t
+from ..types import Stack, Type
+
+Decode = Callable[[Any, int], Any]  # (buffer, offset) -> value
+
+INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
+             (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}
+
+
+class Context(Protocol):
+    """What a number in a record cannot tell by itself: names, frames, clocks, and how strings are cut."""
+
+    max_strlen: int  # strings of this capacity came from str() and get the trailer when they were cut
+    trailer: str
+
+    def frames(self, stack: int) -> Sequence[int]:
+        """Addresses of a stack, innermost first, perhaps with more after them; empty if it was not kept."""
+
+    def ksym(self, address: int) -> tuple[str, int] | None:
+        """Name of the kernel symbol around ``address`` and the offset into it."""
+
+    def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
+        """The same of a user address, and the file it is mapped from; "" where that has no symbol."""
+
+    def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
+        """Build id (hexadecimal) of the file mapped at ``address``, and the offset in that file."""
+
+    def probe(self, index: int) -> str:
+        """Full name of an attach point."""
+
+    def username(self, uid: int) -> str:
+        """Login name, or the number as text."""
+
+    def syscall_name(self, number: int) -> str:
+        """Name of a system call, or the number as text."""
+
+    def cgroup_path(self, cgroup: int, filter: str) -> str:
+        """Path of a cgroup, with the hierarchy in front as bpftrace prints it."""
+
+    def wall_clock(self, nanoseconds: int, clock: str) -> int:
+        """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
+
+
+class PointerValue(int):
+    """An address; prints in hexadecimal."""
+
+    def __str__(self) -> str:
+        return hex(self)
+
+
+class EnumValue(int):
+    """A number with a name; one subclass for each enum, with its ``names``."""
+
+    names: dict[int, str] = {}
+
+    @property
+    def name(self) -> str | None:
+        """The enumerator's name, None if the enum has none for this number."""
+        return self.names.get(self)
+
+    def __str__(self) -> str:
+        return self.names.get(self) or int.__repr__(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+
+class Buffer(bytes):
+    """What buf() read; prints as ASCII with ``\\xNN`` for other bytes."""
+
+    def __str__(self) -> str:
+        return "".join([chr(b) if 32 <= b <= 126 else f"\\x{b:02x}" for b in self])
+
+    def escaped(self) -> str:
+        """``%rx``: every byte as ``\\xNN``."""
+        return "".join([f"\\x{b:02x}" for b in self])
+
+    def plain(self) -> str:
+        """``%rh``: hexadecimal with spaces between."""
+        return self.hex(" ")
+
+
+class StructValue(dict[str, Any]):
+    """A C struct, or the arguments of a probe: field name → value, also as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __str__(self) -> str:
+        return _braces(self.items())
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.values()))
+
+
+class ArrayValue(tuple[Any, ...]):
+    """A C array; a tuple, so that it can be a key."""
+
+    def __str__(self) -> str:
+        return f"[{','.join(map(to_text, self))}]"
+
+
+class RecordValue(tuple[Any, ...]):
+    """(x=1, y=2): a tuple whose elements also have names; one subclass for each record type."""
+
+    _fields: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._fields:
+            return self[self._fields.index(name)]
+        raise AttributeError(name)
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self))
+
+    def __str__(self) -> str:
+        return _braces(zip(self._fields, self))
+
+
+class Address:
+    """An IPv4 or IPv6 address as ntop() gives it."""
+
+    __slots__ = ("family", "packed")
+
+    def __init__(self, family: int, packed: bytes) -> None:
+        self.family = family
+        self.packed = packed
+
+    def __str__(self) -> str:
+        from _socket import inet_ntop  # the C half of socket: no start-up cost
+        return inet_ntop(self.family, self.packed) if self.packed else ""
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and other.packed == self.packed
+
+    def __hash__(self) -> int:
+        return hash(self.packed)
+
+
+class MacAddress(bytes):
+    """Six bytes; prints as ``18:C0:4D:08:2E:BB``."""
+
+    def __str__(self) -> str:
+        return self.hex(":").upper()
+
+
+class Moment(int):
+    """What strftime() made: nanoseconds of some clock, printed by a format."""
+
+    format: str
+    wall: int  # nanoseconds since 1970
+
+    def __str__(self) -> str:
+        return strftime(self.format, self.wall)
+
+
+class Name:
+    """A number whose name is looked up when it is printed: a kernel symbol, user, error, cgroup ..."""
+
+    __slots__ = ("kind", "number", "_lookup")
+
+    def __init__(self, kind: str, number: int, lookup: Callable[[int], str]) -> None:
+        self.kind = kind
+        self.number = number
+        self._lookup = lookup
+
+    @property
+    def name(self) -> str:
+        """The name, or the number in a readable form if it has none."""
+        return self._lookup(self.number)
+
+    def __str__(self) -> str:
+        return self._lookup(self.number)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.number}: {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Name) and (other.kind, other.number) == (self.kind, self.number)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.number))
+
+
+class UserSymbol:
+    """A user address with its process; named when it is printed."""
+
+    __slots__ = ("address", "tgid", "_context")
+
+    def __init__(self, address: int, tgid: int, context: Context) -> None:
+        self.address = address
+        self.tgid = tgid
+        self._context = context
+
+    def __str__(self) -> str:
+        found = self._context.usym(self.address, self.tgid)
+        return found[0] if found and found[0] else hex(self.address)
+
+    def __repr__(self) -> str:
+        return f"<usym {self.address:#x} of {self.tgid}: {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UserSymbol) and (other.address, other.tgid) == (self.address, self.tgid)
+
+    def __hash__(self) -> int:
+        return hash((self.address, self.tgid))
+
+
+class Frame:
+    """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame."""
+
+    __slots__ = ("address", "name", "offset", "module")
+
+    def __init__(self, address: int, name: str, offset: int, module: str) -> None:
+        self.address = address
+        self.name = name
+        self.offset = offset
+        self.module = module
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.offset}" if self.name else hex(self.address)
+
+    def __repr__(self) -> str:
+        return f"<frame {self}>"
+
+
+_TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
+            "bpf_prog_test_run")
+
+
+class StackTrace:
+    """A kernel or user stack; frames are fetched and named when asked for. Equal stacks are equal by id."""
+
+    __slots__ = ("type", "id", "tgid", "depth", "_context")
+
+    def __init__(self, type: Stack, id: int, tgid: int, depth: int, context: Context) -> None:
+        self.type = type
+        self.id = id
+        self.tgid = tgid
+        self.depth = depth
+        self._context = context
+
+    @property
+    def addresses(self) -> Sequence[int]:
+        """Instruction addresses, innermost first; those of the tracing machinery itself are left out."""
+        found = self._context.frames(self.id)[:self.depth]
+        skip = 0
+        while not self.type.user and skip < len(found) and self._is_tracing(found[skip]):
+            skip += 1
+        return found[skip:skip + self.type.limit]
+
+    def _is_tracing(self, address: int) -> bool:
+        """A frame between the traced code and the program, as raw tracepoints have them."""
+        known = self._context.ksym(address)
+        return known is not None and known[0].startswith(_TRACING)
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The frames with their names, innermost first."""
+        return [self._frame(address) for address in self.addresses]
+
+    def _frame(self, address: int) -> Frame:
+        if self.type.user:
+            user = self._context.usym(address, self.tgid)
+            return Frame(address, *user) if user else Frame(address, "", 0, "")
+        kernel = self._context.ksym(address)
+        return Frame(address, *kernel, "") if kernel else Frame(address, "", 0, "")
+
+    def _line(self, address: int) -> str:
+        """One frame in the stack's mode."""
+        mode = self.type.mode
+        if mode == "raw":
+            return f"{address:x}"
+        if mode == "build_id":
+            found = self._context.build_id(address, self.tgid)
+            return f"{found[0]} {found[1]:#x}" if found else hex(address)
+        frame = self._frame(address)
+        if mode != "perf":
+            return str(frame)
+        return f"{address:x} {frame}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
+
+    def render(self, indent: int) -> str:
+        """The text, each frame on its own line and a line break at both ends; "" for an empty stack."""
+        lead = "\t" if self.type.mode == "perf" else " " * indent
+        lines = [lead + self._line(address) for address in self.addresses]
+        return "\n" + "\n".join(lines) + "\n" if lines else ""
+
+    def __str__(self) -> str:
+        return self.render(8)
+
+    def __repr__(self) -> str:
+        return f"<{self.type} of {self.depth} frames>"
+
+    def __len__(self) -> int:
+        return self.depth
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StackTrace) and (other.id, other.tgid) == (self.id, self.tgid)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.tgid))
+
+
+# Text ---------------------------------------------------------------------------------------------------------------
+
+def _braces(items: Iterable[tuple[str, Any]]) -> str:
+    inner = ", ".join([f".{name} = {to_text(value)}" for name, value in items])
+    return f"{{ {inner} }}" if inner else "{ }"
+
+
+def to_text(value: Any) -> str:
+    """A value as print() writes it."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is tuple:
+        return "(" + ", ".join(map(to_text, value)) + ")"
+    return "" if value is None else str(value)
+
+
+def key_text(key: Any) -> str:
+    """A map key between its brackets: the elements of a tuple without parentheses, stacks indented by four."""
+    if type(key) is tuple:
+        return ", ".join([key_text(part) if isinstance(part, StackTrace) else to_text(part) for part in key])
+    return key.render(4) if isinstance(key, StackTrace) else to_text(key)
+
+
+def strftime(format: str, nanoseconds: int) -> str:
+    """C's strftime in local time, and ``%f``: microseconds; of nanoseconds since 1970."""
+    import time
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    if "%f" in format:
+        micro = f"{rest // 1000:06}"
+        format = "%%".join([part.replace("%f", micro) for part in format.split("%%")])
+    return time.strftime(format, time.localtime(seconds))
+
+
+# Decoders -----------------------------------------------------------------------------------------------------------
+
+new_class = type  # the parameter ``type`` hides it below
+
+
+def decoder(type: Type, context: Context) -> Decode:
+    """A function from (buffer, offset) to the Python value of ``type`` that lies there."""
+    make = _MAKERS.get(type.__class__)
+    if make is None:
+        raise AssertionError(f"no decoder for {type.__class__.__name__}")
+    found: Decode = make(type, context)
+    return found
+
+
+def _scalar(code: str) -> Decode:
+    unpack = Layout("=" + code).unpack_from
+    return lambda buffer, offset: unpack(buffer, offset)[0]
+
+
+def _int(type: t.Int, _: Context) -> Decode:
+    return _scalar(INT_CODES[type.bits, type.signed])
+
+
+def _bool(_type: t.Bool, _: Context) -> Decode:
+    return _scalar("?")
+
+
+def _pointer(_type: t.Pointer, _: Context) -> Decode:
+    get = _scalar("Q")
+    return lambda buffer, offset: PointerValue(get(buffer, offset))
+
+
+def enum_class(type: t.Enum) -> Any:
+    """The Python class of an enum's values."""
+    return new_class(type.name or "enum", (EnumValue,), {"names": type.names})
+
+
+def _enum(type: t.Enum, _: Context) -> Decode:
+    get, wrap = _scalar(INT_CODES[type.bits, type.signed]), enum_class(type)
+    return lambda buffer, offset: wrap(get(buffer, offset))
+
+
+def _none(_type: t.NoneType, _: Context) -> Decode:
+    return lambda buffer, offset: ""
+
+
+def text_bytes(capacity: int, context: Context) -> Callable[[bytes], bytes]:
+    """From the bytes of a Str to its text: up to the NUL, with the trailer if str() had to cut it.
+
+    A string that leaves room for nothing but its NUL was (almost surely) longer; only strings of str()'s own
+    capacity are judged so: ``comm`` may well be 15 characters long.
+    """
+    if capacity != context.max_strlen or not context.trailer:
+        return lambda raw: raw.partition(b"\0")[0]
+    trailer = context.trailer.encode()
+
+    def cut(raw: bytes) -> bytes:
+        text = raw.partition(b"\0")[0]
+        return text + trailer if len(text) >= capacity - 1 else text
+    return cut
+
+
+def _str(type: t.Str, context: Context) -> Decode:
+    size, text = type.capacity, text_bytes(type.capacity, context)
+    return lambda buffer, offset: text(bytes(buffer[offset:offset + size])).decode("utf-8", "surrogateescape")
+
+
+def _buf(type: t.Buf, _: Context) -> Decode:
+    length, capacity = _scalar("I"), type.capacity
+
+    def get(buffer: Any, offset: int) -> Buffer:
+        used = min(length(buffer, offset), capacity)
+        return Buffer(buffer[offset + 4:offset + 4 + used])
+    return get
+
+
+def _inet(_type: t.Inet, _: Context) -> Decode:
+    family = _scalar("I")
+    sizes = {2: 4, 10: 16}
+
+    def get(buffer: Any, offset: int) -> Address:
+        af = family(buffer, offset)
+        return Address(af, bytes(buffer[offset + 4:offset + 4 + sizes.get(af, 0)]))
+    return get
+
+
+def _mac(_type: t.MacAddr, _: Context) -> Decode:
+    return lambda buffer, offset: MacAddress(buffer[offset:offset + 6])
+
+
+def _timestamp(type: t.Timestamp, context: Context) -> Decode:
+    get = _scalar("Q")
+
+    def moment(buffer: Any, offset: int) -> Moment:
+        found = Moment(get(buffer, offset))
+        found.format = type.format
+        found.wall = context.wall_clock(found, type.clock)
+        return found
+    return moment
+
+
+def _symbol(type: t.Symbol, context: Context) -> Decode:
+    kind, lookup = type.kind, _lookup(type, context)
+    get = _scalar("Q" if kind in ("ksym", "cgroup_path") else "q")
+    return lambda buffer, offset: Name(kind, get(buffer, offset), lookup)
+
+
+def _lookup(type: t.Symbol, context: Context) -> Callable[[int], str]:
+    if type.kind == "ksym":
+        return lambda address: (context.ksym(address) or (hex(address), 0))[0]
+    if type.kind == "cgroup_path":
+        return lambda cgroup: context.cgroup_path(cgroup, type.filter)
+    simple: dict[str, Callable[[int], str]] = {
+        "username": context.username, "probe": context.probe, "syscall_name": context.syscall_name,
+        "strerror": _strerror, "signal_name": _signal_name}
+    return simple[type.kind]
+
+
+def _strerror(number: int) -> str:
+    from os import strerror
+    return strerror(number) if -(1 << 31) <= number < 1 << 31 else f"Unknown error {number}"
+
+
+def _signal_name(number: int) -> str:
+    import signal
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"Unknown signal {number}"
+
+
+def _usym(_type: t.USym, context: Context) -> Decode:
+    unpack = Layout("=QII").unpack_from
+
+    def get(buffer: Any, offset: int) -> UserSymbol:
+        address, tgid, _ = unpack(buffer, offset)
+        return UserSymbol(address, tgid, context)
+    return get
+
+
+def _stack(type: Stack, context: Context) -> Decode:
+    unpack = Layout("=QII").unpack_from
+
+    def get(buffer: Any, offset: int) -> StackTrace:
+        id, tgid, depth = unpack(buffer, offset)
+        return StackTrace(type, id, tgid, depth, context)
+    return get
+
+
+def _array(type: t.Array, context: Context) -> Decode:
+    of = type.of
+    if isinstance(of, t.Int):
+        unpack = Layout(f"={type.count}{INT_CODES[of.bits, of.signed]}").unpack_from
+        return lambda buffer, offset: ArrayValue(unpack(buffer, offset))
+    get, step, size = decoder(of, context), of.size, type.size
+    starts = range(0, size, step or 1)
+    return lambda buffer, offset: ArrayValue([get(buffer, offset + at) for at in starts])
+
+
+def _tuple(type: t.Tuple, context: Context) -> Decode:
+    wrap: Any = tuple
+    if type.names:
+        wrap = new_class("record", (RecordValue,), {"_fields": type.names})
+    flat = _flat_codes(type)
+    if flat:
+        unpack = Layout(flat).unpack_from
+        return unpack if wrap is tuple else lambda buffer, offset: wrap(unpack(buffer, offset))
+    parts = [(decoder(each, context), at) for each, at in zip(type.of, type.offsets)]
+    return lambda buffer, offset: wrap([get(buffer, offset + at) for get, at in parts])
+
+
+def _flat_codes(type: t.Tuple) -> str:
+    """One struct format for a tuple of plain numbers; "" if it has anything else."""
+    codes, end = "=", 0
+    for element, at in zip(type.of, type.offsets):
+        if not isinstance(element, t.Int | t.Bool):
+            return ""
+        code = "?" if isinstance(element, t.Bool) else INT_CODES[element.bits, element.signed]
+        codes += f"{at - end}x{code}"
+        end = at + element.size
+    return codes if type.of else ""
+
+
+def _struct(type: t.Struct, context: Context) -> Decode:
+    parts = [(name, get, at) for name, get, at in _members(type, 0, context)]
+    return lambda buffer, offset: StructValue([(name, get(buffer, offset + at)) for name, get, at in parts])
+
+
+def _members(type: t.Struct, base: int, context: Context) -> list[tuple[str, Decode, int]]:
+    """Members with those of anonymous structs and unions among them, as print() shows them."""
+    found: list[tuple[str, Decode, int]] = []
+    for field in type.fields:
+        if not field.name and isinstance(field.type, t.Struct):
+            found += _members(field.type, base + field.offset, context)
+        elif field.name:
+            found.append((field.name, _member(field, context), base + field.offset))
+    return found
+
+
+def _member(field: t.StructField, context: Context) -> Decode:
+    if field.data_loc:
+        return _scalar("I")
+    if not field.bit_size:
+        return decoder(field.type, context)
+    return _bitfield(field)
+
+
+def _bitfield(field: t.StructField) -> Decode:
+    """Bits of little-endian storage; read byte by byte, because a member may end where the struct does."""
+    size = (field.bit_offset + field.bit_size + 7) // 8
+    shift, width = field.bit_offset, field.bit_size
+    mask, sign = (1 << width) - 1, 1 << (width - 1)
+    signed = bool(getattr(field.type, "signed", False))
+    wrap: Any = int
+    if isinstance(field.type, t.Enum | t.Bool):
+        wrap = bool if isinstance(field.type, t.Bool) else enum_class(field.type)
+
+    def get(buffer: Any, offset: int) -> Any:
+        value = int.from_bytes(buffer[offset:offset + size], "little") >> shift & mask
+        return wrap(value - (mask + 1) if signed and value & sign else value)
+    return get
+
+
+_MAKERS: dict[type, Callable[[Any, Context], Decode]] = {
+    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Enum: _enum, t.NoneType: _none, t.Str: _str, t.Buf: _buf,
+    t.Inet: _inet, t.MacAddr: _mac, t.Timestamp: _timestamp, t.Symbol: _symbol, t.USym: _usym, Stack: _stack,
+    t.Array: _array, t.Tuple: _tuple, t.Struct: _struct}

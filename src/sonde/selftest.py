@@ -1,0 +1,124 @@
+"""The test and bench probes of a script: run one after the other, reported in text or JSON."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from .output import Printer, output
+from .output.json import quote
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .output import Output
+    from .runtime.programs import Program
+
+MEASURED = 200_000_000  # ns that a benchmark runs for, at least
+BATCH = 500             # runs between two looks at the clock
+
+
+def programs(trace: Trace, kind: str) -> list[Program]:
+    """The programs of a kind, in the order of the script."""
+    return [p for p in trace.session.programs if p.spec.attach[0].kind == kind]
+
+
+# --- tests ------------------------------------------------------------------------------------------------
+
+
+class Capture:
+    """An output whose text is kept instead of shown."""
+
+    def __init__(self, form: str) -> None:
+        self._descriptor = os.memfd_create("output", os.MFD_CLOEXEC)
+        self.out = output(form, self._descriptor, self._descriptor, quiet=True)
+
+    def take(self) -> str:
+        """What has been written since the last time."""
+        self.out.flush(True)
+        size = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        text = os.pread(self._descriptor, size, 0).decode("utf-8", "surrogateescape")
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return text
+
+    def close(self) -> None:
+        """Give the memory back."""
+        os.close(self._descriptor)
+
+
+def run_tests(trace: Trace, out: Output, form: str) -> int:
+    """Run every test; 1 if one failed. A test's output is shown if it failed."""
+    capture = Capture("text")
+    try:
+        printer = Printer(trace.spec, trace.context, capture.out, trace.take, trace.options.warnings)
+        results = []
+        for program in programs(trace, "test"):
+            for point in program.spec.attach:
+                start = time.monotonic_ns()
+                records, passed = trace.session.rehearse(program)
+                for site, buffer, offset in records:
+                    passed = passed and trace.spec.sites[site].data.get("severity") != "ERROR"
+                    handler = printer.handlers[site]
+                    handler(buffer, offset) if handler is not None else trace.act(site)
+                results.append(passed)
+                _report(out, form, point.event, passed, time.monotonic_ns() - start, capture.take())
+    finally:
+        capture.close()
+    if form != "json":
+        failed = results.count(False)
+        say(out, f"[  PASSED  ] {_count(len(results) - failed)}.\n")
+        say(out, f"[  FAILED  ] {_count(failed)}.\n" if failed else "")
+    return 0 if all(results) else 1
+
+
+def _report(out: Output, form: str, name: str, passed: bool, duration: int, printed: str) -> None:
+    if form == "json":
+        say(out, f'{{"type": "test_result", "data": {{"name": {quote(name)}, "passed": {str(passed).lower()}, '
+                 f'"duration": {duration}, "output": {quote(printed)}}}}}\n')
+        return
+    shown = printed if not passed else ""
+    say(out, f"[ RUN      ] {name}\n{shown}{'' if shown.endswith(chr(10)) or not shown else chr(10)}"
+             f"[{'       OK' if passed else '  FAILED '} ] {name} ({duration // 1_000_000} ms)\n")
+
+
+def _count(number: int) -> str:
+    return f"{number} test{'' if number == 1 else 's'}"
+
+
+def say(out: Any, text: str) -> None:
+    """Text that is output already, whatever the form."""
+    out.out.write(text.encode("utf-8", "surrogateescape"))
+
+
+# --- benchmarks -------------------------------------------------------------------------------------------
+
+
+def run_benchmarks(trace: Trace, out: Output, form: str) -> int:
+    """Measure every benchmark by the kernel's own account of its runs."""
+    rows = []
+    for program in programs(trace, "bench"):
+        average, runs = measure(trace, program)
+        rows += [(point.event, average, runs) for point in program.spec.attach]
+    if form == "json":
+        for name, average, runs in rows:
+            say(out, f'{{"type": "benchmark_result", "data": {{"name": {quote(name)}, "average": {average}, '
+                     f'"iterations": {runs}}}}}\n')
+        return 0
+    width = max([len("Benchmark"), *[len(name) for name, _, _ in rows]])
+    say(out, f"{'Benchmark':<{width}} {'Time(ns)':>12} {'Iterations':>12}\n")
+    for name, average, runs in rows:
+        say(out, f"{name:<{width}} {average:>12} {runs:>12}\n")
+    return 0
+
+
+def measure(trace: Trace, program: Program) -> tuple[int, int]:
+    """(nanoseconds of a run, runs). What the program prints is thrown away."""
+    before = program.info()
+    end = time.monotonic_ns() + MEASURED
+    while time.monotonic_ns() < end:
+        for _ in range(BATCH):
+            program.run()
+        trace.session.discard()
+    after = program.info()
+    runs = after.run_count - before.run_count
+    return (after.run_time_ns - before.run_time_ns) // runs if runs else 0, runs

@@ -1,0 +1,1 @@
+"""Syntax to typed program: World, builtins, functions, attach points, checking."""

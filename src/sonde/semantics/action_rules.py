@@ -1,0 +1,226 @@
+"""The type rules of functions that act on the system or look at the program itself: debugf() and skboutput(),
+write_user() and override(), str_concat() and globmatch(), typeinfo()."""
+
+from __future__ import annotations
+
+from ..language.ast import Call, Expr, IntLiteral, StrLiteral, TypeSyntax
+from ..types import (
+    BOOL,
+    BPF,
+    INT32,
+    INT64,
+    UINT32,
+    VOID,
+    Aggregate,
+    Array,
+    Bool,
+    Buf,
+    Enum,
+    Int,
+    NoneType,
+    Pointer,
+    Stack,
+    Str,
+    Struct,
+    Tuple,
+    Type,
+)
+from . import convert
+from .context import Context, fold
+from .expressions import MAX_STRING, resolve_type
+from .formats import check_format
+from .rules import Types
+
+# --- the kernel's own printf ------------------------------------------------------------------------------
+
+PRINTK_ARGUMENTS = 12  # MAX_BPRINTF_VARARGS in include/linux/bpf.h
+
+
+def debugf(context: Context, node: Call, types: Types) -> Type | None:
+    """data: the format's parts. The kernel's printf takes integers, pointers and strings."""
+    parts = check_format(context, node.name, node.args[0], node.args[1:])
+    if parts is None:
+        return None
+    if len(node.args) > PRINTK_ARGUMENTS + 1:
+        context.error("arity", f"debugf() prints at most {PRINTK_ARGUMENTS} values", node)
+        return None
+    for part, arg in zip([p for p in parts if p.conversion], node.args[1:]):
+        fits = part.conversion in "diuxXpc" and len(part.conversion) == 1 or isinstance(arg.type, Str)
+        if not fits or "." in part.spec or "#" in part.spec:
+            context.error("format-type", f"debugf: the kernel cannot print "
+                          f"%{part.spec}{part.conversion} of '{convert.words(arg.type)}'", arg,
+                          ["it knows %d %u %x %p %c, and %s of strings, with a width; printf() knows all"])
+            return None
+    node.data = parts
+    return VOID
+
+
+# --- packets ----------------------------------------------------------------------------------------------
+
+PACKET = 2048  # bytes kept of a packet whose length is only known at run time
+LARGEST_PACKET = 65535
+
+
+def skboutput(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"capacity": most bytes that are kept}."""
+    target = types[1].to if isinstance(types[1], Pointer) else None
+    if not isinstance(target, Struct) or target.name != "sk_buff":
+        context.error("bad-argument", f"skboutput() expects a struct sk_buff pointer as second argument "
+                      f"({convert.name(types[1])} provided)", node.args[1],
+                      ["cast it: (struct sk_buff *)args.skbaddr"])
+        return None
+    length = node.args[2].const
+    if isinstance(length, int) and not 0 < length <= LARGEST_PACKET:
+        context.error("bad-argument", f"skboutput: length must be between 1 and {LARGEST_PACKET} ({length} provided)",
+                      node.args[2])
+        return None
+    node.data = {"capacity": length if isinstance(length, int) else PACKET}
+    return INT32
+
+
+# --- user memory ------------------------------------------------------------------------------------------
+
+
+def write_user(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"length": bytes}; a source that points to BPF memory is what is written, else the value itself."""
+    source = types[1]
+    assert source is not None
+    if not context.world.feature("write_user"):
+        context.error("missing-feature", "this kernel lets no program write user memory", node,
+                      ["it may be locked down: /sys/kernel/security/lockdown"])
+        return None
+    by_address = isinstance(source, Pointer) and source.space == BPF
+    size = source.to.size if isinstance(source, Pointer) and by_address else source.size
+    length = node.args[2].const if len(node.args) > 2 else size
+    if not 0 < length <= size:
+        context.error("bad-argument", f"write_user: length must be between 1 and {size}, the size of what is written "
+                      f"({length} provided)", node.args[-1])
+        return None
+    node.data = {"length": length, "by_address": by_address}
+    return INT64
+
+
+def unwatch(context: Context, node: Call, types: Types) -> Type | None:
+    context.error("not-supported", "unwatch() belonged to watchpoints that were set while tracing", node,
+                  ["a watchpoint lasts as long as the trace; a predicate can turn its events away"])
+    return None
+
+
+def override(context: Context, node: Call, types: Types) -> Type | None:
+    if not context.world.feature("override"):
+        context.error("missing-feature", "this kernel has no error injection (CONFIG_BPF_KPROBE_OVERRIDE)", node)
+        return None
+    return VOID
+
+
+# --- strings ----------------------------------------------------------------------------------------------
+
+
+def str_concat(context: Context, node: Call, types: Types) -> Type | None:
+    capacity = 1 + sum(type.capacity - 1 for type in types)
+    if all(isinstance(arg.const, str) for arg in node.args):
+        node.const = "".join([arg.const for arg in node.args])
+        capacity = len(node.const.encode("utf-8", "surrogateescape")) + 1
+    return Str(min(capacity, MAX_STRING))
+
+
+def globmatch(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"pattern": segments between the stars, see glob()}; folded if both are literals."""
+    segments = glob(node.args[1].const)
+    node.data = {"pattern": segments}
+    text = node.args[0].const
+    if isinstance(text, str):
+        return fold(node, int(glob_fits(segments, text.encode("utf-8", "surrogateescape"))), BOOL)
+    return BOOL
+
+
+Segment = list[frozenset[int]]  # which bytes each character may be
+
+
+def glob(pattern: str) -> list[Segment]:
+    """The pieces of a pattern between its stars: ``a*b`` has two, ``a`` has one."""
+    text = pattern.encode("utf-8", "surrogateescape")
+    any_byte = frozenset(range(1, 256))
+    segments: list[Segment] = [[]]
+    at = 0
+    while at < len(text):
+        end = text.find(b"]", at + (3 if text[at + 1:at + 2] == b"!" else 2)) if text[at] == ord("[") else -1
+        if text[at] == ord("*"):
+            segments.append([])
+        elif text[at] == ord("?"):
+            segments[-1].append(any_byte)
+        elif end > 0:
+            negated = text[at + 1] == ord("!")
+            listed = _listed(text[at + 1 + negated:end])
+            segments[-1].append(any_byte - listed if negated else listed)
+            at = end
+        else:
+            segments[-1].append(frozenset([text[at]]))
+        at += 1
+    return segments
+
+
+def _listed(text: bytes) -> frozenset[int]:
+    """The bytes of ``a-z_``."""
+    found: set[int] = set()
+    at = 0
+    while at < len(text):
+        if text[at + 1:at + 2] == b"-" and at + 2 < len(text):
+            found.update(range(text[at], text[at + 2] + 1))
+            at += 3
+        else:
+            found.add(text[at])
+            at += 1
+    return frozenset(found)
+
+
+def glob_fits(segments: list[Segment], text: bytes) -> bool:
+    """Whether a text matches a pattern: each piece is looked for as early as possible, the last at the end."""
+    def fits(segment: Segment, at: int) -> bool:
+        return 0 <= at <= len(text) - len(segment) and all(text[at + i] in s for i, s in enumerate(segment))
+    if not fits(segments[0], 0):
+        return False
+    at = len(segments[0])
+    if len(segments) == 1:
+        return at == len(text)
+    for segment in segments[1:-1]:
+        found = next((i for i in range(at, len(text) + 1) if fits(segment, i)), None)
+        if found is None:
+            return False
+        at = found + len(segment)
+    last = len(text) - len(segments[-1])
+    return last >= at and fits(segments[-1], last)
+
+
+# --- types ------------------------------------------------------------------------------------------------
+
+_BASES: list[tuple[type, str]] = [
+    (Bool, "bool"), (Enum, "enum"), (Int, "int"), (Pointer, "ptr"), (Str, "string"), (Array, "array"), (Buf, "buffer"),
+    (Struct, "record"), (Tuple, "tuple"), (Stack, "stack"), (Aggregate, "aggregate"), (NoneType, "none")]
+
+
+def typeinfo(context: Context, node: Call, types: Types) -> Type | None:
+    """data: literals for the members btf_id, base_ty and full_ty of the record."""
+    from .map_rules import unstable
+    unstable(context, node, "typeinfo", context.config.unstable_typeinfo)
+    subject = node.args[0]
+    type = resolve_type(context, subject) if isinstance(subject, TypeSyntax) else context.value(subject, "typeinfo()")
+    if type is None:
+        return None
+    plain = convert.plain(type)
+    base = next((word for kind, word in _BASES if isinstance(plain, kind)), str(plain))
+    number = plain.btf_id if isinstance(plain, Struct) else 0
+    node.data = [_literal(node, number), _literal(node, base), _literal(node, convert.name(plain))]
+    return Tuple(tuple([item.type for item in node.data]), ("btf_id", "base_ty", "full_ty"))
+
+
+def _literal(node: Expr, value: int | str) -> Expr:
+    made: Expr
+    if isinstance(value, str):
+        made = StrLiteral(node.span, value=value)
+        made.type = Str(len(value) + 1)
+    else:
+        made = IntLiteral(node.span, value=value)
+        made.type = UINT32
+    made.const = value
+    return made

@@ -1,0 +1,127 @@
+"""From the attach points of a script to programs: expansion, limits, and who can share a program."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ..language.ast import AttachPoint, Clause
+from ..language.diagnostics import Diagnostics, nearest
+from ..spec import Attach, Config
+from ..types import Struct
+from .context import Program
+from .finder import Finder
+from .kernel_probes import TYPED
+from .nodes import Use, copy
+from .object_probes import check_mixed
+from .providers import find_provider, provider_names
+from .typed import CheckedProbe, Options
+from .world import World
+
+ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
+
+
+def programs(clauses: Sequence[Clause], world: World, options: Options, config: Config,
+             diagnostics: Diagnostics) -> list[Program]:
+    """Every program that the clauses need, in order. Each has a tree of its own."""
+    finder = Finder(world, options, config, diagnostics)
+    keep = _filter(options, diagnostics)
+    found: list[Program] = []
+    total = 0
+    for clause in clauses:
+        finder.use = Use([clause.predicate, clause.body])
+        attach = [a for point in clause.points for a in expand(finder, point)]
+        attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
+        total += len(attach)
+        for probe in _share(clause, attach, world):
+            found.append(Program(probe, probe.attach[0].kind, len(found)))
+    check_mixed([a for p in found for a in p.probe.attach], diagnostics)
+    _check_limits(clauses, found, total, config, diagnostics)
+    return found
+
+
+def in_mode(kind: str, mode: str) -> bool:
+    """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
+    return kind in ("begin", "end", mode) if mode else kind not in ("test", "bench")
+
+
+def expand(finder: Finder, point: AttachPoint) -> list[Attach]:
+    """One attach point as written → the attach points that exist."""
+    if not point.parts or not point.parts[0]:
+        return finder.error("probe-form", "missing probe", point)
+    provider = find_provider(point.parts[0])
+    if provider is None:
+        close = nearest(point.parts[0], provider_names())
+        return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
+                            [f"did you mean {c}?" for c in close[:1]])
+    return provider.expand(finder, point, list(point.parts[1:]))
+
+
+def _filter(options: Options, diagnostics: Diagnostics) -> Any:
+    if not options.probe_filter:
+        return lambda name: True
+    import re
+    try:
+        return re.compile(options.probe_filter).search
+    except re.error as problem:
+        diagnostics.error("probe-filter", f"Invalid probe filter: {options.probe_filter}: {problem}", None)
+        return lambda name: True
+
+
+def _check_limits(clauses: Sequence[Clause], found: list[Program], total: int, config: Config,
+                  diagnostics: Diagnostics) -> None:
+    if total == 0 and not diagnostics.failed:
+        diagnostics.error("no-probes", "No probes to attach", clauses[0].span if clauses else None)
+    if total > config.max_probes:
+        diagnostics.error("too-many-probes", f"Can't attach to {total} probes because it exceeds the current limit of "
+                          f"{config.max_probes} probes.", None, ["raise it with the max_probes config variable or "
+                                                                "BPFTRACE_MAX_PROBES, but it may slow the system down"])
+    if len(found) > config.max_bpf_progs:
+        diagnostics.error("too-many-programs", f"The script needs {len(found)} programs; the limit is "
+                          f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
+
+
+def _share(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
+    """Programs of one clause: attach points share one where nothing that the clause uses differs."""
+    use = Use([clause.predicate, clause.body])
+    groups: dict[Hashable, CheckedProbe] = {}
+    for item in attach:
+        if use.args:
+            item.args = arguments(item, world)
+        key = (item.kind, _args_key(item, use) if use.args else None, item.extra.get("how"),
+               repr(item.extra.get("result")) if "retval" in use.names else None,
+               (item.target, item.offset) if "uaddr" in use.names else None, _places(item, use))
+        if key in groups:
+            groups[key].attach.append(item)
+        else:
+            tree = copy(clause) if groups else clause
+            groups[key] = CheckedProbe(tree, [item], item.args, [])
+    return list(groups.values())
+
+
+def _places(item: Attach, use: Use) -> Hashable:
+    """Where a static probe has its arguments, if the clause uses any."""
+    if item.kind != "usdt" or not any(name.startswith("arg") for name in use.names):
+        return None
+    return " ".join([argument.text for argument in item.extra["arguments"]])
+
+
+def arguments(item: Attach, world: World) -> Struct | None:
+    """The type of ``args`` at an attach point."""
+    if item.kind == "tracepoint":
+        format = world.tracepoint(item.target, item.event)
+        return format.args if format is not None else None
+    if item.kind in TYPED:
+        known = world.kernel_function(item.event, item.target)
+        return known.args if known is not None else None
+    return world.raw_tracepoint(item.event) if item.kind == "rawtracepoint" else None
+
+
+def _args_key(item: Attach, use: Use) -> Hashable:
+    """System calls and functions share a program when the fields in use lie alike; other events have one each."""
+    shared = item.target == "syscalls" or item.kind in TYPED
+    if not shared or use.fields is None or item.args is None:
+        return (item.target, item.event)
+    direction = item.event.split("_")[1:2] if item.target == "syscalls" else []
+    fields = [(name, item.args.field(name)) for name in sorted(use.fields)]
+    return (*direction, *[(n, f and (f.offset, f.type, f.bit_offset, f.bit_size)) for n, f in fields])

@@ -1,0 +1,304 @@
+"""Builtins: names that stand for a value of the event. One row each; the rest follows from the row.
+
+A row's ``type`` is a type or a rule ``(context, node) -> Type | None``. In the tree a builtin is a ``Name`` or, in its
+call form, a ``Call`` of the same name; ``Call.data`` is a dict with what the call form chose:
+
+nsecs          {"clock": boot | monotonic | tai | sw_tai}
+pid tid        {"namespace": curr_ns | init}
+kstack ustack  {} (mode and limit are in the type)
+ppid pcomm ... {"task": the expression of a task_struct pointer} if one was given
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ..language.ast import Call, Expr, Name, StrLiteral
+from ..language.diagnostics import nearest
+from ..record import Record
+from ..types import (
+    BOOL,
+    CTX,
+    INT64,
+    KERNEL,
+    UINT8,
+    UINT32,
+    UINT64,
+    VOID,
+    Pointer,
+    Stack,
+    Str,
+    Struct,
+    Symbol,
+    Tuple,
+    Type,
+    USym,
+)
+from . import convert
+from .config import STACK_MODES
+from .context import Context
+from .providers import KINDS
+
+FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe")
+REGISTERS = ("kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "profile", "software", "hardware", "watchpoint")
+CLOCKS = ("boot", "monotonic", "tai", "sw_tai")
+STACK_LIMIT = 127  # /proc/sys/kernel/perf_event_max_stack
+
+
+class Builtin(Record):
+    """A row. ``probes``: the kinds it works in (all if empty). ``pure``: the same during one run of a program.
+
+    ``arguments``: what its call form may name; ``call`` reads them.
+    """
+
+    name: str
+    type: Any  # Type | Callable[[Context, Expr], Type | None]
+    documentation: str
+    pure: bool = True
+    probes: tuple[str, ...] = ()
+    call: Any = None  # Callable[[Context, Call], Type | None] | None
+    arguments: str = ""
+
+
+# --- rules ------------------------------------------------------------------------------------------------
+
+
+def _args(context: Context, node: Expr) -> Type | None:
+    struct = context.program.args
+    if struct is None:
+        context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
+                      ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])
+    return struct
+
+
+def _retval(context: Context, node: Expr) -> Type | None:
+    if context.program.kind != "fexit":
+        return UINT64
+    extra = context.program.attach.extra
+    if "result" in extra and extra["result"] is None:
+        context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
+        return None
+    found = extra.get("result")
+    return found if isinstance(found, Type) else UINT64
+
+
+def _argument(context: Context, node: Expr) -> Type | None:
+    if context.program.kind != "usdt":
+        return INT64
+    known = context.program.attach.extra["arguments"]
+    shown = context.program.attach.name
+    number = int(node.name.removeprefix("__builtin_")[3:]) if isinstance(node, (Name, Call)) else 0
+    if number >= len(known):
+        context.error("no-argument", f"{shown} has {len(known)} argument{'s' if len(known) != 1 else ''}", node)
+    elif known[number].kind == "unknown":
+        context.error("no-argument", f"arg{number} of {shown} is where a program cannot read it: {known[number].text}",
+                      node)
+    else:
+        return INT64
+    return None
+
+
+def _ctx(context: Context, node: Expr) -> Type:
+    """Of an iterator the kernel's struct, of any other program nothing that has members."""
+    kind = context.program.attach
+    struct = context.world.struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
+    return Pointer(struct or VOID, CTX)
+
+
+def _func(context: Context, node: Expr) -> Type:
+    return USym() if context.program.kind in ("uprobe", "uretprobe") else Symbol("ksym")
+
+
+def _probetype(context: Context, node: Expr) -> Type:
+    kind = context.program.kind
+    node.const = "special" if kind in ("begin", "end", "self") else kind
+    return Str(len(node.const) + 1)
+
+
+def _ncpus(context: Context, node: Expr) -> Type:
+    node.const = context.world.cpus
+    return UINT64
+
+
+def _task(context: Context, node: Expr) -> Type:
+    struct = context.world.struct("task_struct")
+    return Pointer(struct, KERNEL) if struct is not None else UINT64
+
+
+def _config(context: Context, node: Expr) -> Type:
+    """A record; ``config.name`` is folded where the member is checked."""
+    return Tuple(tuple([BOOL if isinstance(value, bool) else UINT64 if isinstance(value, int)
+                        else Str(len(value.encode()) + 1) for value in context.config.values()]),
+                 context.config._fields)
+
+
+def _stack(user: bool) -> Callable[[Context, Expr], Type]:
+    return lambda context, node: Stack(user, context.config.stack_mode, STACK_LIMIT)
+
+
+def _x86_only(context: Context, node: Expr) -> Type | None:
+    if context.world.arch == "x86_64":
+        return UINT8
+    context.error("not-on-this-cpu", f"'usermode' builtin is only supported on x86_64, not on {context.world.arch}",
+                  node)
+    return None
+
+
+# --- call forms -------------------------------------------------------------------------------------------
+
+
+def _word(node: Any) -> str:
+    return node.name if isinstance(node, Name) else node.value if isinstance(node, StrLiteral) else ""
+
+
+def _choice_call(key: str, allowed: tuple[str, ...]) -> Callable[[Context, Call], Type | None]:
+    def call(context: Context, node: Call) -> Type | None:
+        word = _word(node.args[0])
+        if len(node.args) > 1 or word not in allowed:
+            context.error("bad-argument", f"{node.name}() takes one of: {', '.join(allowed)}", node,
+                          [f"did you mean {c}?" for c in nearest(word, allowed)[:1]] if word else [])
+            return None
+        node.args[0].type = VOID
+        node.data = {key: word}
+        return type_of(context, BUILTINS[node.name], node)
+    return call
+
+
+def _stack_call(context: Context, node: Call) -> Type | None:
+    mode, limit = context.config.stack_mode, STACK_LIMIT
+    rest = list(node.args)
+    if rest and isinstance(rest[0], Name) and rest[0].name in STACK_MODES:
+        mode = rest.pop(0).name
+        node.args[0].type = VOID
+    if rest:
+        given = rest.pop(0)
+        known = isinstance(given, Name) and (given.name in context.types.constants or given.name in context.defines)
+        if isinstance(given, Name) and not known:
+            context.error("bad-argument", f"Unknown stack mode: '{given.name}'", given,
+                          [f"one of: {', '.join(STACK_MODES)}"])
+            return None
+        if context.expr(given) is None:
+            return None
+        if not isinstance(given.const, int):
+            context.error("not-constant", f"{node.name}: limit must be a literal integer", given)
+            return None
+        limit = given.const
+    if rest:
+        context.error("arity", f"{node.name}() takes a mode and a limit at most", node)
+    if not 0 < limit <= STACK_LIMIT:
+        context.error("bad-argument", f"{node.name}([int limit]): limit shouldn't exceed {STACK_LIMIT}, {limit} given",
+                      node)
+        return None
+    node.data = {}
+    return Stack(node.name == "ustack", mode, limit)
+
+
+def _task_call(context: Context, node: Call) -> Type | None:
+    task = node.args[0]
+    type = context.value(task)
+    if type is None:
+        return None
+    target = type.to if isinstance(type, Pointer) else None
+    if len(node.args) > 1 or not isinstance(target, Struct) or target.name != "task_struct":
+        context.error("bad-argument",
+                      f"{node.name}() expects a struct task_struct pointer ({convert.name(type)} provided)",
+                      task)
+        return None
+    node.data = {"task": task}
+    return type_of(context, BUILTINS[node.name], node)
+
+
+def _comm_call(context: Context, node: Call) -> Type | None:
+    pid = node.args[0]
+    type = context.value(pid)
+    if type is None:
+        return None
+    if len(node.args) > 1 or convert.as_int(type) is None:
+        context.error("bad-argument", f"comm() expects the id of a process ({convert.name(type)} provided)", pid)
+        return None
+    if not context.world.kfunc_id("bpf_iter_task_new"):
+        context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
+        return None
+    node.data = {"pid": pid}
+    return Str(16)
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+_NAMESPACES = ("curr_ns", "init")
+
+BUILTINS: dict[str, Builtin] = {row.name: row for row in (
+    Builtin("args", _args, "The arguments of the traced function or tracepoint, as a struct.",
+            probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
+    Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2)."),
+    Builtin("comm", Str(16), "Name of the current thread, or of the process with an id.", call=_comm_call,
+            arguments="[pid]"),
+    Builtin("config", _config, "The configuration variables, as a record."),
+    Builtin("cpid", UINT32, "Process id of the child started with -c; 0 if there is none."),
+    Builtin("cpu", UINT32, "Number of the CPU on which the program runs."),
+    Builtin("ctx", _ctx, "The program's raw context."),
+    Builtin("curtask", _task, "The current task, a struct task_struct pointer."),
+    Builtin("elapsed", UINT64, "Nanoseconds since tracing began.", pure=False),
+    Builtin("func", _func, "Name of the traced function.", probes=FUNCTIONS),
+    Builtin("gid", UINT32, "Group id of the current task."),
+    Builtin("has_cpid", BOOL, "Whether a child was started with -c."),
+    Builtin("jiffies", UINT64, "The kernel's jiffies.", pure=False),
+    Builtin("kstack", _stack(False), "Stack of kernel functions.", call=_stack_call, arguments="[mode,] [limit]"),
+    Builtin("leader_comm", Str(16), "Name of a task's thread group leader.", call=_task_call, arguments="[task]"),
+    Builtin("leader_tid", UINT32, "Thread id of a task's thread group leader.", call=_task_call, arguments="[task]"),
+    Builtin("ncpus", _ncpus, "Number of CPUs."),
+    Builtin("nsecs", UINT64, "A timestamp in nanoseconds; by default since boot, time in suspend included.", pure=False,
+            call=_choice_call("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
+    Builtin("numaid", UINT32, "Number of the NUMA node on which the program runs."),
+    Builtin("pcomm", Str(16), "Name of a task's parent.", call=_task_call, arguments="[task]"),
+    Builtin("pid", UINT32, "Process id.", call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+    Builtin("ppid", UINT32, "Process id of a task's parent.", call=_task_call, arguments="[task]"),
+    Builtin("probe", Symbol("probe"), "Full name of the probe."),
+    Builtin("probetype", _probetype, "Kind of the probe; \"special\" for begin and end."),
+    Builtin("rand", UINT32, "A random number.", pure=False),
+    Builtin("retval", _retval, "Value returned by the traced function.", probes=("kretprobe", "uretprobe", "fexit")),
+    Builtin("tid", UINT32, "Thread id.", call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+    Builtin("uid", UINT32, "User id of the current task."),
+    Builtin("usermode", _x86_only, "1 if the CPU was in user mode, else 0."),
+    Builtin("username", Symbol("username"), "Name of the current user; looked up when printed."),
+    Builtin("ustack", _stack(True), "Stack of user functions.", call=_stack_call, arguments="[mode,] [limit]"),
+)}
+
+ARGUMENT = Builtin("argN", _argument, "Argument N of the traced function, from the registers; arg0 is the first.",
+                   probes=("kprobe", "uprobe", "usdt", "rawtracepoint"))
+_ARGUMENT_NAME = re.compile(r"arg(\d{1,3})\Z")
+
+
+def find_builtin(name: str) -> Builtin | None:
+    """The row of ``name``; ``arg0`` ... share one. ``__builtin_pid`` is ``pid``."""
+    if name.startswith("__builtin_"):
+        name = name[10:]
+    return BUILTINS.get(name) or (ARGUMENT if _ARGUMENT_NAME.match(name) else None)
+
+
+def type_of(context: Context, row: Builtin, node: Expr) -> Type | None:
+    """The row's type here, or None after saying why it has none."""
+    kind = context.program.kind
+    if row.probes and kind not in row.probes:
+        shown = node.name if isinstance(node, (Name, Call)) else row.name
+        context.error("builtin-probe", f"The {shown} builtin can not be used with '{kind}' probes", node,
+                      [f"it works in: {', '.join(p for p in KINDS if p in row.probes)}"])
+        return None
+    found = row.type(context, node) if callable(row.type) else row.type
+    assert found is None or isinstance(found, Type)
+    return found
+
+
+def check_builtin_call(context: Context, row: Builtin, node: Call) -> Type | None:
+    """``pid()``, ``nsecs(tai)``, ``kstack(perf, 3)`` ..."""
+    if not node.args:
+        node.data = {}
+        return type_of(context, row, node)
+    if row.call is None:
+        context.error("arity", f"{node.name}() takes no arguments ({len(node.args)} found)", node)
+        return None
+    found = row.call(context, node)
+    assert found is None or isinstance(found, Type)
+    return found

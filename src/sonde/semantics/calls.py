@@ -1,0 +1,159 @@
+"""Checking calls: arity and kinds of arguments by the function's row, then the row's own rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..language.ast import Call, MapRef, TypeSyntax, Variable
+from ..language.diagnostics import nearest
+from ..types import Aggregate, Array, Bool, Buf, Enum, Inet, Int, MacAddr, NoneType, Pointer, Stack, Str, Struct, Type
+from . import convert
+from .builtins import BUILTINS, check_builtin_call, find_builtin
+from .context import Context
+from .functions import FUNCTIONS, Function
+
+_KINDS: dict[str, Any] = {
+    "int": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,), "array": (Array,), "bool": (Bool,),
+    "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
+}
+_KIND_WORDS = {"int": "an integer", "ptr": "a pointer type", "str": "a string", "buf": "a buffer", "array": "an array",
+               "bool": "a bool", "stack": "a stack", "map": "a map", "literal": "a string literal",
+               "number": "a literal integer",
+               "var": "a scratch variable", "type": "a type", "key": "a map with a key", "struct": "a struct",
+               "inet": "an address", "mac": "a MAC address", "word": "a name"}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_UNCHECKED = ("map", "key", "var", "type", "word", "raw")  # arguments that are not values
+
+
+def check_call(context: Context, node: Call) -> Type | None:
+    """The type of a call's value; VOID if it has none."""
+    if node.name in context.subprograms:
+        from .subprograms import check_subprogram_call
+        return check_subprogram_call(context, node)
+    row = FUNCTIONS.get(node.name)
+    if row is None or (not node.args and node.name in BUILTINS):
+        builtin = find_builtin(node.name)
+        if builtin is not None:
+            return check_builtin_call(context, builtin, node)
+    if row is None:
+        _unknown(context, node)
+        return None
+    if row.unsafe and not context.options.unsafe:
+        context.error("unsafe", f"{node.name}() is an unsafe function being used in safe mode", node,
+                      ["run with --unsafe if you know what it does"])
+    if row.probes and context.program.kind not in row.probes:
+        context.error("function-probe", f"{node.name}() can not be used with '{context.program.kind}' probes", node,
+                      [f"it works in: {', '.join(row.probes)}"])
+        return None
+    if not _check_arity(context, row, node):
+        return None
+    types = _check_arguments(context, row, node)
+    if types is None:
+        return row.result if isinstance(row.result, Type) else None
+    if row.rule is not None:
+        found = row.rule(context, node, types)
+        assert found is None or isinstance(found, Type)
+        return found
+    assert isinstance(row.result, Type)
+    return row.result
+
+
+def _unknown(context: Context, node: Call) -> None:
+    instead = _OLD_NAMES.get(node.name)
+    if instead:
+        context.error("unknown-function", f"Unknown function: '{node.name}'", node, [f"use {instead}"])
+        return
+    close = nearest(node.name, [*FUNCTIONS, *BUILTINS, *context.subprograms])
+    context.error("unknown-function", f"Unknown function: '{node.name}'", node,
+                  [f"did you mean {c}()?" for c in close[:1]])
+
+
+_OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or usym()", "ustr": "str(uptr(p))"}
+
+
+def _parameters(row: Function) -> tuple[list[tuple[str, list[str], bool]], bool]:
+    """The row's parameters as (name, kinds, optional), and whether more arguments may follow."""
+    found, more = [], False
+    for text in row.params:
+        if text == "...":
+            more = True
+            continue
+        name, _, kinds = text.rstrip("?").partition(":")
+        found.append((name, kinds.split("|"), text.endswith("?")))
+    return found, more
+
+
+def _check_arity(context: Context, row: Function, node: Call) -> bool:
+    params, more = _parameters(row)
+    least, given = len([p for p in params if not p[2]]), len(node.args)
+    if least <= given and (more or given <= len(params)):
+        return True
+    if more:
+        wants = f"at least {least} argument{'s' if least != 1 else ''}"
+    elif least == len(params):
+        wants = f"{least} argument{'s' if least != 1 else ''}" if least else "no arguments"
+    else:
+        wants = f"{least} to {len(params)} arguments"
+    context.error("arity", f"{node.name}() requires {wants} ({given} provided)", node, [f"as in: {row.example}"])
+    return False
+
+
+def _check_arguments(context: Context, row: Function, node: Call) -> list[Type | None] | None:
+    """The arguments' types (None for what is no value), or None if one is wrong or not known yet."""
+    params, _ = _parameters(row)
+    types: list[Type | None] = []
+    good = True
+    for at, arg in enumerate(node.args):
+        kinds = params[at][1] if at < len(params) else ["raw"]
+        if kinds[0] in _UNCHECKED:
+            good = _check_form(context, node, at, arg, kinds) and good
+            types.append(None)
+            continue
+        if isinstance(arg, TypeSyntax):
+            context.error("bad-argument", f"{node.name}() expects a value as {_ordinal(at)} argument, not a type", arg)
+            good = False
+            continue
+        type = context.value(arg, f"{node.name}()")
+        types.append(type)
+        if type is None:
+            good = False
+        elif not _matches(type, arg, kinds):
+            _wrong_kind(context, node, at, arg, kinds, convert.words(type))
+            good = False
+    return types if good else None
+
+
+def _check_form(context: Context, node: Call, at: int, arg: Any, kinds: list[str]) -> bool:
+    """Arguments that name something."""
+    fine = {"map": isinstance(arg, MapRef), "key": isinstance(arg, MapRef), "var": isinstance(arg, Variable),
+            "type": isinstance(arg, TypeSyntax)}
+    if kinds == ["raw"] or any(fine.get(kind, True) for kind in kinds):
+        return True
+    _wrong_kind(context, node, at, arg, kinds, "something else")
+    return False
+
+
+def _matches(type: Type, arg: Any, kinds: list[str]) -> bool:
+    for kind in kinds:
+        if kind == "any" and not isinstance(type, (NoneType, Aggregate)):
+            return True
+        if kind == "literal" and isinstance(arg.const, str) or kind == "number" and isinstance(arg.const, int):
+            return True
+        if kind in _KINDS and isinstance(type, _KINDS[kind]):
+            return True
+    return False
+
+
+def _wrong_kind(context: Context, node: Call, at: int, arg: Any, kinds: list[str], given: str) -> None:
+    wants = " or ".join(_KIND_WORDS.get(kind, kind) for kind in kinds)
+    hints = []
+    if "str" in kinds and "ptr" not in kinds and given == "pointer":
+        hints = ["str() makes a string of a pointer"]
+    context.error("bad-argument", f"{node.name}() expects {wants} as {_ordinal(at)} argument ({given} provided)", arg,
+                  hints)
+
+
+def _ordinal(at: int) -> str:
+    return _ORDINALS[at] if at < len(_ORDINALS) else f"{at + 1}th"
+
+

@@ -1,0 +1,122 @@
+"""Syntax → typed program: the one entry of this room."""
+
+from __future__ import annotations
+
+from ..language.ast import Call, If, MapDecl, Script, StrLiteral
+from ..language.diagnostics import Diagnostics, nearest
+from ..language.source import Source
+from . import attach
+from .config import read_config
+from .context import Context, MapState, Program, VarState
+from .convert import condition, name, plain
+from .ctypes_ import TypeNames
+from .evaluate import evaluate
+from .macros import expand
+from .nodes import walk
+from .statements import check_statements
+from .subprograms import declare
+from .typed import CheckedScript, MapInfo, Options
+from .world import World
+
+MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
+MAX_PASSES = 200  # far more than any chain of maps that feed one another
+
+
+def check(script: Script, source: Source, world: World, options: Options, diagnostics: Diagnostics) -> CheckedScript:
+    """The typed program of a parsed script. Raises :class:`~sonde.errors.CompileError` with every finding."""
+    config = read_config(script.config, options.env, diagnostics)
+    types = TypeNames(world, diagnostics)
+    types.define(script.definitions)
+    expand([*script.clauses, *script.functions], script.macros, diagnostics)
+    programs = attach.programs(script.clauses, world, options, config, diagnostics)
+    context = Context(world, options, config, types, script.defines)
+    context.evaluate, context.statements = evaluate, check_statements
+    declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
+    _declare_maps(context, script.map_decls, diagnostics)
+    if options.named:
+        _known_parameters(script, options, diagnostics)
+    unseen = diagnostics.failed  # what the clauses without probes store is not known
+    for item in _settle(context, programs).items:
+        if not (unseen and item.code == "undefined-map"):
+            diagnostics._add(item)
+    diagnostics.check()
+    for program in programs:
+        _prune(program)
+    return CheckedScript(source, [p.probe for p in programs], _maps(context), config, options, diagnostics)
+
+
+def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics) -> None:
+    """Nothing that is given behind -- may be lost on a script that never asks for it."""
+    asked = {node.args[0].value for node in walk([script.clauses, script.macros, script.functions])
+             if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral)}
+    for given in [given for given in options.named if given not in asked]:
+        hints = [f"did you mean --{close}?" for close in nearest(given, asked)[:1]] \
+            or [f"it asks for: {', '.join(f'--{known}' for known in sorted(asked))}" if asked else "it asks for none"]
+        diagnostics.error("unknown-parameter", f"the script has no parameter --{given}", None, hints)
+
+
+def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
+    for item in declarations:
+        if item.name in context.maps:
+            diagnostics.error("redeclared", f"Redeclaration of existing map: {item.name}", item.span)
+        state = context.map(item)
+        state.kind, state.entries = item.kind, item.entries
+        if item.kind and item.kind not in MAP_KINDS:
+            diagnostics.error("unknown-map-kind", f"Invalid bpf map type: {item.kind}", item.span,
+                              [f"Valid map types: {', '.join(MAP_KINDS)}"])
+        elif item.kind and item.entries < 1:
+            diagnostics.error("bad-argument", f"{item.kind}() expects a number of entries of at least 1", item.span)
+
+
+def _settle(context: Context, programs: list[Program]) -> Diagnostics:
+    """Visit every program until no variable or map changes its type; what the last visit found is true.
+
+    Types only ever grow (wider integers, longer strings), so this ends.
+    """
+    for _ in range(MAX_PASSES):
+        context.diagnostics = context.types.diagnostics = Diagnostics()
+        context.changed = False
+        for state in context.maps.values():
+            state.read, state.programs = False, {}
+        for program in programs:
+            _visit(context, program)
+        if not context.changed:
+            return context.diagnostics
+    context.diagnostics.error("unsettled", "the types of this script's maps and variables depend on themselves", None)
+    return context.diagnostics
+
+
+def _visit(context: Context, program: Program) -> None:
+    context.begin(program)
+    clause = program.probe.clause
+    if clause.predicate is not None:
+        found = context.value(clause.predicate, "a predicate")
+        if found is not None and not condition(found):
+            context.error("bad-condition", f"Invalid type used in predicate: '{name(found)}'", clause.predicate)
+    check_statements(context, clause.body)
+    for variable in program.probe.variables if not context.diagnostics.failed else ():
+        if isinstance(variable, VarState) and variable.inferred is None:
+            context.error("undefined-variable", f"Undefined or undeclared variable: ${variable.name}", variable.span,
+                          ["nothing is ever assigned to it"])
+
+
+def _prune(program: Program) -> None:
+    """Remove the branches that a constant condition rules out: nothing in them was checked."""
+    for node in walk(program.probe.trees):
+        if isinstance(node, If) and node.cond.const is not None:
+            if node.cond.const:
+                node.other = []
+            else:
+                node.then = []
+
+
+def _maps(context: Context) -> dict[str, MapInfo]:
+    """The maps that hold something, by name, with their final types."""
+    return {name: _finish(state) for name, state in context.maps.items() if state.inferred_value is not None}
+
+
+def _finish(state: MapState) -> MapInfo:
+    assert state.inferred_value is not None
+    key = plain(state.inferred_key) if state.inferred_key is not None else None
+    return MapInfo(state.name, key, plain(state.inferred_value), state.span, state.kind, state.entries,
+                   len(state.programs), state.read)

@@ -1,0 +1,133 @@
+"""Configuration variables: one row each; the script's ``config`` block, then the environment, which wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..language.ast import ConfigEntry
+from ..language.diagnostics import Diagnostics, nearest
+from ..language.source import Span
+from ..record import Record
+from ..spec import Config
+
+LICENSES = ("GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL")
+STACK_MODES = ("bpftrace", "perf", "raw", "build_id")
+
+
+class Variable(Record):
+    """A row: ``read`` turns text into the value or raises ValueError with what was expected."""
+
+    name: str
+    read: Callable[[str], Any]
+    documentation: str
+
+
+def _number(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text.replace("_", ""), 0)
+        except ValueError:
+            raise ValueError("expected a number") from None
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return value
+    return read
+
+
+def _bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("1", "true"):
+        return True
+    if lowered in ("0", "false"):
+        return False
+    raise ValueError("expected true or false")
+
+
+def _choice(*allowed: str, fold: bool = True) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        for value in allowed:
+            if text == value or fold and text.lower() == value.lower():
+                return value
+        raise ValueError(f"expected one of {', '.join(allowed)}")
+    return read
+
+
+def _cache(text: str) -> str:
+    if text in ("1", "0"):  # the older form: on or off
+        return "PER_PROGRAM" if text == "1" else "NONE"
+    return _choice("PER_PROGRAM", "PER_PID", "NONE")(text)
+
+
+VARIABLES = {row.name: row for row in (
+    Variable("cache_user_symbols", _cache, "PER_PROGRAM, PER_PID or NONE: how user symbols are remembered."),
+    Variable("cpp_demangle", _bool, "Demangle C++ names in user stacks."),
+    Variable("lazy_symbolication", _bool, "Look user symbols up when printed (true) or ahead of time (false)."),
+    Variable("license", _choice(*LICENSES, fold=False), "Licence of the programs loaded into the kernel."),
+    Variable("log_size", _number(1), "Bytes of verifier log."),
+    Variable("max_bpf_progs", _number(1), "Most programs that a script may need."),
+    Variable("max_cat_bytes", _number(1), "Most bytes that cat() prints."),
+    Variable("max_map_keys", _number(1), "Keys in a map without a declared size."),
+    Variable("max_probes", _number(1), "Most probes that a script may attach."),
+    Variable("max_strlen", _number(1, 65536), "Bytes of str(), buf() and path() values."),
+    Variable("missing_probes", _choice("error", "warn", "ignore"), "What a probe that does not exist does."),
+    Variable("on_stack_limit", _number(), "Largest object kept on the stack, in bytes."),
+    Variable("perf_rb_pages", _number(1), "Pages of the ring buffer."),
+    Variable("print_maps_on_exit", _bool, "Print the maps at the end."),
+    Variable("show_debug_info", _bool, "Show file and line in stacks where known."),
+    Variable("stack_mode", _choice(*STACK_MODES), "How stacks are printed: bpftrace, perf, raw or build_id."),
+    Variable("str_trunc_trailer", str, "What is appended to strings that were cut."),
+    Variable("unstable_tseries", _choice("error", "warn", "enable"), "What using tseries() does."),
+    Variable("unstable_typeinfo", _choice("error", "warn", "enable"), "What using typeinfo() does."),
+    Variable("use_blazesym", _bool, "Accepted for compatibility."),
+)}
+_RENAMED = {"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes",
+            "map_keys_max": "max_map_keys"}
+_IGNORED = {"symbol_source", "max_type_res_iterations", "max_ast_nodes"}
+_OUTSIDE = {"btf", "kernel_build", "kernel_source", "vmlinux", "color", "dummy_ts_map", "version"}  # environment only
+
+
+def read_config(entries: list[ConfigEntry], env: dict[str, str], diagnostics: Diagnostics) -> Config:
+    """The configuration that holds for a script."""
+    config = Config()
+    for entry in entries:
+        _set(config, _plain_name(entry.name), entry.value, entry.span, diagnostics)
+    for prefix in ("BPFTRACE_", "SONDE_"):
+        for key, value in env.items():
+            if key.startswith(prefix):
+                name = key[len(prefix):].lower()
+                if name in VARIABLES or name in _RENAMED:
+                    _set(config, name, value, None, diagnostics, key)
+    return config
+
+
+def _plain_name(name: str) -> str:
+    lowered = name.lower()
+    return lowered[9:] if lowered.startswith("bpftrace_") else lowered
+
+
+def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: Diagnostics, shown: str = "") -> None:
+    shown = shown or name
+    negated = name == "no_cpp_demangle"
+    name = _RENAMED.get(name, name)
+    if name in _IGNORED or name.startswith("unstable_") and name not in VARIABLES:
+        return
+    row = VARIABLES.get(name)
+    if row is None:
+        _unknown(name, span, diagnostics)
+        return
+    try:
+        value = row.read(text)
+    except ValueError as problem:
+        diagnostics.error("config-value", f"Invalid value for {shown}: {text!r}: {problem}", span)
+        return
+    setattr(config, name, (not value) if negated else value)
+
+
+def _unknown(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
+    if name in _OUTSIDE:
+        diagnostics.error("config-environment", f"{name} can only be set as an environment variable", span)
+        return
+    close = nearest(name, VARIABLES)
+    diagnostics.error("unknown-config", f"Unrecognized config variable: {name}", span,
+                      [f"did you mean {c}?" for c in close[:1]])

@@ -1,0 +1,100 @@
+"""Numbers that C programs know as macros, which BTF cannot hold.
+
+``AF_* SOCK_* IPPROTO_* SOL_* SO_* TCP_*`` come from Python's ``socket``, ``E*`` from ``errno``, ``SIG*`` from
+``signal``, ``S_I* O_*`` from ``stat`` and ``os``; each module is imported only when a script uses such a name. The rest
+stands here, with the kernel header behind it.
+"""
+
+from __future__ import annotations
+
+_TABLE: dict[str, int] = {
+    # include/uapi/linux/if_ether.h
+    "ETH_ALEN": 6, "ETH_HLEN": 14, "ETH_DATA_LEN": 1500, "ETH_FRAME_LEN": 1514,
+    "ETH_P_LOOP": 0x60, "ETH_P_IP": 0x800, "ETH_P_ARP": 0x806, "ETH_P_RARP": 0x8035, "ETH_P_8021Q": 0x8100,
+    "ETH_P_IPV6": 0x86DD, "ETH_P_PAUSE": 0x8808, "ETH_P_MPLS_UC": 0x8847, "ETH_P_PPP_SES": 0x8864,
+    "ETH_P_PAE": 0x888E, "ETH_P_8021AD": 0x88A8, "ETH_P_LLDP": 0x88CC, "ETH_P_ALL": 3,
+    # include/uapi/linux/icmp.h, icmpv6.h; RFC 4861
+    "ICMP_ECHOREPLY": 0, "ICMP_DEST_UNREACH": 3, "ICMP_SOURCE_QUENCH": 4, "ICMP_REDIRECT": 5, "ICMP_ECHO": 8,
+    "ICMP_TIME_EXCEEDED": 11, "ICMP_PARAMETERPROB": 12, "ICMP_TIMESTAMP": 13, "ICMP_TIMESTAMPREPLY": 14,
+    "ICMPV6_DEST_UNREACH": 1, "ICMPV6_PKT_TOOBIG": 2, "ICMPV6_TIME_EXCEED": 3, "ICMPV6_PARAMPROB": 4,
+    "ICMPV6_ECHO_REQUEST": 128, "ICMPV6_ECHO_REPLY": 129, "NDISC_ROUTER_SOLICITATION": 133,
+    "NDISC_ROUTER_ADVERTISEMENT": 134, "NDISC_NEIGHBOUR_SOLICITATION": 135, "NDISC_NEIGHBOUR_ADVERTISEMENT": 136,
+    # include/uapi/linux/neighbour.h
+    "NUD_INCOMPLETE": 1, "NUD_REACHABLE": 2, "NUD_STALE": 4, "NUD_DELAY": 8, "NUD_PROBE": 16, "NUD_FAILED": 32,
+    "NUD_NOARP": 64, "NUD_PERMANENT": 128, "NUD_NONE": 0,
+    # include/uapi/linux/if_arp.h
+    "ARPOP_REQUEST": 1, "ARPOP_REPLY": 2, "ARPHRD_ETHER": 1, "ARPHRD_LOOPBACK": 772, "ARPHRD_NONE": 0xFFFE,
+    # include/net/tcp.h, tcp_states.h; include/net/inet_ecn.h
+    "TCP_ESTABLISHED": 1, "TCP_SYN_SENT": 2, "TCP_SYN_RECV": 3, "TCP_FIN_WAIT1": 4, "TCP_FIN_WAIT2": 5,
+    "TCP_TIME_WAIT": 6, "TCP_CLOSE": 7, "TCP_CLOSE_WAIT": 8, "TCP_LAST_ACK": 9, "TCP_LISTEN": 10, "TCP_CLOSING": 11,
+    "TCP_NEW_SYN_RECV": 12, "TCPHDR_FIN": 1, "TCPHDR_SYN": 2, "TCPHDR_RST": 4, "TCPHDR_PSH": 8, "TCPHDR_ACK": 16,
+    "TCPHDR_URG": 32, "TCPHDR_ECE": 64, "TCPHDR_CWR": 128, "TCP_CA_Open": 0, "TCP_CA_Disorder": 1, "TCP_CA_CWR": 2,
+    "TCP_CA_Recovery": 3, "TCP_CA_Loss": 4,
+    "INET_ECN_NOT_ECT": 0, "INET_ECN_ECT_1": 1, "INET_ECN_ECT_0": 2, "INET_ECN_CE": 3, "INET_ECN_MASK": 3,
+    # include/net/sock.h
+    "SK_MEM_SEND": 0, "SK_MEM_RECV": 1,
+    # include/linux/netdevice.h
+    "IFNAMSIZ": 16, "NETDEV_TX_OK": 0, "NETDEV_TX_BUSY": 16, "__QUEUE_STATE_DRV_XOFF": 0,
+    "__QUEUE_STATE_STACK_XOFF": 1, "__QUEUE_STATE_FROZEN": 2,
+    # include/linux/sched.h; include/linux/kdev_t.h
+    "TASK_RUNNING": 0, "TASK_INTERRUPTIBLE": 1, "TASK_UNINTERRUPTIBLE": 2, "__TASK_STOPPED": 4, "__TASK_TRACED": 8,
+    "TASK_COMM_LEN": 16, "PF_KTHREAD": 0x00200000, "PF_EXITING": 4, "MINORBITS": 20, "MINORMASK": 0xFFFFF,
+    "PAGE_SIZE": 4096, "PAGE_SHIFT": 12, "PATH_MAX": 4096, "NAME_MAX": 255,
+    # include/linux/compiler_types.h and friends
+    "true": 1, "false": 0, "NULL": 0,
+    "INT_MAX": 0x7FFFFFFF, "INT_MIN": -0x80000000, "UINT_MAX": 0xFFFFFFFF, "LONG_MAX": (1 << 63) - 1,
+    "ULONG_MAX": (1 << 64) - 1, "S32_MAX": 0x7FFFFFFF, "U32_MAX": 0xFFFFFFFF, "U16_MAX": 0xFFFF, "U8_MAX": 0xFF,
+    "S64_MAX": (1 << 63) - 1, "U64_MAX": (1 << 64) - 1, "INT64_MAX": (1 << 63) - 1, "UINT64_MAX": (1 << 64) - 1,
+    # include/uapi/linux/in.h, include/linux/socket.h: what Python's socket may lack
+    "IPPROTO_ICMPV6": 58, "IPPROTO_UDPLITE": 136, "IPPROTO_SCTP": 132, "IPPROTO_MPTCP": 262, "SOL_SOCKET": 1,
+    "SCM_RIGHTS": 1, "SCM_CREDENTIALS": 2, "AF_UNSPEC": 0, "AF_UNIX": 1, "AF_LOCAL": 1, "AF_INET": 2, "AF_INET6": 10,
+    "AF_NETLINK": 16, "AF_PACKET": 17, "AF_BLUETOOTH": 31, "AF_ALG": 38, "AF_VSOCK": 40, "AF_XDP": 44,
+    "SS_FREE": 0, "SS_UNCONNECTED": 1, "SS_CONNECTING": 2, "SS_CONNECTED": 3, "SS_DISCONNECTING": 4,
+    # include/linux/errno.h
+    "ERESTARTSYS": 512, "ERESTARTNOINTR": 513, "ERESTARTNOHAND": 514, "ENOIOCTLCMD": 515, "EPROBE_DEFER": 517,
+    # include/uapi/linux/fcntl.h, futex.h, wait.h, mman.h
+    "AT_FDCWD": -100, "CLONE_VM": 0x100, "CLONE_FS": 0x200, "CLONE_FILES": 0x400, "CLONE_THREAD": 0x10000,
+    "CLONE_NEWNS": 0x20000, "CLONE_NEWNET": 0x40000000, "CLONE_NEWPID": 0x20000000, "CLONE_NEWUSER": 0x10000000,
+    "FUTEX_WAIT": 0, "FUTEX_WAKE": 1, "PROT_READ": 1, "PROT_WRITE": 2, "PROT_EXEC": 4, "MAP_SHARED": 1,
+    "MAP_PRIVATE": 2, "MAP_FIXED": 16, "MAP_ANONYMOUS": 32,
+    # include/linux/blk_types.h: request flags that old scripts spell out
+    "REQ_OP_READ": 0, "REQ_OP_WRITE": 1, "REQ_OP_FLUSH": 2, "REQ_OP_DISCARD": 3, "REQ_OP_BITS": 8,
+    "REQ_OP_MASK": 255,
+}
+
+_SOCKET = ("AF_", "PF_", "SOCK_", "IPPROTO_", "SOL_", "SO_", "TCP_", "IP_", "IPV6_", "MSG_", "SHUT_")
+_MODES = ("S_I", "O_", "R_OK", "W_OK", "X_OK", "SEEK_")
+_SYSCALL = ("__NR_", "SYS_")
+
+
+def constant(name: str, syscall: object = None) -> int | None:
+    """The number behind a macro name, or None. ``syscall`` maps a system call's name to its number (``__NR_read``)."""
+    value = _TABLE.get(name)
+    if value is not None:
+        return value
+    if name.startswith(_SOCKET):
+        import socket
+        return _integer(getattr(socket, ("AF_" + name[3:]) if name.startswith("PF_") else name, None))
+    if name.startswith("SIG"):
+        import signal
+        return _integer(getattr(signal, name, None)) if not name.startswith("SIG_") else None
+    if name.startswith(_MODES):
+        import os
+        import stat
+        return _integer(getattr(stat, name, getattr(os, name, None)))
+    if name.startswith(_SYSCALL) and callable(syscall):
+        return _integer(syscall(name.split("_", 3)[-1] if name.startswith("__NR_") else name[4:]))
+    if name.startswith("E") and name.isupper():
+        import errno
+        return _integer(getattr(errno, name, None))
+    return None
+
+
+def _integer(value: object) -> int | None:
+    """Plain int of a constant (``socket.AF_INET`` is an IntEnum)."""
+    return int(value) if isinstance(value, int) else None
+
+
+def signal_number(name: str) -> int | None:
+    """``KILL`` or ``SIGKILL`` → 9."""
+    return constant(name if name.startswith("SIG") else f"SIG{name}")

@@ -1,0 +1,259 @@
+"""What one pass of the checker knows: variables in scope, maps, the program at hand, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..language.ast import Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
+from ..language.diagnostics import Diagnostics, nearest
+from ..language.source import Span
+from ..record import Record
+from ..spec import Attach, Config
+from ..types import BPF, KERNEL, USER, Aggregate, NoneType, Pointer, Struct, Tuple, Type
+from . import convert
+from .ctypes_ import TypeNames
+from .typed import CheckedFunction, CheckedProbe, MapInfo, Options, ScratchVar
+from .world import World
+
+
+class VarState(ScratchVar):
+    """A variable while its type is being found; ``fixed`` when declared with a type."""
+
+    inferred: Type | None = None
+    fixed: bool = False
+
+
+class MapState(MapInfo):
+    """A map while its types are being found; ``keyed`` is None until it is used."""
+
+    inferred_key: Type | None = None
+    inferred_value: Type | None = None
+    keyed: bool | None = None
+    programs: dict[int, bool] = {}
+
+
+class Program(Record):
+    """A program to be and where it stands: attach points that share it, their kind and arguments."""
+
+    probe: CheckedProbe
+    kind: str
+    index: int
+
+    @property
+    def attach(self) -> Attach:
+        """The first of the attach points: they agree in whatever the clause asks."""
+        return self.probe.attach[0]
+
+    @property
+    def args(self) -> Struct | None:
+        return self.probe.args
+
+    @property
+    def space(self) -> str:
+        """Memory that a bare address points into."""
+        return USER if self.kind in ("uprobe", "uretprobe", "usdt") else KERNEL
+
+
+class Context:
+    """State of one check. A pass visits every program; passes repeat until no type changes."""
+
+    def __init__(self, world: World, options: Options, config: Config, types: TypeNames,
+                 defines: dict[str, str]) -> None:
+        self.world = world
+        self.options = options
+        self.config = config
+        self.types = types
+        self.defines = defines
+        self.maps: dict[str, MapState] = {}
+        self.diagnostics = Diagnostics()
+        self.changed = False
+        self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
+        self.scopes: list[dict[str, VarState]] = []
+        self.loops = 0
+        self.subprograms: dict[str, Subprogram] = {}
+        self.function: CheckedFunction | None = None  # whose body is being checked
+        self.calling: list[str] = []                  # the functions that are being checked, outermost first
+        self.visited: set[str] = set()                # the functions that this program has in this pass
+        self.aggregate: Expr | None = None  # the call that may be an aggregate: the value of @x = ...
+        self.evaluate: Callable[[Context, Expr], Type | None] = None  # type: ignore[assignment]
+        self.statements: Callable[[Context, Sequence[Any]], None] = None  # type: ignore[assignment]
+
+    # findings
+
+    def error(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = ()) -> None:
+        self.diagnostics.error(code, message, node if isinstance(node, Span) else node.span, hints)
+
+    def warning(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = ()) -> None:
+        if self.options.warnings:
+            self.diagnostics.warning(code, message, node if isinstance(node, Span) else node.span, hints)
+
+    # expressions
+
+    def expr(self, node: Expr) -> Type | None:
+        """The type of ``node``, which is stored in the tree; None if it is not known (yet), which has been said."""
+        return self.evaluate(self, node)
+
+    def value(self, node: Expr, purpose: str = "") -> Type | None:
+        """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
+        type = self.expr(node)
+        if isinstance(type, NoneType):
+            self.error("no-value", f"this has no value{f' for {purpose}' if purpose else ''}", node)
+            return None
+        return type
+
+    # variables
+
+    def begin(self, program: Program) -> None:
+        """Start on a program."""
+        self.program = program
+        self.scopes = [{}]
+        self.loops = 0
+        self.visited = set()
+        program.probe.variables = []
+
+    def find(self, name: str) -> VarState | None:
+        """The variable that ``$name`` means here."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def declare(self, node: Variable) -> VarState:
+        """A new variable in the innermost scope; the node remembers it from pass to pass."""
+        state: VarState = node.slot if isinstance(node.slot, VarState) else VarState(
+            node.name, None, node.span)  # type: ignore[arg-type]  # typed when the passes settle
+        node.slot = state
+        self.scopes[-1][node.name] = state
+        self.program.probe.variables.append(state)
+        return state
+
+    def undefined_variable(self, node: Variable) -> None:
+        names = [name for scope in self.scopes for name in scope]
+        hints = [f"did you mean ${close}?" for close in nearest(node.name, names)[:1]]
+        if any(state.name == node.name for state in self.program.probe.variables):
+            hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
+        self.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node, hints)
+
+    def assign_variable(self, state: VarState, type: Type, node: Expr, const: Any = None,
+                        computed: bool = False) -> None:
+        """Let ``$x`` hold a value of ``type``, growing it where it may grow."""
+        if isinstance(type, Aggregate):
+            self.error("aggregate-value", f"'{type}' cannot be kept in a variable; only in a map", node)
+            return
+        if state.inferred is None:
+            self._retype(state, type)
+            return
+        merged = convert.merge(state.inferred, type)
+        if state.fixed:
+            self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)))
+        elif merged is None:
+            self.error("type-mismatch", f"Type mismatch for ${state.name}: trying to assign value of type "
+                       f"'{convert.name(type)}' when variable already has a type '{convert.name(state.inferred)}'",
+                       node)
+        elif merged != state.inferred:
+            self._retype(state, merged)
+
+    def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, node: Expr, const: Any,
+                      computed: bool) -> None:
+        have = convert.as_int(state.inferred)
+        give = convert.as_int(type)
+        shown = convert.name(state.inferred) if state.inferred else ""
+        if have is not None and give is not None:
+            if isinstance(const, int) and not convert.fits(const, have):
+                self.error("out-of-range", f"Type mismatch for ${state.name}: {const} does not fit '{shown}'", node)
+            elif not isinstance(const, int) and give.bits > have.bits and not computed:
+                self.error("type-mismatch", f"Integer size mismatch. Assignment type '{convert.name(type)}' is larger "
+                           f"than the variable type '{shown}'.", node, [f"cast it: ({shown})..."])
+        elif merged is None or (merged.size > (state.inferred.size if state.inferred else 0)):
+            self.error("type-mismatch", f"Type mismatch for ${state.name}: trying to assign value of type "
+                       f"'{convert.name(type)}' when variable already has a type '{shown}'", node)
+
+    def _retype(self, state: VarState, type: Type) -> None:
+        state.inferred = type
+        state.type = convert.plain(type)
+        self.changed = True
+
+    # maps
+
+    def map(self, node: MapRef | MapDecl) -> MapState:
+        """The state of the map that ``node`` names."""
+        state = self.maps.get(node.name)
+        if state is None:
+            state = self.maps[node.name] = MapState(node.name, None, None, node.span)  # type: ignore[arg-type]
+        return state
+
+    def use_map(self, node: MapRef) -> MapState:
+        """The map of ``@x`` or ``@x[key]`` used as one element: checks the key and that the map has that form."""
+        state = self.map(node)
+        if node.key is None:
+            self.key_form(state, False, node)
+        elif self.key_form(state, True, node):
+            self.add_key(state, self.value(node.key, "a map key"), node.key)
+        return state
+
+    def key_form(self, state: MapState, keyed: bool, node: Node) -> bool:
+        """Maps are scalar or keyed, never both."""
+        if state.keyed is None:
+            state.keyed = keyed
+            self.changed = True
+        if state.keyed == keyed:
+            return True
+        now, before = ("with an explicit key (non-scalar map)", "without an explicit key (scalar map)")
+        if not keyed:
+            now, before = before, now
+        self.error("map-key", f"{state.name} used as a map {now}, previously used {before}", node)
+        return False
+
+    def add_key(self, state: MapState, type: Type | None, node: Expr) -> None:
+        """Let the map have keys of ``type``, growing its key type where it may grow."""
+        if type is None:
+            return
+        if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
+            self.error("map-key", f"'{convert.name(type)}' cannot be used as a map key", node)
+            return
+        have = state.inferred_key
+        merged = type if have is None else convert.merge_keys(have, type)
+        if merged is None:
+            assert have is not None
+            self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "
+                       f"'{convert.name(type)}' when map expects arguments: '{convert.name(have)}'", node)
+        elif have is None or merged != have:
+            state.inferred_key = merged
+            self.changed = True
+
+    def assign_map(self, state: MapState, type: Type, node: Node) -> None:
+        """Let the map hold values of ``type``."""
+        state.programs[self.program.index] = True
+        if isinstance(type, Tuple) and not type.of:
+            self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
+            return
+        have = state.inferred_value
+        merged = type if have is None else convert.merge(have, type)
+        if merged is None:
+            assert have is not None
+            self.error("type-mismatch", f"Type mismatch for {state.name}: trying to assign value of type "
+                       f"'{convert.name(type)}' when map already contains a value of type '{convert.name(have)}'", node)
+        elif have is None or merged != have:
+            state.inferred_value = merged
+            self.changed = True
+
+    def map_value(self, state: MapState, node: Node) -> Type | None:
+        """The type of the map's values, or None after saying that nothing is ever stored in it."""
+        if state.inferred_value is None:
+            others = [name for name, other in self.maps.items() if other.inferred_value is not None]
+            hints = [f"did you mean {close}?" for close in nearest(state.name, others)[:1]]
+            self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
+        return state.inferred_value
+
+    def pointer_space(self, type: Type) -> str:
+        """Memory that a pointer made from ``type`` points into."""
+        if isinstance(type, Pointer) and type.space not in ("", BPF):
+            return type.space
+        return self.program.space if self.program is not None else KERNEL
+
+
+def fold(node: Expr, value: int, type: Type | None = None) -> Type:
+    """Make ``node`` the constant ``value``, of its smallest type unless told."""
+    node.const = value
+    return convert.literal_type(value) if type is None else type

@@ -1,0 +1,209 @@
+"""How types meet: promotion, assignment, reading aggregates, and the words for types in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..types import (
+    INT64,
+    UINT64,
+    Aggregate,
+    Array,
+    Bool,
+    Buf,
+    Enum,
+    Int,
+    NoneType,
+    Pointer,
+    Stack,
+    Str,
+    Struct,
+    Tuple,
+    Type,
+)
+
+
+class Flexible(Int):
+    """An integer made only of constants that are not negative: its sign adapts to what it meets.
+
+    It lives in the checker alone: what is stored in the tree is :func:`plain`.
+    """
+
+
+def plain(type: Type) -> Type:
+    """``type`` as the compiler sees it."""
+    if isinstance(type, Flexible):
+        return Int(type.bits, type.signed)
+    if isinstance(type, Tuple):
+        return Tuple(tuple([plain(t) for t in type.of]), type.names)
+    return type
+
+
+def literal_type(value: int) -> Int:
+    """The smallest signed type that holds a constant; uint64 from 2^63 on."""
+    for bits in (8, 16, 32, 64):
+        if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            return Int(bits) if value < 0 else Flexible(bits)
+    return UINT64
+
+
+def fits(value: int, type: Int) -> bool:
+    """Whether ``type`` holds ``value``."""
+    low = -(1 << (type.bits - 1)) if type.signed else 0
+    return low <= value < low + (1 << type.bits)
+
+
+def wrap(value: int, type: Type) -> int:
+    """``value`` cut to an integer type, as a C conversion does."""
+    if isinstance(type, Bool):
+        return int(value != 0)
+    bits = type.size * 8
+    value &= (1 << bits) - 1
+    signed = type.signed if isinstance(type, (Int, Enum)) else False
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def as_int(type: Type | None) -> Int | None:
+    """The integer that an Int, Enum or Bool is in arithmetic; None for anything else."""
+    if isinstance(type, Int):
+        return type
+    if isinstance(type, Enum):
+        return Int(type.bits, type.signed)
+    if isinstance(type, Bool):
+        return Flexible(8)
+    return None
+
+
+def merge_ints(a: Int, b: Int) -> Int:
+    """The smallest integer type that holds both; uint64 with int64 is int64."""
+    bits = max(a.bits, b.bits)
+    if isinstance(a, Flexible):
+        return Flexible(bits) if isinstance(b, Flexible) else Int(bits, b.signed)
+    if isinstance(b, Flexible) or a.signed == b.signed:
+        return Int(bits, a.signed)
+    unsigned, signed = (b, a) if a.signed else (a, b)
+    return Int(max(signed.bits, min(64, unsigned.bits * 2)), True)
+
+
+def arithmetic(a: Int, b: Int) -> Int:
+    """Type of ``a + b`` and the like: 64 bits, signed if both are; constants adapt to the other side."""
+    return Int(64, signed_pair(a, b))
+
+
+def signed_pair(a: Int, b: Int) -> bool:
+    """Whether two integers are compared or divided as signed ones."""
+    if isinstance(a, Flexible) and isinstance(b, Flexible):
+        return True
+    if isinstance(a, Flexible):
+        return b.signed
+    if isinstance(b, Flexible):
+        return a.signed
+    return a.signed and b.signed
+
+
+def merge(a: Type, b: Type) -> Type | None:
+    """The type that holds both values; None if there is no such type."""
+    if a == b:
+        return a
+    if isinstance(a, Enum) and isinstance(b, Enum) and a == b:
+        return a
+    left, right = as_int(a), as_int(b)
+    if left is not None and right is not None:
+        return merge_ints(left, right)
+    rule = _MERGE.get(type(a))
+    return rule(a, b) if rule is not None and type(a) is type(b) else None
+
+
+def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
+    space = a.space or b.space
+    if a.to == b.to:
+        return Pointer(a.to, space)
+    if isinstance(a.to, NoneType):
+        return Pointer(b.to, space)
+    if isinstance(b.to, NoneType):
+        return Pointer(a.to, space)
+    if isinstance(a.to, Struct) and isinstance(b.to, Struct):
+        return None
+    return Pointer(a.to, space)
+
+
+def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
+    if len(a.of) != len(b.of) or a.names != b.names:
+        return None
+    merged = [merge(x, y) for x, y in zip(a.of, b.of)]
+    found = tuple([t for t in merged if t is not None])
+    return Tuple(found, a.names) if len(found) == len(merged) else None
+
+
+def _merge_aggregates(a: Aggregate, b: Aggregate) -> Type | None:
+    if (a.kind, a.bits, a.low, a.high, a.step, a.agg) != (b.kind, b.bits, b.low, b.high, b.step, b.agg):
+        return None
+    return a if a.signed else b
+
+
+def _merge_stacks(a: Stack, b: Stack) -> Type | None:
+    if (a.user, a.mode) != (b.user, b.mode):
+        return None
+    return a if a.limit >= b.limit else b
+
+
+_MERGE: dict[type, Callable[..., Type | None]] = {
+    Str: lambda a, b: Str(max(a.capacity, b.capacity)),
+    Buf: lambda a, b: Buf(max(a.capacity, b.capacity)),
+    Pointer: _merge_pointers,
+    Tuple: _merge_tuples,
+    Aggregate: _merge_aggregates,
+    Stack: _merge_stacks,
+}
+
+
+def merge_keys(a: Type, b: Type) -> Type | None:
+    """Like :func:`merge` for map keys, where pointers to different things are only addresses."""
+    if isinstance(a, Pointer) and isinstance(b, Pointer):
+        return Pointer(a.to if a.to == b.to else NoneType(), a.space if a.space == b.space else "")
+    if isinstance(a, Tuple) and isinstance(b, Tuple) and len(a.of) == len(b.of) and a.names == b.names:
+        merged = [merge_keys(x, y) for x, y in zip(a.of, b.of)]
+        found = tuple([t for t in merged if t is not None])
+        return Tuple(found, a.names) if len(found) == len(merged) else None
+    return merge(a, b)
+
+
+def read_type(type: Type) -> Type | None:
+    """What an aggregate is when a program reads it: an integer for count sum avg min max, else None."""
+    if not isinstance(type, Aggregate):
+        return type
+    if type.kind in ("count", "sum", "avg", "min", "max"):
+        return INT64 if type.signed else UINT64
+    return None
+
+
+def condition(type: Type) -> bool:
+    """Whether a value of this type may stand in ``if``, ``!``, ``&&`` or a predicate."""
+    return as_int(type) is not None or isinstance(type, Pointer)
+
+
+def value_of_field(type: Type) -> Type:
+    """What a struct member is as a value: a char array is a string."""
+    if isinstance(type, Array) and type.count and isinstance(type.of, Int) and type.of == Int(8):
+        return Str(type.count)
+    return type
+
+
+def words(type: Type) -> str:
+    """The kind of a type in messages about arguments: "integer", "string", "pointer" ..."""
+    for kind, name in _WORDS:
+        if isinstance(type, kind):
+            return name
+    return str(plain(type))
+
+
+_WORDS: list[tuple[type, str]] = [
+    (Int, "integer"), (Bool, "bool"), (Enum, "enum"), (Str, "string"), (Pointer, "pointer"), (Buf, "buffer"),
+    (Array, "array"), (Tuple, "tuple"), (NoneType, "none"),
+]
+
+
+def name(type: Type) -> str:
+    """A type by its name in messages about assignments: "int64", "string", "struct sock *" ..."""
+    type = plain(type)
+    return "string" if isinstance(type, Str) else "buffer" if isinstance(type, Buf) else str(type)

@@ -1,0 +1,233 @@
+"""Types by name: the script's own C definitions, laid out as C does, then the kernel's, then the base types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
+from ..language.diagnostics import Diagnostics, nearest
+from ..types import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    VOID,
+    Array,
+    Buf,
+    Enum,
+    Inet,
+    Pointer,
+    Str,
+    Struct,
+    StructField,
+    Type,
+    round_up,
+)
+from .world import World
+
+_SIZED = {f"{prefix}int{bits}{suffix}": base for suffix in ("", "_t") for prefix, row in
+          (("", (INT8, INT16, INT32, INT64)), ("u", (UINT8, UINT16, UINT32, UINT64)))
+          for bits, base in zip((8, 16, 32, 64), row)}
+_KERNEL = {f"{under}{sign}{bits}": base for under in ("", "__") for sign, row in
+           (("s", (INT8, INT16, INT32, INT64)), ("u", (UINT8, UINT16, UINT32, UINT64)))
+           for bits, base in zip((8, 16, 32, 64), row)}
+BASE_TYPES: dict[str, Type] = {
+    **_SIZED, **_KERNEL, "bool": BOOL, "_Bool": BOOL, "void": VOID, "size_t": UINT64, "ssize_t": INT64,
+    "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(),
+}
+_C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
+
+
+def c_integer(base: str) -> Type | None:
+    """``long unsigned int`` and its like, in any order of words."""
+    found = base.split()
+    if not found or any(word not in _C_WORDS for word in found):
+        return None
+    unsigned = "unsigned" in found
+    if "char" in found:
+        return UINT8 if unsigned else INT8
+    if "short" in found:
+        return UINT16 if unsigned else INT16
+    if "long" in found:
+        return UINT64 if unsigned else INT64
+    return UINT32 if unsigned else INT32
+
+
+class TypeNames:
+    """Resolves types as written. The script's definitions hide the kernel's of the same name."""
+
+    def __init__(self, world: World, diagnostics: Diagnostics) -> None:
+        self.world = world
+        self.diagnostics = diagnostics
+        self.structs: dict[str, Struct] = {}  # "struct x" / "union x"
+        self.enums: dict[str, Enum] = {}
+        self.typedefs: dict[str, Type] = {}
+        self.constants: dict[str, tuple[int, Enum | None]] = {}
+        self.unfinished: set[str] = set()  # structs that are named but not laid out yet
+
+    # definitions of the script
+
+    def define(self, definitions: Sequence[CStruct | CEnum | CTypedef]) -> None:
+        """Take in the script's definitions; names are known before any is laid out, so they may refer forward."""
+        for item in definitions:
+            if isinstance(item, CStruct):
+                self._announce(item)
+            elif isinstance(item, CEnum):
+                self._define_enum(item)
+        for item in definitions:
+            if isinstance(item, CStruct):
+                self._define_struct(item)
+            elif isinstance(item, CTypedef):
+                target = self.resolve(item.type)
+                if target is not None:
+                    self.typedefs[item.name] = target
+
+    def _announce(self, item: CStruct) -> Struct:
+        struct = Struct(item.name, 0, tuple, item.union)
+        if item.name:
+            key = _tag(item)
+            if key in self.structs:
+                self.diagnostics.error("redefinition", f"redefinition of '{key}'", item.span)
+            self.structs[key] = struct
+            self.unfinished.add(key)
+        return struct
+
+    def _define_enum(self, item: CEnum) -> Enum:
+        values = list(item.members.values())
+        wide = any(not -(1 << 31) <= v < 1 << 32 for v in values)
+        enum = Enum(item.name, 64 if wide else 32, any(v < 0 for v in values), {v: n for n, v in item.members.items()})
+        if item.name:
+            self.enums[item.name] = enum
+        for name, value in item.members.items():
+            self.constants[name] = (value, enum if item.name else None)
+        return enum
+
+    def _define_struct(self, item: CStruct, struct: Struct | None = None) -> Struct:
+        struct = struct or self.structs.get(_tag(item)) or self._announce(item)
+        layout = _Layout(item.union, item.packed, item.align)
+        for field in item.fields:
+            type = self._field_type(field)
+            if type is not None:
+                layout.add(field.name, type, field.bits, field.align)
+        fields, size, align = layout.finish()
+        struct.load, struct.bytes, struct.alignment = lambda: fields, size, align
+        self.unfinished.discard(_tag(item))
+        return struct
+
+    def _field_type(self, field: CField) -> Type | None:
+        if field.inline is None:
+            type = self.resolve(field.type)
+            if isinstance(type, Struct) and str(type) in self.unfinished:
+                self.diagnostics.error("incomplete-type", f"field '{field.name}' has incomplete type '{type}'",
+                                       field.span)
+                return None
+            return _text(type) if field.type.base == "char" and not field.type.pointers else type
+        if isinstance(field.inline, CEnum):
+            inner: Type = self._define_enum(field.inline)
+        else:
+            anonymous = None if field.inline.name else Struct("", 0, tuple, field.inline.union)
+            inner = self._define_struct(field.inline, anonymous)
+        return _derive(inner, field.type.pointers, field.type.dims, "") if field.type is not None else inner
+
+    # names
+
+    def resolve(self, syntax: TypeSyntax, space: str = "", strlen: int = 64) -> Type | None:
+        """The type that ``syntax`` names, or None after saying so. Pointers get ``space``; ``strlen`` sizes a bare
+        ``string``. ``typeof`` is the caller's business."""
+        if syntax.base in ("string", "buffer"):
+            size = syntax.dims[0] if syntax.dims else strlen
+            return Str(size) if syntax.base == "string" else Buf(size)
+        base = self.named(syntax.base)
+        if base is None and syntax.pointers and " " in syntax.base:
+            base = VOID  # a pointer to a struct that nobody defines is still an address
+        if base is None:
+            self.unknown(syntax)
+            return None
+        found = _derive(base, syntax.pointers, syntax.dims, space)
+        for _ in range(syntax.outer):
+            found = Pointer(found, space)
+        return found
+
+    def named(self, base: str) -> Type | None:
+        """The type called ``base`` (``struct sock``, ``uint64``, ``pid_t`` ...), or None."""
+        tag, _, name = base.partition(" ")
+        if tag in ("struct", "union"):
+            return self.structs.get(base) or self.world.struct(name, tag == "union")
+        if tag == "enum":
+            return self.enums.get(name) or self.world.named_type(base)
+        return (BASE_TYPES.get(base) or c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
+                or self.structs.get(f"struct {base}") or self.world.named_type(base))
+
+    def unknown(self, syntax: TypeSyntax) -> None:
+        """Say that nobody defines the type, and which ones are called nearly so."""
+        tag, _, name = syntax.base.rpartition(" ")
+        if tag in ("struct", "union"):
+            close = nearest(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
+            hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
+            self.diagnostics.error("unknown-type", f"Cannot resolve unknown type '{syntax.base}'", syntax.span, hints)
+            return
+        close = nearest(syntax.base, [*BASE_TYPES, *self.typedefs])
+        self.diagnostics.error("unknown-type", f"Cannot resolve unknown type '{syntax.base}'", syntax.span,
+                               [f"did you mean {c}?" for c in close[:1]])
+
+
+def _tag(item: CStruct) -> str:
+    return f"{'union' if item.union else 'struct'} {item.name}"
+
+
+def _text(type: Type | None) -> Type | None:
+    """An array of plain char is text, as bpftrace has it and as the kernel's own are taken."""
+    if isinstance(type, Array):
+        return Array(_text(type.of) or type.of, type.count) if isinstance(type.of, Array) else \
+            Str(type.count) if type.count else type
+    return type
+
+
+def _derive(base: Type, pointers: int, dims: Sequence[int], space: str) -> Type:
+    for _ in range(pointers):
+        base = Pointer(base, space)
+    for count in reversed(dims):
+        base = Array(base, count)
+    return base
+
+
+class _Layout:
+    """Places members as the System V ABI does."""
+
+    def __init__(self, union: bool, packed: bool, align: int = 0) -> None:
+        self.union = union
+        self.packed = packed
+        self.fields: list[StructField] = []
+        self.bits = 0  # end of what has been placed
+        self.largest = 0
+        self.align = max(align, 1)
+
+    def add(self, name: str, type: Type, width: int, least: int = 0) -> None:
+        align = max(1 if self.packed else type.align, least)
+        self.align = max(self.align, align)
+        start = 0 if self.union else self.bits
+        if width:
+            self._bitfield(name, type, width, start)
+        else:
+            offset = round_up(round_up(start, 8) // 8, align)
+            self.fields.append(StructField(name, type, offset))
+            self.bits = (offset + type.size) * 8
+        self.largest = max(self.largest, self.bits)
+
+    def _bitfield(self, name: str, type: Type, width: int, start: int) -> None:
+        unit = type.size * 8
+        if not self.packed and start // unit != (start + width - 1) // unit:
+            start = round_up(start, unit)
+        base = start // 8 if self.packed else start // unit * type.size
+        if name:
+            self.fields.append(StructField(name, type, base, start - base * 8, width))
+        self.bits = start + width
+
+    def finish(self) -> tuple[tuple[StructField, ...], int, int]:
+        size = round_up(round_up(self.largest, 8) // 8, self.align)
+        return tuple(self.fields), size, self.align

@@ -1,0 +1,34 @@
+"""The dispatch of expression rules by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..language import ast
+from ..types import Type
+from . import expressions as rules
+from .calls import check_call
+from .context import Context
+from .convert import plain
+from .operators import check_binary, check_ternary, check_unary
+
+_RULES: dict[type, Callable[..., Type | None]] = {
+    ast.IntLiteral: rules.check_int, ast.StrLiteral: rules.check_str, ast.BoolLiteral: rules.check_bool,
+    ast.Name: rules.check_name, ast.Positional: rules.check_positional, ast.Variable: rules.check_variable,
+    ast.MapRef: rules.check_map, ast.Call: check_call, ast.Unary: check_unary, ast.Binary: check_binary,
+    ast.Ternary: check_ternary, ast.FieldAccess: rules.check_field, ast.TupleAccess: rules.check_tuple_access,
+    ast.Index: rules.check_index, ast.Cast: rules.check_cast, ast.TupleExpr: rules.check_tuple,
+    ast.SizeOf: rules.check_sizeof, ast.OffsetOf: rules.check_offsetof, ast.BlockExpr: rules.check_block,
+}
+
+
+def evaluate(context: Context, node: ast.Expr) -> Type | None:
+    """Type of ``node``. The tree gets the plain type, the caller one that may be :class:`~.convert.Flexible`."""
+    rule = _RULES.get(type(node))
+    if rule is None:
+        context.error("no-value", "a type is no value", node)
+        return None
+    node.const = None
+    found = rule(context, node)
+    node.type = None if found is None else plain(found)
+    return found

@@ -1,0 +1,460 @@
+"""Rules for expressions other than operators and calls.
+
+A rule returns the expression's type, or None after saying why there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..language import ast
+from ..language.ast import Expr
+from ..language.diagnostics import nearest
+from ..types import (
+    BOOL,
+    INT64,
+    UINT64,
+    USER,
+    VOID,
+    Aggregate,
+    Array,
+    Buf,
+    Enum,
+    Int,
+    NoneType,
+    Pointer,
+    Str,
+    Struct,
+    StructField,
+    Symbol,
+    Tuple,
+    Type,
+)
+from . import convert
+from .attach import arguments
+from .builtins import BUILTINS, find_builtin, type_of
+from .constants import constant
+from .context import Context, fold
+
+MAX_STRING = 65536
+
+
+# --- literals and names -----------------------------------------------------------------------------------
+
+
+def check_int(context: Context, node: ast.IntLiteral) -> Type:
+    node.const = node.value
+    return convert.literal_type(node.value)
+
+
+def check_str(context: Context, node: ast.StrLiteral) -> Type | None:
+    node.const = node.value
+    size = len(node.value.encode("utf-8", "surrogateescape")) + 1
+    if size > MAX_STRING:
+        context.error("string-too-long", f"String is too long (over {MAX_STRING} bytes)", node)
+        return None
+    return Str(size)
+
+
+def check_bool(context: Context, node: ast.BoolLiteral) -> Type:
+    node.const = int(node.value)
+    return BOOL
+
+
+def check_positional(context: Context, node: ast.Positional) -> Type:
+    """A number where the text is one, else a string; 0 where none was given."""
+    params = context.options.params
+    if node.number == 0:
+        return fold(node, len(params))
+    text = params[node.number - 1] if node.number <= len(params) else "0"
+    value = _parameter_number(text)
+    if value is not None:
+        return fold(node, value)
+    node.const = text
+    return Str(len(text.encode("utf-8", "surrogateescape")) + 1)
+
+
+def _parameter_number(text: str) -> int | None:
+    try:
+        value = int(text, 8) if text[:1] == "0" and text.isdigit() and len(text) > 1 else int(text, 0)
+    except ValueError:
+        return None
+    return value if -(1 << 63) <= value < 1 << 64 else None
+
+
+def check_name(context: Context, node: ast.Name) -> Type | None:
+    row = find_builtin(node.name)
+    if row is not None:
+        return type_of(context, row, node)
+    found = _constant(context, node)
+    if found is not None:
+        return found
+    if node.name == "default_str_length":
+        return fold(node, context.config.max_strlen)
+    context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, _name_hints(context, node.name))
+    return None
+
+
+def _name_hints(context: Context, name: str) -> list[str]:
+    from .functions import FUNCTIONS
+    if name in FUNCTIONS:
+        return [f"{name}() is a function"]
+    variables = {v for scope in context.scopes for v in scope}
+    if name in variables:
+        return [f"did you mean ${name}?"]
+    args = arguments(context.program.attach, context.world)
+    if args is not None and args.field(name) is not None:
+        return [f"did you mean args.{name}?"]
+    pool = [*BUILTINS, *context.types.constants, *context.defines]
+    return [f"did you mean {c}?" for c in nearest(name, pool)[:1]]
+
+
+def _constant(context: Context, node: ast.Name) -> Type | None:
+    """A ``#define``, an enum constant of the script or the kernel, or a macro that C programs know."""
+    name = node.name
+    text = context.defines.get(name)
+    if text is not None:
+        return _define(context, node, text)
+    found = context.types.constants.get(name) or context.world.enum_constant(name)
+    if found is not None:
+        value, enum = found
+        return fold(node, value, enum if enum is not None and enum.name else None)
+    value = constant(name, context.world.syscall_number)  # type: ignore[assignment]
+    return None if value is None else fold(node, value)
+
+
+def _define(context: Context, node: ast.Name, text: str) -> Type | None:
+    """The number or string behind ``#define NAME text``; other texts were replaced by the preprocessor."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        node.const = text[1:-1]
+        return Str(len(node.const) + 1)
+    value = _parameter_number(text.rstrip("uUlL"))
+    return None if value is None else fold(node, value)
+
+
+# --- variables and maps -----------------------------------------------------------------------------------
+
+
+def check_variable(context: Context, node: ast.Variable) -> Type | None:
+    state = context.find(node.name)
+    if state is None:
+        context.undefined_variable(node)
+        return None
+    node.slot = state
+    if state.inferred is None and not context.diagnostics.failed:  # else what it was to hold is wrong
+        context.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node,
+                      ["it is used before anything is assigned to it"])
+    return state.inferred
+
+
+def check_map(context: Context, node: ast.MapRef) -> Type | None:
+    """A map's value read by a program; an aggregate reads as the integer it stands for."""
+    state = context.use_map(node)
+    value = context.map_value(state, node)
+    if value is None or not isinstance(value, Aggregate):
+        return value
+    state.read = True
+    found = convert.read_type(value)
+    if found is None:
+        context.error("aggregate-value", f"'{value}' of {node.name} cannot be read in a program; print it instead",
+                      node)
+    return found
+
+
+# --- members ----------------------------------------------------------------------------------------------
+
+
+def space_of(context: Context, node: Expr) -> str:
+    """The memory in which the object that ``node`` denotes lies."""
+    while True:
+        if isinstance(node.type, Pointer):
+            return node.type.space or context.program.space
+        if isinstance(node, (ast.FieldAccess, ast.Index, ast.TupleAccess, ast.Unary)):
+            node = node.operand
+        else:
+            return context.program.space
+
+
+def check_field(context: Context, node: ast.FieldAccess) -> Type | None:
+    if isinstance(node.operand, (ast.Name, ast.Call)) and node.operand.name == "config":
+        return _config_field(context, node)
+    operand = context.expr(node.operand)
+    if operand is None:
+        return None
+    if isinstance(operand, Tuple) and operand.names:
+        return _record_field(context, node, operand)
+    target = operand.to if isinstance(operand, Pointer) else operand
+    if not isinstance(target, Struct):
+        context.error("not-a-struct",
+                      f"Can not access field '{node.name}' on expression of type '{convert.name(operand)}'",
+                      node, _field_hints(operand))
+        return None
+    field = target.field(node.name)
+    if field is None:
+        _unknown_field(context, node, target)
+        return None
+    node.field = field
+    return _member_type(context, node, field)
+
+
+def _field_hints(operand: Type) -> list[str]:
+    if convert.as_int(operand) is not None:
+        return ["cast it to a struct pointer first: ((struct name *)x).field"]
+    if isinstance(operand, Pointer) and isinstance(operand.to, NoneType):
+        return ["it is a pointer to void: cast it to a struct pointer first"]
+    return []
+
+
+def _unknown_field(context: Context, node: ast.FieldAccess, target: Struct) -> None:
+    names = target.field_names()
+    close = nearest(node.name, names)
+    if isinstance(node.operand, ast.Name) and node.operand.name == "args":
+        message = f"{context.program.attach.name} has no argument '{node.name}'"
+        hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
+    else:
+        message, hints = f"{target} does not contain a field named '{node.name}'", []
+    if close:
+        hints.insert(0, f"did you mean {' or '.join(close)}?")
+    context.error("unknown-field", message, node, hints)
+
+
+def _member_type(context: Context, node: ast.FieldAccess, field: StructField) -> Type:
+    """A member as a value: strings for char arrays, and pointers that know their memory."""
+    type = field.type
+    if field.data_loc:
+        text = isinstance(type, Str) or isinstance(type, Array) and type.of == Int(8)
+        return Str(context.config.max_strlen) if text else type
+    if isinstance(type, Pointer):
+        if _is_args(node.operand):
+            return Pointer(type.to, type.space or context.program.space)
+        space = space_of(context, node.operand)
+        return Pointer(type.to, USER if space == USER else type.space or space)
+    return convert.value_of_field(type)
+
+
+def _is_args(node: Expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Call)) and node.name == "args"
+
+
+def _record_field(context: Context, node: ast.FieldAccess, record: Tuple) -> Type | None:
+    if node.name not in record.names:
+        context.error("unknown-field", f"the record has no field '{node.name}'", node,
+                      [f"did you mean {c}?" for c in nearest(node.name, record.names)[:1]])
+        return None
+    if isinstance(node.operand, ast.Call) and isinstance(node.operand.data, list) and node.operand.name == "typeinfo":
+        node.const = node.operand.data[record.names.index(node.name)].const
+    return record.of[record.names.index(node.name)]
+
+
+def _config_field(context: Context, node: ast.FieldAccess) -> Type | None:
+    """``config.name``: a constant."""
+    node.operand.type = VOID
+    names = context.config._fields
+    if node.name not in names:
+        context.error("unknown-config", f"Unrecognized config variable: {node.name}", node,
+                      [f"did you mean {c}?" for c in nearest(node.name, names)[:1]])
+        return None
+    value = getattr(context.config, node.name)
+    node.const = int(value) if isinstance(value, bool) else value
+    return BOOL if isinstance(value, bool) else INT64 if isinstance(value, int) else Str(len(value.encode()) + 1)
+
+
+def check_tuple_access(context: Context, node: ast.TupleAccess) -> Type | None:
+    operand = context.expr(node.operand)
+    if operand is None:
+        return None
+    if not isinstance(operand, Tuple):
+        context.error("not-a-tuple",
+                      f"Can not access index '{node.index}' on expression of type '{convert.name(operand)}'",
+                      node)
+        return None
+    if node.index >= len(operand.of):
+        context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
+                      node)
+        return None
+    return operand.of[node.index]
+
+
+def check_index(context: Context, node: ast.Index) -> Type | None:
+    operand, index = context.expr(node.operand), context.value(node.index, "an index")
+    if operand is None or index is None:
+        return None
+    if convert.as_int(index) is None:
+        context.error("not-an-integer", f"The array index operator [] accepts integers, not '{convert.name(index)}'",
+                      node.index)
+        return None
+    if isinstance(operand, Tuple):
+        return _constant_index(context, node, operand)
+    element = element_type(operand)
+    if element is None:
+        context.error("not-an-array", "The array index operator [] can only be used on arrays and pointers, found "
+                      f"'{convert.name(operand)}'", node)
+        return None
+    count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
+    if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
+        context.error("array-bounds", f"the index {node.index.const} is out of bounds for array of size {count}", node)
+        return None
+    if isinstance(element, Pointer):
+        space = space_of(context, node.operand)
+        return Pointer(element.to, USER if space == USER else element.space or space)
+    return convert.value_of_field(element)
+
+
+def element_type(type: Type) -> Type | None:
+    """What ``[i]`` or ``*`` of an array, pointer or string yields; None if it has no elements."""
+    if isinstance(type, Array):
+        return type.of
+    if isinstance(type, Str):
+        return Int(8)
+    if isinstance(type, Pointer) and not isinstance(type.to, NoneType):
+        return type.to
+    return None
+
+
+def _constant_index(context: Context, node: ast.Index, operand: Tuple) -> Type | None:
+    index = node.index.const
+    if not isinstance(index, int):
+        context.error("not-constant", "the index of a tuple must be a literal integer", node.index)
+        return None
+    if not 0 <= index < len(operand.of):
+        context.error("tuple-index", f"Invalid tuple index: {index}. Found {len(operand.of)} elements in tuple.", node)
+        return None
+    return operand.of[index]
+
+
+# --- casts, sizes, tuples, blocks -------------------------------------------------------------------------
+
+
+def resolve_type(context: Context, syntax: ast.TypeSyntax, space: str = "") -> Type | None:
+    """A type as written; ``typeof(expr)`` is the expression's."""
+    if syntax.typeof is None:
+        if syntax.base.startswith(("struct ", "union ")) and context.types.named(syntax.base) is None:
+            context.types.unknown(syntax)
+            return None
+        found = context.types.resolve(syntax, space, context.config.max_strlen)
+    else:
+        found = context.expr(syntax.typeof)
+        found = None if found is None else convert.plain(found)
+        for _ in range(syntax.pointers if found is not None else 0):
+            assert found is not None
+            found = Pointer(found, space)
+        for count in reversed(syntax.dims if found is not None else []):
+            assert found is not None
+            found = Array(found, count)
+    if isinstance(found, (Str, Buf)) and not 0 < found.capacity <= MAX_STRING:
+        context.error("string-too-long", f"the size must be between 1 and {MAX_STRING}", syntax)
+        return None
+    return found
+
+
+def check_cast(context: Context, node: ast.Cast) -> Type | None:
+    operand = context.value(node.operand, "a cast")
+    to = resolve_type(context, node.to)
+    if operand is None or to is None:
+        return None
+    if isinstance(to, Pointer):
+        to = Pointer(to.to, context.pointer_space(operand))
+    if isinstance(to, Array) and to.count == 0 and to.of.size and convert.as_int(operand) is not None:
+        to = Array(to.of, operand.size // to.of.size)
+    if not _castable(operand, to):
+        context.error("bad-cast", f"Cannot cast from \"{convert.name(operand)}\" to \"{convert.name(to)}\"", node)
+        return None
+    if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
+        node.const = convert.wrap(node.operand.const, to)
+    return to
+
+
+def _castable(have: Type, to: Type) -> bool:
+    number = convert.as_int(have) is not None
+    if isinstance(to, (Int, Enum)):
+        if isinstance(have, (Array, Str)):
+            return have.size == to.size
+        return number or isinstance(have, (Pointer, Symbol))
+    if isinstance(to, type(BOOL)):
+        return number or isinstance(have, (Pointer, Str))
+    if isinstance(to, Pointer):
+        return number or isinstance(have, (Pointer, Array))
+    if isinstance(to, Array):
+        if isinstance(have, Array):
+            return have.size == to.size
+        return number and (to.size == 8 or to.size == have.size) or isinstance(have, Str) and have.size == to.size
+    if isinstance(to, (Str, Buf)):
+        return isinstance(have, type(to))
+    return have == to
+
+
+def check_sizeof(context: Context, node: ast.SizeOf) -> Type | None:
+    if isinstance(node.what, ast.TypeSyntax):
+        type = resolve_type(context, node.what)
+    else:
+        type = context.expr(node.what)
+    return None if type is None else fold(node, type.size, UINT64)
+
+
+def check_offsetof(context: Context, node: ast.OffsetOf) -> Type | None:
+    syntax = isinstance(node.what, ast.TypeSyntax)
+    type: Type | None = resolve_type(context, node.what) if syntax else context.expr(node.what)
+    offset = 0
+    for name in node.path:
+        if isinstance(type, Pointer) and not offset:
+            type = type.to
+        if type is None:
+            return None
+        if not isinstance(type, Struct):
+            context.error("not-a-struct", f"'{convert.name(type)}' is not a struct or union", node)
+            return None
+        field = type.field(name)
+        if field is None:
+            context.error("unknown-field", f"'{type}' has no field named '{name}'", node,
+                          [f"did you mean {c}?" for c in nearest(name, type.field_names())[:1]])
+            return None
+        offset, type = offset + field.offset, field.type
+    return fold(node, offset, UINT64)
+
+
+def check_tuple(context: Context, node: ast.TupleExpr) -> Type | None:
+    found = [context.value(item, "a tuple") for item in node.items]
+    for item, type in zip(node.items, found):
+        if isinstance(type, Aggregate):
+            context.error("aggregate-value", f"'{type}' cannot be part of a tuple", item)
+            return None
+    known = tuple([t for t in found if t is not None])
+    return Tuple(known, tuple(node.names)) if len(known) == len(found) else None
+
+
+def check_block(context: Context, node: ast.BlockExpr) -> Type | None:
+    """``{ ...; value }``. An ``if`` as an expression becomes ``cond ? { } : { }``, once and for all."""
+    value: Any = node.value
+    if value is None:
+        value = _if_value(node.body[-1]) if len(node.body) == 1 else None
+        if value is None:
+            context.error("no-value", "this block has no value", node)
+            return None
+        node.body, node.value = [], value
+    context.scopes.append({})
+    context.statements(context, node.body)
+    found = context.expr(value)
+    context.scopes.pop()
+    if not node.body:
+        node.const = value.const
+    return found
+
+
+def _if_value(statement: Any) -> Expr | None:
+    """The value of a statement that ends a block; None if it has none."""
+    if isinstance(statement, ast.ExprStmt):
+        return statement.expr
+    if isinstance(statement, ast.Block):
+        return _branch_value(statement.body)
+    if not isinstance(statement, ast.If):
+        return None
+    then, other = _branch_value(statement.then), _branch_value(statement.other)
+    if then is None or other is None:
+        return None
+    return ast.Ternary(statement.span, cond=statement.cond, then=then, other=other)
+
+
+def _branch_value(body: list[Any]) -> Expr | None:
+    last = _if_value(body[-1]) if body else None
+    return None if last is None else ast.BlockExpr(body[-1].span, body=body[:-1], value=last)

@@ -1,0 +1,93 @@
+"""What every probe kind needs to expand its attach points: the World, how to report, and how names are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ..language.ast import AttachPoint
+from ..language.diagnostics import Diagnostics, nearest
+from ..spec import Attach, Config
+from .nodes import Use
+from .typed import Options
+from .world import World
+
+
+class Finder:
+    """What expanding needs: the World, options, and how to report."""
+
+    def __init__(self, world: World, options: Options, config: Config, diagnostics: Diagnostics) -> None:
+        self.world = world
+        self.options = options
+        self.config = config
+        self.diagnostics = diagnostics
+        self.use = Use([])  # what the clause at hand mentions
+        self._tracepoints: list[tuple[str, str]] | None = None
+
+    def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
+        self.diagnostics.error(code, message, point.span, hints)
+        return []
+
+    def missing(self, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
+        """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says."""
+        if self.config.missing_probes == "error":
+            self.diagnostics.error("missing-probe", message, point.span, hints)
+        elif self.config.missing_probes == "warn" and self.options.warnings:
+            self.diagnostics.warning("missing-probe", message, point.span, hints)
+        return []
+
+    @property
+    def tracepoints(self) -> list[tuple[str, str]]:
+        if self._tracepoints is None:
+            self._tracepoints = self.world.tracepoints()
+        return self._tracepoints
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a name has wildcards."""
+    return "*" in text or "?" in text or "[" in text
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Shell-like matching: ``*``, ``?``, ``[a-z]``, ``[!x]``."""
+    if not is_pattern(pattern):
+        return lambda name: name == pattern
+    text = ""
+    for piece in re.findall(r"\[[^\]]+\]|.", pattern, re.S):
+        text += ".*" if piece == "*" else "." if piece == "?" else (
+            "[" + ("^" if piece[1] == "!" else "") + piece[1:].lstrip("!").replace("\\", r"\\")) if len(piece) > 1 \
+            else re.escape(piece)
+    try:
+        compiled = re.compile(text, re.S)
+    except re.error:
+        return lambda name: name == pattern
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def split_offset(text: str) -> tuple[str, int] | None:
+    """``name+0x10`` → ("name", 16); None if what follows the + is no number."""
+    name, plus, offset = text.partition("+")
+    if not plus:
+        return name, 0
+    value = number(offset)
+    return None if value is None else (name, value)
+
+
+def number(text: str) -> int | None:
+    """``99``, ``0x10``, ``1e6``, ``1_000``; None for anything else."""
+    text = text.replace("_", "")
+    if re.fullmatch(r"\d{1,18}e\d{1,2}", text):
+        mantissa, exponent = text.split("e")
+        return int(mantissa) * int("1" + "0" * int(exponent))
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
+        return int(text, 16)
+    return int(text) if re.fullmatch(r"\d{1,19}", text) else None
+
+
+def did_you_mean(prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
+    """One hint with the nearest names."""
+    close = nearest(name, candidates)
+    return [f"did you mean {' or '.join(prefix + c for c in close)}?"] if close else []

@@ -1,0 +1,182 @@
+"""Kernel functions: finding them, and choosing between kprobes and fentry where a kernel has but one of them.
+
+A kprobe stops at an instruction and sees registers; fentry is called by the function and sees its arguments, typed,
+where the kernel's type information has the function. ``argN``, ``retval`` and arguments that fit a register are
+the same either way, so a kernel that lacks one of them serves the script by the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..language.ast import AttachPoint
+from ..spec import Attach, KernelFunction
+from ..types import Scalar
+from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .similar import similar_probes
+
+if TYPE_CHECKING:
+    from .providers import Expand
+
+FEATURE = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}
+OTHER = {"kprobe": "fentry", "kretprobe": "fexit", "fentry": "kprobe", "fexit": "kretprobe"}
+RETURNS = ("kretprobe", "fexit")
+TYPED = ("fentry", "fexit")
+MANY = 50  # functions of one attach point
+
+
+def kernel_function(kind: str) -> Expand:
+    """The ``expand`` of one of the four kinds."""
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if not 1 <= len(parts) <= 2 or not parts[-1]:
+            return finder.error("probe-form", f"{kind} probes are written {kind}:[module:]function", point)
+        module, text = parts if len(parts) == 2 else ("", parts[0])
+        split = split_offset(text)
+        if split is None or split[1] and kind != "kprobe":
+            return finder.error("probe-form", f"Invalid offset in {kind}:{text}", point,
+                                ["only kprobes can be set into the middle of a function"] if split else [])
+        way = _way(finder, kind)
+        if not way:
+            return _no_way(finder, point, kind, parts)
+        why = _obstacle(finder, kind, way, text)
+        if why:
+            return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
+                                f"no {FEATURE[kind]}, and {way} cannot serve it: {why}", point)
+        if number(text) is not None:
+            return _address(finder, point, kind, way, text)
+        return _find(finder, point, kind, way, module, *split)
+    return expand
+
+
+def _way(finder: Finder, kind: str) -> str:
+    """The kind by which this kernel serves ``kind``; "" if it can probe no functions."""
+    world = finder.world
+    return kind if world.feature(FEATURE[kind]) else OTHER[kind] if world.feature(FEATURE[OTHER[kind]]) else ""
+
+
+def _no_way(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+    function = parts[-1].partition("+")[0]
+    return finder.missing(f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has no {FEATURE[kind]}",
+                          point, similar_probes(finder, function, kind in RETURNS))
+
+
+def _obstacle(finder: Finder, kind: str, way: str, text: str) -> str:
+    """What the clause asks for that ``way`` has not."""
+    use = finder.use
+    if way == kind:
+        return ""
+    if way in TYPED:
+        if "+" in text or number(text) is not None:
+            return "it sees whole functions only, no offsets or addresses"
+        return next((f"it has no {name}" for name in ("reg", "ctx", "override") if name in use.names), "")
+    return "a return has no arguments" if way == "kretprobe" and use.args else ""
+
+
+def _address(finder: Finder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
+    if kind != "kprobe":
+        return finder.error("probe-form", f"{kind} probes need a function's name, not an address", point)
+    return [Attach(kind, f"kprobe:{text}", "", "", number(text) or 0, pid=finder.options.pid)]
+
+
+def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, function: str,
+          offset: int) -> list[Attach]:
+    wild = is_pattern(function) or is_pattern(module)
+    names = _matching(finder, module, function, way) if wild else _named(finder, module, function, way)
+    together = wild and _better_together(finder, kind, way, len(names))
+    if together:
+        names = [(m, f) for m, f in names if _has_prototype(finder, m, f)]
+        way = OTHER[kind]
+    found = [a for a in [_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
+    for item in found if together else []:
+        item.extra["together"] = True
+    if found:
+        return found
+    if names and not wild:
+        return _untyped(finder, point, kind, names[0][1])
+    return _not_found(finder, point, kind, module, function)
+
+
+def _better_together(finder: Finder, kind: str, way: str, count: int) -> bool:
+    """Whether fentry is better served by kprobes: one link attaches thousands of those at once, while the kernel
+    attaches and, with a pause for each, detaches fentry one by one (1,000: minutes)."""
+    world = finder.world
+    return kind in TYPED and way == kind and count > MANY and world.feature("kprobes") and \
+        world.feature("kprobe_multi") and not _obstacle(finder, kind, OTHER[kind], "")
+
+
+def _has_prototype(finder: Finder, module: str, function: str) -> bool:
+    known = finder.world.kernel_function(function, "" if module == "vmlinux" else module)
+    return known is not None and not known.variadic
+
+
+def _named(finder: Finder, module: str, function: str, way: str) -> list[tuple[str, str]]:
+    """One function by its name. Type information is looked at first: it answers at once."""
+    world = finder.world
+    known = world.kernel_function(function, module)
+    if known is not None:
+        return [(known.module, function)]
+    listed = [(m, f) for m, f in world.kernel_functions() if f == function and module in ("", m)]
+    if listed:
+        return listed[:1]
+    return [(module, function)] if way not in TYPED and world.kernel_symbol(function) is not None else []
+
+
+def _matching(finder: Finder, module: str, function: str, way: str) -> list[tuple[str, str]]:
+    in_module, in_function = matcher(module or "*"), matcher(function)
+    every = finder.world.kernel_functions()
+    if not every and way in TYPED:
+        every = finder.world.function_names()
+    return list(dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)]))
+
+
+def _attach(finder: Finder, kind: str, way: str, module: str, function: str, offset: int, named: bool,
+            wild: bool) -> Attach | None:
+    """None if the function has no prototype and needs one, or has more arguments than it can show."""
+    known = None
+    if way in TYPED or kind in TYPED:
+        known = finder.world.kernel_function(function, "" if module == "vmlinux" else module)
+    if way in TYPED and (known is None or known.variadic) or kind in TYPED and _needs_types(finder, known, way):
+        return None
+    extra: dict[str, object] = {"wildcard": True} if wild else {}
+    if way != kind:
+        extra["how"] = way
+    if known is not None:
+        extra |= {"btf_id": known.id, "module": known.module, "result": known.result}
+    shown = f"+{offset}" if offset else ""
+    if kind in TYPED:
+        target, name = module or "vmlinux", f"{kind}:{module or 'vmlinux'}:{function}"
+    else:
+        target, name = module if named else "", f"{kind}:{f'{module}:' if named else ''}{function}{shown}"
+    return Attach(kind, name, target, function, offset, pid=finder.options.pid, extra=extra)
+
+
+def _needs_types(finder: Finder, known: KernelFunction | None, way: str) -> bool:
+    """Whether typed arguments are asked for that ``way`` cannot give: there are none, or one fills no register."""
+    if not finder.use.args:
+        return False
+    return known is None or way == "kprobe" and not all(isinstance(f.type, Scalar) for f in known.args.fields)
+
+
+def _untyped(finder: Finder, point: AttachPoint, kind: str, function: str) -> list[Attach]:
+    known = finder.world.kernel_function(function)
+    why = "it takes a variable number of arguments" if known is not None and known.variadic else \
+        "an argument of it fits no register" if known is not None else "the kernel's type information does not have it"
+    hints = [f"use {OTHER[kind]}:{function}"] if kind in TYPED and finder.world.feature("kprobes") else []
+    return finder.missing(f"{kind}:{function}: {why}", point, hints)
+
+
+def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str) -> list[Attach]:
+    shown = f"{module}:{function}" if module else function
+    every = finder.world.kernel_functions() or finder.world.function_names()
+    names = [f for _, f in every]
+    if is_pattern(shown):
+        return finder.missing(f"{kind}:{shown}: no function matches", point,
+                              similar_probes(finder, function, kind in RETURNS))
+    elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
+    clones = [f"the compiler made {f} of it: kprobe:{f}" for f in names if f.startswith(function + ".")][:3]
+    near = did_you_mean(f"{kind}:", function, names)
+    if not near and not clones and not elsewhere:
+        near = similar_probes(finder, function, kind in RETURNS)
+    return finder.missing(f"{kind}:{shown}: no such function", point,
+                          [*elsewhere, *clones, *near,
+                           f"kernel {finder.world.release} does not have it, or it is inlined wherever it is used"])

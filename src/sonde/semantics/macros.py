@@ -1,0 +1,133 @@
+"""Macros: calls are replaced by the body, as a block of its own, before anything is checked.
+
+``macro name(a, $b, @c)``: ``a`` stands for an expression, ``$b`` for a variable, ``@c`` for a map of the caller. Other
+variables of the body are its own, whatever the caller has; other maps are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..language.ast import Block as BlockStmt
+from ..language.ast import BlockExpr, Call, Clause, Expr, ExprStmt, Macro, MapRef, Name, Node, Subprogram, Variable
+from ..language.diagnostics import Diagnostics
+from .nodes import copy
+
+MAX_DEPTH = 32
+MAX_NODES = 30_000
+
+
+def expand(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
+    """Replace every call of a macro in ``clauses`` and functions."""
+    if not macros:
+        return
+    known: dict[str, Macro] = {}
+    for macro in macros:
+        if macro.name in known:
+            diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}", macro.span)
+        known[macro.name] = macro
+    expander = _Expander(known, diagnostics)
+    for clause in clauses:
+        expander.rewrite(clause, 0)
+
+
+class _Expander:
+    def __init__(self, macros: dict[str, Macro], diagnostics: Diagnostics) -> None:
+        self.macros = macros
+        self.diagnostics = diagnostics
+        self.uses = 0
+        self.nodes = 0
+
+    def rewrite(self, node: Any, depth: int) -> Any:
+        """``node`` with the calls below it (and itself, if it is one) replaced."""
+        if isinstance(node, list):
+            return [self.rewrite(item, depth) for item in node]
+        if not isinstance(node, Node):
+            return node
+        macro = self._macro_of(node)
+        if macro is not None:
+            return self._expansion(macro, node, depth)
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, (Node, list)):
+                setattr(node, field, self.rewrite(value, depth))
+        if isinstance(node, ExprStmt) and isinstance(node.expr, BlockExpr) and _has_no_value(node.expr):
+            return BlockStmt(node.span, node.expr.body)
+        return node
+
+    def _macro_of(self, node: Node) -> Macro | None:
+        if not isinstance(node, (Call, Name)):
+            return None
+        macro = self.macros.get(node.name)
+        return macro if macro is not None and (isinstance(node, Call) or not macro.params) else None
+
+    def _expansion(self, macro: Macro, node: Any, depth: int) -> Expr:
+        args = node.args if isinstance(node, Call) else []
+        if depth >= MAX_DEPTH or self.nodes > MAX_NODES:
+            self.diagnostics.error("macro-depth", f"Recursion limit reached in macro: {macro.name}", node.span)
+            return node  # type: ignore[no-any-return]
+        if len(args) != len(macro.params):
+            self.diagnostics.error("arity", f"Call to macro has wrong number arguments: {macro.name} takes "
+                                   f"{len(macro.params)} ({len(args)} provided)", node.span)
+            return node  # type: ignore[no-any-return]
+        self.uses += 1
+        bound = self._bind(macro, args)
+        body = self._instance(copy(macro.body), macro, bound, f"#{self.uses}")
+        found = self.rewrite(body, depth + 1)
+        assert isinstance(found, Expr)
+        found.span = node.span
+        return found
+
+    def _bind(self, macro: Macro, args: list[Any]) -> dict[str, Any]:
+        """What each parameter stands for, by its name with its sigil."""
+        bound: dict[str, Any] = {}
+        for param, arg in zip(macro.params, args):
+            if isinstance(param, Variable):
+                bound[f"${param.name}"] = arg
+                fits, wants = isinstance(arg, Variable), "a scratch variable"
+            elif isinstance(param, MapRef):
+                bound[param.name] = arg
+                fits, wants = isinstance(arg, MapRef) and arg.key is None, "a map"
+            else:
+                assert isinstance(param, Name)
+                bound[param.name] = arg
+                fits, wants = isinstance(arg, Expr), "an expression"
+            if not fits:
+                self.diagnostics.error("bad-argument", f"Mismatched arg to macro call: {macro.name} expects {wants}",
+                                       arg.span)
+        return bound
+
+    def _instance(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:
+        """A copied body with the arguments put in and its own variables renamed."""
+        self.nodes += 1
+        if isinstance(node, list):
+            return [self._instance(item, macro, bound, suffix) for item in node]
+        if not isinstance(node, Node):
+            return node
+        if isinstance(node, Name) and node.name in bound:
+            return copy(bound[node.name])
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, (Node, list)):
+                setattr(node, field, self._instance(value, macro, bound, suffix))
+        if isinstance(node, Variable):
+            given = bound.get(f"${node.name}")
+            node.name = given.name if isinstance(given, Variable) else node.name + suffix
+        elif isinstance(node, MapRef):
+            self._rename_map(node, macro, bound)
+        return node
+
+    def _rename_map(self, node: MapRef, macro: Macro, bound: dict[str, Any]) -> None:
+        given = bound.get(node.name)
+        if isinstance(given, MapRef):
+            node.name = given.name
+        elif given is None:
+            self.diagnostics.error("macro-hygiene",
+                                   f"Unhygienic access to map: {node.name}. Maps must be passed into the "
+                                   "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
+
+
+def _has_no_value(block: BlockExpr) -> bool:
+    value: Any = block.value
+    return value is None

@@ -1,0 +1,222 @@
+"""The type rules of functions that work on maps: print() and clear(), delete() and find(), count() and its like."""
+
+from __future__ import annotations
+
+from ..language.ast import Call, Expr, MapRef, TypeSyntax, Variable
+from ..types import BOOL, INT64, VOID, Aggregate, Stack, Type
+from . import convert
+from .context import Context
+from .rules import Rule, Types
+
+# --- whole maps -------------------------------------------------------------------------------------------
+
+
+def print_(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name, "top": n, "div": n} for a whole map, {} for a value."""
+    target = node.args[0]
+    if isinstance(target, TypeSyntax):
+        context.error("bad-argument", "print() expects a value or a map, not a type", target)
+        return None
+    if isinstance(target, MapRef) and target.key is None:
+        return _print_map(context, node, target)
+    if len(node.args) > 1:
+        context.error("arity", "print() takes top and div for whole maps only", node)
+        return None
+    node.data = {}
+    if isinstance(target, MapRef):
+        return _print_element(context, target)
+    found = context.value(target, "print()")
+    return None if found is None else VOID
+
+
+def _print_map(context: Context, node: Call, target: MapRef) -> Type | None:
+    limits = []
+    for arg in node.args[1:]:
+        if context.expr(arg) is None:
+            return None
+        if not isinstance(arg.const, int) or arg.const < 0:
+            context.error("not-constant", "print() expects literal integers as top and div", arg)
+            return None
+        limits.append(arg.const)
+    top, div = [*limits, 0, 0][:2]
+    node.data = {"map": target.name, "top": top, "div": div}
+    return whole_map(context, target)
+
+
+def _print_element(context: Context, target: MapRef) -> Type | None:
+    """One element of an aggregate: an integer for count and its like, for hist the tree keeps the Aggregate type."""
+    state = context.use_map(target)
+    value = context.map_value(state, target)
+    if value is None:
+        return None
+    if isinstance(value, Aggregate):
+        state.read = True
+        value = convert.read_type(value) or value
+    target.type = convert.plain(value)
+    return VOID
+
+
+def whole_map(context: Context, target: MapRef, value: Type = VOID) -> Type | None:
+    """A map named as a whole; it must exist."""
+    if target.key is not None:
+        context.error("bad-argument", f"this takes a whole map, not an element: {target.name}", target)
+        return None
+    state = context.map(target)
+    found = context.map_value(state, target)
+    if found is None:
+        return None
+    target.type = convert.plain(found)
+    return value
+
+
+def clear(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name}."""
+    node.data = {"map": node.args[0].name}
+    return whole_map(context, node.args[0])
+
+
+# --- elements ---------------------------------------------------------------------------------------------
+
+
+def _element(context: Context, node: Call, target: MapRef, key: Expr | None) -> bool:
+    """The map and key of delete(), has_key(), find(): ``node.data`` gets {"map", "key"}."""
+    state = context.map(target)
+    if key is not None and context.key_form(state, True, target):
+        context.add_key(state, context.value(key, "a map key"), key)
+    elif key is None and not context.key_form(state, False, target):
+        return False
+    node.data = {"map": target.name, "key": key}
+    found = context.map_value(state, target)
+    if found is not None:
+        target.type = convert.plain(found)
+    return found is not None
+
+
+def delete(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name, "key": expression or None}; for ``delete(@x, k)`` and the older ``delete(@x[k])``."""
+    target = node.args[0]
+    if len(node.args) == 2 and target.key is not None:
+        context.error("bad-argument", "delete() expects a map and a key, as in delete(@x, key)", target)
+        return None
+    if len(node.args) == 1 and target.key is not None:
+        key = target.key
+    else:
+        key = node.args[1] if len(node.args) == 2 else None
+    context.map(target).programs[context.program.index] = True
+    return BOOL if _element(context, node, target, key) else None
+
+
+def has_key(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name, "key": expression}."""
+    if node.args[0].key is not None:
+        context.error("bad-argument", f"{node.name}() expects a map without a key as first argument", node.args[0])
+        return None
+    return BOOL if _element(context, node, node.args[0], node.args[1]) else None
+
+
+def find(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name, "key": expression}; the third argument is a Variable with its slot."""
+    if has_key(context, node, types) is None:
+        return None
+    value = context.map(node.args[0]).inferred_value
+    target = node.args[2]
+    assert isinstance(target, Variable) and value is not None
+    readable = convert.read_type(value)
+    if readable is None:
+        context.error("aggregate-value", f"'{value}' cannot be kept in a variable", target)
+        return None
+    if isinstance(value, Aggregate):
+        context.map(node.args[0]).read = True
+    state = context.find(target.name) or context.declare(target)
+    target.slot = state
+    context.assign_variable(state, readable, target)
+    target.type = state.type
+    return BOOL
+
+
+def len_(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"map": name} for a map, {} for a stack."""
+    target = node.args[0]
+    if isinstance(target, MapRef) and target.key is None:
+        state = context.map(target)
+        if not isinstance(state.inferred_value, Stack) or state.keyed:
+            node.data = {"map": target.name}
+            if state.keyed is False:
+                context.error("map-key", f"len() expects a map with explicit keys (non-scalar map): {target.name}",
+                              target)
+                return None
+            return whole_map(context, target, INT64)
+    found = context.value(target, "len()")
+    node.data = {}
+    if found is None or isinstance(found, Stack):
+        return None if found is None else INT64
+    context.error("bad-argument", f"len() expects a map or stack to be provided ({convert.name(found)} provided)",
+                  target)
+    return None
+
+
+def aggregate(kind: str) -> Rule:
+    """count(), sum(n) ...: only as the value of ``@x = ...``."""
+    def rule(context: Context, node: Call, types: Types) -> Type | None:
+        if context.aggregate is not node:
+            context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
+                          [f"as in: @x = {node.name}({'...' if node.args else ''})"])
+            return None
+        return _aggregate_type(context, node, kind, types)
+    return rule
+
+
+def _aggregate_type(context: Context, node: Call, kind: str, types: Types) -> Type | None:
+    number = convert.as_int(types[0]) if types else None
+    signed = number is None or number.signed or kind in ("hist", "lhist")
+    numbers = [arg.const for arg in node.args[1:]]
+    if kind == "hist":
+        bits = numbers[0] if numbers else 0
+        if not 0 <= bits <= 5:
+            context.error("bad-argument", f"hist() bits {bits} must be 0..5", node.args[1])
+            return None
+        return Aggregate(kind, signed, bits)
+    if kind == "tseries":
+        return _series(context, node, signed)
+    if kind != "lhist":
+        return Aggregate(kind, signed)
+    low, high, step = numbers
+    problem = ("lhist() step must be >= 1" if step < 1 else "lhist() max must be greater than min" if high <= low
+               else f"lhist() too many buckets, must be <= 1000 (would need {(high - low) // step})"
+               if (high - low) // step > 1000 else "lhist() min must not be negative" if low < 0 else "")
+    if problem:
+        context.error("bad-argument", f"{problem} ({step if 'step' in problem else high} provided)", node)
+        return None
+    return Aggregate(kind, signed, 0, low, high, step)
+
+
+AGGREGATIONS = ("avg", "max", "min", "sum")
+MAX_INTERVALS = 1_000_000  # as the kernel bounds a per-CPU value: see MAX_PER_CPU
+
+
+def _series(context: Context, node: Call, signed: bool) -> Type | None:
+    """tseries(n, interval, count[, agg])."""
+    interval, count = node.args[1].const, node.args[2].const
+    agg = node.args[3].const if len(node.args) > 3 else ""
+    unstable(context, node, "tseries", context.config.unstable_tseries)
+    if interval < 1 or count < 1:
+        word, at = ("interval_ns", 1) if interval < 1 else ("num_intervals", 2)
+        context.error("bad-argument", f"tseries() {word} must be >= 1 ({node.args[at].const} provided)", node.args[at])
+    elif count > MAX_INTERVALS:
+        context.error("bad-argument", f"tseries() num_intervals must be <= {MAX_INTERVALS} ({count} provided)",
+                      node.args[2])
+    elif agg not in ("", *AGGREGATIONS):
+        context.error("bad-argument", f"tseries() expects one of the following aggregation functions: "
+                      f"{', '.join(AGGREGATIONS)} (\"{agg}\" provided)", node.args[3])
+    else:
+        return Aggregate("tseries", signed, 0, interval, count, 1, agg)
+    return None
+
+
+def unstable(context: Context, node: Expr, feature: str, policy: str) -> None:
+    """Say what the configuration wants said about a feature that may still change."""
+    hint = [f"Set unstable_{feature}=enable in the config block, or BPFTRACE_UNSTABLE_{feature.upper()}=enable"]
+    if policy == "error":
+        context.error("unstable", f"{feature} feature is not enabled by default", node, hint)
+    elif policy == "warn":
+        context.warning("unstable", f"Script is using an unstable feature: {feature}", node, hint)

@@ -1,0 +1,87 @@
+"""Watchpoints on memory, and iterators over the kernel's objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..language.ast import AttachPoint
+from ..language.diagnostics import Diagnostics
+from ..spec import Attach
+from ..uapi import ITERATORS_OF_ONE
+from .finder import Finder, did_you_mean, number
+
+LENGTHS = (1, 2, 4, 8)
+MODES = {"r": 1, "w": 2, "x": 4}  # HW_BREAKPOINT_R, _W, _X of include/uapi/linux/hw_breakpoint.h
+
+
+def watchpoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    """``watchpoint:address:length:mode``; instead of the address a symbol, of the process (-p) or the kernel."""
+    if len(parts) != 3:
+        return finder.error("probe-form", "watchpoint probes are written watchpoint:address:length:mode", point,
+                            ["for example watchpoint:0x10000000:8:rw"])
+    where, length, mode = parts[0], number(parts[1]), parts[2]
+    if length not in LENGTHS:
+        return finder.error("probe-form", f"invalid watchpoint length: {parts[1]}", point, ["it is 1, 2, 4 or 8"])
+    why = _mode_problem(finder.world.arch, mode, length)
+    if why:
+        return finder.error("probe-form", f"invalid watchpoint mode: {mode!r}: {why}", point)
+    pid = finder.options.pid or finder.options.cpid
+    address = number(where)
+    if address is None:
+        address = finder.world.process_symbol(pid, where) if pid else finder.world.kernel_symbol(where)
+        if address is None:
+            side = f"process {pid}" if pid else "the kernel"
+            return finder.missing(f"watchpoint: {side} has no symbol '{where}'", point, [
+                "give an address" + ("" if pid else ", or a process with -p whose symbol it is")])
+    if address % length:
+        return finder.error("probe-form", f"watchpoint address {address:#x} is not a multiple of its length, {length}",
+                            point)
+    bits = sum(MODES[letter] for letter in mode)
+    return [Attach("watchpoint", f"watchpoint:{':'.join(parts)}", event=where, offset=address, pid=pid,
+                   extra={"length": length, "mode": bits})]
+
+
+def _mode_problem(arch: str, mode: str, length: int) -> str:
+    if not mode or set(mode) - set(MODES) or len(set(mode)) != len(mode):
+        return "it is made of r (read), w (write) and x (execute)"
+    if "x" in mode and len(mode) > 1:
+        return "x stands alone"
+    if mode == "x" and length != 8 and arch == "x86_64":
+        return "to watch execution the length is 8"
+    return "this CPU watches writes (w), or reads and writes (rw)" if mode == "r" and arch == "x86_64" else ""
+
+
+def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    """``iter:kind``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
+    if not 1 <= len(parts) <= 2 or not parts[0]:
+        return finder.error("probe-form", "iter probes are written iter:kind", point, ["for example iter:task"])
+    if len(parts) == 2:
+        return finder.error("not-supported", "iterators cannot be pinned: Sonde runs them itself", point,
+                            [f"write iter:{parts[0]}"])
+    name = parts[0]
+    known = iterators(finder)
+    if name not in known:
+        return finder.missing(f"iter: this kernel has no iterator '{name}'", point, [
+            *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"])
+    return [Attach("iter", f"iter:{name}", event=name, extra={
+        "btf_id": finder.world.kfunc_id(f"bpf_iter_{name}"), "module": "vmlinux"})]
+
+
+def iterators(finder: Finder) -> list[str]:
+    """Kinds that need nothing more than their name; those over one map's or cgroup's elements do."""
+    return [kind for kind in iterator_kinds(finder.world.struct_names()) if finder.world.kfunc_id(f"bpf_iter_{kind}")]
+
+
+def iterator_kinds(structs: Sequence[str]) -> list[str]:
+    """The kinds among the kernel's structs ``bpf_iter__KIND``."""
+    found = [m[1] for m in [re.fullmatch(r"bpf_iter__(\w+)", name) for name in structs] if m]
+    return sorted(name for name in found if name not in ITERATORS_OF_ONE)
+
+
+def check_mixed(attach: Sequence[Attach], diagnostics: Diagnostics) -> None:
+    """An iterator runs once and ends; nothing else may wait for events beside it."""
+    others = [a.name for a in attach if a.kind not in ("iter", "begin", "end", "self")]
+    if others and any(a.kind == "iter" for a in attach):
+        diagnostics.error("iter-mixed", f"iter probes cannot be mixed with others: {others[0]}", None,
+                          ["begin and end may stand beside them"])

@@ -1,0 +1,371 @@
+"""Rules for operators: result types, signedness, folding of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..language import ast
+from ..language.ast import Expr
+from ..types import (
+    BOOL,
+    BPF,
+    INT64,
+    KERNEL,
+    USER,
+    VOID,
+    Aggregate,
+    Array,
+    Buf,
+    Enum,
+    Inet,
+    Int,
+    MacAddr,
+    NoneType,
+    Pointer,
+    Str,
+    Struct,
+    Symbol,
+    Tuple,
+    Type,
+)
+from . import convert
+from .context import Context, fold
+from .expressions import element_type
+
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_LOGICAL = ("&&", "||")
+_MASK = (1 << 64) - 1
+
+Side = tuple[Expr, Type]  # an operand and its type
+
+
+def number_of(node: Expr, type: Type | None) -> Int | None:
+    """The integer that an operand is; a constant that is not negative adapts its sign."""
+    found = convert.as_int(type)
+    if found is not None and isinstance(node.const, int) and node.const >= 0:
+        return convert.literal_type(node.const) if node.const >> 63 == 0 else found
+    return found
+
+
+# --- unary ------------------------------------------------------------------------------------------------
+
+
+def check_unary(context: Context, node: ast.Unary) -> Type | None:
+    if node.op in ("++", "--"):
+        return _step(context, node)
+    if node.op == "&":
+        return _address(context, node)
+    operand = context.value(node.operand)
+    if operand is None:
+        return None
+    if node.op == "*":
+        return _dereference(context, node, operand)
+    if node.op == "!":
+        return _not(context, node, operand)
+    number = convert.as_int(operand)
+    if number is None:
+        context.error("bad-operand",
+                      f"The {node.op} operator can not be used on expressions of types '{convert.name(operand)}'",
+                      node)
+        return None
+    value = node.operand.const
+    if isinstance(value, int):
+        return _fold_unary(context, node, value)
+    if node.op == "-" or isinstance(number, convert.Flexible):
+        return INT64
+    return Int(number.bits, number.signed)
+
+
+def _fold_unary(context: Context, node: ast.Unary, value: int) -> Type | None:
+    result = -value if node.op == "-" else ~value
+    if result < -(1 << 63):
+        if node.op == "~":
+            return fold(node, result & _MASK)
+        context.error("overflow", "unable to fold literals due to overflow or underflow", node)
+        return None
+    return fold(node, result)
+
+
+def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
+    if not convert.condition(operand):
+        context.error("bad-operand",
+                      f"The ! operator can not be used on expressions of type '{convert.name(operand)}'", node)
+        return None
+    if isinstance(node.operand.const, int):
+        node.const = int(not node.operand.const)
+    return BOOL
+
+
+def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | None:
+    if isinstance(operand, Int) or _is_marked(node.operand, operand):
+        syntax = ast.TypeSyntax(node.operand.span, "uint64", 1)  # an address without a type points to 64 bits
+        node.operand = ast.Cast(node.operand.span, to=syntax, operand=node.operand)
+        return check_unary(context, node)
+    if not isinstance(operand, Pointer):
+        context.error("not-a-pointer", f"Can not dereference type '{convert.name(operand)}'. It is not a pointer.",
+                      node)
+        return None
+    found = element_type(operand)
+    if found is None:
+        context.error("not-a-pointer", "Can not dereference a pointer to void", node, ["cast it first: *(uint64 *)x"])
+        return None
+    if isinstance(found, Pointer):
+        return Pointer(found.to, found.space or operand.space)
+    return convert.value_of_field(found)
+
+
+def _is_marked(node: Expr, type: Type) -> bool:
+    """``uptr(x)`` or ``kptr(x)`` of an address without a type."""
+    marked = isinstance(node, ast.Call) and node.name in ("uptr", "kptr")
+    return marked and type in (Pointer(VOID, USER), Pointer(VOID, KERNEL))
+
+
+def _address(context: Context, node: ast.Unary) -> Type | None:
+    target = node.operand
+    if isinstance(target, ast.Variable):
+        found = context.expr(target)
+    elif isinstance(target, ast.MapRef):
+        found = context.map_value(context.use_map(target), target)
+        target.type = None if found is None else convert.plain(found)
+    else:
+        context.error("bad-operand", "The address-of operator (&) can only be used with a variable or a map", node)
+        return None
+    return None if found is None else Pointer(convert.plain(found), BPF)
+
+
+def _step(context: Context, node: ast.Unary) -> Type | None:
+    """``++`` and ``--``: a map starts at 0, a variable must have a value."""
+    target = node.operand
+    grown: Type = convert.Flexible(64)
+    if isinstance(target, ast.MapRef):
+        state = context.use_map(target)
+        if not isinstance(state.inferred_value, Pointer):
+            context.assign_map(state, grown if not isinstance(state.inferred_value, Aggregate) else INT64, node)
+        found = state.inferred_value
+    elif isinstance(target, ast.Variable):
+        found = context.expr(target)
+        if convert.as_int(found) is not None and target.slot is not None and not target.slot.fixed:
+            context.assign_variable(target.slot, grown, target)
+            found = target.slot.inferred
+    else:
+        context.error("not-assignable", f"The {node.op} operator must be applied to a map or variable", node)
+        return None
+    if found is None:
+        return None
+    if convert.as_int(found) is None and not isinstance(found, Pointer):
+        if not isinstance(found, Aggregate):
+            context.error("bad-operand", f"The {node.op} operator can not be used on '{convert.name(found)}'", node)
+        return None
+    target.type = convert.plain(found)
+    return found
+
+
+# --- binary -----------------------------------------------------------------------------------------------
+
+
+def check_binary(context: Context, node: ast.Binary) -> Type | None:
+    left, right = context.value(node.left), context.value(node.right)
+    if left is None or right is None:
+        return _guess(node.op, left or right)
+    return binary_type(context, node, node.op, (node.left, left), (node.right, right))
+
+
+def _guess(op: str, known: Type | None) -> Type | None:
+    """With one side in error or not known yet, as in ``@sum = @sum + 1``: what the other side makes of it."""
+    if op in _LOGICAL or op in _COMPARISONS:
+        return BOOL
+    number = convert.as_int(known)
+    return None if number is None else Int(64, number.signed)
+
+
+def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    """Type of ``first op second``; folds ``node``. Also serves ``x op= value``."""
+    if op in _LOGICAL:
+        return _logical(context, node, op, first, second)
+    if op in _COMPARISONS:
+        return _comparison(context, node, op, first, second)
+    a, b = number_of(*first), number_of(*second)
+    if a is None or b is None:
+        return _pointer_arithmetic(context, node, op, first, second)
+    left, right = first[0].const, second[0].const
+    if op in ("/", "%") and isinstance(right, int) and right == 0:
+        context.error("division-by-zero", f"{'Division' if op == '/' else 'Modulo'} by zero", node)
+        return None
+    if op in ("<<", ">>"):
+        return _shift(context, node, op, a, left, right)
+    if isinstance(left, int) and isinstance(right, int):
+        if isinstance(first[0], ast.Cast) or isinstance(second[0], ast.Cast):  # a type was asked for: keep to it
+            type = Int(64, _sign(*first) and _sign(*second))
+            return fold(node, convert.wrap(_FOLD[op](left, right), type), type)
+        return _fold_binary(context, node, op, left, right)
+    return convert.arithmetic(a, b)
+
+
+def _sign(node: Expr, type: Type) -> bool:
+    """Whether a constant makes a result signed; a literal leaves that to the other side."""
+    number = convert.as_int(type)
+    return not isinstance(node, ast.Cast) and isinstance(node.const, int) and node.const >= 0 \
+        or number is not None and number.signed
+
+
+def _shift(context: Context, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
+    if isinstance(right, int) and not 0 <= right < 64:
+        context.error("bad-shift", f"a shift by {right} is not between 0 and 63", node)
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return _fold_binary(context, node, op, left, right)
+    return Int(64, a.signed)
+
+
+def _divide(a: int, b: int) -> int:
+    """C's division: towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide,
+    "%": lambda a, b: a - b * _divide(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: _wrapped(a << b), ">>": lambda a, b: a >> b,
+    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b), ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
+}
+
+
+def _wrapped(value: int) -> int:
+    """What 64 bits keep of a left shift."""
+    kept = value & _MASK
+    return kept - (1 << 64) if value < 0 and kept >> 63 else kept
+
+
+def _fold_binary(context: Context, node: Expr, op: str, left: int, right: int) -> Type | None:
+    result = _FOLD[op](left, right)
+    if not -(1 << 63) <= result <= _MASK:
+        context.error("overflow", "unable to fold literals due to overflow or underflow", node)
+        return None
+    return fold(node, result)
+
+
+def _pointer_arithmetic(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    """Pointer ± integer counts in elements, as in C; pointer − pointer is a distance in elements."""
+    left, right = first[1], second[1]
+    if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("+", "-"):
+        return left
+    if isinstance(right, Pointer) and convert.as_int(left) is not None and op == "+":
+        return right
+    if isinstance(left, Pointer) and isinstance(right, Pointer) and op == "-":
+        return INT64
+    if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("&", "|", "%"):
+        return Int(64, False)
+    shown = [convert.name(t) for t in (left, right)]
+    context.error("bad-operand",
+                  f"The {op} operator can not be used on expressions of types '{shown[0]}', '{shown[1]}'", node)
+    return None
+
+
+def _logical(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    for side in (first, second):
+        if not convert.condition(side[1]):
+            context.error("bad-operand", f"The {op} operator can not be used on expressions of type "
+                          f"'{convert.name(side[1])}'", side[0])
+            return None
+    left, right = first[0].const, second[0].const
+    if isinstance(left, int) and isinstance(right, int):
+        node.const = int(bool(left) and bool(right) if op == "&&" else bool(left) or bool(right))
+    return BOOL
+
+
+# --- comparisons ------------------------------------------------------------------------------------------
+
+
+def _comparison(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    first, second = _as_text(context, first, second), _as_text(context, second, first)
+    how = compare_how(first, second)
+    if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
+        shown = [convert.name(t) for t in (first[1], second[1])]
+        context.error("type-mismatch", f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}", node,
+                      ["strings can be compared with == and != only"] if how == "string" else [])
+        return None
+    if isinstance(node, ast.Binary):
+        node.compare = how
+    left, right = first[0].const, second[0].const
+    if isinstance(left, int) and isinstance(right, int):
+        node.const = _FOLD[op](left, right)
+    elif isinstance(left, str) and isinstance(right, str) and how == "string":
+        node.const = int((left == right) == (op == "=="))
+    return BOOL
+
+
+def _as_text(context: Context, side: Side, other: Side) -> Side:
+    """A positional parameter next to a string is its text, even if that looks like a number or was not given."""
+    node = side[0]
+    if isinstance(node, ast.Positional) and node.number and isinstance(other[1], Str) and not isinstance(side[1], Str):
+        params = context.options.params
+        node.const = params[node.number - 1] if node.number <= len(params) else ""
+        node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
+        return node, node.type
+    return side
+
+
+PROBE = Symbol("probe")
+
+
+def compare_how(first: Side, second: Side) -> str:
+    """signed, unsigned, string (up to the NUL) or bytes (element by element); "" if they cannot be compared."""
+    left, right = first[1], second[1]
+    a, b = number_of(*first), number_of(*second)
+    if a is not None and b is not None:
+        return "signed" if convert.signed_pair(a, b) else "unsigned"
+    if _address_like(left, a) and _address_like(right, b):
+        return "unsigned"
+    if all(isinstance(t, Str) or t == PROBE for t in (left, right)):
+        return "string"
+    return "bytes" if comparable(left, right) else ""
+
+
+def _address_like(type: Type, number: Int | None) -> bool:
+    return number is not None or isinstance(type, (Pointer, Symbol))
+
+
+def comparable(a: Type, b: Type) -> bool:
+    """Whether two composite values can be compared for equality."""
+    if isinstance(a, Tuple) and isinstance(b, Tuple):
+        return len(a.of) == len(b.of) and a.names == b.names and all(comparable(x, y) for x, y in zip(a.of, b.of))
+    if isinstance(a, Array) and isinstance(b, Array):
+        return a.count == b.count and a.of.size == b.of.size
+    if isinstance(a, (Inet, MacAddr)):
+        return type(a) is type(b)
+    if isinstance(a, (Str, Buf)):
+        return type(a) is type(b)
+    if isinstance(a, Struct):
+        return a == b
+    if isinstance(a, Pointer):
+        return isinstance(b, Pointer)
+    return convert.as_int(a) is not None and convert.as_int(b) is not None
+
+
+# --- ?: ---------------------------------------------------------------------------------------------------
+
+
+def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
+    condition = context.value(node.cond)
+    then = context.expr(node.then) if node.then is not None else condition
+    other = context.expr(node.other)
+    if condition is None or then is None or other is None:
+        return then or other
+    if not convert.condition(condition):
+        context.error("bad-condition", f"Invalid condition in ternary: {convert.name(condition)}", node.cond)
+        return None
+    merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge(then, other)
+    if merged is None:
+        context.error("type-mismatch", f"Ternary operator must return the same type: have '{convert.name(then)}' and "
+                      f"'{convert.name(other)}'", node)
+        return None
+    return _settle_ternary(node, merged)
+
+
+def _settle_ternary(node: ast.Ternary, merged: Type) -> Type:
+    chosen = node.cond.const
+    branch = (node.then if node.then is not None else node.cond) if chosen else node.other
+    if isinstance(chosen, int) and branch.const is not None and isinstance(merged, (Int, Enum, Str, type(BOOL))):
+        node.const = branch.const
+    return merged

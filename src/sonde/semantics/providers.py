@@ -1,0 +1,306 @@
+"""Probe kinds: one row each. A row's ``expand`` turns an attach point as written into :class:`~sonde.spec.Attach`.
+
+``expand(finder, point, parts)`` gets the parts after the kind. It returns [] when nothing matched, after calling
+``finder.missing`` (which obeys ``missing_probes``) or ``finder.error``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..language.ast import AttachPoint
+from ..record import Record
+from ..spec import Attach
+from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .kernel_probes import kernel_function
+from .object_probes import iterator, watchpoint
+from .usdt_probes import usdt
+from .world import UserFunction
+
+Expand = Callable[["Finder", AttachPoint, "list[str]"], "list[Attach]"]
+
+
+class Provider(Record):
+    """A row of the table of probe kinds."""
+
+    name: str
+    aliases: tuple[str, ...]
+    form: str  # how it is written, for messages and documentation
+    documentation: str
+    expand: Expand
+
+
+# --- special ----------------------------------------------------------------------------------------------
+
+
+def _special(kind: str) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if parts:
+            return finder.error("probe-form", f"{kind} probes take no arguments", point)
+        return [Attach(kind, kind)]
+    return expand
+
+
+def _named(kind: str) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if len(parts) != 1 or not parts[0]:
+            return finder.error("probe-form", f"{kind} probes are written {kind}:name", point)
+        return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
+    return expand
+
+
+def _self(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    if parts != ["signal", "SIGUSR1"]:
+        return finder.error("probe-form", "self probes are written self:signal:SIGUSR1", point)
+    return [Attach("self", "self:signal:SIGUSR1", "signal", "SIGUSR1")]
+
+
+def _not_yet(kind: str, instead: str) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        return finder.error("not-supported", f"{kind} probes are not supported yet", point,
+                            [instead] if instead else [])
+    return expand
+
+
+# --- tracepoints ------------------------------------------------------------------------------------------
+
+
+def _tracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    if len(parts) != 2:
+        return finder.error("probe-form", "tracepoint probe must have a target", point,
+                            ["write tracepoint:category:event, as in tracepoint:sched:sched_switch"])
+    category, event = parts
+    if is_pattern(category) or is_pattern(event):
+        in_category, in_event = matcher(category), matcher(event)
+        found = [(c, e) for c, e in finder.tracepoints if in_category(c) and in_event(e)]
+        if not found:
+            return finder.missing(f"No matches for tracepoint:{category}:{event}", point,
+                                  _near_tracepoint(finder, category, event))
+    elif finder.world.tracepoint(category, event) is None:
+        return finder.missing(f"tracepoint not found: {category}:{event}", point,
+                              _near_tracepoint(finder, category, event))
+    else:
+        found = [(category, event)]
+    pid = finder.options.pid
+    return [Attach("tracepoint", f"tracepoint:{c}:{e}", c, e, pid=pid) for c, e in found]
+
+
+def _near_tracepoint(finder: Finder, category: str, event: str) -> list[str]:
+    every = finder.tracepoints
+    if not every:
+        return ["no tracepoints can be listed: is tracefs mounted, and are you root?"]
+    same = [e for c, e in every if c == category]
+    hints = did_you_mean(f"tracepoint:{category}:", event, same)
+    elsewhere = [f"tracepoint:{c}:{e}" for c, e in every if e == event and c != category][:3]
+    if elsewhere:
+        hints.insert(0, f"did you mean {' or '.join(elsewhere)}?")
+    if not same and not hints:
+        hints = did_you_mean("tracepoint:", category, {c for c, _ in every})
+    return hints
+
+
+def _rawtracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    if not 1 <= len(parts) <= 2:
+        return finder.error("probe-form", "rawtracepoint probes are written rawtracepoint:[module:]event", point)
+    module, event = parts if len(parts) == 2 else ("", parts[0])
+    pid = finder.options.pid
+    if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint(event) is not None \
+            and (not module or (module, event) in finder.world.raw_tracepoints()):
+        return [Attach("rawtracepoint", _raw_name(module, event), module, event, pid=pid)]
+    in_module, in_event = matcher(module or "*"), matcher(event)
+    every = finder.world.raw_tracepoints()
+    found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
+    if not found:
+        return finder.missing(f"rawtracepoint not found: {event}", point,
+                              did_you_mean("rawtracepoint:", event, [e for _, e in every]))
+    return [Attach("rawtracepoint", _raw_name(m, e), m, e, pid=pid) for m, e in found]
+
+
+def _raw_name(module: str, event: str) -> str:
+    return f"rawtracepoint:{module or 'vmlinux'}:{event}"
+
+
+# --- timers and counters ----------------------------------------------------------------------------------
+
+_UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9,
+          "d": 86400 * 10 ** 9}
+
+
+def _timer(kind: str) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        period = _period(parts)
+        if isinstance(period, str):
+            return finder.error("probe-form", f"{kind} probe: {period}", point,
+                                [f"write {kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"])
+        pid = finder.options.pid if kind == "profile" else 0
+        return [Attach(kind, f"{kind}:{':'.join(parts)}", period=period, pid=pid)]
+    return expand
+
+
+def _period(parts: list[str]) -> int | str:
+    """Nanoseconds, or what is wrong."""
+    if len(parts) == 2:
+        unit, count = parts[0], number(parts[1])
+        if count is None or count <= 0:
+            return f"invalid rate or period: {parts[1]!r} is not a positive number"
+        if unit == "hz":
+            return max(1, 10 ** 9 // count)
+        if unit not in ("s", "ms", "us", "ns"):
+            return f"{unit!r} is not an accepted unit"
+        return count * _UNITS[unit]
+    if len(parts) == 1:
+        found = re.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[0])
+        count = number(found.group(1)) if found else None
+        if found is None or count is None or count <= 0:
+            return f"invalid duration: {parts[0]!r}"
+        return count * _UNITS[found.group(2) or "ns"]
+    return "it needs a unit and a number"
+
+
+SOFTWARE = {"cpu-clock": 1_000_000, "cpu": 1_000_000, "task-clock": 1_000_000, "page-faults": 100, "faults": 100,
+            "context-switches": 1000, "cs": 1000, "cpu-migrations": 1, "minor-faults": 100, "major-faults": 1,
+            "alignment-faults": 1, "emulation-faults": 1, "dummy": 1, "bpf-output": 1}
+HARDWARE = {"cpu-cycles": 1_000_000, "cycles": 1_000_000, "instructions": 1_000_000, "cache-references": 1_000_000,
+            "cache-misses": 1_000_000, "branch-instructions": 100_000, "branches": 100_000, "branch-misses": 100_000,
+            "bus-cycles": 100_000, "frontend-stalls": 1_000_000, "backend-stalls": 1_000_000, "ref-cycles": 1_000_000}
+_PERF_ALIASES = {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-switches", "cycles": "cpu-cycles",
+                 "branches": "branch-instructions"}
+
+
+def _counter(kind: str, events: dict[str, int]) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if not 1 <= len(parts) <= 2:
+            return finder.error("probe-form", f"{kind} probes are written {kind}:event[:count]", point)
+        event = parts[0]
+        if event not in events:
+            return finder.error("unknown-event", f"Unknown {kind} event: {event}", point,
+                                did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
+        count = number(parts[1]) if len(parts) == 2 and parts[1] else events[event]
+        if not count:
+            return finder.error("probe-form", f"{kind} probe: {parts[1]!r} is not a positive number", point)
+        name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 and parts[1] else f"{kind}:{event}:"
+        return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
+    return expand
+
+
+# --- user functions ---------------------------------------------------------------------------------------
+
+
+def _user_function(kind: str) -> Expand:
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if len(parts) == 3 and parts[1] in ("cpp", "cxx"):
+            return finder.error("not-supported", "demangled C++ names in probes are not supported yet", point,
+                                ["use the mangled name, with wildcards if need be"])
+        if len(parts) != 2 or not parts[0] or not parts[1]:
+            return finder.error("probe-form", f"{kind} probes are written {kind}:path:function or {kind}:path:address",
+                                point, ["the path may be a library's name: uprobe:libc:malloc"])
+        paths = finder.world.find_binary(parts[0], finder.options.pid)
+        if not paths:
+            return finder.missing(f"{kind}: no executable or library '{parts[0]}' was found", point,
+                                  ["give the whole path, or a library's name such as libc or libssl.so.3"])
+        found: list[Attach] = []
+        for path in paths:
+            found += _in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
+        return found
+    return expand
+
+
+def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+    pid = finder.options.pid
+    address = number(text)
+    if address is not None:
+        offset = finder.world.user_offset(path, address)
+        if offset is None:
+            return finder.missing(f"{kind}:{path}: address {text} is in no segment of the file", point)
+        inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
+        if inside and not _between_instructions(finder, path, inside[0], offset - inside[0].offset, point):
+            return []
+        return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=pid)]
+    split = split_offset(text)
+    if split is None or (split[1] and kind == "uretprobe"):
+        return finder.error("probe-form", f"Invalid offset in {kind}:{path}:{text}" if split is None else
+                            "Offset not allowed in uretprobe", point)
+    symbol, offset = split
+    functions = finder.world.user_functions(path)
+    matches = matcher(symbol)
+    chosen = _once_per_place([f for f in functions if matches(f.name)])
+    if not chosen:
+        if not alone:
+            return []
+        hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
+        return finder.missing(f"{kind}:{path}: no function '{symbol}'", point,
+                              hints or ([] if functions else ["the file has no symbols: is a debug package missing?"]))
+    if offset and offset >= max(chosen[0].size, 1):
+        return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
+                            point)
+    if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
+        return []
+    shown = f"+{offset}" if offset else ""
+    return [Attach(kind, f"{kind}:{path}:{f.name}{shown}", path, f.name, f.offset + offset, pid=pid) for f in chosen]
+
+
+def _between_instructions(finder: Finder, path: str, function: UserFunction, offset: int, point: AttachPoint) -> bool:
+    """A breakpoint within an instruction would wreck the traced program."""
+    if finder.options.unsafe or finder.world.user_instruction(path, function.offset, offset):
+        return True
+    finder.error("mid-instruction",
+                 "Possible attachment attempt in the middle of an instruction, try a different offset.", point,
+                 [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
+    return False
+
+
+def _once_per_place(functions: list[UserFunction]) -> list[UserFunction]:
+    """Aliases of one function are probed once."""
+    seen: dict[int, UserFunction] = {}
+    for function in functions:
+        seen.setdefault(function.offset, function)
+    return list(seen.values())
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+PROVIDERS = (
+    Provider("begin", ("BEGIN",), "begin", "Once, before all other probes are attached.", _special("begin")),
+    Provider("end", ("END",), "end", "Once, after all other probes are detached.", _special("end")),
+    Provider("self", (), "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _self),
+    Provider("tracepoint", ("t",), "tracepoint:category:event", "A static tracepoint of the kernel.", _tracepoint),
+    Provider("rawtracepoint", ("rt",), "rawtracepoint:[module:]event", "A tracepoint with its raw arguments.",
+             _rawtracepoint),
+    Provider("kprobe", ("k",), "kprobe:[module:]function[+offset]", "Entry of a kernel function.",
+             kernel_function("kprobe")),
+    Provider("kretprobe", ("kr",), "kretprobe:[module:]function", "Return of a kernel function.",
+             kernel_function("kretprobe")),
+    Provider("fentry", ("f", "kfunc"), "fentry:[module:]function", "Entry of a kernel function, with typed arguments.",
+             kernel_function("fentry")),
+    Provider("fexit", ("fr", "kretfunc"), "fexit:[module:]function",
+             "Return of a kernel function, with typed arguments.",
+             kernel_function("fexit")),
+    Provider("uprobe", ("u",), "uprobe:path:function[+offset]", "Entry of a user function.", _user_function("uprobe")),
+    Provider("uretprobe", ("ur",), "uretprobe:path:function", "Return of a user function.",
+             _user_function("uretprobe")),
+    Provider("usdt", ("U",), "usdt:path:[provider:]name", "A static probe of a user program.",
+             usdt),
+    Provider("interval", ("i",), "interval:unit:count", "A timer on one CPU.", _timer("interval")),
+    Provider("profile", ("p",), "profile:unit:count", "A timer on every CPU, for sampling.", _timer("profile")),
+    Provider("software", ("s",), "software:event[:count]", "A software event of the kernel.",
+             _counter("software", SOFTWARE)),
+    Provider("hardware", ("h",), "hardware:event[:count]", "A counter of the CPU.", _counter("hardware", HARDWARE)),
+    Provider("watchpoint", ("w", "asyncwatchpoint", "aw"), "watchpoint:address:length:mode", "An access to memory.",
+             watchpoint),
+    Provider("iter", ("it",), "iter:kind", "Every object of a kind in the kernel.", iterator),
+    Provider("test", ("TEST",), "test:name", "A test of the script itself, run by --test.", _named("test")),
+    Provider("bench", ("BENCH",), "bench:name", "A piece of script whose time --bench measures.", _named("bench")),
+)
+KINDS: dict[str, Provider] = {row.name: row for row in PROVIDERS}
+_BY_NAME: dict[str, Provider] = {name: row for row in PROVIDERS for name in (row.name, *row.aliases)}
+
+
+def find_provider(name: str) -> Provider | None:
+    """The row that ``name`` or an alias means."""
+    return _BY_NAME.get(name)
+
+
+def provider_names() -> list[str]:
+    """Every spelling, for hints."""
+    return list(_BY_NAME)

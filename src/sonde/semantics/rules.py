@@ -1,0 +1,488 @@
+"""The type rules of functions: ``rule(context, node, types)`` is the type of the call's value, None after an error.
+
+``types`` are the arguments' types; None stands for an argument that is no value (a map, a name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..arch import ARCHES
+from ..language.ast import (
+    Binary,
+    BoolLiteral,
+    Call,
+    Expr,
+    FieldAccess,
+    IntLiteral,
+    Name,
+    Positional,
+    StrLiteral,
+    TypeSyntax,
+)
+from ..language.diagnostics import nearest
+from ..spec import Attach
+from ..types import (
+    BOOL,
+    INT64,
+    KERNEL,
+    UINT8,
+    UINT64,
+    USER,
+    VOID,
+    Array,
+    Buf,
+    Enum,
+    Inet,
+    Int,
+    Pointer,
+    Str,
+    Struct,
+    Symbol,
+    Timestamp,
+    Type,
+)
+from . import convert
+from .constants import signal_number
+from .context import Context, fold
+from .expressions import MAX_STRING, resolve_type
+from .formats import check_format, parse
+
+Types = Sequence[Any]  # Type | None
+Rule = Callable[[Context, Call, Types], "Type | None"]
+
+
+def not_yet(instead: str = "") -> Rule:
+    """For functions that are known and not built."""
+    def rule(context: Context, node: Call, types: Types) -> Type | None:
+        context.error("not-supported", f"{node.name}() is not supported yet", node, [instead] if instead else [])
+        return None
+    return rule
+
+
+# --- output -----------------------------------------------------------------------------------------------
+
+
+def formatted(context: Context, node: Call, types: Types) -> Type | None:
+    parts = check_format(context, node.name, node.args[0], node.args[1:])
+    node.data = parts
+    return None if parts is None else VOID
+
+
+def time(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"format": text}."""
+    node.data = {"format": node.args[0].const if node.args else "%H:%M:%S\n"}
+    return VOID
+
+
+def strftime(context: Context, node: Call, types: Types) -> Type | None:
+    given = node.args[1]
+    data = given.data if isinstance(given, Call) and given.name == "nsecs" else None
+    clock = data.get("clock", "boot") if isinstance(data, dict) else "boot"
+    return Timestamp(node.args[0].const, "tai" if clock == "sw_tai" else clock)
+
+
+def join(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"separator": text}."""
+    given = types[0]
+    element = given.to if isinstance(given, Pointer) else given.of if isinstance(given, Array) else None
+    if not isinstance(element, (Pointer, Array)) and convert.as_int(given) is None:
+        context.error("bad-argument", f"join() expects an array of strings ({convert.name(given)} provided)",
+                      node.args[0])
+        return None
+    node.data = {"separator": node.args[1].const if len(node.args) > 1 else " "}
+    return VOID
+
+
+# --- strings and bytes ------------------------------------------------------------------------------------
+
+
+def _size(context: Context, node: Call, at: int) -> int | None:
+    """Capacity asked for by argument ``at``: its constant up to max_strlen, else max_strlen; None if it is wrong."""
+    most = context.config.max_strlen
+    if len(node.args) <= at:
+        return most
+    arg = node.args[at]
+    if context.value(arg, f"{node.name}()") is None:
+        return None
+    if convert.as_int(arg.type) is None:
+        context.error("bad-argument", f"{node.name}() expects an integer as second argument "
+                      f"({convert.words(arg.type)} provided)", arg)
+        return None
+    if not isinstance(arg.const, int):
+        return most
+    if arg.const < 0 or arg.const > MAX_STRING:
+        context.error("bad-argument", f"{node.name}: length must be between 0 and {MAX_STRING} ({arg.const} provided)",
+                      arg)
+        return None
+    return max(1, min(arg.const, most))
+
+
+def str_(context: Context, node: Call, types: Types) -> Type | None:
+    """A C string read from memory; ``str($1)`` is the parameter's text, a constant."""
+    data = node.args[0]
+    size = _size(context, node, 1)
+    if _parameter_text(context, node, data):
+        return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
+    given = None if isinstance(data, TypeSyntax) else context.value(data, "str()")
+    if given is None or size is None:
+        return None
+    if isinstance(given, Str):
+        return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
+    if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
+        return Str(size)
+    context.error("bad-argument", f"str() expects an integer or a pointer type as first argument "
+                  f"({convert.words(given)} provided)", data)
+    return None
+
+
+def _parameter_text(context: Context, node: Call, data: Any) -> bool:
+    """``str($1)`` or ``str($1 + n)``: makes ``node`` the constant text."""
+    skip = 0
+    positional = data
+    if isinstance(data, Binary) and data.op == "+" and isinstance(data.left, Positional) \
+            and isinstance(data.right, IntLiteral):
+        positional, skip = data.left, data.right.value
+    if not isinstance(positional, Positional) or positional.number == 0:
+        return False
+    params = context.options.params
+    text = params[positional.number - 1] if positional.number <= len(params) else ""
+    if skip > len(text):
+        context.error("bad-argument", f"cannot use offset that exceeds string size ({skip} > {len(text)})", data)
+    node.const = text[skip:]
+    for part in (data, positional, getattr(data, "right", None)):
+        if isinstance(part, Expr):
+            part.type = UINT64
+    return True
+
+
+def buf(context: Context, node: Call, types: Types) -> Type | None:
+    given = None if isinstance(node.args[0], TypeSyntax) else context.value(node.args[0], "buf()")
+    size = _size(context, node, 1)
+    if given is None or size is None:
+        return None
+    if isinstance(given, (Array, Str)) and given.size:
+        return Buf(given.size if len(node.args) == 1 else min(size, given.size))
+    if not isinstance(given, (Int, Pointer, Array)):
+        context.error("bad-argument", f"buf() expects an integer or a pointer type as first argument "
+                      f"({convert.words(given)} provided)", node.args[0])
+        return None
+    if len(node.args) == 1:
+        if not isinstance(given, Pointer) or not isinstance(given.to, Array):
+            context.error("arity", "buf() expects a length argument for non-array type "
+                          f"{convert.name(given)}", node)
+            return None
+        return Buf(given.to.size)
+    return Buf(size)
+
+
+def path(context: Context, node: Call, types: Types) -> Type | None:
+    size = _size(context, node, 1)
+    return None if size is None else Str(size)
+
+
+def strncmp(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"length": n}; folded if both are literals."""
+    left, right, length = [arg.const for arg in node.args]
+    if length < 0:
+        context.error("bad-argument", f"strncmp: length must be at least 0 ({length} provided)", node.args[2])
+        return None
+    node.data = {"length": length}
+    if isinstance(left, str) and isinstance(right, str):
+        return fold(node, int(left[:length] != right[:length]), INT64)
+    return INT64
+
+
+def bswap(context: Context, node: Call, types: Types) -> Type | None:
+    number = convert.as_int(types[0])
+    assert number is not None
+    found = Int(number.bits, False)
+    value = node.args[0].const
+    if isinstance(value, int):
+        size = number.bits // 8
+        node.const = int.from_bytes(convert.wrap(value, found).to_bytes(size, "little"), "big")
+    return found
+
+
+def memcmp(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"length": n}."""
+    for arg, type in zip(node.args[:2], types):
+        if type.size < node.args[2].const and not isinstance(type, Pointer):
+            context.error("bad-argument", f"memcmp() reads {node.args[2].const} bytes of {type.size}", arg)
+            return None
+    node.data = {"length": node.args[2].const}
+    return INT64
+
+
+# --- addresses --------------------------------------------------------------------------------------------
+
+
+def ntop(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"family": 2 or 10, 0 if known at run time only, "af": expression or None, "address": expression}."""
+    address, type = node.args[-1], types[-1]
+    number = convert.as_int(type)
+    size = type.size if isinstance(type, (Array, Str)) else 4
+    if number is None and not isinstance(type, (Array, Str)) or size not in (4, 16):
+        context.error("bad-argument", f"ntop() expects an integer or array of 4 or 16 bytes as address "
+                      f"({convert.name(type)} provided)", address)
+        return None
+    af = node.args[0] if len(node.args) == 2 else None
+    family = {4: 2, 16: 10}[size] if af is None else 0
+    if af is not None and convert.as_int(types[0]) is None:
+        context.error("bad-argument",
+                      f"ntop() expects an integer as first argument ({convert.words(types[0])} provided)", af)
+        return None
+    if af is not None and isinstance(af.const, int):
+        family = af.const
+        if family not in (2, 10):
+            context.error("bad-argument", f"ntop() knows AF_INET and AF_INET6, not family {family}", af)
+            return None
+    node.data = {"family": family, "af": af, "address": address}
+    return Inet()
+
+
+def pton(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"family": 2 or 10, "bytes": the address}."""
+    import socket
+    text = node.args[0].const
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        found = socket.inet_pton(family, text)
+    except (OSError, ValueError):
+        context.error("bad-argument", f"pton() expects an IPv4 or IPv6 address, got '{text}'", node.args[0])
+        return None
+    node.data = {"family": int(family), "bytes": found}
+    return Array(UINT8, len(found))
+
+
+def macaddr(context: Context, node: Call, types: Types) -> Type | None:
+    from ..types import MacAddr
+    given = types[0]
+    if isinstance(given, (Array, Str)) and given.size < 6:
+        context.error("bad-argument", f"macaddr() needs 6 bytes ({convert.name(given)} provided)", node.args[0])
+        return None
+    return MacAddr()
+
+
+def kaddr(context: Context, node: Call, types: Types) -> Type | None:
+    name = node.args[0].const
+    address = context.world.kernel_symbol(name)
+    if address is None:
+        context.error("unknown-symbol", f"Failed to resolve kernel symbol: '{name}'", node,
+                      ["see /proc/kallsyms; data symbols are there only with CONFIG_KALLSYMS_ALL"])
+        return None
+    return fold(node, address, UINT64)
+
+
+def percpu_kaddr(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"address": offset of the variable in the per-CPU area}."""
+    address = context.world.kernel_symbol(node.args[0].const)
+    if address is None:
+        context.error("unknown-symbol", f"Failed to resolve kernel symbol: '{node.args[0].const}'", node)
+        return None
+    node.data = {"address": address}
+    return Pointer(UINT64, KERNEL)
+
+
+def uaddr(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"distance": from where the probe is to the symbol}."""
+    name, probe = node.args[0].const, context.program.attach
+    found = context.world.user_object(probe.target, name)
+    if found is None:
+        context.error("unknown-symbol", f"Could not resolve symbol: {probe.target}:{name}", node)
+        return None
+    at = _virtual_address(context, probe)
+    if at is None:
+        context.error("unknown-symbol", f"{probe.target} has no symbols around {probe.name}", node)
+        return None
+    node.data = {"distance": found[0] - at}
+    bits = found[1] * 8 if found[1] in (1, 2, 4, 8) else 64
+    return Pointer(Int(bits, False), USER)
+
+
+def _virtual_address(context: Context, probe: Attach) -> int | None:
+    """The virtual address of a file offset, by a function that begins before it."""
+    before = [f for f in context.world.user_functions(probe.target) if f.offset <= probe.offset]
+    if not before:
+        return None
+    nearest = max(before, key=lambda f: f.offset)
+    return nearest.address + probe.offset - nearest.offset
+
+
+def mark(space: str) -> Rule:
+    """kptr() and uptr(): the same address in the named memory."""
+    def rule(context: Context, node: Call, types: Types) -> Type | None:
+        return Pointer(types[0].to if isinstance(types[0], Pointer) else VOID, space)
+    return rule
+
+
+def container_of(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"offset": bytes to subtract}."""
+    if not isinstance(node.args[1], TypeSyntax):
+        context.error("bad-argument", "container_of() expects a type as second argument", node.args[1])
+        return None
+    type = resolve_type(context, node.args[1])
+    part = node.args[2]
+    names: list[str] = []
+    while isinstance(part, FieldAccess):
+        names.insert(0, part.name)
+        part.type = VOID
+        part = part.operand
+    if not isinstance(part, Name):
+        context.error("bad-argument", "container_of() expects the name of a member as third argument", node.args[2])
+        return None
+    part.type = VOID
+    offset, inner = 0, type
+    for name in [part.name, *names]:
+        field = inner.field(name) if isinstance(inner, Struct) else None
+        if field is None:
+            if inner is not None:
+                context.error("unknown-field", f"'{inner}' has no field named '{name}'", node.args[2])
+            return None
+        offset, inner = offset + field.offset, field.type
+    node.data = {"offset": offset}
+    assert type is not None
+    return Pointer(type, context.pointer_space(types[0]))
+
+
+def reg(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"register": name}."""
+    name, known = node.args[0].const, ARCHES[context.world.arch].registers
+    if name not in known:
+        context.error("unknown-register", f"Unknown register on {context.world.arch}: '{name}'", node.args[0],
+                      [f"did you mean {c}?" for c in nearest(str(name), known)[:1]] or [f"one of: {', '.join(known)}"])
+        return None
+    node.data = {"register": name}
+    return UINT64
+
+
+# --- the rest ---------------------------------------------------------------------------------------------
+
+
+def signal(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"signal": number, or None if it is known at run time only}."""
+    given = node.args[0].const
+    if isinstance(given, str):
+        number = int(given) if given.isdigit() else signal_number(given)
+        if number is None:
+            context.error("bad-argument", f"{given} is not a valid signal", node.args[0])
+            return None
+        given = number
+    if isinstance(given, int) and not 0 < given < 65:
+        context.error("bad-argument", f"{given} is not a valid signal, allowed range: [1,64]", node.args[0])
+        return None
+    node.data = {"signal": given}
+    return VOID
+
+
+def cgroup_path(context: Context, node: Call, types: Types) -> Type:
+    return Symbol("cgroup_path", node.args[1].const if len(node.args) > 1 else "")
+
+
+def cgroupid(context: Context, node: Call, types: Types) -> Type | None:
+    found = context.world.cgroup_id(node.args[0].const)
+    if found is None:
+        context.error("unknown-cgroup", f"No cgroup at '{node.args[0].const}'", node.args[0])
+        return None
+    return fold(node, found, UINT64)
+
+
+def static_assert(context: Context, node: Call, types: Types) -> Type | None:
+    if not isinstance(node.args[0].const, int):
+        context.error("not-constant", "static_assert() needs a condition that is known when compiling", node.args[0])
+    elif not node.args[0].const:
+        context.error("static-assert", node.args[1].const if len(node.args) > 1 else "static_assert failed", node)
+    return VOID
+
+
+def assert_(context: Context, node: Call, types: Types) -> Type | None:
+    """data: {"message": text}."""
+    if not convert.condition(types[0]):
+        context.error("bad-condition", f"Invalid condition in assert(): {convert.name(types[0])}", node.args[0])
+        return None
+    node.data = {"message": node.args[1].const if len(node.args) > 1 else "assert failed"}
+    return VOID
+
+
+def fail(context: Context, node: Call, types: Types) -> Type | None:
+    if check_format(context, "fail", node.args[0], node.args[1:]) is None:
+        return None
+    values = [arg.const for arg in node.args[1:] if isinstance(arg, Expr)]
+    parts = parse(node.args[0].const)
+    assert isinstance(parts, list)
+    if any(v is None for v in values):
+        context.error("not-constant", "fail() expects literals", node)
+        return None
+    text = ""
+    for part in parts:
+        text += part.literal if not part.conversion else str(values.pop(0))
+    context.error("fail", text, node)
+    return VOID
+
+
+def comptime(context: Context, node: Call, types: Types) -> Type | None:
+    found: Type | None = types[0]
+    if node.args[0].const is None:
+        context.error("not-constant", "this is not known when compiling", node.args[0])
+        return None
+    node.const = node.args[0].const
+    return found
+
+
+def getopt(context: Context, node: Call, types: Types) -> Type | None:
+    """A named parameter, of the type of its default; a constant."""
+    name = node.args[0].const
+    default = node.args[1] if len(node.args) > 1 else None
+    given = context.options.named.get(name)
+    if default is None or isinstance(default, BoolLiteral):
+        if given is None:
+            return fold(node, int(default.value) if default is not None else 0, BOOL)
+        if given not in ("", "true", "1", "false", "0"):
+            context.error("bad-parameter", f"--{name} is a boolean: true, 1, false or 0, not '{given}'", node)
+        return fold(node, int(given in ("", "true", "1")), BOOL)
+    if isinstance(default.const, str):
+        node.const = given if given is not None else default.const
+        return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
+    if not isinstance(default.const, int):
+        context.error("not-constant", "getopt() expects a literal as default", default)
+        return None
+    try:
+        return fold(node, default.const if given is None else int(given, 0), INT64)
+    except ValueError:
+        context.error("bad-parameter", f"--{name} is a number, not '{given}'", node)
+        return None
+
+
+def predicate(test: Callable[[Type, Expr], bool]) -> Rule:
+    """is_str() and the like: a constant about an expression's type."""
+    def rule(context: Context, node: Call, types: Types) -> Type | None:
+        return fold(node, int(test(types[0], node.args[0])), BOOL)
+    return rule
+
+
+def assert_str(context: Context, node: Call, types: Types) -> Type | None:
+    if not isinstance(types[0], Str):
+        context.error("bad-argument", f"expected a string ({convert.name(types[0])} provided)", node.args[0])
+    return VOID
+
+
+def strcap(context: Context, node: Call, types: Types) -> Type | None:
+    given = types[0]
+    return fold(node, given.size if isinstance(given, (Str, Array)) else context.config.max_strlen, INT64)
+
+
+def kfunc(context: Context, node: Call, types: Types) -> Type | None:
+    return fold(node, int(context.world.kfunc_id(node.args[0].const) != 0), BOOL)
+
+
+def default_str_length(context: Context, node: Call, types: Types) -> Type | None:
+    return fold(node, context.config.max_strlen)
+
+
+IS_STR = predicate(lambda type, node: isinstance(type, Str))
+IS_PTR = predicate(lambda type, node: isinstance(type, Pointer))
+IS_ARRAY = predicate(lambda type, node: isinstance(type, Array))
+IS_INTEGER = predicate(lambda type, node: isinstance(type, (Int, Enum)))
+IS_UNSIGNED = predicate(lambda type, node: isinstance(type, (Int, Enum)) and not type.signed)
+IS_LITERAL = predicate(lambda type, node: isinstance(node, (IntLiteral, StrLiteral, BoolLiteral)))

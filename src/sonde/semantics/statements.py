@@ -1,0 +1,246 @@
+"""Checking statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..language import ast
+from ..types import Aggregate, Int, Tuple, Type
+from . import convert
+from .context import Context
+from .expressions import resolve_type
+from .functions import FUNCTIONS
+from .operators import binary_type
+from .subprograms import check_return
+
+
+def check_statements(context: Context, body: Sequence[Any]) -> None:
+    """Each statement, in the current scope."""
+    for statement in body:
+        rule = _RULES.get(type(statement))
+        if rule is None:
+            context.error("not-supported", "this statement is not supported here", statement)
+        else:
+            rule(context, statement)
+
+
+def _scoped(context: Context, body: Sequence[Any]) -> None:
+    context.scopes.append({})
+    check_statements(context, body)
+    context.scopes.pop()
+
+
+def _expression(context: Context, node: ast.ExprStmt) -> None:
+    context.expr(node.expr)
+
+
+# --- assignment -------------------------------------------------------------------------------------------
+
+
+def _assign(context: Context, node: ast.Assign) -> None:
+    if isinstance(node.target, ast.MapRef):
+        _assign_map(context, node, node.target)
+    elif isinstance(node.target, ast.Variable):
+        _assign_variable(context, node, node.target)
+    else:
+        context.error("not-assignable", "only variables and maps can be assigned to", node.target)
+
+
+def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
+    value = context.value(node.value, f"${target.name}")
+    state = context.find(target.name)
+    compound = node.op != "="
+    if compound:
+        if state is None or state.inferred is None:
+            if state is None:
+                context.undefined_variable(target)
+            return
+        target.slot, target.type = state, state.type
+        if value is not None:
+            value = binary_type(context, target, node.op, (target, state.inferred), (node.value, value))
+            target.const = None
+    if state is None:
+        state = context.declare(target)
+    target.slot = state
+    if value is not None:
+        context.assign_variable(state, value, node.value, None if compound else node.value.const, compound)
+    target.type = state.type
+
+
+def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
+    state = context.use_map(target)
+    value = _value_for_map(context, node)
+    if value is None:
+        return
+    if node.op != "=":
+        have = state.inferred_value if state.inferred_value is not None else convert.Flexible(64)
+        if isinstance(have, Aggregate):
+            context.error("type-mismatch", f"{target.name} holds a '{have}': it can only be changed by assigning "
+                          f"{have.kind}() again", node)
+            return
+        found = binary_type(context, target, node.op, (target, have), (node.value, value))
+        target.const = None
+        if found is None:
+            return
+        value = found
+    context.assign_map(state, value, node)
+    target.type = None if state.inferred_value is None else convert.plain(state.inferred_value)
+
+
+def _value_for_map(context: Context, node: ast.Assign) -> Type | None:
+    """The value's type; an aggregate function may stand here and nowhere else."""
+    value = node.value
+    row = FUNCTIONS.get(value.name) if isinstance(value, ast.Call) else None
+    if row is not None and row.aggregate:
+        if node.op != "=":
+            context.error("aggregate-value", f"{row.name}() can only be assigned with =", node)
+            return None
+        context.aggregate = value
+    found = context.value(value, "a map")
+    context.aggregate = None
+    return found
+
+
+def _declare(context: Context, node: ast.VarDecl) -> None:
+    """``let $x``; a declaration hides a variable of the same name from an outer block, but not from its own."""
+    name = node.target.name
+    if name in context.scopes[-1]:
+        context.error("redeclared", f"Variable ${name} was already declared. Variable shadowing is not allowed.",
+                      node.target)
+    elif context.find(name) is not None:
+        context.warning("shadowed", f"Variable ${name} hides one of the same name outside this block", node.target)
+    value = context.value(node.value, f"${name}") if node.value is not None else None
+    declared = None
+    if node.declared is not None:
+        declared = resolve_type(context, node.declared, context.program.space)
+        if declared is None:
+            return
+    state = context.declare(node.target)
+    if declared is not None:
+        open_ended = node.declared is not None and node.declared.base == "string" and not node.declared.dims
+        state.fixed = not open_ended
+        if state.inferred is None:
+            state.inferred, state.type = declared, convert.plain(declared)
+            context.changed = True
+    if node.value is not None and value is not None:
+        context.assign_variable(state, value, node.value, node.value.const)
+    node.target.type = state.type
+
+
+# --- control ----------------------------------------------------------------------------------------------
+
+
+def _condition(context: Context, node: ast.Expr, where: str) -> None:
+    found = context.value(node, where)
+    if found is not None and not convert.condition(found):
+        context.error("bad-condition", f"Invalid condition in {where}: {convert.name(found)}", node)
+
+
+def _if(context: Context, node: ast.If) -> None:
+    """A branch that a constant condition rules out is not checked; the checker removes it at the end."""
+    _condition(context, node.cond, "if()")
+    dead = node.cond.const
+    if dead is None or dead:
+        _scoped(context, node.then)
+    if dead is None or not dead:
+        _scoped(context, node.other)
+
+
+def _while(context: Context, node: ast.While) -> None:
+    _condition(context, node.cond, "while()")
+    _loop(context, node.body)
+
+
+def _loop(context: Context, body: Sequence[Any]) -> None:
+    context.loops += 1
+    _scoped(context, body)
+    context.loops -= 1
+
+
+def _unroll(context: Context, node: ast.Unroll) -> None:
+    context.value(node.count, "unroll()")
+    count = node.count.const
+    if not isinstance(count, int):
+        context.error("not-constant", "unroll() needs a number that is known when compiling", node.count)
+    elif not 1 <= count <= 100:
+        context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}",
+                      node.count)
+    _loop(context, node.body)
+
+
+def _for(context: Context, node: ast.For) -> None:
+    found = _range_type(context, node) if node.end is not None else _pair_type(context, node)
+    if context.find(node.variable.name) is not None:
+        context.error("redeclared", f"Loop declaration shadows existing variable: ${node.variable.name}", node.variable)
+    context.scopes.append({})
+    state = context.declare(node.variable)
+    if found is not None:
+        context.assign_variable(state, found, node.variable)
+        node.variable.type = state.type
+        _loop(context, node.body)
+    context.scopes.pop()
+
+
+def _range_type(context: Context, node: ast.For) -> Type | None:
+    assert node.end is not None
+    ends = []
+    for end in (node.start, node.end):
+        found = context.value(end, "a range")
+        number = convert.as_int(found)
+        if found is not None and number is None:
+            context.error("bad-range", f"Loop range requires an integer, not '{convert.name(found)}'", end)
+        ends.append(number)
+    if ends[0] is None or ends[1] is None:
+        return None
+    return Int(64, convert.signed_pair(ends[0], ends[1]))
+
+
+def _pair_type(context: Context, node: ast.For) -> Type | None:
+    if not isinstance(node.start, ast.MapRef) or node.start.key is not None:
+        context.error("bad-range", "for iterates over a whole map, or a range such as 0..10", node.start)
+        return None
+    state = context.map(node.start)
+    value = context.map_value(state, node.start)
+    if value is None:
+        return None
+    if state.keyed is False:
+        context.error("map-key", f"{state.name} has no explicit keys (scalar map), and cannot be used for iteration",
+                      node.start)
+        return None
+    if state.inferred_key is None:
+        context.error("undefined-map", f"Undefined map: {state.name}", node.start)
+        return None
+    node.start.type = convert.plain(value)
+    if isinstance(value, Aggregate):
+        state.read = True
+        value = convert.read_type(value)
+        if value is None:
+            context.error("aggregate-value", f"the values of {state.name} cannot be read in a program; print them",
+                          node.start)
+            return None
+    return Tuple((state.inferred_key, value))
+
+
+def _jump(context: Context, node: ast.Break | ast.Continue) -> None:
+    if context.loops == 0:
+        word = "break" if isinstance(node, ast.Break) else "continue"
+        context.error("outside-loop", f"{word} must be used inside a loop", node)
+
+
+def _return(context: Context, node: ast.Return) -> None:
+    if context.function is not None:
+        check_return(context, node)
+        return
+    if node.value is None:
+        return
+    found = context.value(node.value, "return")
+    if found is not None and convert.as_int(found) is None:
+        context.error("bad-return", f"A probe can only return an integer, not '{convert.name(found)}'", node.value)
+
+
+_RULES: dict[type, Callable[..., None]] = {
+    ast.ExprStmt: _expression, ast.Assign: _assign, ast.VarDecl: _declare, ast.If: _if, ast.While: _while,
+    ast.Unroll: _unroll, ast.For: _for, ast.Break: _jump, ast.Continue: _jump, ast.Return: _return,
+    ast.Block: lambda context, node: _scoped(context, node.body),
+}

@@ -1,0 +1,149 @@
+"""``fn name($a: T): T { ... }``: functions of the script, which become BPF functions of the programs that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
+from ..language.diagnostics import Diagnostics
+from ..types import Aggregate, NoneType, Scalar, Type
+from . import convert
+from .builtins import find_builtin
+from .context import Context, VarState
+from .expressions import resolve_type
+from .functions import FUNCTIONS
+from .nodes import copy, walk
+from .typed import CheckedFunction
+
+REGISTERS = 5  # that arguments are passed in: r1 to r5
+
+
+def declare(context: Context, found: Sequence[Subprogram], macros: set[str], diagnostics: Diagnostics) -> None:
+    """Make the script's functions known."""
+    for item in found:
+        if item.name in context.subprograms or item.name in macros:
+            diagnostics.error("redefinition", f"Redefinition of function: {item.name}", item.span)
+        elif item.name in FUNCTIONS or find_builtin(item.name) is not None:
+            diagnostics.error("redefinition", f"'{item.name}' is a function of the language", item.span,
+                              ["choose another name"])
+        else:
+            context.subprograms[item.name] = item
+
+
+def check_subprogram_call(context: Context, node: Call) -> Type | None:
+    """data: {"subprogram": name}. The function itself is checked with the first program that calls it."""
+    written = context.subprograms[node.name]
+    if node.name in context.calling:
+        chain = " → ".join([*context.calling[context.calling.index(node.name):], node.name])
+        context.error("recursion", f"{node.name}() calls itself: {chain}", node, ["a program must end: use a loop"])
+        return None
+    if len(node.args) != len(written.params):
+        wants = f"{len(written.params)} argument{'s' if len(written.params) != 1 else ''}"
+        context.error("arity", f"{node.name}() requires {wants} ({len(node.args)} provided)", node)
+        return None
+    made = _instance(context, written)
+    if made is None:
+        return None
+    for parameter, arg in zip(made.params, node.args):
+        if isinstance(arg, TypeSyntax):
+            context.error("bad-argument", f"{node.name}() expects a value, not a type", arg)
+            continue
+        type = context.value(arg, f"{node.name}()")
+        if type is not None and isinstance(parameter, VarState) and parameter.fixed:
+            context.assign_variable(parameter, type, arg, arg.const)
+    node.data = {"subprogram": node.name}
+    return made.result
+
+
+def _instance(context: Context, written: Subprogram) -> CheckedFunction | None:
+    """The function as the current program has it, checked once in each pass."""
+    functions = context.program.probe.functions
+    made = functions.get(written.name)
+    if made is None:
+        result = resolve_type(context, written.returns, context.program.space) if written.returns is not None else None
+        if written.returns is not None and result is None:
+            return None
+        if result is not None and not isinstance(result, (Scalar, NoneType)):
+            context.error("bad-return", f"a function can return a number or a pointer, not '{convert.name(result)}'",
+                          written.returns or written, ["keep it in a map"])
+            return None
+        clause = Clause(written.span, [], None, copy(written.body))
+        made = functions[written.name] = CheckedFunction(
+            written.name, clause, [], result if result is not None else NoneType(), _needs_frame(context, written))
+    if written.name not in context.visited:
+        context.visited.add(written.name)
+        _check_form(context, written, made)
+        _visit(context, written, made)
+    return made
+
+
+def _check_form(context: Context, written: Subprogram, made: CheckedFunction) -> None:
+    most = REGISTERS - made.frame
+    if len(written.params) > most:
+        context.error("too-many-parameters", f"{written.name}() has {len(written.params)} parameters; "
+                      f"{most} is the limit" + (" for one that uses builtins or functions" if made.frame else ""),
+                      written, ["pass a pointer, or keep some of them in a map"])
+    if not isinstance(made.result, NoneType) and not any(isinstance(n, Return) for n in walk(written.body)):
+        context.error("no-return", f"{written.name}() is to return '{convert.name(made.result)}' and never does",
+                      written)
+
+
+def _needs_frame(context: Context, written: Subprogram, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether the function must reach the program that it is called in: its context, or its end."""
+    if written.name in seen:
+        return False
+    for node in walk(written.body):
+        if isinstance(node, Call) and node.name in context.subprograms:
+            if _needs_frame(context, context.subprograms[node.name], seen | {written.name}):
+                return True
+        elif isinstance(node, Call) or isinstance(node, Name) and find_builtin(node.name) is not None:
+            return True
+    return False
+
+
+def _visit(context: Context, written: Subprogram, made: CheckedFunction) -> None:
+    saved = (context.scopes, context.loops, context.aggregate, context.function)
+    context.scopes, context.loops, context.aggregate, context.function = [{}], 0, None, made
+    context.calling.append(written.name)
+    parameters: list[Any] = made.params or [copy(p.target) for p in written.params]
+    states = []
+    for item, target in zip(written.params, parameters):
+        state = context.declare(target) if not isinstance(target, VarState) else target
+        context.scopes[0][state.name] = state
+        if isinstance(target, VarState):
+            context.program.probe.variables.append(state)
+        if state.inferred is None and item.declared is not None:
+            declared = resolve_type(context, item.declared, context.program.space)
+            if isinstance(declared, (Aggregate, NoneType)):
+                context.error("bad-parameter", f"'{convert.name(declared)}' cannot be a parameter", item)
+            elif declared is not None:
+                state.inferred, state.type, state.fixed = declared, convert.plain(declared), True
+                context.changed = True
+        states.append(state)
+    made.params = list(states)
+    if all(state.inferred is not None for state in states):
+        context.statements(context, made.clause.body)
+    context.calling.pop()
+    context.scopes, context.loops, context.aggregate, context.function = saved
+
+
+def check_return(context: Context, node: Return) -> None:
+    """``return`` in a function."""
+    made = context.function
+    assert made is not None
+    if isinstance(made.result, NoneType):
+        if node.value is not None:
+            context.error("bad-return", f"{made.name}() has no result", node.value,
+                          [f"declare it: fn {made.name}(...): uint64"])
+        return
+    if node.value is None:
+        context.error("bad-return", f"{made.name}() returns '{convert.name(made.result)}'", node)
+        return
+    found = context.value(node.value, "return")
+    if found is None:
+        return
+    number, wants = convert.as_int(found), convert.as_int(made.result)
+    if (number is None) != (wants is None) or number is None and convert.merge(made.result, found) is None:
+        context.error("bad-return", f"{made.name}() returns '{convert.name(made.result)}', not "
+                      f"'{convert.name(found)}'", node.value)

@@ -1,0 +1,118 @@
+"""What compiling may ask about the machine that the script is for.
+
+``kernel.world.LiveWorld`` answers from the running kernel, ``RecordedWorld`` from a file; neither is
+imported here. Every answer is a plain value; "no such thing" is None or an empty list, never an exception.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..spec import KernelFunction as KernelFunction
+from ..spec import TracepointFormat as TracepointFormat  # what both halves speak of
+from ..spec import UsdtProbe as UsdtProbe
+from ..spec import UserFunction as UserFunction
+from ..types import Enum, Struct, Type
+
+
+class World(Protocol):
+    """The questions. All type answers use sonde.types; kernel pointers have space "kernel"."""
+
+    arch: str        # "x86_64" or "aarch64"
+    cpus: int        # possible CPUs: slots of per-CPU memory
+    release: str     # "6.18.44", for messages only
+
+    def feature(self, name: str) -> bool:
+        """Whether the kernel can do ``name``; the names are rows of kernel/features.py, e.g. ``rdonly_cast``,
+        ``kprobes``, ``raw_tp_cookie``, ``bpf_loop``, ``for_each_map_elem``."""
+        ...
+
+    def kfunc_id(self, name: str) -> int:
+        """BTF id of a kernel function that programs may call; 0 if there is none."""
+        ...
+
+    # types
+
+    def struct(self, name: str, union: bool = False) -> Struct | None:
+        """``struct name`` of the kernel."""
+        ...
+
+    def named_type(self, name: str) -> Type | None:
+        """A typedef (resolved), ``enum x``, or base type of the kernel by its C name."""
+        ...
+
+    def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
+        """The value of an enum constant of the kernel, and its enum."""
+        ...
+
+    def struct_names(self) -> list[str]:
+        """All struct and union names, for suggestions and -l."""
+        ...
+
+    # probes
+
+    def tracepoints(self) -> list[tuple[str, str]]:
+        """(category, event) of every classic tracepoint, the syscalls: ones included."""
+        ...
+
+    def tracepoint(self, category: str, event: str) -> TracepointFormat | None: ...
+
+    def raw_tracepoints(self) -> list[tuple[str, str]]:
+        """(module, event) of every raw tracepoint; the module is "vmlinux" for the built-in ones."""
+        ...
+
+    def raw_tracepoint(self, event: str) -> Struct | None:
+        """Its arguments: field i at offset 8 * i, named as in the kernel (from __probestub_/__traceiter_)."""
+        ...
+
+    def syscall_number(self, name: str) -> int | None:
+        """``openat`` → 257."""
+        ...
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        """(module, function) of every function that could be traced; [] where kprobes are not built in."""
+        ...
+
+    def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+        """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any."""
+        ...
+
+    def function_names(self) -> list[tuple[str, str]]:
+        """(module, function) of every function that has a prototype."""
+        ...
+
+    def process_symbol(self, pid: int, name: str) -> int | None:
+        """Address of a data or function symbol in the memory of a process."""
+        ...
+
+    def kernel_symbol(self, name: str) -> int | None:
+        """Address of a kernel symbol."""
+        ...
+
+    # user space
+
+    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+        """Absolute paths for a path, glob, command in $PATH, or library name (``c``, ``libc``, ``libc.so.6``)."""
+        ...
+
+    def user_functions(self, path: str) -> list[UserFunction]:
+        """Functions of an ELF file, from .symtab, .dynsym and debug files."""
+        ...
+
+    def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
+        """(virtual address, size) of a data or function symbol of an ELF file."""
+        ...
+
+    def user_offset(self, path: str, address: int) -> int | None:
+        """File offset of a virtual address of an ELF file."""
+        ...
+
+    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+        """Whether an instruction starts ``distance`` bytes behind the one at a file offset; True if not known."""
+        ...
+
+    def usdt_probes(self, path: str) -> list[UsdtProbe]:
+        """Static probes of an ELF file, one for each place."""
+        ...
+
+    def cgroup_id(self, path: str) -> int | None: ...

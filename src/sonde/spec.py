@@ -1,0 +1,286 @@
+"""The waist of the hourglass: what the compiler writes and the runtime loads. Data, no behaviour.
+
+Event records (both rings), native byte order::
+
+    u32 site       index into ScriptSpec.sites
+    u32 probe      index into ScriptSpec.probes of the attach point that fired (0 if not known)
+    u64 time       boot-clock nanoseconds that order the record; 0 = "right after the record before it"
+    u64 position   control ring only: the data ring's producer position when the record was made
+    ...            the site's fields at their offsets (from the start of the record)
+
+State memory (map ``__state``: one mmapable array element of u64 words)::
+
+    [0, probes)                      records lost to a full data ring, by probe
+    [probes, probes + errors)        run-time errors, by ErrorSite
+    [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .record import Record, Value
+from .types import Struct, Type
+
+RECORD_HEADER = 16
+CONTROL_HEADER = 24
+STATE, DATA_RING, CONTROL_RING, STACKS = "__state", "__data", "__control", "__stacks"
+
+
+class TracepointFormat(Record):
+    """A classic tracepoint: ``args`` has the fields at their offsets in the record (common_* excluded)."""
+
+    category: str
+    event: str
+    id: int
+    args: Struct
+
+
+class UserFunction(Record):
+    """A function of an executable: ``offset`` is where its code lies in the file, ``address`` its virtual address."""
+
+    name: str
+    address: int
+    offset: int
+    size: int
+
+
+class UsdtArgument(Record):
+    """Where an argument of a static probe is. Registers are offsets in struct pt_regs.
+
+    kind "constant": ``offset``; "register": ``base``, shifted right by ``shift``; "memory": at ``base + offset
+    + index * scale`` (index -1: none); "unknown": not to be had (a float register, say). ``text`` is as written.
+    """
+
+    kind: str
+    base: int = 0
+    offset: int = 0
+    index: int = -1
+    scale: int = 1
+    shift: int = 0
+    size: int = 8
+    signed: bool = False
+    text: str = ""
+
+
+class UsdtProbe(Record):
+    """A place of a static probe: ``offset`` of its instruction and of its ``semaphore`` (0: none) in the file."""
+
+    provider: str
+    name: str
+    offset: int
+    semaphore: int
+    arguments: list[UsdtArgument]
+
+
+class KernelFunction(Record):
+    """A function of the kernel as its type information tells it.
+
+    ``args`` has parameter i at the offset of its word among the words that the function is passed: 8 * i, unless a
+    struct before it takes two. ``result`` is None for void. ``id`` is the number in the BTF of ``module``.
+    """
+
+    name: str
+    module: str
+    id: int
+    args: Struct
+    result: Type | None
+    variadic: bool = False
+
+
+class Attach(Record):
+    """One attach point, expanded and resolved.
+
+    kind           target                event                offset / period
+    begin end      -                     -                    -
+    self           "signal"              "SIGUSR1"            -
+    tracepoint     category              event                -
+    rawtracepoint  module or ""          event                -
+    uprobe         absolute path         symbol or ""         offset: in the file, of the instruction
+    uretprobe      absolute path         symbol or ""         offset: in the file, of the function
+    usdt           absolute path         provider:name        offset; "semaphore", "arguments" in ``extra``
+    interval       -                     -                    period: nanoseconds
+    profile        -                     -                    period: nanoseconds
+    software       -                     kernel's event name  period: events per firing
+    hardware       -                     kernel's event name  period: events per firing
+    kprobe         module or ""          function             offset: into the function
+    kretprobe      module or ""          function             -
+    fentry fexit   module                function             -
+
+    watchpoint     -                     the address, written  offset: the address; "length", "mode" in ``extra``
+    iter           -                     kind of object       "btf_id" in ``extra``
+
+    ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
+    attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are
+    many, which that kind attaches at once), "btf_id" (the function in the BTF of ``module``), "module", "result" (the
+    type of ``retval``, None for void).
+    """
+
+    kind: str
+    name: str  # in full, as ``probe`` prints it and -l lists it
+    target: str = ""
+    event: str = ""
+    offset: int = 0
+    period: int = 0
+    pid: int = 0  # 0: every process
+    args: Struct | None = None  # type of ``args``
+    extra: dict[str, Any] = {}
+
+
+class MapSpec(Record):
+    """A kernel map.
+
+    ``type`` is the kernel's name in lower case: hash lru_hash percpu_hash lru_percpu_hash array
+    percpu_array ringbuf stack_trace. ``key``/``value`` are the script's types (None for internal maps).
+
+    A keyless script map is *memory*: an mmapable array of one element of ``cpus * stride`` bytes, slot i
+    at i * stride. An aggregate has one slot per possible CPU, anything else one slot in all (cpus = 1).
+    """
+
+    name: str  # "@x" for script maps, "__x" for internal ones
+    type: str
+    key_size: int
+    value_size: int
+    max_entries: int
+    flags: int = 0
+    key: Type | None = None
+    value: Type | None = None
+    memory: bool = False
+    cpus: int = 1
+    stride: int = 0
+    initial: bytes = b""  # contents of element 0 of an array, written before the programs load
+    read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
+    short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
+    span: Any = None
+
+
+class Relocation(Value):
+    """At instruction ``index`` (an 8-byte slot of a 16-byte load): the fd of a map, or the address of its
+    element 0 plus ``offset``."""
+
+    index: int
+    map: str
+    kind: str  # "fd" or "value"
+    offset: int = 0
+
+
+class ProgramSpec(Record):
+    """One eBPF program and every attach point that runs it."""
+
+    name: str  # at most 15 characters
+    type: str  # raw_tracepoint tracepoint kprobe perf_event tracing
+    code: bytes
+    attach: list[Attach]
+    relocations: list[Relocation] = []
+    lines: list[tuple[int, Any]] = []  # (instruction index, Span), ascending
+    how: str = ""  # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one
+    expected_attach: int = 0
+    attach_btf_id: int = 0
+    first_probe: int = 0  # index in ScriptSpec.probes of attach[0]; the others follow
+    cookies: bool = False  # the program asks bpf_get_attach_cookie() for its probe index
+    sleepable: bool = False
+    functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
+    numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
+
+
+class FormatPart(Record):
+    """A piece of a printf format: literal text, or one conversion.
+
+    ``conversion`` is one of d i u o x X p c s r rx rh gr; ``spec`` the flags, width and precision as in
+    C ("-10", "05"); ``length`` the length modifier ("hh" "h" "l" "ll" "j" "z" "t" or "").
+    """
+
+    literal: str = ""
+    conversion: str = ""
+    spec: str = ""
+    length: str = ""
+
+
+class EventField(Record):
+    """A value in an event record."""
+
+    type: Type
+    offset: int
+
+
+class EventSite(Record):
+    """A place in the script that sends something to user space.
+
+    kind       ring     data
+    printf     data     parts (errorf, warnf: severity in ``data``)
+    print      data     one field: the value; or, with data["map"], the key of the element to print
+    time       data     data["format"]; uses the record's time
+    join       data     data["separator"], field 0: Buf of NUL-separated strings
+    cat        data     parts: the path's format
+    system     data     parts: the command's format
+    skboutput  data     data["path"]; the packet's bytes (Buf), its length (u32); uses the record's time
+    print_map  control  data["map"], data["top"], data["div"]; data["then"] = "clear" | "zero" | "" (taken in one step)
+    clear zero control  data["map"]
+    exit       control  one Int field: the status
+    """
+
+    kind: str
+    span: Any
+    fields: list[EventField]
+    size: int  # bytes of the whole record
+    parts: list[FormatPart] = []
+    data: dict[str, Any] = {}
+
+    @property
+    def control(self) -> bool:
+        return self.kind in ("print_map", "clear", "zero", "exit")
+
+
+class ErrorSite(Record):
+    """A place where something can fail at run time; counted in the kernel, reported by script line.
+
+    kind: map_full, no_key (``map``), read (``helper``), divide, index, stack_lost, preempted, other failures (helper).
+    """
+
+    kind: str
+    span: Any
+    helper: str = ""
+    map: str = ""
+
+
+class Config(Record):
+    """The configuration variables of language.md, typed; BPFTRACE_* and SONDE_* variables override the block."""
+
+    max_strlen: int = 1024
+    max_map_keys: int = 4096
+    max_probes: int = 1024
+    max_bpf_progs: int = 1024
+    max_cat_bytes: int = 10240
+    log_size: int = 1000000
+    on_stack_limit: int = 32
+    perf_rb_pages: int = 0  # 0: sized by memory
+    missing_probes: str = "error"
+    print_maps_on_exit: bool = True
+    stack_mode: str = "bpftrace"
+    str_trunc_trailer: str = ".."
+    license: str = "GPL"
+    cpp_demangle: bool = True
+    lazy_symbolication: bool = False
+    cache_user_symbols: str = ""
+    show_debug_info: bool = True
+    use_blazesym: bool = True
+    unstable_tseries: str = "warn"
+    unstable_typeinfo: str = "warn"
+
+
+class ScriptSpec(Record):
+    """A compiled script."""
+
+    programs: list[ProgramSpec]
+    maps: list[MapSpec]
+    sites: list[EventSite]
+    errors: list[ErrorSite]
+    probes: list[str]  # full names, each once; the index is what ``probe`` is at run time
+    globals: list[str]  # named words of the state memory: "start_ns", "cpid" ...
+    config: Config
+    source: Any = None  # Source
+    warnings: list[Any] = []  # Diagnostic
+
+    def map(self, name: str) -> MapSpec:
+        """The map called ``name``."""
+        return next(m for m in self.maps if m.name == name)

@@ -1,0 +1,144 @@
+"""The shipped tools: scripts in this folder that run by name, as ``sonde execsnoop``.
+
+A tool's text begins with ``//`` lines that are its documentation; ``--help`` is made from them::
+
+    // NAME: what it is for, in one line
+    //
+    // USAGE
+    //   sonde NAME [OPTIONS] [INTERVAL [COUNT]]
+    //
+    // OPTIONS
+    //   -P, --port PORT   only this port; the script has it as getopt("port", 0)
+    //   -t, --timestamp   a column with the time: getopt("timestamp", false)
+    //
+    // COLUMNS
+    //   PID   process that ...
+    //
+    // EXAMPLE
+    //   ...
+    //
+    // NEEDS
+    //   tracepoints, types or binaries that the kernel or the machine must have
+    //
+    // NOTES
+    //   what it does not see, and why
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import UsageError
+from ..record import Record
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "NEEDS", "NOTES")
+OPTIONAL = {"OPTIONS"}
+_GAP = "  "  # what separates a name from its description, at least
+
+
+class ToolOption(Record):
+    """A line of OPTIONS: ``-P, --port PORT   what it does``; a switch has no ``value``."""
+
+    names: tuple[str, ...]
+    value: str
+    help: str
+
+    @property
+    def key(self) -> str:
+        """What the script calls it: ``getopt("port")``."""
+        return max(self.names, key=len).lstrip("-")
+
+
+class Tool(Record):
+    """A shipped script. ``sections`` maps each of ``SECTIONS`` to its text, without the comment signs."""
+
+    name: str
+    path: str
+    purpose: str
+    sections: dict[str, str]
+
+    @property
+    def options(self) -> list[ToolOption]:
+        """Its own options, as OPTIONS lists them."""
+        return [_option(left, right) for left, right in pairs(self.sections.get("OPTIONS", ""))]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that it prints, as COLUMNS explains them; maps (``@x``) are not columns."""
+        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) for word in left.split()]
+        return [name for name in names if name[0] != "@" and any(map(str.isalnum, name))]
+
+
+def pairs(section: str) -> list[tuple[str, str]]:
+    """(name, description) of each entry of a section; entries are indented by two, what continues them by more."""
+    found: list[tuple[str, str]] = []
+    for line in section.splitlines():
+        if line.startswith(_GAP) and not line.startswith(_GAP + " "):
+            left, _, right = line.strip().partition(_GAP)
+            found.append((left, right.strip()))
+        elif found and line.strip():
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
+
+
+def _option(left: str, help: str) -> ToolOption:
+    *names, last = left.split(", ")
+    name, _, value = last.partition(" ")
+    return ToolOption((*names, name), value, help)
+
+
+def names() -> list[str]:
+    """The names of all tools, in order; no file is opened."""
+    return sorted(file.removesuffix(".bt") for file in os.listdir(FOLDER) if file.endswith(".bt"))
+
+
+def tools() -> list[Tool]:
+    """Every tool, by name."""
+    return [_read(name) for name in names()]
+
+
+def find(name: str) -> Tool | None:
+    """The tool called ``name``; None if there is none."""
+    return _read(name) if name in names() else None
+
+
+def help(tool: Tool) -> str:
+    """What ``sonde TOOL --help`` prints."""
+    parts = [f"{tool.name}: {tool.purpose}"]
+    parts += [f"{title}\n{tool.sections[title]}" for title in SECTIONS if title in tool.sections]
+    return "\n\n".join(parts) + "\n"
+
+
+def listing() -> str:
+    """What ``sonde tools`` prints: a line for each."""
+    found = tools()
+    width = max(len(tool.name) for tool in found)
+    return "".join(f"{tool.name:{width}}  {tool.purpose}\n" for tool in found)
+
+
+def _read(name: str) -> Tool:
+    path = os.path.join(FOLDER, name + ".bt")
+    with open(path, encoding="utf-8") as file:
+        return parse(name, path, file.read())
+
+
+def parse(name: str, path: str, text: str) -> Tool:
+    """The documentation at the head of a tool's ``text``; UsageError if it has not the form above."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line[2:].removeprefix(" ").rstrip())
+    first = lines.pop(0) if lines else ""
+    title, colon, purpose = first.partition(": ")
+    if title != name or not colon or not purpose:
+        raise UsageError(f"{path}: the first line has to be '// {name}: what it is for'")
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines:
+        if line in SECTIONS:
+            current = sections[line] = []
+        else:
+            current.append(line)
+    return Tool(name, path, purpose, {title: "\n".join(body).rstrip() for title, body in sections.items()})

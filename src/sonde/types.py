@@ -1,0 +1,410 @@
+"""Types of values: what the checker infers, the compiler lays out and the runtime decodes.
+
+Every type knows its ``size`` and ``align`` in bytes as it lies in a map key, a map value or an event
+record, in native byte order. Types are immutable and compared by value; a struct is compared by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .record import Value
+
+KERNEL, USER, CTX, BPF = "kernel", "user", "ctx", "bpf"  # address spaces of a pointer ("" = unknown)
+
+
+class Type(Value):
+    """Base of all types."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        raise AssertionError(f"{type(self).__name__} has no size")
+
+    @property
+    def align(self) -> int:
+        """Alignment in bytes (a power of two)."""
+        return 1
+
+    def __str__(self) -> str:
+        return type(self).__name__.lower()
+
+
+class Scalar(Type):
+    """A type whose value fits one 64-bit register."""
+
+    @property
+    def align(self) -> int:
+        return self.size
+
+
+class NoneType(Type):
+    """The "value" of a call that returns nothing."""
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return "none"
+
+
+class Int(Scalar):
+    """An integer of ``bits`` (8, 16, 32, 64)."""
+
+    bits: int = 64
+    signed: bool = True
+
+    @property
+    def size(self) -> int:
+        return self.bits // 8
+
+    def __str__(self) -> str:
+        return f"{'' if self.signed else 'u'}int{self.bits}"
+
+
+class Bool(Scalar):
+    """``true`` or ``false``; one byte."""
+
+    @property
+    def size(self) -> int:
+        return 1
+
+
+class Enum(Scalar):
+    """A C enum: ``names`` maps value → name."""
+
+    name: str
+    bits: int = 32
+    signed: bool = False
+    names: dict[int, str] = {}
+
+    @property
+    def size(self) -> int:
+        return self.bits // 8
+
+    def __str__(self) -> str:
+        return f"enum {self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Enum) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(("enum", self.name))
+
+
+class Pointer(Scalar):
+    """A pointer; ``space`` says which memory it points into and so how it is read."""
+
+    to: Type
+    space: str = ""
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return f"{self.to} *"
+
+
+class Symbol(Scalar):
+    """A number that is printed as a name, looked up in user space when it is printed.
+
+    kind: ksym (address), username (uid), probe (index of an attach point), strerror, signal_name,
+    syscall_name, cgroup_path (cgroup id).
+    """
+
+    kind: str
+    filter: str = ""  # cgroup_path(id, filter)
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+class USym(Type):
+    """A user address with its process: u64 address, u32 tgid, u32 index of the probe (0 if none)."""
+
+    @property
+    def size(self) -> int:
+        return 16
+
+    @property
+    def align(self) -> int:
+        return 8
+
+
+class Stack(Type):
+    """A stack trace: u64 id of the frames in the script's stack map, u32 tgid, u32 number of frames.
+
+    The frames themselves (u64 each, innermost first) are in map ``__stacks`` under that id, which is a
+    64-bit hash of them, so equal stacks share one entry. The tgid is 0 for kernel stacks.
+    """
+
+    user: bool = False
+    mode: str = "bpftrace"  # bpftrace perf raw build_id: how it is printed
+    limit: int = 127
+
+    @property
+    def size(self) -> int:
+        return 16
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return "ustack" if self.user else "kstack"
+
+
+class Timestamp(Type):
+    """strftime(): u64 nanoseconds of ``clock`` (boot, monotonic, tai); printed by ``format``."""
+
+    format: str
+    clock: str = "boot"
+
+    @property
+    def size(self) -> int:
+        return 8
+
+    @property
+    def align(self) -> int:
+        return 8
+
+
+class Str(Type):
+    """A NUL-terminated string in ``capacity`` bytes (the NUL included)."""
+
+    capacity: int
+
+    @property
+    def size(self) -> int:
+        return self.capacity
+
+    def __str__(self) -> str:
+        return f"string[{self.capacity}]"
+
+
+class Buf(Type):
+    """buf(): u32 length in use, then up to ``capacity`` bytes."""
+
+    capacity: int
+
+    @property
+    def size(self) -> int:
+        return 4 + self.capacity
+
+    @property
+    def align(self) -> int:
+        return 4
+
+
+class Inet(Type):
+    """ntop()/pton(): u32 family (2 or 10), then 16 bytes of address in network order (IPv4 in the first 4)."""
+
+    @property
+    def size(self) -> int:
+        return 20
+
+    @property
+    def align(self) -> int:
+        return 4
+
+
+class MacAddr(Type):
+    """macaddr(): six bytes."""
+
+    @property
+    def size(self) -> int:
+        return 6
+
+
+class Array(Type):
+    """A fixed array; a multi-dimensional one is an array of arrays."""
+
+    of: Type
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.of.size * self.count
+
+    @property
+    def align(self) -> int:
+        return self.of.align
+
+    def __str__(self) -> str:
+        return f"{self.of}[{self.count}]"
+
+
+class StructField(Value):
+    """A member of a struct or union; ``bit_size`` 0 means "not a bitfield", ``bit_offset`` is within the
+    little-endian storage that starts at byte ``offset``."""
+
+    name: str
+    type: Type
+    offset: int
+    bit_offset: int = 0
+    bit_size: int = 0
+    data_loc: bool = False  # tracepoint __data_loc: u32 of (length << 16 | offset) at ``offset``
+
+
+class Struct(Type):
+    """A struct or union of the kernel (BTF), of the script, or of a probe's arguments.
+
+    ``load`` returns the direct fields when first needed (kernel structs refer to one another in circles);
+    members of anonymous members are found through :meth:`field`.
+    """
+
+    name: str
+    bytes: int
+    load: Callable[[], tuple[StructField, ...]]
+    union: bool = False
+    btf_id: int = 0  # id in vmlinux BTF when known: lets the compiler load through a typed pointer
+    alignment: int = 8
+
+    @property
+    def size(self) -> int:
+        return self.bytes
+
+    @property
+    def align(self) -> int:
+        return self.alignment
+
+    @property
+    def fields(self) -> tuple[StructField, ...]:
+        """Direct members in order of declaration; anonymous ones have an empty name."""
+        return self.load()
+
+    def field(self, name: str) -> StructField | None:
+        """The member ``name``, also from anonymous structs and unions, with its offset from this struct."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        for field in self.fields:
+            if not field.name and isinstance(field.type, Struct):
+                inner = field.type.field(name)
+                if inner is not None:
+                    return StructField(inner.name, inner.type, inner.offset + field.offset,
+                                       inner.bit_offset, inner.bit_size)
+        return None
+
+    def field_names(self) -> list[str]:
+        """Every name that :meth:`field` would find."""
+        names: list[str] = []
+        for field in self.fields:
+            if field.name:
+                names.append(field.name)
+            elif isinstance(field.type, Struct):
+                names += field.type.field_names()
+        return names
+
+    def __str__(self) -> str:
+        return f"{'union' if self.union else 'struct'} {self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) \
+            and (other.name, other.union, other.bytes) == (self.name, self.union, self.bytes)
+
+    def __hash__(self) -> int:
+        return hash(("struct", self.name, self.bytes))
+
+
+class Tuple(Type):
+    """(a, b, c): elements laid out like a C struct; total size is a multiple of the alignment."""
+
+    of: tuple[Type, ...]
+    names: tuple[str, ...] = ()  # given for records: (x=1, y=2)
+
+    @property
+    def align(self) -> int:
+        return self.layout()[1]
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Byte offset of each element."""
+        return self.layout()[2]
+
+    @property
+    def size(self) -> int:
+        return self.layout()[0]
+
+    def layout(self) -> tuple[int, int, tuple[int, ...]]:
+        """(size, alignment, offsets), found in one go: tuples may be nested deeply."""
+        at, align, offsets = 0, 1, []
+        for element in self.of:
+            size, needs = element.layout()[:2] if isinstance(element, Tuple) else (element.size, element.align)
+            at = round_up(at, needs)
+            offsets.append(at)
+            at += size
+            align = max(align, needs)
+        return round_up(at, align), align, tuple(offsets)
+
+    def __str__(self) -> str:
+        if self.names:
+            return "(" + ",".join(f"{n}={t}" for n, t in zip(self.names, self.of)) + ")"
+        return "(" + ",".join(map(str, self.of)) + ")"
+
+
+class Aggregate(Type):
+    """A map value function's state, kept per CPU and merged when read.
+
+    kind    u64 words per CPU
+    count   [n]                          sum     [total]
+    min/max [value, is_set]              avg     [n, total]         stats  [n, total]
+    hist    [buckets...]                 lhist   [underflow, buckets..., overflow]
+    tseries [epoch, value, extra] for each of ``high`` intervals of ``low`` ns; see below
+
+    ``hist``'s bucket of a value, with ``bits`` = k (precision): negative → 0; value < 2^(k+1) → value + 1;
+    else, with e = floor(log2(value)): 1 + ((e - k + 1) << k) + ((value >> (e - k)) - (1 << k)). With k = 0
+    that is 0: negative, 1: [0], 2: [1], 3: [2,4), 4: [4,8) ...
+
+    ``tseries`` keeps interval number ``epoch`` (TAI nanoseconds / low) at place epoch % high; epoch 0 is "unused".
+    ``agg`` says what its value is: the "sum", "min" or "max"; for "avg" the sum, with the number of values in
+    ``extra``; for "" the last value, with its time in ``extra``.
+    """
+
+    kind: str
+    signed: bool = True
+    bits: int = 0    # hist: precision k, 0..5
+    low: int = 0     # lhist; tseries: nanoseconds of an interval
+    high: int = 0    # lhist; tseries: number of intervals
+    step: int = 1
+    agg: str = ""    # tseries
+
+    @property
+    def words(self) -> int:
+        """u64 words of state per CPU."""
+        if self.kind == "hist":
+            return 1 + ((64 - self.bits + 1) << self.bits)
+        if self.kind == "lhist":
+            return 2 + (self.high - self.low + self.step - 1) // self.step
+        if self.kind == "tseries":
+            return 3 * self.high
+        return 1 if self.kind in ("count", "sum") else 2
+
+    @property
+    def size(self) -> int:
+        return 8 * self.words
+
+    @property
+    def align(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return f"{self.kind}_t" if self.kind not in ("sum", "min", "max", "avg", "stats") or self.signed \
+            else f"u{self.kind}_t"
+
+
+def round_up(value: int, align: int) -> int:
+    """The smallest multiple of ``align`` that is at least ``value``."""
+    return (value + align - 1) // align * align
+
+
+VOID = NoneType()
+INT8, INT16, INT32, INT64 = Int(8), Int(16), Int(32), Int(64)
+UINT8, UINT16, UINT32, UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
+BOOL = Bool()

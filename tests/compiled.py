@@ -1,0 +1,77 @@
+"""Compiling scripts for a recorded kernel, and running what comes out in the interpreter."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from bpf_kernel import Kernel
+from bpf_machine import Region
+from sonde.api import compile
+from sonde.kernel.recorded import RecordedWorld
+from sonde.semantics.typed import Options
+from sonde.spec import ScriptSpec
+
+WORLD = Path(__file__).parent / "unit" / "world.json.z"
+OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoint", "rdonly_cast_perf_event",
+                     "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie"), False)
+# What the recorded kernel was built without, so that it can be compiled for.
+BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user"), True)
+KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
+
+
+@functools.cache
+def world(kernel: str = "6.18", arch: str = "x86_64") -> RecordedWorld:
+    """The recorded kernel, or what it would be if it were older or on another CPU; always of two CPUs."""
+    made = RecordedWorld(str(WORLD), BUILT | KERNELS[kernel])
+    made.arch, made.cpus = arch, 2
+    made._data["symbols"].setdefault("__per_cpu_offset", 0xFFFFFFFF82000000)
+    for path, binary in made._data["binaries"].items():
+        binary["names"].append(path.removeprefix("/usr"))  # merged /usr: both are paths of one file
+    return made
+
+
+def compiled(text: str, kernel: str = "6.18", arch: str = "x86_64", **options: Any) -> ScriptSpec:
+    """A script's spec; the intermediate code is checked after every pass."""
+    return compile(text, Options(**options), world(kernel, arch), verify=True)
+
+
+def loaded(text: str, kernel: str = "6.18", **options: Any) -> Kernel:
+    """A script's programs, ready to run."""
+    here = world(kernel)
+    made = Kernel(compiled(text, kernel, **options), here.cpus, {"cast": here.kfunc_id("bpf_rdonly_cast")})
+    parent = made.memory.add(bytes(len(made.task.data)), "parent task", writable=False)
+    fill_task(here, made.task, pid=made.tid, tgid=made.pid, comm=made.comm, real_parent=parent.base,
+              group_leader=made.task.base)
+    fill_task(here, parent, pid=77, tgid=77, comm=b"parent")
+    return made
+
+
+def fill_task(here: RecordedWorld, region: Region, **members: int | bytes) -> None:
+    """Members of a task_struct."""
+    task = here.struct("task_struct")
+    assert task is not None
+    for name, content in members.items():
+        field = task.field(name)
+        assert field is not None
+        raw = content if isinstance(content, bytes) else content.to_bytes(field.type.size, "little")
+        region.data[field.offset:field.offset + len(raw)] = raw
+
+
+def run(text: str, kernel: str = "6.18", times: int = 1, **options: Any) -> Kernel:
+    """Run a script's first program so many times."""
+    made = loaded(text, kernel, **options)
+    for _ in range(times):
+        made.run()
+    return made
+
+
+def begin(statements: str, kernel: str = "6.18", **options: Any) -> Kernel:
+    """Run statements once."""
+    return run(f"BEGIN {{ {statements} }}", kernel, **options)
+
+
+def value(expression: str, kernel: str = "6.18", before: str = "", **options: Any) -> Any:
+    """What an expression is, as print() would send it."""
+    return begin(f"{before} print(({expression}));", kernel, **options).events[0].args[0]

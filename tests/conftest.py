@@ -1,0 +1,111 @@
+"""What every ring shares: which rings have to run, and that no test leaves a file descriptor open.
+
+A test's ring is the folder that it is in. The live and vm rings need things of the machine; where one is missing
+their tests skip and say what it is. ``SONDE_REQUIRE=live,vm`` turns the skips of those rings into failures, but for
+"kernel lacks NAME" where NAME is a feature that this kernel, probed, does not have, and "NAME is not installed" where
+it is indeed not: ``scripts/setup.sh`` installs what can be had.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import live_obstacle
+
+RINGS = ("unit", "golden", "live", "vm", "fuzz")
+REQUIRED = {ring for ring in os.environ.get("SONDE_REQUIRE", "").replace(" ", "").split(",") if ring}
+TESTS = Path(__file__).parent
+
+
+def ring_of(path: Path) -> str:
+    try:
+        first = path.relative_to(TESTS).parts[0]
+    except (ValueError, IndexError):
+        return ""
+    return first if first in RINGS else ""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the expectations of tests/golden anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = REQUIRED - set(RINGS)
+    if unknown:
+        raise pytest.UsageError(f"SONDE_REQUIRE: no such ring: {', '.join(sorted(unknown))}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        ring = ring_of(item.path)
+        if ring in ("live", "vm", "fuzz"):
+            item.add_marker(getattr(pytest.mark, ring))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if ring_of(item.path) == "live" and (why := live_obstacle()):
+        pytest.skip(f"live ring: {why}")
+
+
+def lacking(why: str) -> bool:
+    """Whether a skip's reason is a feature that the kernel, or a command that the machine, indeed does not have."""
+    command, words, _ = why.removeprefix("Skipped: ").partition(" is not installed")
+    if words:
+        return shutil.which(command) is None
+    _, words, name = why.partition("kernel lacks ")
+    if not words:
+        return False
+    from sonde.kernel.features import ROWS
+    from sonde.kernel.world import LiveWorld
+    return name in ROWS and not LiveWorld().feature(name)
+
+
+def refuse_skip(report: Any, ring: str) -> None:
+    """Make a failure of the skip of a ring that has to run; an expected failure stays one."""
+    if report.skipped and ring in REQUIRED and not hasattr(report, "wasxfail"):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        if lacking(str(why)):
+            return
+        report.outcome = "failed"
+        report.longrepr = f"SONDE_REQUIRE={ring}: {why}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    outcome = yield
+    refuse_skip(outcome.get_result(), ring_of(item.path))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
+    outcome = yield
+    refuse_skip(outcome.get_result(), ring_of(collector.path))
+
+
+def open_fds() -> dict[int, str]:
+    """fd -> what it is, of this process."""
+    found = {}
+    for text in os.listdir("/proc/self/fd"):
+        try:
+            found[int(text)] = os.readlink(f"/proc/self/fd/{text}")
+        except FileNotFoundError:
+            pass  # the listing's own
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_fd_leak() -> Iterator[None]:
+    """Every descriptor that a test opens is closed when it ends: owners close, they are not collected."""
+    before = open_fds()
+    yield
+    leaked = {fd: what for fd, what in open_fds().items() if before.get(fd) != what}
+    if leaked:
+        gc.collect()
+    assert not leaked, f"file descriptors left open: {leaked}"

@@ -1,0 +1,39 @@
+"""A decoding context of known names, for tests of values and output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Names:
+    """A context that knows two kernel symbols, one program and one stack."""
+
+    max_strlen = 8
+    trailer = ".."
+
+    def frames(self, stack: int) -> Sequence[int]:
+        return {7: (0x1001, 0x2002), 8: (0x400010,)}.get(stack, ())
+
+    def ksym(self, address: int) -> tuple[str, int] | None:
+        return {0x1001: ("do_x", 1), 0x1000: ("do_x", 0)}.get(address)
+
+    def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
+        return ("main", 16, "/bin/x") if (address, tgid) == (0x400010, 5) else None
+
+    def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
+        return ("abcd", 0x10) if address == 0x400010 else None
+
+    def probe(self, index: int) -> str:
+        return ["begin", "tracepoint:a:b"][index]
+
+    def username(self, uid: int) -> str:
+        return "root" if uid == 0 else str(uid)
+
+    def syscall_name(self, number: int) -> str:
+        return "read" if number == 0 else str(number)
+
+    def cgroup_path(self, cgroup: int, filter: str) -> str:
+        return f"unified:/{cgroup}{filter}"
+
+    def wall_clock(self, nanoseconds: int, clock: str) -> int:
+        return nanoseconds + 1_700_000_000_000_000_000

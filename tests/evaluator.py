@@ -1,0 +1,440 @@
+"""What a script means, in plain Python: a reference to compare the kernel's results with.
+
+It walks the checked tree of a :class:`CheckedScript`. Everything is computed from the language's rules with unbounded
+integers, cut to the type that the checker gave a node. Operands are evaluated from left to right, the value of
+``@m[k] = v`` before its key. Whatever the language does in user space (print(@m), clear, zero) waits in a queue for
+:meth:`Evaluator.process`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluator_text import Aggregation, c_divide, cut, formatted, map_lines, text, zero
+from sonde.language import ast
+from sonde.language.ast import Expr
+from sonde.semantics.typed import CheckedScript
+from sonde.types import Aggregate, Array, Bool, Int, Str, Symbol, Tuple, Type
+
+COMPARISONS = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
+               "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
+EXACT = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "&": lambda a, b: a & b,
+         "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << (b & 63),
+         ">>": lambda a, b: a >> (b & 63)}
+
+
+class _Break(Exception):
+    pass
+
+
+class _Continue(Exception):
+    pass
+
+
+class _Leave(Exception):
+    """The action ends: return, exit()."""
+
+
+def signed(expr: Expr) -> bool:
+    return isinstance(expr.type, Int) and expr.type.signed
+
+
+def adapts(expr: Expr) -> bool:
+    """Whether the sign of an integer is that of what it meets: constants that are not negative, and booleans."""
+    return isinstance(expr.const, int) and expr.const >= 0 or isinstance(expr.type, Bool)
+
+
+def converted(value: Any, have: Type | None, want: Type | None) -> Any:
+    """A value as another type of its kind: integers wrap, strings are cut to their place."""
+    if isinstance(want, (Int, Bool)):
+        return cut(value, want)
+    if isinstance(want, Str):
+        return value[:want.capacity - 1]
+    if isinstance(want, Tuple) and isinstance(have, Tuple):
+        return tuple([converted(v, a, b) for v, a, b in zip(value, have.of, want.of)])
+    return value
+
+
+def divided(op: str, a: int, b: int, is_signed: bool) -> int:
+    """Quotient or remainder of 64 bits; 1 if there is none."""
+    wide = Int(64, is_signed)
+    a, b = cut(a, wide), cut(b, wide)
+    if b == 0:
+        return 1
+    return cut(c_divide(a, b) if op == "/" else a - b * c_divide(a, b), wide)
+
+
+def _unsigned(value: Any) -> Any:
+    """What composite values are compared by: their numbers modulo 2**64, as mixed signs are compared."""
+    if isinstance(value, tuple):
+        return tuple([_unsigned(v) for v in value])
+    return cut(value, Int(64, False)) if isinstance(value, int) else value
+
+
+class Evaluator:
+    """Runs a checked script. ``builtins`` has the values of pid, comm ...; ``lines`` is what was printed."""
+
+    def __init__(self, checked: CheckedScript, builtins: Mapping[str, Any] | None = None) -> None:
+        self.checked = checked
+        self.builtins = dict(builtins or {})
+        self.variables: dict[int, Any] = {}
+        self.maps: dict[str, dict[Any, Any]] = {}
+        for name, info in checked.maps.items():
+            self.maps[name] = {None: zero(info.value)} if info.key is None else {}
+        self.queue: list[tuple[str, Any]] = []
+        self.output: list[str] = []
+        self.exited = False
+
+    # running
+
+    def run(self, kind: str) -> None:
+        """Every program of that kind of probe, once."""
+        for probe in self.checked.probes:
+            if probe.attach[0].kind == kind and (kind == "end" or not self.exited):
+                self.variables = {}
+                self.builtins["probe"] = probe.attach[0].name.encode()
+                try:
+                    if probe.clause.predicate is None or self.true(probe.clause.predicate):
+                        self.block(probe.clause.body)
+                except _Leave:
+                    pass
+
+    def process(self) -> None:
+        """What user space does with the records."""
+        for kind, data in self.queue:
+            if kind == "text":
+                self.output.append(data)
+            elif kind == "print_map":
+                self.output += [line + "\n" for line in self.map_lines(*data)]
+            else:
+                self._reset(data, kind)
+        self.queue.clear()
+
+    def _reset(self, name: str, kind: str) -> None:
+        info = self.checked.maps[name]
+        kept = list(self.maps[name]) if kind == "zero" or info.key is None else []
+        self.maps[name] = {key: zero(info.value) for key in kept}
+
+    def map_lines(self, name: str, top: int = 0, div: int = 1) -> list[str]:
+        info = self.checked.maps[name]
+        return map_lines(name, info.value, info.key, self.maps[name], top, div)
+
+    def final_maps(self) -> str:
+        """All maps, as they are printed at the end."""
+        return "".join([line + "\n" for name in sorted(self.maps) for line in self.map_lines(name)])
+
+    # statements
+
+    def block(self, body: list[Any]) -> None:
+        for statement in body:
+            getattr(self, "_do_" + type(statement).__name__.lower())(statement)
+
+    def _do_exprstmt(self, node: ast.ExprStmt) -> None:
+        self.value(node.expr)
+
+    def _do_block(self, node: ast.Block) -> None:
+        self.block(node.body)
+
+    def _do_vardecl(self, node: ast.VarDecl) -> None:
+        slot = node.target.slot
+        self.variables[id(slot)] = zero(slot.type) if node.value is None else \
+            converted(self.value(node.value), node.value.type, slot.type)
+
+    def _do_assign(self, node: ast.Assign) -> None:
+        target = node.target
+        if isinstance(target, ast.MapRef):
+            self._assign_map(node, target)
+            return
+        assert isinstance(target, ast.Variable)
+        type = target.slot.type
+        have = type
+        if node.op == "=":
+            value, have = self.value(node.value), node.value.type
+        else:
+            value = self._compound(node, self.value(target), self.value(node.value), type)
+        self.variables[id(target.slot)] = converted(value, have, type)
+
+    def _assign_map(self, node: ast.Assign, target: ast.MapRef) -> None:
+        info = self.checked.maps[target.name]
+        call = node.value
+        if isinstance(info.value, Aggregate):
+            assert isinstance(call, ast.Call)
+            amount = self.value(call.args[0]) if call.args else 1
+            self.maps[target.name].setdefault(self._key(target), Aggregation(info.value)).add(amount)
+            return
+        value, have = self.value(node.value), node.value.type
+        key = self._key(target)
+        if node.op != "=":
+            have = info.value
+            value = self._compound(node, self.maps[target.name].get(key, 0), value, info.value)
+        self.maps[target.name][key] = converted(value, have, info.value)
+
+    def _compound(self, node: ast.Assign, old: int, value: int, type: Type) -> int:
+        """``x op= value`` is ``x = x op value``."""
+        if node.op not in ("/", "%"):
+            return int(EXACT[node.op](old, value))
+        left = isinstance(type, Int) and type.signed
+        return divided(node.op, old, value, left and (signed(node.value) or adapts(node.value)))
+
+    def _do_if(self, node: ast.If) -> None:
+        self.block(node.then if self.true(node.cond) else node.other)
+
+    def _once(self, body: list[Any]) -> bool:
+        """One round of a loop; whether another may follow."""
+        try:
+            self.block(body)
+        except _Continue:
+            pass
+        except _Break:
+            return False
+        return True
+
+    def _do_while(self, node: ast.While) -> None:
+        while self.true(node.cond) and self._once(node.body):
+            pass
+
+    def _do_unroll(self, node: ast.Unroll) -> None:
+        for _ in range(self.value(node.count)):
+            if not self._once(node.body):
+                break
+
+    def _do_for(self, node: ast.For) -> None:
+        slot = node.variable.slot
+        rounds: Any
+        if node.end is not None:
+            rounds = range(self.value(node.start), self.value(node.end))
+        else:
+            assert isinstance(node.start, ast.MapRef)
+            rounds = list(self.maps[node.start.name].items())
+        for item in rounds:
+            if isinstance(item, tuple) and isinstance(item[1], Aggregation):
+                item = item[0], item[1].value()
+            self.variables[id(slot)] = cut(item, slot.type) if isinstance(item, int) else item
+            if not self._once(node.body):
+                break
+
+    def _do_break(self, node: ast.Break) -> None:
+        raise _Break
+
+    def _do_continue(self, node: ast.Continue) -> None:
+        raise _Continue
+
+    def _do_return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            self.value(node.value)
+        raise _Leave
+
+    # expressions
+
+    def true(self, expr: Expr) -> bool:
+        return bool(self.value(expr))
+
+    def value(self, expr: Expr) -> Any:
+        """The value of an expression, in the range of its type."""
+        return getattr(self, "_" + type(expr).__name__.lower())(expr)
+
+    def _as(self, expr: Expr, type: Type | None) -> Any:
+        return converted(self.value(expr), expr.type, type)
+
+    def _key(self, ref: ast.MapRef) -> Any:
+        return None if ref.key is None else self._as(ref.key, self.checked.maps[ref.name].key)
+
+    def _intliteral(self, expr: ast.IntLiteral) -> int:
+        return expr.value
+
+    def _boolliteral(self, expr: ast.BoolLiteral) -> int:
+        return int(expr.value)
+
+    def _strliteral(self, expr: ast.StrLiteral) -> bytes:
+        return expr.value.encode("utf-8", "surrogateescape")
+
+    def _constant(self, expr: Expr) -> Any:
+        assert expr.const is not None
+        return expr.const.encode("utf-8", "surrogateescape") if isinstance(expr.const, str) else expr.const
+
+    _positional = _sizeof = _offsetof = _constant
+
+    def _name(self, expr: ast.Name) -> Any:
+        return self._constant(expr) if expr.const is not None else self.builtins[expr.name]
+
+    def _variable(self, expr: ast.Variable) -> Any:
+        found = self.variables.get(id(expr.slot))
+        return zero(expr.slot.type) if found is None else found
+
+    def _mapref(self, expr: ast.MapRef) -> Any:
+        found = self.maps[expr.name].get(self._key(expr))
+        if found is None:
+            found = zero(self.checked.maps[expr.name].value)
+        return found.value() if isinstance(found, Aggregation) and not isinstance(expr.type, Aggregate) else found
+
+    def _tupleexpr(self, expr: ast.TupleExpr) -> tuple[Any, ...]:
+        assert isinstance(expr.type, Tuple)
+        return tuple([self._as(item, type) for item, type in zip(expr.items, expr.type.of)])
+
+    def _tupleaccess(self, expr: ast.TupleAccess) -> Any:
+        return self.value(expr.operand)[expr.index]
+
+    def _fieldaccess(self, expr: ast.FieldAccess) -> Any:
+        assert isinstance(expr.operand.type, Tuple), "structs are not evaluated"
+        return self.value(expr.operand)[expr.operand.type.names.index(expr.name)]
+
+    def _index(self, expr: ast.Index) -> Any:
+        values, at = self.value(expr.operand), self.value(expr.index)
+        return values[at] if 0 <= at < len(values) else values[0]
+
+    def _blockexpr(self, expr: ast.BlockExpr) -> Any:
+        self.block(expr.body)
+        assert expr.value is not None
+        return self._as(expr.value, expr.type)
+
+    def _ternary(self, expr: ast.Ternary) -> Any:
+        if expr.then is not None:
+            return self._as(expr.then if self.true(expr.cond) else expr.other, expr.type)
+        first = self.value(expr.cond)
+        return converted(first, expr.cond.type, expr.type) if first else self._as(expr.other, expr.type)
+
+    def _cast(self, expr: ast.Cast) -> Any:
+        value, have, want = self.value(expr.operand), expr.operand.type, expr.type
+        if isinstance(want, Array) and isinstance(have, (Int, Bool)):
+            size = want.of.size
+            raw = (value & (1 << 8 * have.size) - 1).to_bytes(max(have.size, want.size), "little")
+            return tuple([cut(int.from_bytes(raw[i * size:i * size + size], "little"), want.of)
+                          for i in range(want.count)])
+        if isinstance(have, Array) and isinstance(want, Int):
+            size = have.of.size
+            raw = b"".join([(v & (1 << 8 * size) - 1).to_bytes(size, "little") for v in value])
+            return cut(int.from_bytes(raw, "little"), want)
+        return int(bool(value)) if isinstance(want, Bool) else converted(value, have, want)
+
+    def _unary(self, expr: ast.Unary) -> int:
+        if expr.op in ("++", "--"):
+            return self._step(expr)
+        value = self.value(expr.operand)
+        if expr.op == "!":
+            return int(not value)
+        exact = -value if expr.op == "-" else ~value
+        return self._exact(expr, exact) if isinstance(expr.operand.const, int) else cut(exact, expr.type)
+
+    def _exact(self, expr: Expr, value: int) -> int:
+        """Constants are computed exactly; the checker must have found the same."""
+        wrapped = value if -(1 << 63) <= value < 1 << 64 else cut(value, Int(64, value < 0))
+        assert expr.const == wrapped, (expr.span.text, expr.const, wrapped)
+        return wrapped
+
+    def _step(self, expr: ast.Unary) -> int:
+        amount = 1 if expr.op == "++" else -1
+        target = expr.operand
+        if isinstance(target, ast.Variable):
+            old = self.value(target)
+            new = self.variables[id(target.slot)] = cut(old + amount, target.slot.type)
+        else:
+            assert isinstance(target, ast.MapRef)
+            key, elements = self._key(target), self.maps[target.name]
+            old = elements.get(key, 0)
+            new = elements[key] = cut(old + amount, self.checked.maps[target.name].value)
+        return old if expr.postfix else new
+
+    def _binary(self, expr: ast.Binary) -> int:
+        op = expr.op
+        if op in ("&&", "||"):
+            return int(self.true(expr.left) and self.true(expr.right) if op == "&&"
+                       else self.true(expr.left) or self.true(expr.right))
+        a, b = self.value(expr.left), self.value(expr.right)
+        folded = isinstance(expr.left.const, int) and isinstance(expr.right.const, int)
+        if op in COMPARISONS:
+            if expr.compare in ("signed", "unsigned") and not folded:
+                wide = Int(64, expr.compare == "signed")
+                a, b = cut(a, wide), cut(b, wide)
+            if expr.compare == "bytes":
+                a, b = _unsigned(a), _unsigned(b)
+            return int(COMPARISONS[op](a, b))
+        if op in ("/", "%"):
+            exact = (c_divide(a, b) if op == "/" else a - b * c_divide(a, b)) if folded else \
+                divided(op, a, b, signed(expr))
+        else:
+            exact = EXACT[op](a, b)
+        return self._exact(expr, exact) if folded else cut(exact, expr.type)
+
+    # calls
+
+    def _call(self, expr: ast.Call) -> Any:
+        rule = getattr(self, "_call_" + expr.name, None)
+        if rule is None:
+            return self._constant(expr) if expr.const is not None else self.builtins[expr.name]
+        return rule(expr)
+
+    def _call_printf(self, expr: ast.Call) -> None:
+        values = [self.value(arg) for arg in expr.args[1:]]
+        self.queue.append(("text", formatted(expr.data, values, [arg.type for arg in expr.args[1:]])))
+
+    def _call_print(self, expr: ast.Call) -> None:
+        if "map" in expr.data:
+            self.queue.append(("print_map", (expr.data["map"], expr.data["top"], expr.data["div"])))
+        else:
+            self.queue.append(("text", text(self.value(expr.args[0]), expr.args[0].type) + "\n"))
+
+    def _call_clear(self, expr: ast.Call) -> None:
+        self.queue.append((expr.name, expr.data["map"]))
+
+    _call_zero = _call_clear
+
+    def _call_exit(self, expr: ast.Call) -> None:
+        self.exited = True
+        raise _Leave
+
+    def _element(self, expr: ast.Call) -> tuple[dict[Any, Any], Any]:
+        key, type = expr.data["key"], self.checked.maps[expr.data["map"]].key
+        return self.maps[expr.data["map"]], None if key is None else self._as(key, type)
+
+    def _call_delete(self, expr: ast.Call) -> int:
+        elements, key = self._element(expr)
+        if key is None:
+            elements[None] = zero(self.checked.maps[expr.data["map"]].value)
+            return 1
+        return int(elements.pop(key, None) is not None)
+
+    def _call_has_key(self, expr: ast.Call) -> int:
+        elements, key = self._element(expr)
+        return int(key in elements)
+
+    def _call_find(self, expr: ast.Call) -> int:
+        elements, key = self._element(expr)
+        slot = expr.args[2].slot
+        if slot.span == expr.args[2].span:  # declared here
+            self.variables[id(slot)] = zero(slot.type)
+        if key not in elements:
+            return 0
+        found = elements[key]
+        have = self.checked.maps[expr.data["map"]].value
+        self.variables[id(slot)] = found.value() if isinstance(found, Aggregation) else \
+            converted(found, have, slot.type)
+        return 1
+
+    def _call_len(self, expr: ast.Call) -> int:
+        return len(self.maps[expr.data["map"]])
+
+    def _call_strlen(self, expr: ast.Call) -> int:
+        return len(self.value(expr.args[0]))
+
+    def _call_strncmp(self, expr: ast.Call) -> int:
+        length = expr.data["length"]
+        a, b = self.value(expr.args[0]), self.value(expr.args[1])
+        return int(a[:length] != b[:length])
+
+    def _call_strstr(self, expr: ast.Call) -> int:
+        return int(self.value(expr.args[0]).find(self.value(expr.args[1])))
+
+    def _call_strcontains(self, expr: ast.Call) -> int:
+        return int(self._call_strstr(expr) >= 0)
+
+    def _call_str_concat(self, expr: ast.Call) -> bytes:
+        first: bytes = self.value(expr.args[0])
+        return first + bytes(self.value(expr.args[1]))
+
+    def _call_bswap(self, expr: ast.Call) -> int:
+        assert isinstance(expr.type, Int)
+        return int.from_bytes(cut(self.value(expr.args[0]), expr.type).to_bytes(expr.type.size, "little"), "big")
+
+
+__all__ = ["Evaluator", "Symbol", "cut"]

@@ -1,0 +1,190 @@
+"""How values of the evaluator print: a second opinion on the text of print() and printf().
+
+Values are plain: integers and booleans are ``int``, strings ``bytes``, tuples, records and arrays ``tuple``; an
+aggregate is an :class:`Aggregation`. What they print as depends on their type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from sonde.spec import FormatPart
+from sonde.types import Aggregate, Array, Bool, Int, Str, Tuple, Type
+
+
+def cut(value: int, type: Type | None) -> int:
+    """``value`` in a type's range, modulo 2 to the number of its bits."""
+    if isinstance(type, Bool):
+        return int(value != 0)
+    assert isinstance(type, Int), type
+    value &= (1 << type.bits) - 1
+    return value - (1 << type.bits) if type.signed and value >> (type.bits - 1) else value
+
+
+def c_divide(a: int, b: int) -> int:
+    """C's division: towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+class Aggregation:
+    """What a map value function has collected; the values of hist() and lhist() are counted by bucket (low, high)."""
+
+    def __init__(self, type: Aggregate) -> None:
+        self.type = type
+        self.number = Int(64, type.signed)
+        self.count, self.total = 0, 0
+        self.low: int | None = None
+        self.high: int | None = None
+        self.buckets: Counter[tuple[int | None, int | None]] = Counter()
+
+    def add(self, value: int) -> None:
+        kept = cut(value, self.number)
+        self.count += 1
+        self.total = cut(self.total + kept, self.number)
+        self.low = kept if self.low is None else min(self.low, kept)
+        self.high = kept if self.high is None else max(self.high, kept)
+        if self.type.kind in ("hist", "lhist"):
+            self.buckets[_bucket(cut(value, Int(64)), self.type)] += 1
+
+    def value(self) -> int:
+        """What a program reads."""
+        kind = self.type.kind
+        if kind in ("min", "max"):
+            return (self.low if kind == "min" else self.high) or 0
+        return self.count if kind == "count" else self.total if kind == "sum" else self.average()
+
+    def average(self) -> int:
+        return c_divide(self.total, self.count) if self.count else 0
+
+    def text(self) -> str:
+        if self.type.kind == "stats":
+            return f"count {self.count}, average {self.average()}, total {self.total}"
+        if self.type.kind in ("hist", "lhist"):
+            return buckets_text([(low, high, n) for (low, high), n in self.buckets.items()])
+        return str(self.value())
+
+    def order(self) -> int:
+        """What maps of these are ordered by."""
+        kind = self.type.kind
+        return self.average() if kind == "stats" else self.count if kind in ("hist", "lhist") else self.value()
+
+
+def buckets_text(buckets: list[tuple[int | None, int | None, int]]) -> str:
+    """The buckets in use, in order: here in place of the drawing."""
+    return str(sorted(buckets, key=lambda b: -(1 << 70) if b[0] is None else b[0]))
+
+
+def _bucket(value: int, type: Aggregate) -> tuple[int | None, int | None]:
+    """The bounds [low, high) of the bucket that a value falls into."""
+    if type.kind == "lhist":
+        if not type.low <= value < type.high:
+            return (None, type.low) if value < type.low else (type.high, None)
+        low = value - (value - type.low) % type.step
+        return low, min(low + type.step, type.high)
+    if value < 0:
+        return None, 0
+    width = 1 << max(0, value.bit_length() - 1 - type.bits)  # each power of two is cut into 2**bits parts
+    low = value // width * width
+    return low, low + width
+
+
+def text(value: Any, type: Type | None) -> str:
+    """As print() writes it."""
+    if isinstance(value, Aggregation):
+        return value.text()
+    if isinstance(type, Bool):
+        return "true" if value else "false"
+    if isinstance(type, Tuple):
+        inner = [text(v, t) for v, t in zip(value, type.of)]
+        if type.names:
+            return "{ " + ", ".join([f".{name} = {shown}" for name, shown in zip(type.names, inner)]) + " }"
+        return f"({', '.join(inner)})"
+    if isinstance(type, Array):
+        return f"[{','.join([text(v, type.of) for v in value])}]"
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def map_lines(name: str, type: Type, key_type: Type | None, items: dict[Any, Any], top: int = 0,
+              div: int = 1) -> list[str]:
+    """The lines of a map: numbers and aggregates by rising value, equal ones and all others by key."""
+    found = sorted(items.items(), key=lambda item: () if key_type is None else item[0])
+    if isinstance(type, Aggregate):
+        found.sort(key=lambda item: int(item[1].order()))
+    elif isinstance(type, Int):
+        found.sort(key=lambda item: int(item[1]))
+    if top and not (isinstance(type, Aggregate) and type.kind == "stats"):
+        found = found[-top:]
+    return [f"{_label(name, key, key_type)}: {_divided(value, type, div)}" for key, value in found] or [""]
+
+
+def _label(name: str, key: Any, type: Type | None) -> str:
+    if type is None:
+        return name
+    if isinstance(type, Tuple) and not type.names:
+        return f"{name}[{', '.join([text(k, t) for k, t in zip(key, type.of)])}]"
+    return f"{name}[{text(key, type)}]"
+
+
+def _divided(value: Any, type: Type, div: int) -> str:
+    if div > 1 and isinstance(value, Aggregation) and type.kind in ("count", "sum", "min", "max", "avg"):  # type: ignore[attr-defined]
+        return str(c_divide(value.value(), div))
+    if div > 1 and isinstance(type, Int):
+        return str(c_divide(value, div))
+    return text(value, type)
+
+
+# --- printf -----------------------------------------------------------------------------------------------
+
+_LENGTHS = {"hh": 8, "h": 16, "": 32}
+_DIGITS: dict[str, Callable[[int], str]] = {"x": "{:x}".format, "X": "{:X}".format, "o": "{:o}".format,
+                                            "u": str, "d": str, "i": str}
+
+
+def formatted(parts: list[FormatPart], values: list[Any], types: list[Type | None]) -> str:
+    """What printf() prints, as C's would."""
+    rest = list(zip(values, types))
+    return "".join([part.literal if not part.conversion else _conversion(part, *rest.pop(0)) for part in parts])
+
+
+def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
+    digits = part.spec.lstrip("-+ #0")
+    flags = part.spec[:len(part.spec) - len(digits)]
+    wide, dot, exact = digits.partition(".")
+    width = int(wide or 0)
+    if part.conversion == "s":
+        return _justified(text(value, type), width, "-" in flags)
+    if part.conversion == "c":
+        return _justified(chr(value & 0xFF), width, "-" in flags)
+    sign, body = _number(part, value, flags)
+    if dot:
+        body = body.rjust(int(exact or 0), "0")
+    elif "0" in flags and "-" not in flags:
+        body = body.rjust(width - len(sign), "0")
+    return _justified(sign + body, width, "-" in flags)
+
+
+def _number(part: FormatPart, value: int, flags: str) -> tuple[str, str]:
+    """Sign or prefix, and digits."""
+    signed = part.conversion in "di"
+    number = cut(value, Int(_LENGTHS.get(part.length, 64), signed))
+    sign = "-" if number < 0 else "+" if signed and "+" in flags else " " if signed and " " in flags else ""
+    if part.conversion in "xX" and "#" in flags and number:
+        sign = "0" + part.conversion
+    return sign, _DIGITS[part.conversion](abs(number))
+
+
+def _justified(shown: str, width: int, left: bool) -> str:
+    return shown.ljust(width) if left else shown.rjust(width)
+
+
+def zero(type: Type) -> Any:
+    """What a variable without a value, or an element that is not there, is."""
+    if isinstance(type, Aggregate):
+        return Aggregation(type)
+    if isinstance(type, Tuple):
+        return tuple([zero(t) for t in type.of])
+    if isinstance(type, Array):
+        return tuple([zero(type.of)] * type.count)
+    return b"" if isinstance(type, Str) else 0

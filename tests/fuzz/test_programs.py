@@ -1,0 +1,66 @@
+"""Random programs: what the kernel makes of them is what the evaluator says.
+
+``SONDE_FUZZ_SEED`` chooses the first seed (each run of the tests has its own, which it prints), ``SONDE_FUZZ_COUNT``
+how many programs there are. A program that was ever found wrong is kept in ``found``. With
+10,000: ``SONDE_FUZZ_COUNT=10000 pytest tests/fuzz/test_programs.py`` takes a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import judge
+from fuzz.programs import SELF_REFERENCE, Writer
+from sonde.errors import CompileError, SondeError
+from support import live_obstacle
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.bt"))
+COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "200"))
+SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))
+BLOCKS = 10
+# What is explained and not solved: a program in which there are too many ways for the verifier to follow all of them.
+LIMITS = ("too complex", "too many branches", "the program is too long")
+SIZES = (2, 3, 4)
+
+
+@pytest.fixture(autouse=True)
+def needs_root() -> None:
+    why = live_obstacle()
+    if why:
+        pytest.skip(f"live ring: {why}")
+
+
+def program(seed: int) -> str:
+    return Writer(seed, SIZES[seed % len(SIZES)], events=seed % 8 == 0).script()
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_what_was_found(path: Path) -> None:
+    got, wanted = judge.compare(path.read_text())
+    assert got == wanted
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_random_programs(block: int) -> None:
+    print(f"SONDE_FUZZ_SEED={SEED}")
+    refused = limited = 0
+    seeds = range(SEED + block, SEED + COUNT, BLOCKS)
+    for seed in seeds:
+        script = program(seed)
+        try:
+            got, wanted = judge.compare(script)
+        except CompileError as error:
+            assert all(item.code == SELF_REFERENCE for item in error.diagnostics), (seed, str(error), script)
+            refused += 1
+            continue
+        except Exception as error:
+            if isinstance(error, SondeError) and any(words in str(error) for words in LIMITS):
+                limited += 1
+                continue
+            raise AssertionError(f"seed {seed}: {error!r:.2000}\n{script}") from error
+        assert got == wanted, f"seed {seed}\n{script}"
+    assert refused <= max(3, len(seeds) // 10) and limited <= max(2, len(seeds) // 50)

@@ -1,0 +1,86 @@
+"""The library on the running kernel."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+import sonde
+
+GETPPID = "tracepoint:syscalls:sys_enter_getppid"
+
+
+def calls(number: int) -> None:
+    for _ in range(number):
+        os.getppid()
+
+
+def test_maps_are_mappings_with_typed_keys_and_values() -> None:
+    pid = os.getpid()
+    script = (f"{GETPPID} /pid == {pid}/ {{ @[comm, pid] = count(); @n = count(); @h = hist(10); @s = stats(4); "
+              '@t[1] = (2, "x"); }')
+    with sonde.trace(script) as tracing:
+        calls(100)
+        key = next(iter(tracing.maps["@"]))
+        assert key[1] == pid and tracing.maps["@"][key] == 100 and len(tracing.maps["@"]) == 1
+        assert tracing.maps["@n"].value == 100
+        histogram = tracing.maps["@h"].value
+        assert isinstance(histogram, sonde.Histogram) and histogram.total == 100
+        assert [(b.low, b.high, b.count) for b in histogram] == [(8, 16, 100)]
+        stats = tracing.maps["@s"].value
+        assert (stats.count, stats.average, stats.total) == (100, 4, 400)
+        assert tracing.maps["@t"][1] == (2, "x")
+        with pytest.raises(KeyError):
+            tracing.maps["@t"][2]
+    assert tracing.maps["@n"].value == 100, "maps outlive the session"
+    assert not tracing.losses
+
+
+def test_events_are_typed_and_in_order() -> None:
+    script = f'{GETPPID} /pid == {os.getpid()}/ {{ @n++; printf("%d %s\\n", @n, comm); if (@n == 50) {{ exit(7); }} }}'
+    with sonde.trace(script) as tracing:
+        calls(60)
+        events = list(tracing.events(timeout=20))
+    assert [event.args[0] for event in events] == list(range(1, 51))
+    assert {event.kind for event in events} == {"printf"} and {event.probe for event in events} == {GETPPID}
+    assert tracing.status == 7
+
+
+def test_callbacks_and_printed_maps() -> None:
+    seen: list[tuple[str, tuple[object, ...]]] = []
+    with sonde.trace('begin { @x[1] = 2; print(@x); print((1, "a")); clear(@x); exit(); }') as tracing:
+        tracing.run(lambda event: seen.append((event.kind, event.args)), timeout=20)
+    assert seen == [("print_map", ("@x", [(1, 2)])), ("print", ((1, "a"),))]
+    assert len(tracing.maps["@x"]) == 0
+
+
+def test_commands_and_parameters() -> None:
+    script = f'{GETPPID} /pid == cpid/ {{ @["$1" == "one"] = count(); }}'.replace('"$1" == "one"', "str($1)")
+    code = "import os\nfor i in range(33): os.getppid()"
+    with sonde.trace(script, params=["one"], command=[sys.executable, "-c", code]) as tracing:
+        tracing.run(timeout=30)
+    assert dict(tracing.maps["@"]) == {"one": 33}
+
+
+def test_errors_carry_data() -> None:
+    with pytest.raises(sonde.CompileError) as caught:
+        sonde.trace("tracepoint:sched:sched_swich { }")
+    first = caught.value.diagnostics[0]
+    assert first.code == "missing-probe" and "sched_switch" in " ".join(first.hints)
+    with pytest.raises(sonde.CompileError) as caught:
+        sonde.compile("begin { print(piid); }")
+    assert caught.value.diagnostics[0].span.text == "piid"
+
+
+def test_spec_is_data() -> None:
+    spec = sonde.compile("begin { @x = count(); }")
+    assert [p.attach[0].kind for p in spec.programs] == ["begin"] and spec.map("@x").value.kind == "count"
+
+
+def test_a_trace_can_be_left_early() -> None:
+    with sonde.trace(f"{GETPPID} {{ @ = count(); }}") as tracing:
+        for _ in tracing.events(timeout=0.05):
+            break
+    tracing.close()

@@ -1,0 +1,374 @@
+"""The command line on the running kernel: options, exit statuses, output and complaints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Tracer, environment, run_sonde, sonde_command
+
+ME = str(os.getpid())
+GETPPID = "tracepoint:syscalls:sys_enter_getppid"
+
+
+def said(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
+    """Status and output; before the maps stand two empty lines, as bpftrace prints them."""
+    return done.returncode, done.stdout.removesuffix("\n\n")
+
+
+def lines_of_json(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# --- where the program comes from -------------------------------------------------------------------------
+
+
+def test_a_one_liner() -> None:
+    done = run_sonde("-e", 'BEGIN { printf("hello %d\\n", 42); exit(); }')
+    assert said(done) == (0, "hello 42\n")
+    assert done.stderr.splitlines()[0] == "Attached 1 probe"
+
+
+def test_a_file_and_its_arguments(tmp_path: Path) -> None:
+    script = tmp_path / "x.bt"
+    script.write_text('#!/usr/bin/env sonde\nbegin { printf("%d %s %d\\n", $1, str($2), $#); exit(); }\n')
+    done = run_sonde(str(script), "12", "two")
+    assert said(done) == (0, "12 two 2\n")
+
+
+def test_standard_input() -> None:
+    done = run_sonde("-", stdin='begin { printf("in\\n"); exit(); }')
+    assert said(done) == (0, "in\n")
+
+
+def test_no_program() -> None:
+    done = run_sonde()
+    assert done.returncode == 1
+    assert "usage" in done.stderr.lower()
+
+
+def test_a_file_that_is_not_there() -> None:
+    done = run_sonde("/nowhere/x.bt")
+    assert done.returncode == 1
+    assert "/nowhere/x.bt" in done.stderr
+
+
+def test_a_tool_name_that_is_nearly_right() -> None:
+    done = run_sonde("execsnop")
+    assert done.returncode == 1
+    assert "execsnoop" in done.stderr
+
+
+def test_an_option_that_is_not_there() -> None:
+    done = run_sonde("--nosuch")
+    assert done.returncode == 1
+    assert "--nosuch" in done.stderr
+
+
+# --- exit statuses ----------------------------------------------------------------------------------------
+
+
+def test_status_of_exit() -> None:
+    assert run_sonde("-e", "begin { exit(3); }").returncode == 3
+
+
+def test_sigint_prints_maps_and_is_a_success() -> None:
+    with Tracer("-p", ME, "-e", f"{GETPPID} {{ @calls[pid] = count(); }}") as tracer:
+        for _ in range(321):
+            os.getppid()
+    assert tracer.status == 0
+    assert f"@calls[{ME}]: 321\n" in tracer.stdout
+
+
+def test_sigterm_prints_maps() -> None:
+    with Tracer("-e", "begin { @there = 1; }") as tracer:
+        tracer.process.send_signal(signal.SIGTERM)
+        tracer.wait()
+    assert "@there: 1\n" in tracer.stdout
+
+
+def test_ctrl_c_is_answered_at_any_moment() -> None:
+    """Interrupted at 20 moments of starting up and tracing, it ends at once, and never with a traceback."""
+    for step in range(20):
+        process = subprocess.Popen(
+            sonde_command(["-e", f"{GETPPID} {{ @ = count(); }}"]), env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        await_python(process.pid)
+        time.sleep(0.02 * step)
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=20)
+        assert "Traceback" not in complaints
+        assert process.returncode in (0, -signal.SIGINT)
+
+
+def await_python(pid: int) -> None:
+    """Wait until the command line has begun: before that, SIGINT is the interpreter's own business."""
+    deadline = time.monotonic() + 20
+    in_a_row = 0
+    while in_a_row < 5 and time.monotonic() < deadline:
+        # Python ignores SIGPIPE, a little later catches SIGINT, and Sonde then gives SIGINT back.
+        begun = has_signal(pid, "SigIgn", signal.SIGPIPE) and not has_signal(pid, "SigCgt", signal.SIGINT)
+        in_a_row = in_a_row + 1 if begun else 0
+        time.sleep(0.001)
+    assert in_a_row, "sonde did not begin"
+
+
+def has_signal(pid: int, field: str, number: int) -> bool:
+    mask = re.search(rf"^{field}:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return mask is not None and bool(int(mask[1], 16) & 1 << number - 1)
+
+
+def test_a_syntax_error() -> None:
+    done = run_sonde("-e", "begin { printf( }")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert re.match(r"stdin:1:\d+-\d+: ERROR: .+\nbegin \{ printf\( \}\n +~+\n", done.stderr)
+
+
+# --- what is traced ---------------------------------------------------------------------------------------
+
+
+def test_a_command_is_run_after_attaching() -> None:
+    program = "tracepoint:syscalls:sys_enter_exit_group /pid == cpid/ { @end = count(); }"
+    done = run_sonde("-c", "/bin/true", "-e", program)
+    assert done.returncode == 0
+    assert "@end: 1\n" in done.stdout
+
+
+def test_a_command_that_is_not_there() -> None:
+    done = run_sonde("-c", "/nowhere/command", "-e", "begin { }")
+    assert done.returncode == 1
+    assert "/nowhere/command" in done.stderr
+
+
+def test_a_process_alone_is_traced() -> None:
+    other = "import os, sys\nsys.stdin.read(1)\nfor _ in range(100): os.getppid()"
+    with (
+        subprocess.Popen([sys.executable, "-S", "-c", other], stdin=subprocess.PIPE) as child,
+        Tracer("-p", ME, "-e", f"{GETPPID} {{ @[pid] = count(); }}") as tracer,
+    ):
+        os.getppid()
+        child.communicate(b"x")
+    assert re.findall(r"^@\[(\d+)\]: (\d+)$", tracer.stdout, re.M) == [(ME, "1")]
+
+
+def test_tracing_ends_with_the_process() -> None:
+    with subprocess.Popen(["sleep", "30"]) as child:
+        with Tracer("-p", str(child.pid), "-e", f"{GETPPID} {{ @ = count(); }}") as tracer:
+            child.kill()
+            tracer.wait()
+        assert tracer.status == 0
+
+
+def test_a_process_that_is_not_there() -> None:
+    done = run_sonde("-p", "99999999", "-e", "begin { exit(); }")
+    assert done.returncode == 1
+    assert "99999999" in done.stderr
+
+
+# --- output -----------------------------------------------------------------------------------------------
+
+
+def test_quiet() -> None:
+    done = run_sonde("-q", "-e", 'begin { printf("x\\n"); exit(); }')
+    assert said(done) == (0, "x\n")
+    assert done.stderr == ""
+
+
+def test_json() -> None:
+    program = 'begin { printf("x\\n"); @n[1, "a"] = 2; @c = count(); @h = hist(5); print(7); exit(); }'
+    done = run_sonde("-f", "json", "-e", program)
+    found = lines_of_json(done.stdout)
+    kinds = [event["type"] for event in found]
+    assert {"attached_probes", "printf", "value", "map", "hist"} <= set(kinds)
+    by_kind = {event["type"]: event["data"] for event in found}
+    assert by_kind["attached_probes"] == {"probes": 1}
+    assert by_kind["printf"] == "x\n"
+    assert by_kind["hist"] == {"@h": [{"min": 4, "max": 7, "count": 1}]}
+    maps = {name: value for event in found if event["type"] == "map" for name, value in event["data"].items()}
+    assert maps == {"@n": {"1,a": 2}, "@c": 1}
+
+
+def test_output_to_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run_sonde("-o", str(out), "-e", 'begin { printf("x\\n"); @a = 1; exit(); }')
+    assert done.returncode == 0
+    assert "x\n" not in done.stdout
+    assert out.read_text().startswith("x\n")
+    assert "@a: 1\n" in out.read_text()
+
+
+def test_dry_run_prints_nothing() -> None:
+    done = run_sonde("--dry-run", "-e", f'begin {{ printf("x\\n"); }} {GETPPID} {{ @ = count(); }}')
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_an_output_that_closes(tmp_path: Path) -> None:
+    """``sonde ... | head -1``: it ends, without a traceback."""
+    process = subprocess.Popen(
+        sonde_command(["-e", 'interval:ms:1 { printf("line\\n"); }']), env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == "line\n"
+    process.stdout.close()
+    process.wait(20)
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+# --- listing and information ------------------------------------------------------------------------------
+
+
+def test_listing() -> None:
+    done = run_sonde("-l", "tracepoint:sock:inet_*")
+    assert done.returncode == 0
+    assert "tracepoint:sock:inet_sock_set_state\n" in done.stdout
+    assert all(line.startswith("tracepoint:sock:inet_") for line in done.stdout.splitlines())
+
+
+def test_listing_with_arguments() -> None:
+    done = run_sonde("-lv", "tracepoint:syscalls:sys_enter_openat")
+    assert "tracepoint:syscalls:sys_enter_openat\n" in done.stdout
+    assert re.search(r"^ {4}const char ?\* ?filename$", done.stdout, re.M)
+
+
+def test_listing_functions_of_a_program() -> None:
+    done = run_sonde("-l", "uprobe:/bin/bash:readline*")
+    assert "uprobe:/bin/bash:readline\n" in done.stdout
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_usage(option: str) -> None:
+    done = run_sonde(option)
+    assert done.returncode == 0
+    text = (done.stdout + done.stderr).lower()
+    assert "usage" in text and "--dry-run" in text
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option: str) -> None:
+    done = run_sonde(option)
+    assert done.returncode == 0
+    assert re.match(r"sonde v?\d+\.\d+", done.stdout)
+
+
+def test_info() -> None:
+    done = run_sonde("--info")
+    assert done.returncode == 0
+    assert os.uname().release in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("stage", ["ast", "types", "ir", "dis"])
+def test_stages_can_be_seen(stage: str) -> None:
+    done = run_sonde("-d", stage, "-e", f"{GETPPID} {{ @ = count(); }}")
+    assert done.returncode == 0
+    assert done.stdout + done.stderr
+
+
+# --- checks and complaints --------------------------------------------------------------------------------
+
+
+def test_check(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.bt", tmp_path / "bad.bt"
+    good.write_text(f"{GETPPID} {{ @ = count(); }}\n")
+    bad.write_text("tracepoint:sock:inet_sock_set_state { @ = args.nosuch; }\n")
+    assert run_sonde("check", str(good)).returncode == 0
+    done = run_sonde("check", str(good), str(bad))
+    assert done.returncode == 1
+    assert f"{bad}:1:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("tracepoint:syscalls:sys_enter_opennat { }", ["sys_enter_openat"]),
+        ("tracepoint:sock:inet_sock_set_state { @ = args.newstat; }", ["newstate"]),
+        ("begin { @ = nsec; }", ["nsecs"]),
+        ("begin { prinf(\"x\"); }", ["printf"]),
+        ("begin { @ = curtask->group_leeder; }", ["group_leader"]),
+        ("software:page-fault:100 { }", ["page-faults"]),
+        ("begin { print(@nosuch); }", ["@nosuch"]),
+    ],
+)
+def test_unknown_names_bring_the_nearest(program: str, words: list[str]) -> None:
+    done = run_sonde("-e", program)
+    assert done.returncode == 1
+    assert "ERROR" in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_unsafe_functions_need_the_option() -> None:
+    program = 'begin { system("echo ran"); exit(); }'
+    refused = run_sonde("-e", program)
+    assert refused.returncode == 1
+    assert "--unsafe" in refused.stderr
+    allowed = run_sonde("--unsafe", "-e", program)
+    assert said(allowed) == (0, "ran\n")
+
+
+def test_not_root_is_told_what_is_missing() -> None:
+    """Another user gets the reason and the way out, in words."""
+    python = "/usr/bin/python3"
+    if not os.path.exists(python):
+        pytest.skip(f"needs {python}, which every user may run")
+    version = subprocess.run([python, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True)
+    if version.stdout != b"True\n":
+        pytest.skip(f"{python} is older than 3.11")
+    package = Path(environment()["PYTHONPATH"])
+    if any(not (folder.stat().st_mode & 0o005) for folder in (package, *package.parents)):
+        pytest.skip("the source tree is not readable by other users")
+    done = subprocess.run(
+        [python, "-B", "-m", "sonde", "-e", f"{GETPPID} {{ @ = count(); }}"],
+        env=environment({"HOME": "/nonexistent"}), capture_output=True, text=True, user=65534, group=65534,
+        extra_groups=[], timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert re.search(r"root|CAP_\w+|sudo", done.stderr)
+
+
+def test_killed_it_leaves_nothing_behind() -> None:
+    """After SIGKILL the kernel has dropped the programs, for nothing is pinned."""
+    with Tracer("-e", f"{GETPPID} {{ @ = count(); }} interval:s:1 {{ }}") as tracer:
+        held = program_ids(tracer.pid)
+        assert held
+        tracer.process.kill()
+        tracer.process.wait()
+    deadline = time.monotonic() + 10
+    while (left := held & all_program_ids()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def program_ids(pid: int) -> set[int]:
+    """Ids of the BPF programs that a process holds open."""
+    found = set()
+    for entry in os.listdir(f"/proc/{pid}/fdinfo"):
+        text = Path(f"/proc/{pid}/fdinfo/{entry}").read_text()
+        found |= {int(number) for number in re.findall(r"^prog_id:\t(\d+)$", text, re.M)}
+    return found
+
+
+def all_program_ids() -> set[int]:
+    """Ids of all BPF programs of the machine, asked of bpf(BPF_PROG_GET_NEXT_ID)."""
+    import ctypes
+
+    number = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    libc = ctypes.CDLL(None, use_errno=True)
+    attr = (ctypes.c_uint32 * 32)()
+    found: set[int] = set()
+    while libc.syscall(number, 11, ctypes.byref(attr), ctypes.sizeof(attr)) == 0:
+        found.add(attr[1])
+        attr[0] = attr[1]
+    return found

@@ -1,0 +1,47 @@
+"""Every command that README.md shows is run as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from support import run_sonde
+
+PROJECT = Path(__file__).parents[2]
+
+
+def commands() -> list[str]:
+    """The commands behind ``# sonde`` in the fenced blocks: up to the line where all quotes are closed."""
+    found = []
+    for block in re.findall(r"^```\n(# sonde .*?)^```$", (PROJECT / "README.md").read_text(), re.M | re.S):
+        lines = block.splitlines()
+        command = lines.pop(0).removeprefix("# ")
+        while command.count("'") % 2:
+            command += "\n" + lines.pop(0)
+        found.append(command)
+    return found
+
+
+def test_there_are_ten() -> None:
+    assert len(commands()) == 10
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command_of_the_readme(command: str) -> None:
+    done = run_sonde(*shlex.split(command)[1:], cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    assert "ERROR" not in done.stderr
+    assert done.stdout.strip()
+
+
+def test_python_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    code = re.search(r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(), re.M | re.S)
+    assert code is not None
+    exec(compile(code[1], "README.md", "exec"), {})
+    *_, sizes, losses = capsys.readouterr().out.splitlines()
+    assert sizes == "40 Bucket(low=128, high=256, count=5)"
+    assert losses == "Losses(records=[], errors=[], skipped=[], late=0)"

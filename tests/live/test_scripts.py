@@ -1,0 +1,238 @@
+"""Scripts as people write them, what they print and how they end: rows of one table.
+
+``out`` is the exact standard output without the two empty lines before the maps and empty lines at the end, or, when it
+begins with ``~``, a regular expression that must be found in it. ``err`` is searched for in standard error, where
+``Attached`` lines are left out; by default there must be nothing. ``target`` in a script is a small C program that is
+compiled for the tests.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sonde.record import Record
+from support import compile_c, run_sonde
+
+TARGET = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+struct inner { int a; char name[8]; };
+struct outer { int x; long y; struct inner in; struct inner *p; unsigned bits:3; int negative:5; char *text; };
+int number = 42;
+char text[16] = "globe";
+__attribute__((noinline)) int add(int a, int b) { __asm__ volatile(""); return a + b; }
+__attribute__((noinline)) char *name(struct outer *o) { __asm__ volatile(""); return o->text; }
+__attribute__((noinline)) void nested(int n) { __asm__ volatile(""); if (n) nested(n - 1); else add(7, 8);
+                                               __asm__ volatile(""); }
+int main(int argc, char **argv)
+{
+    static struct inner in = {9, "inner"};
+    static char text[] = "hello world";
+    static struct outer o = {-1, 1234567890123L, {5, "abc"}, &in, 5, -3, text};
+    int times = argc > 1 ? atoi(argv[1]) : 1;
+    for (int i = 0; i < times; i++) {
+        add(i, -i * 2); name(&o); nested(2); syscall(SYS_getppid);
+    }
+    return 5;
+}
+"""
+
+
+class Case(Record):
+    """A row: what is run (-e ``program`` between ``options`` and ``params``), and what must come of it."""
+
+    program: str
+    out: str = ""
+    err: str = ""
+    status: int = 0
+    options: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(TARGET, tmp_path_factory.mktemp("target"), "target", "-fno-omit-frame-pointer")
+
+
+def check(case: Case, target: str = "") -> None:
+    """Run a row and compare."""
+    options = [word.replace("TARGET", target) for word in case.options]
+    done = run_sonde(*options, "-e", case.program.replace("TARGET", target), *case.params)
+    out = re.sub(r"\n\n\n(?=@)", "\n", "\n" + done.stdout.strip("\n")).strip("\n")
+    err = "".join(line for line in done.stderr.splitlines(True) if not line.startswith("Attached "))
+    if case.out.startswith("~"):
+        assert re.search(case.out[1:], out), out + err
+    else:
+        assert out == case.out, err
+    assert re.search(case.err, err) if case.err else not err, err
+    assert done.returncode == case.status
+
+
+USER = [
+    Case("uprobe:TARGET:main+2 { print(1); }", "", "middle of an instruction.*\n.*\n.*\nHINT: .*--unsafe", 1),
+    Case("uprobe:TARGET:add /arg0 == 7/ { print(ustack(2)); print(ustack(perf, 1)); printf(\"%s\", ustack(1)); }",
+         "~^ +add\\+0\n +nested\\+\\d+\n\n\n\t[0-9a-f]+ add\\+0 \\(/.*target\\)\n\n\n +add\\+0$",
+         options=("-c", "TARGET")),
+    Case("uprobe:TARGET:add { @[func] = count(); @k[kstack] = 1; @u[ustack(1)] = count(); }",
+         "@[add]: 4\n@k[]: 1\n@u[\n    add+0\n]: 4", options=("-c", "TARGET 2")),
+    Case("uprobe:TARGET:add, uprobe:TARGET:name { printf(\"%d %s \", *uaddr(\"number\"), str(uaddr(\"text\"))); }",
+         "42 globe 42 globe 42 globe ", options=("-c", "TARGET")),
+    Case("uretprobe:TARGET:add { printf(\"%d %s \", *(int32 *)uaddr(\"number\"), func); }", "42 add 42 add ",
+         options=("-c", "TARGET")),
+    Case("uretprobe:TARGET:add { print(uaddr(\"nosuch\")); }", "", "Could not resolve symbol: /.*target:nosuch", 1),
+    Case("""struct inner { int a; char name[8]; };
+struct outer { int x; long y; struct inner in; struct inner *p; unsigned bits:3; int negative:5; char *text; };
+uprobe:TARGET:name {
+  $o = (struct outer *)arg0;
+  printf("%d %ld %s %s %d %d %s\\n", $o->x, $o->y, $o->in.name, $o->p->name, $o->bits, $o->negative, str($o->text));
+  print($o->in); print(*$o->p); @[$o->in.name] = count(); @s = $o->in;
+}""", "-1 1234567890123 abc inner 5 -3 hello world\n{ .a = 5, .name = abc }\n{ .a = 9, .name = inner }\n"
+         "@[abc]: 1\n@s: { .a = 5, .name = abc }", options=("-c", "TARGET")),
+]
+
+
+@pytest.mark.parametrize("case", USER, ids=lambda case: case.program[:60])
+def test_user_programs(case: Case, target: Path) -> None:
+    check(case, str(target))
+
+
+TEXT = [
+    Case('begin { 0 == 1 ? print("a") : print("b"); nsecs > 0 ? print("c") : print("d"); 2 > 1 ? exit(3) : print(1); }',
+         "b\nc", status=3),
+    Case("begin { @ = (); }", err="it has no size", status=1),
+    Case("begin { $l = curtask.se.load; print($l.weight > 0); print(curtask.cred.uid); exit(); }",
+         "true\n{ .val = 0 }"),
+    Case("begin { (); (1, 2); _ = (); print(1); exit(); }", "1"),
+    Case("t:syscalls:sys_enter_execve /pid == cpid/ { $n = 4; printf(\"%s %r \", str(*(uint64 *)args.argv), "
+         "buf(*(uint64 *)args.argv, $n)); exit(); }", "~^/bin/true /bin", options=("-c", "/bin/true")),
+    Case("rt:sys_enter /pid == cpid && arg1 == 1/ { $r = (struct pt_regs *)arg0; printf(\"%r\", buf($r->si, 3)); }",
+         "~(?m)^hey$", options=("-c", "/bin/echo hey")),
+    Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print((int8[4])pton("1.2.3.4")); exit(); }',
+         "::1\n[1,2,3,4]"),
+    Case('begin { print(getopt("port", 1)); exit(); }', "", "has no parameter --prot\nHINT: did you mean --port", 1,
+         params=("--", "--prot=5")),
+    Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
+                                                                                              "--x", "7")),
+    Case("begin { @a[1] = 1; delete(@a, 5); delete(@a, 1); $x = delete(@a, 7); exit(); }", "",
+         "^stdin:1:20-33: WARNING: Can't delete map element because it does not exist.\nAdditional Info - helper: "
+         "map_delete_elem, retcode: -2\n[^\n]*\n *~~~~~~~~~~~~~\n$"),
+    Case("begin { while (1) { } }", "", "a loop does not end as far as the kernel can see", 1),
+    Case('begin { $t = (1, "a", (2, 3)); print(($t[0], $t[1], $t[2][1], (7, 8)[1])); exit(); }', "(1, a, 3, 8)"),
+    Case("begin { $a = (uint8[8])12345; print($a); print((uint64)$a); print((uint16[4])-2); print((uint8[])(uint32)1); "
+         "exit(); }", "[57,48,0,0,0,0,0,0]\n12345\n[65534,65535,65535,65535]\n[1,0,0,0]"),
+    Case("begin { print(((uint64)1 - 2, (uint8)1 - (uint8)2, (int32)1 - 2, 1 - 2)); exit(); }",
+         "(18446744073709551615, 18446744073709551615, -1, -1)"),
+    Case('begin { printf("100%% %d%% %s|%5s|%-5s|%.2s\\n", 5, "a", "b", "c", "def"); exit(); }',
+         "100% 5% a|    b|c    |de"),
+    Case('begin { printf("50% done %q\\n"); exit(); }', "50% done %q", "no conversion: '%q"),
+    Case('begin { @[3] = count(); @[1] = count(); @[2] = count(); @[2] = count(); @s["b"] = sum(1); @s["a"] = sum(1); '
+         'exit(); }', "@[1]: 1\n@[3]: 1\n@[2]: 2\n@s[a]: 1\n@s[b]: 1"),
+]
+
+
+@pytest.mark.parametrize("case", TEXT, ids=lambda case: case.program[:60])
+def test_scripts(case: Case) -> None:
+    check(case)
+
+
+LARGE = {
+    "counting": ("begin { $n = 0; for $i : 0..200 { if (rand % 2) { $n++; } if (rand % 3) { $n += 2; } } "
+                 "print($n >= 0 && $n <= 600); exit(); }", "true"),
+    "counting long": ("begin { $n = 0; for $i : 0..2000 { if (rand % 2) { $n++; } } "
+                      "print($n >= 0 && $n <= 2000); exit(); }", "true"),
+    "counting while": ("begin { $n = 0; $i = 0; while ($i < 1000) { if (rand % 2) { $n++; } if ($n > 5000) { break; } "
+                       "$i++; } print($n >= 0 && $n <= 1000); exit(); }", "true"),
+    "counting exactly": ("begin { $n = 0; $m = (uint8)250; for $i : 0..250 { if ($i % 3 == 0) { $n += $i; } "
+                         "else { $m--; } } print(($n, $m)); exit(); }", "(10458, 84)"),
+    "elses": ('begin { $x = 90; if ($x == 0) { print(0); } '
+              + " ".join(f"else if ($x == {i}) {{ print({i}); }}" for i in range(1, 150)) + " exit(); }", "90"),
+    "statements": ("begin { " + " ".join(
+        f"$v{i} = {i}; @m{i % 20}[{i}] = count(); if ($v{i} > 3) {{ @t = sum($v{i}); }}" for i in range(400))
+        + " print(@t); " + "".join(f"clear(@m{i});" for i in range(20)) + " clear(@t); exit(); }", "@t: 79794"),
+    "variables": ("begin { " + " ".join(f"$v{i} = nsecs % 2 + {i};" for i in range(100)) + " $s = "
+                  + "+".join(f"$v{i}" for i in range(100)) + "; print($s >= 4950 && $s <= 5050); exit(); }", "true"),
+    "tuples": ("begin { print(" + "(1," * 60 + "2" + ")" * 60 + "); exit(); }", "(1, " * 60 + "2" + ")" * 60),
+    "range": ("begin { for $i : 0..1000000 { @s = sum($i); } printf(\"%ld\", @s); clear(@s); exit(); }",
+              "499999500000"),
+    "map": ("begin { for $i : 0..4096 { @a[$i] = $i * 2; } $n = 0; for $kv : @a { $n += $kv.1; } print($n); "
+            "clear(@a); exit(); }", "16773120"),
+    "format": ("begin { printf(\"" + "%d " * 30 + "\", " + ", ".join(map(str, range(30))) + "); exit(); }",
+               " ".join(map(str, range(30))) + " "),
+    "strings": ("begin { @[str($1), str($1), comm, str($1)] = (str($1), str($1)); exit(); }",
+                "~^@\\[(x{500}), \\1, \\w+, \\1\\]: \\(\\1, \\1\\)$"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_scripts(name: str) -> None:
+    """Nothing that people write may hit the verifier's limits or the 512 bytes of stack."""
+    program, out = LARGE[name]
+    case = Case(program, out if out.startswith("~") else "~^" + re.escape(out) + "\n*(@s: 0)?\n*(@t: 0)?$",
+                params=("x" * 500,))
+    check(case)
+
+
+def shell(command: str) -> tuple[int, str, str]:
+    """A shell line in which ``sonde`` is this tree's."""
+    import subprocess
+    import sys
+
+    from support import environment
+    done = subprocess.run(["sh", "-c", command.replace("sonde ", f"{sys.executable} -m sonde ")], capture_output=True,
+                          env=environment(), text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("command", "status", "out", "err"), [
+    ("sonde -e 'begin { print(1); exit(); }' >&-", 0, "", "Attached 1 probe"),
+    ("sonde -e 'begin { print(1); exit(); }' 2>&-", 0, "1\n", ""),
+    ("sonde -e 'begin { print(1); exit(); }' <&-", 0, "1\n", "Attached 1 probe"),
+    ("sonde -e 'begin { print(1); exit(); }' >/dev/full", 1, "", "No space left on device"),
+    ("sonde -e 'begin { for $i : 0..100000 { print($i); } }' | head -n 2", 0, "0\n1\n", "Attached 1 probe"),
+    ("sonde /bin/sh", 1, "", "is no script: it contains binary data"),
+    ("sonde -l -e 'begin { } t:syscalls:sys_enter_getp*id, interval:s:1 { }'", 0,
+     "begin\ntracepoint:syscalls:sys_enter_getpgid\ntracepoint:syscalls:sys_enter_getpid\n"
+     "tracepoint:syscalls:sys_enter_getppid\ninterval:s:1\n", ""),
+    ("sonde -q -e 'begin { print(comm); exit(); }'", 0, "sonde\n", ""),
+])
+def test_shell(command: str, status: int, out: str, err: str) -> None:
+    done = shell(command)
+    assert done[0] == status
+    assert done[1].removesuffix("\n\n") == out
+    assert err in done[2]
+
+
+ONE_LINERS = [line for line in (Path(__file__).parent / "oneliners.txt").read_text().splitlines() if line.strip()]
+ABSENT = {"missing-probe", "unknown-symbol", "no-probes", "bad-argument"}  # what a kernel may lack, or a field's type
+
+
+def test_one_liners() -> None:
+    """Each compiles and is accepted by the verifier; nothing is attached."""
+    from sonde import api
+    from sonde.errors import CompileError, EnvironmentProblem
+    from sonde.runtime.session import Session
+    from sonde.semantics.typed import Options
+    world = api.live_world()
+    refused = []
+    for program in ONE_LINERS:
+        try:
+            spec = api.compile(program, Options(unsafe=True), world)
+        except CompileError as error:
+            refused.append(program)
+            assert {d.code for d in error.diagnostics if d.severity == "ERROR"} <= ABSENT, \
+                program + "\n" + "\n".join(d.render() for d in error.diagnostics)
+            continue
+        session = Session(spec)
+        try:
+            session.load()
+        except EnvironmentProblem:
+            refused.append(program)
+        finally:
+            session.close()
+    assert len(refused) < len(ONE_LINERS) // 4, refused

@@ -1,0 +1,51 @@
+"""Functions of the script, in the kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import run_sonde
+
+FUNCTIONS = """
+fn add($a: int64, $b: int64): int64 { return $a + $b; }
+fn clamp($x: int64): int64 { if ($x > 10) { return 10; } return $x; }
+fn both($a: int64): int64 { return add(clamp($a), 1); }
+fn pure($a: int64, $b: int64, $c: int64, $d: int64, $e: int64): int64 { return $a + $b * $c - $d * $e; }
+fn show($s: string[16], $n: uint32) { printf("%s=%d\\n", $s, $n); @calls = count(); }
+fn total($n: uint64): uint64 {
+  $sum = (uint64)0;
+  for ($i : 0..$n) { $sum += $i; if ($sum > 1000000) { return 7; } }
+  return $sum;
+}
+fn lookup($k: int64): int64 { for ($kv : @m) { if ($kv.0 == $k) { return $kv.1; } } return -1; }
+fn change($s: string) { $s = "changed"; print($s); }
+fn is_me($s: string): bool { return comm == $s; }
+fn stop($c: int64) { if ($c > 2) { printf("stopping\\n"); exit(); } }
+"""
+
+
+@pytest.mark.parametrize(("action", "expected"), [
+    ("$x = 5; print((add($x, 3), clamp(50), both(100), add(-7, 2)));", ["(8, 10, 11, -5)"]),
+    ("print(pure(1, 2, 3, 4, 5));", ["-13"]),
+    ('show("abc", 7); show("def", 1);', ["abc=7", "def=1", "", "", "@calls: 2"]),
+    ("print((total(1000), total(100000)));", ["(499500, 7)"]),
+    ("@m[1] = 10; @m[2] = 20; print((lookup(2), lookup(3))); clear(@m);", ["(20, -1)"]),
+    ('$s = "kept"; change($s); print($s);', ["changed", "kept"]),
+    ('if (is_me(comm) && !is_me("x")) { print(1); }', ["1"]),
+    ("@[add(1, 1)] = add(2, 2); print(@[2]); clear(@);", ["4"]),
+    ("for ($i : 0..1000) { stop($i); @n = count(); }", ["stopping", "", "", "", "@n: 3"]),
+    ("unroll (3) { print(add(1, 1)); }", ["2", "2", "2"]),
+])
+def test_functions(action: str, expected: list[str]) -> None:
+    done = run_sonde("-q", "-e", f"{FUNCTIONS}\nbegin {{ @m[0] = 0; delete(@m, 0); {action} exit(); }}",
+                     env={"SONDE_CHECK_IR": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().splitlines() == expected, done.stderr
+
+
+def test_functions_in_tracepoints() -> None:
+    """A function that uses the context is called from a program whose context matters."""
+    text = """fn mine(): bool { return pid == cpid; }
+              tracepoint:syscalls:sys_enter_getppid /mine()/ { @ = count(); }"""
+    done = run_sonde("-q", "-e", text, "-c", "/usr/bin/python3 -c 'import os; [os.getppid() for _ in range(5)]'")
+    assert "@: 5" in done.stdout, done.stderr

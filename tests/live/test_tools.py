@@ -1,0 +1,308 @@
+"""Every shipped tool against a workload whose answer is known."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sonde import api, doctor, tools
+from support import Tracer, run_sonde
+
+ME = str(os.getpid())
+FOLDER = Path(__file__).parents[2] / "src" / "sonde" / "tools"
+
+
+def rows(tracer: Tracer, *words: str) -> list[list[str]]:
+    """The lines that have all ``words`` among their own words, split."""
+    split = [line.split() for line in tracer.lines]
+    return [row for row in split if all(word in row for word in words)]
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    host = "127.0.0.1" if request.param == socket.AF_INET else "::1"
+    with socket.socket(request.param, socket.SOCK_STREAM) as sock:
+        sock.bind((host, 0))
+        sock.listen(5)
+        yield sock
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def connect(listener: socket.socket) -> socket.socket:
+    sock = socket.socket(listener.family, socket.SOCK_STREAM)
+    sock.connect(listener.getsockname()[:2])
+    return sock
+
+
+def converse(listener: socket.socket) -> tuple[int, int]:
+    """A connection from birth to death, the client closing first; (client's port, server's port)."""
+    client = connect(listener)
+    server, _ = listener.accept()
+    ports = port_of(client), port_of(server)
+    client.sendall(b"x" * 100)
+    client.close()
+    while server.recv(4096):
+        pass
+    server.close()
+    return ports
+
+
+def test_execsnoop() -> None:
+    true = shutil.which("true")
+    assert true is not None
+    with Tracer("execsnoop") as tracer:
+        for number in range(5):
+            subprocess.run([true, "sonde-marker", str(number)], check=True)
+    found = rows(tracer, "sonde-marker")
+    assert [row[-1] for row in found] == ["0", "1", "2", "3", "4"]
+    assert all(row[2] == ME and row[-3:-1] == [true, "sonde-marker"] for row in found)
+
+
+def test_opensnoop(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_text("")
+    with Tracer("opensnoop", "-p", ME) as tracer:
+        for _ in range(20):
+            fd = os.open(there, os.O_RDONLY)
+            os.close(fd)
+        with pytest.raises(FileNotFoundError):
+            os.open(missing, os.O_RDONLY)
+    good, bad = rows(tracer, str(there)), rows(tracer, str(missing))
+    assert len(good) == 20
+    assert all(row[0] == ME and row[-3] == str(fd) and row[-2] == "0" for row in good)
+    assert [row[-3:-1] for row in bad] == [["-1", "2"]]
+    assert {row[0] for row in rows(tracer)[1:]} == {ME}
+
+
+def test_syscount() -> None:
+    with Tracer("syscount", "-p", ME) as tracer:
+        for _ in range(12345):
+            os.getppid()
+    assert "@syscall[getppid]: 12345\n" in tracer.stdout
+    comm = Path("/proc/self/comm").read_text().strip()
+    total = re.search(rf"^@process\[{re.escape(comm)}\]: (\d+)$", tracer.stdout, re.M)
+    assert total is not None
+    assert int(total[1]) >= 12345
+
+
+def test_syscount_ends_by_itself() -> None:
+    done = run_sonde("syscount", "1")
+    assert done.returncode == 0
+    assert "most frequent" in done.stdout
+
+
+def histogram_total(text: str, name: str) -> int:
+    body = re.search(rf"^@{name}: *\n((?:[\[(].*\n)+)", text, re.M)
+    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
+
+
+def test_runqlat() -> None:
+    """Each of 300 short sleeps ends in a wait for the CPU."""
+    with Tracer("runqlat") as tracer:
+        for _ in range(300):
+            time.sleep(0.0005)
+    assert histogram_total(tracer.stdout, "usecs") >= 300
+    assert "@since" not in tracer.stdout
+
+
+CLIENT = ["CLOSE", "SYN_SENT", "ESTABLISHED", "FIN_WAIT1", "FIN_WAIT2", "CLOSE"]
+SERVER = ["LISTEN", "SYN_RECV", "ESTABLISHED", "CLOSE_WAIT", "LAST_ACK", "CLOSE"]
+
+
+def test_tcpstates(listener: socket.socket) -> None:
+    with Tracer("tcpstates") as tracer:
+        _, server = converse(listener)
+        time.sleep(0.1)
+    chains: dict[str, list[tuple[str, str]]] = {}
+    for row in rows(tracer, str(server)):
+        chains.setdefault(row[0], []).append((row[-4], row[-2]))
+    pairs = [list(pairwise(states)) for states in (CLIENT, SERVER)]
+    assert sorted(chains.values()) == sorted(pairs)
+    addresses = {row[-8] for row in rows(tracer, str(server))} - {"::", "0.0.0.0"}
+    assert addresses == {listener.getsockname()[0]}
+
+
+def test_tcpconnect(listener: socket.socket) -> None:
+    with Tracer("tcpconnect", "-p", ME) as tracer:
+        for _ in range(7):
+            converse(listener)
+    host, port = listener.getsockname()[:2]
+    found = rows(tracer, str(port))
+    assert len(found) == 7
+    family = "4" if listener.family == socket.AF_INET else "6"
+    assert all(row[1] == ME and row[-4] == family and row[-2:] == [host, str(port)] for row in found)
+
+
+def test_tcpaccept(listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    with Tracer("tcpaccept") as tracer:
+        clients = [connect(listener) for _ in range(5)]  # none is accepted meanwhile
+        time.sleep(0.1)
+    ports = [str(port_of(client)) for client in clients]
+    for client in clients:
+        client.close()
+    family = "4" if listener.family == socket.AF_INET else "6"
+    found = rows(tracer, str(port))
+    assert [row[1:6] for row in found] == [[family, host, client, host, str(port)] for client in ports]
+    assert [row[6] for row in found] == [f"{waiting}/5" for waiting in range(5)]
+
+
+def test_soconnect(listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    with socket.socket(listener.family, socket.SOCK_STREAM) as unused:
+        unused.bind((host, 0))
+        closed = port_of(unused)
+    with Tracer("soconnect", "-p", ME) as tracer:
+        for _ in range(3):
+            converse(listener)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, closed)).close()
+        with socket.socket(socket.AF_UNIX) as unix, pytest.raises(OSError):
+            unix.connect("/nowhere")
+    good, refused = rows(tracer, str(port)), rows(tracer, str(closed))
+    assert len(good) == 3
+    assert all(row[0] == ME and row[-1] == "Success" for row in good)
+    assert {(row[-5], row[-4], row[-3]) for row in good} == {(str(int(listener.family)), host, str(port))}
+    assert [row[-2:] for row in refused] == [["Connection", "refused"]]
+    assert len(rows(tracer)) == 5  # the heading and these: nothing of the Unix socket
+
+
+def test_soaccept(listener: socket.socket) -> None:
+    host = listener.getsockname()[0]
+    with Tracer("soaccept", "-p", ME) as tracer:
+        ports = [str(converse(listener)[0]) for _ in range(3)]
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    found = rows(tracer, ME)
+    assert [row[-4:] for row in found[:3]] == [[str(int(listener.family)), host, port, "Success"] for port in ports]
+    assert found[3][-3:] == ["Resource", "temporarily", "unavailable"]
+    assert len(found) == 4
+
+
+def test_bashreadline() -> None:
+    if not os.path.exists("/bin/bash"):
+        pytest.skip("needs /bin/bash")
+    import pty
+
+    with Tracer("bashreadline") as tracer:
+        pid, master = pty.fork()
+        if pid == 0:
+            environment = {"PATH": os.environ["PATH"], "TERM": "dumb"}
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"], environment)
+        try:
+            for command in ("echo sonde-one", "echo sonde-two   three", "exit"):
+                os.write(master, command.encode() + b"\n")
+                read_until_quiet(master)
+        finally:
+            os.waitpid(pid, 0)
+            os.close(master)
+    lines = [line.split(None, 2)[2] for line in tracer.lines if f" {pid} " in line]
+    assert lines == ["echo sonde-one", "echo sonde-two   three", "exit"]
+
+
+def read_until_quiet(fd: int) -> None:
+    import select
+
+    try:
+        while select.select([fd], [], [], 0.3)[0] and os.read(fd, 4096):
+            pass
+    except OSError:
+        pass  # the other side has closed
+
+
+def test_gethostlatency() -> None:
+    with Tracer("gethostlatency", "-p", ME) as tracer:
+        for _ in range(4):
+            socket.getaddrinfo("localhost", 80)
+        socket.gethostbyname("127.0.0.1")
+    assert len(rows(tracer, ME, "localhost")) == 4
+    assert all(re.fullmatch(r"\d+\.\d{3}", row[-2]) for row in rows(tracer, ME))
+
+
+def completed() -> int:
+    """Requests that block devices have completed since boot: reads, writes, discards and flushes."""
+    total = 0
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        total += sum(int(fields[i]) for i in (3, 7, 14, 18) if i < len(fields))
+    return total
+
+
+def test_biolatency(tmp_path: Path) -> None:
+    """64 direct writes are 64 requests; the kernel's own count bounds what others add."""
+    file = tmp_path / "data"
+    try:
+        fd = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+    except OSError:
+        pytest.skip("the file system of the temporary folder has no O_DIRECT")
+    import mmap
+
+    page = mmap.mmap(-1, 4096)
+    try:
+        os.write(fd, page)
+        os.fsync(fd)
+        before = completed()
+        with Tracer("biolatency") as tracer:
+            begun = completed()
+            for i in range(64):
+                os.pwrite(fd, page, i * 4096)
+            if completed() - begun < 64:
+                pytest.skip("the temporary folder is not on a block device that counts its requests")
+        total = completed() - before
+    finally:
+        os.close(fd)
+        page.close()
+    assert 64 <= histogram_total(tracer.stdout, "usecs") <= total
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_of_a_tool(option: str) -> None:
+    done = run_sonde("tcpconnect", option)
+    assert done.returncode == 0
+    assert "USAGE" in done.stdout and "DPORT" in done.stdout
+
+
+def test_tools_are_listed() -> None:
+    done = run_sonde("tools")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == len(list(FOLDER.glob("*.bt")))
+
+
+def test_every_tool_compiles_and_attaches() -> None:
+    for file in sorted(FOLDER.glob("*.bt")):
+        done = run_sonde("--dry-run", str(file))
+        assert (done.returncode, done.stdout) == (0, ""), f"{file.name}: {done.stderr}"
+
+
+def test_doctor_knows_them_all() -> None:
+    done = run_sonde("doctor")
+    names = [file.stem for file in sorted(FOLDER.glob("*.bt"))]
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line[0] != " "}
+    assert [name for name in names if "works: " not in lines[name]] == []
+    assert done.returncode == 0
+    assert run_sonde("tools", "--check").stdout == done.stdout
+
+
+@pytest.mark.parametrize(("text", "word"), [
+    ("tracepoint:nosuch:event { @ = count(); }", "nosuch"),
+    ("begin { print(((struct no_such *)0)->field); }", "no_such"),
+])
+def test_doctor_says_what_is_missing(text: str, word: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.bt"
+    file.write_text(f"// x: for this test\n{text}\n")
+    verdict = doctor.examine(tools.parse("x", str(file), file.read_text()), api.live_world())
+    assert not verdict.works
+    assert word in verdict.why[0]

@@ -1,0 +1,340 @@
+"""The tools that watch sockets, against workloads whose answers are known exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support import Tracer, run_sonde, set_comm
+
+ME = str(os.getpid())
+COMM = f"sonde{os.getpid()}"  # of the workload's thread
+
+
+@pytest.fixture(autouse=True)
+def own_name() -> Iterator[None]:
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm") as file:
+        before = file.read().strip()
+    set_comm(COMM)
+    yield
+    set_comm(before)
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    with listening(request.param) as sock:
+        yield sock
+
+
+def listening(family: int = socket.AF_INET, backlog: int = 5) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
+    sock.listen(backlog)
+    return sock
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
+    client = socket.socket(listener.family, socket.SOCK_STREAM)
+    client.connect(listener.getsockname()[:2])
+    return client, listener.accept()[0]
+
+
+def receive(sock: socket.socket, size: int) -> int:
+    """Read ``size`` bytes; how many calls that took."""
+    calls = 0
+    while size > 0:
+        size -= len(sock.recv(size))
+        calls += 1
+    return calls
+
+
+def counts(tracer: Tracer, name: str) -> dict[str, int]:
+    """``@name[KEY]: N`` by KEY."""
+    return {key: int(n) for key, n in re.findall(rf"^@{name}\[(.*)\]: (\d+)$", tracer.stdout, re.M)}
+
+
+def rows(tracer: Tracer) -> list[dict[str, object]]:
+    """The rows of JSON output."""
+    messages = [json.loads(line) for line in tracer.lines]
+    return [message["data"] for message in messages if message["type"] == "row"]
+
+
+def histogram_total(text: str, label: str) -> int:
+    body = re.search(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
+    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
+
+
+def test_sockstat() -> None:
+    with Tracer("sockstat", "-p", ME, "1", "2") as tracer:
+        with listening() as server:
+            for _ in range(3):
+                client, peer = connected(server)
+                client.send(b"x")
+                peer.recv(1)
+                client.close()
+                peer.close()
+        tracer.wait()
+    total: dict[str, int] = {}
+    for key, n in re.findall(r"^@\[(.*)\]: (\d+)$", tracer.stdout, re.M):
+        total[key] = total.get(key, 0) + int(n)
+    assert len(re.findall(r"^\d\d:\d\d:\d\d$", tracer.stdout, re.M)) == 2
+    system = "tracepoint:syscalls:sys_enter_"
+    expected = {f"{system}socket": 4, f"{system}bind": 1, f"{system}listen": 1, f"{system}connect": 3,
+                f"{system}accept4": 3, "tracepoint:sock:sock_send_length": 3, "tracepoint:sock:sock_recv_length": 3}
+    assert total == expected
+
+
+def family_workload() -> None:
+    with listening() as four, listening(socket.AF_INET6) as six, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(f"\0{COMM}")
+        unix.listen(1)
+        for server, times in ((four, 3), (six, 2)):
+            for _ in range(times):
+                for sock in connected(server):
+                    sock.close()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"\0{COMM}")
+            unix.accept()[0].close()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        datagrams.connect(("127.0.0.1", 9))
+
+
+def test_sofamily() -> None:
+    with Tracer("sofamily", "-p", ME) as tracer:
+        family_workload()
+    accepted = {f"{COMM}, 2, AF_INET": 3, f"{COMM}, 10, AF_INET6": 2, f"{COMM}, 1, AF_UNIX": 1}
+    assert counts(tracer, "accept") == accepted
+    assert counts(tracer, "connect") == accepted | {f"{COMM}, 2, AF_INET": 4}
+
+
+def test_soprotocol() -> None:
+    with Tracer("soprotocol", "-p", ME) as tracer:
+        family_workload()
+    tcp, six = f"{COMM}, 6, IPPROTO_TCP, TCP", f"{COMM}, 6, IPPROTO_TCP, TCPv6"
+    unix = [key for key in counts(tracer, "accept") if "UNIX" in key]
+    assert len(unix) == 1 and unix[0].startswith(f"{COMM}, 0, IPPROTO_IP, UNIX")
+    assert counts(tracer, "accept") == {tcp: 3, six: 2, unix[0]: 1}
+    assert counts(tracer, "connect") == {tcp: 3, six: 2, unix[0]: 1, f"{COMM}, 17, IPPROTO_UDP, UDP": 1}
+
+
+def transfer(listener: socket.socket) -> tuple[socket.socket, socket.socket, int]:
+    """7 writes of 1000 bytes and one of 50000; both ends still open, and how many reads it took."""
+    client, server = connected(listener)
+    for _ in range(7):
+        client.send(b"x" * 1000)
+    reads = receive(server, 7000)
+    client.sendall(b"y" * 50000)
+    return client, server, reads + receive(server, 50000)
+
+
+def test_socketio(listener: socket.socket) -> None:
+    protocol = "TCP" if listener.family == socket.AF_INET else "TCPv6"
+    with Tracer("socketio", "-p", ME) as tracer:
+        client, server, reads = transfer(listener)
+        ports = port_of(client), port_of(server)
+        client.close()
+        server.close()
+    assert counts(tracer, "io") == {f"{COMM}, {ME}, write, {protocol}, {ports[1]}": 8,
+                                    f"{COMM}, {ME}, read, {protocol}, {ports[0]}": reads}
+
+
+def test_socketio_bytes(listener: socket.socket) -> None:
+    with Tracer("socketio", "-b", "-p", ME) as tracer:
+        client, server, _ = transfer(listener)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.recv(1)
+        client.close()
+        server.close()
+    assert sorted(counts(tracer, "bytes").values()) == [57000, 57000]
+
+
+def test_socksize(listener: socket.socket) -> None:
+    with Tracer("socksize", "-p", ME) as tracer:
+        client, server, reads = transfer(listener)
+        client.close()
+        server.close()
+    assert histogram_total(tracer.stdout, f"write_bytes[{COMM}]") == 8
+    assert histogram_total(tracer.stdout, f"read_bytes[{COMM}]") == reads
+    written = tracer.stdout.partition(f"@write_bytes[{COMM}]")[2]
+    assert re.search(r"^\[512, 1K\) +7 \|", written, re.M) and re.search(r"^\[32K, 64K\) +1 \|", written, re.M)
+
+
+def test_socksize_summary(listener: socket.socket) -> None:
+    with Tracer("socksize", "--summary", "-p", ME) as tracer:
+        client, server, reads = transfer(listener)
+        client.close()
+        server.close()
+    assert f"@write[{COMM}]: count 8, average 7125, total 57000" in tracer.stdout
+    assert re.search(rf"^@read\[{COMM}\]: count {reads}, average \d+, total 57000$", tracer.stdout, re.M)
+
+
+def test_sormem() -> None:
+    """Datagrams that overflow a small queue: as many refused as never arrive."""
+    with Tracer("sormem") as tracer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        server.bind(("127.0.0.1", 0))
+        port = port_of(server)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            for _ in range(50):
+                client.sendto(b"x" * 500, ("127.0.0.1", port))
+        server.setblocking(False)
+        arrived = 0
+        with pytest.raises(BlockingIOError):
+            while server.recv(1000):
+                arrived += 1
+        limit = server.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    refused = [line for line in tracer.lines if f" port {port}, " in line]
+    assert 0 < arrived < 50
+    assert len(refused) == 50 - arrived
+    assert all(line.endswith("rc -12") for line in refused)
+    low = 1 << limit.bit_length() - 1
+    unit = f"{low // 1024}K" if low >= 1024 else str(low)
+    assert re.search(rf"^\[{unit}, ", tracer.stdout.partition("@rmem_limit:")[2], re.M)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "poll", "epoll", "select"])
+def test_soconnlat(kind: str) -> None:
+    with listening() as server, socket.socket() as client, Tracer("soconnlat", "-p", ME) as tracer:
+        if kind == "blocking":
+            client.connect(server.getsockname())
+        else:
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.connect(server.getsockname())
+            wait_until_writable(kind, client)
+    assert len(re.findall(rf"^, {COMM}\]:", tracer.stdout, re.M)) == 1
+    assert [int(n) for n in re.findall(r"[)\]] +(\d+) \|@", tracer.stdout)] == [1]
+
+
+def wait_until_writable(kind: str, sock: socket.socket) -> None:
+    if kind == "select":
+        select.select([], [sock], [])
+    elif kind == "poll":
+        poll = select.poll()
+        poll.register(sock, select.POLLOUT)
+        poll.poll()
+    else:
+        with select.epoll() as epoll:
+            epoll.register(sock, select.EPOLLOUT)
+            epoll.poll()
+
+
+def test_so1stbyte() -> None:
+    """The server answers after 30 ms; the client's own clock is the upper bound."""
+    waits = []
+    with listening() as server, Tracer("so1stbyte", "-p", ME) as tracer:
+        for _ in range(3):
+            begun = time.monotonic()
+            client = socket.create_connection(server.getsockname())
+            peer = server.accept()[0]
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.recv(1)  # nothing yet: no first byte
+            client.setblocking(True)
+            threading.Timer(0.03, peer.send, [b"x"]).start()
+            client.recv(1)
+            waits.append(int((time.monotonic() - begun) * 1e6))
+            client.close()
+            peer.close()
+        unread = socket.create_connection(server.getsockname())
+        unread.close()
+    assert histogram_total(tracer.stdout, f"us[{COMM}, {ME}]") == 3
+    buckets = re.findall(r"^\[(\d+)K, \d+K\) +(\d+) \|", tracer.stdout, re.M)
+    assert min(int(low) * 1024 for low, n in buckets if int(n)) <= max(waits)
+    assert all(int(low) >= 16 for low, n in buckets if int(n))
+
+
+def test_solisten() -> None:
+    with Tracer("solisten", "-p", ME, "-f", "json") as tracer, listening(backlog=7) as four, \
+            listening(socket.AF_INET6, 3) as six, socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(f"\0{COMM}")
+        unix.listen(2)
+        ports = port_of(four), port_of(six)
+    namespace = os.stat("/proc/self/ns/net").st_ino
+    base = {"PID": os.getpid(), "COMM": COMM, "NETNS": namespace}
+    found = rows(tracer)
+    assert found[0] == base | {"PROTO": "TCP", "BACKLOG": 7, "PORT": ports[0], "ADDR": "127.0.0.1"}
+    assert found[1] == base | {"PROTO": "TCPv6", "BACKLOG": 3, "PORT": ports[1], "ADDR": "::1"}
+    assert str(found[2].pop("PROTO")).startswith("UNIX")
+    assert found[2] == base | {"BACKLOG": 2, "PORT": 0, "ADDR": "-"}
+
+
+def test_tcpbind() -> None:
+    with Tracer("tcpbind", "-p", ME, "-f", "json") as tracer, socket.socket() as one, socket.socket() as two, \
+            socket.socket(socket.AF_INET6) as six, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        one.bind(("127.0.0.1", 0))
+        port = port_of(one)
+        with pytest.raises(OSError):
+            two.bind(("127.0.0.1", port))
+        six.bind(("::1", 0))
+        port6 = port_of(six)
+        datagrams.bind(("127.0.0.1", 0))
+    base = {"PID": os.getpid(), "COMM": COMM}
+    good = {"RET": 0, "ERROR": "Success"}
+    assert rows(tracer) == [
+        base | good | {"PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port},
+        base | {"RET": -98, "PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port, "ERROR": "Address already in use"},
+        base | good | {"PROTO": "TCPv6", "ADDR": "::1", "PORT": port6},
+    ]
+
+
+def test_tcpbind_all() -> None:
+    with Tracer("tcpbind", "-a", "-p", ME) as tracer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = port_of(sock)
+    assert [line.split()[2:6] for line in tracer.lines[1:]] == [["0", "UDP", "127.0.0.1", str(port)]]
+
+
+def test_udpconnect() -> None:
+    with Tracer("udpconnect", "-p", ME) as tracer, listening() as server:
+        four, six = socket.AF_INET, socket.AF_INET6
+        for family, host in ((four, "127.0.0.1"), (six, "::1"), (six, "::ffff:127.0.0.1")):
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                sock.connect((host, 4321))
+        for sock in connected(server):
+            sock.close()  # TCP: not shown
+    assert [line.split()[1:] for line in tracer.lines[1:]] == [
+        [ME, COMM, "4", "127.0.0.1", "4321"], [ME, COMM, "6", "::1", "4321"],
+        [ME, COMM, "6", "::ffff:127.0.0.1", "4321"]]
+
+
+def test_own_options_are_checked() -> None:
+    assert "is a number" in run_sonde("tcplife", "-L", "http").stderr
+    assert "unknown option" in run_sonde("tcplife", "--nosuch").stderr
+    assert "needs a PORT" in run_sonde("tcplife", "-L").stderr
+
+
+def test_solife(listener: socket.socket) -> None:
+    """A connection lasts until its last descriptor is closed: the client's copy keeps it open 50 ms longer."""
+    with Tracer("solife", "-p", ME, "-f", "json") as tracer:
+        begun = time.monotonic()
+        client, server = connected(listener)
+        ports = port_of(client), port_of(server)
+        copy = os.dup(client.fileno())
+        client.close()
+        server.close()
+        time.sleep(0.05)
+        os.close(copy)
+        longest = (time.monotonic() - begun) * 1000
+        unconnected = socket.socket()
+        unconnected.close()
+    host = listener.getsockname()[0]
+    protocol = "TCP" if listener.family == socket.AF_INET else "TCPv6"
+    found = rows(tracer)
+    base = {"PID": os.getpid(), "COMM": COMM, "PROTO": protocol, "LADDR": host, "RADDR": host}
+    spans = [int(str(row.pop("MS"))) for row in found]
+    assert found == [base | {"LPORT": ports[1], "RPORT": ports[0]}, base | {"LPORT": ports[0], "RPORT": ports[1]}]
+    assert spans[0] <= longest and 50 <= spans[1] <= longest

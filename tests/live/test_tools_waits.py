@@ -1,0 +1,149 @@
+"""The tools that measure waits and interrupts, against the workload's own clock and the kernel's counters."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support import Tracer
+
+SLEEPER = """
+import os, time
+with open("/proc/self/comm", "w") as file:
+    file.write("sonde-sleeper")
+for _ in range(20):
+    time.sleep(0.01)
+"""
+PIPE = """
+import os, time
+read, write = os.pipe()
+if os.fork() == 0:
+    with open("/proc/self/comm", "w") as file:
+        file.write("sonde-reader")
+    os.close(write)
+    while os.read(read, 1):
+        pass
+    os._exit(0)
+with open("/proc/self/comm", "w") as file:
+    file.write("sonde-writer")
+os.close(read)
+for _ in range(20):
+    time.sleep(0.01)
+    os.write(write, b"x")
+os.close(write)
+os.wait()
+"""
+
+
+def run(program: str) -> int:
+    """Run it to its end; its process id."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", program])
+    assert process.wait(30) == 0
+    return process.pid
+
+
+def entries(text: str, name: str) -> list[tuple[str, int]]:
+    """(key, value) of each entry of a map whose keys have stacks, over several lines."""
+    return [(key, int(value)) for key, value in re.findall(rf"^@{name}\[(.*?)\]: (\d+)$", text, re.M | re.S)]
+
+
+def test_offcputime() -> None:
+    """20 sleeps of 10 ms are nearly 200 ms off the CPU: the timers are set some microseconds before it is left. One
+    that is preempted on its way to sleep is off the CPU with another stack, which counts too."""
+    with Tracer("offcputime", "-K") as tracer:
+        run(SLEEPER)
+    mine = [(key, us) for key, us in entries(tracer.stdout, "us_kernel") if key.endswith(", sonde-sleeper")]
+    slept = sum(us for key, us in mine if "hrtimer_nanosleep" in key)
+    assert 198_000 <= sum(us for _, us in mine) < 30_000_000
+    assert slept >= 150_000
+
+
+def test_offcputime_has_user_stacks_and_a_minimum() -> None:
+    waiting = "input()\n" + SLEEPER + "print(flush=True); input()\n"  # its stacks are named when the trace ends
+    command = [sys.executable, "-S", "-c", waiting]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with Tracer("offcputime", "-m", "5000", "-p", str(process.pid)) as tracer:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        process.stdin.write(b"\n")
+    mine = [(key, us) for key, us in entries(tracer.stdout, "us") if key.endswith(", sonde-sleeper")]
+    assert sum(us for key, us in mine if "clock_nanosleep" in key.replace("__x64_sys_clock_nanosleep", "")) >= 150_000
+    assert sum(us for _, us in mine) >= 198_000
+    assert all(us >= 5000 for _, us in mine)
+
+
+def test_offwaketime() -> None:
+    """The reader sleeps as long as the writer does, and is woken by its writes."""
+    with Tracer("offwaketime", "-m", "5000") as tracer:
+        run(PIPE)
+    mine = [(key, us) for key, us in entries(tracer.stdout, "us") if key.startswith("sonde-reader, ")]
+    woken = sum(us for key, us in mine if key.endswith(", sonde-writer") and "pipe_write" in key and "pipe_read" in key)
+    assert 180_000 <= woken < 30_000_000  # the first write may find it not asleep yet
+
+
+def soft_interrupts() -> dict[str, int]:
+    """Kind -> how many there were on all CPUs."""
+    lines = Path("/proc/softirqs").read_text().splitlines()[1:]
+    return {line.split(":")[0].strip().lower(): sum(map(int, line.split(":")[1].split())) for line in lines}
+
+
+def test_softirqs() -> None:
+    """As many as the kernel counts between two readings inside, at most as between two outside."""
+    outside = soft_interrupts()
+    with Tracer("softirqs", "-C") as tracer:
+        inside = soft_interrupts()
+        run(SLEEPER)
+        inner = {kind: n - inside[kind] for kind, n in soft_interrupts().items()}
+    outer = {kind: n - outside[kind] for kind, n in soft_interrupts().items()}
+    found = {kind: int(n) for kind, n in re.findall(r"^@count\[(\w+)\]: (\d+)$", tracer.stdout, re.M)}
+    assert sum(inner.values()) > 0
+    assert all(inner[kind] <= found.get(kind, 0) <= outer[kind] for kind in inner), (inner, found, outer)
+
+
+def test_softirqs_times() -> None:
+    with Tracer("softirqs", "1", "1") as sums, Tracer("softirqs", "-d") as histograms:
+        run(SLEEPER)
+        sums.wait()
+    assert re.search(r"^\d\d:\d\d:\d\d$", sums.stdout, re.M)
+    total = sum(int(n) for n in re.findall(r"^@total_us\[\w+\]: (\d+)$", sums.stdout, re.M))
+    assert 0 < total < 1_100_000 * (os.cpu_count() or 1)
+    assert re.search(r"^@us\[\w+\]:", histograms.stdout, re.M)
+
+
+def hard_interrupts() -> dict[str, int]:
+    """Name -> how many, of the interrupts of devices."""
+    found = {}
+    for line in Path("/proc/interrupts").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[0].rstrip(":").isdigit():
+            numbers = [int(word) for word in words[1:] if word.isdigit()][:os.cpu_count()]
+            found[words[-1]] = found.get(words[-1], 0) + sum(numbers)
+    return found
+
+
+def test_hardirqs(tmp_path: Path) -> None:
+    """As many as /proc/interrupts says between the readings inside, at most as between those outside."""
+    outside = hard_interrupts()
+    with Tracer("hardirqs", "-C") as tracer:
+        inside = hard_interrupts()
+        with open(tmp_path / "data", "wb") as file:
+            for _ in range(20):
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fsync(file.fileno())
+        inner = {name: n - inside[name] for name, n in hard_interrupts().items()}
+    outer = {name: n - outside[name] for name, n in hard_interrupts().items()}
+    found = {name: int(n) for name, n in re.findall(r"^@count\[(.*)\]: (\d+)$", tracer.stdout, re.M)}
+    for name, least in inner.items():
+        assert least <= found.get(name, 0) <= outer[name], name
+
+
+def test_hardirqs_times() -> None:
+    with Tracer("hardirqs", "-d") as histograms, Tracer("hardirqs") as sums:
+        run(SLEEPER)
+    assert "Tracing hard irq event time" in histograms.stdout and "Tracing hard irq event time" in sums.stdout

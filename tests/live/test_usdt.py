@@ -1,0 +1,119 @@
+"""Static probes of a program made here: arguments in registers, memory and constants, semaphores, wildcards, -p."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Tracer, compile_c, run_sonde, trace
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the notes are written for x86_64")
+
+# The notes are spelled out, so that no header is needed.
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
+        ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n"
+        ".size _.stapsdt.base, 1\n.popsection\n");
+
+unsigned short gate __attribute__((section(".probes"), used));
+int counter = 40;
+
+#define NOTE(name, semaphore, arguments) \
+    "990: nop\n.pushsection .note.stapsdt,\"?\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n" \
+    "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte " semaphore "\n" \
+    ".asciz \"app\"\n.asciz \"" name "\"\n.asciz \"" arguments "\"\n994: .balign 4\n.popsection\n"
+
+struct pair { long key; long values[4]; };
+
+__attribute__((noinline)) void step(int i, struct pair *pair, long index)
+{
+    __asm__ volatile(NOTE("step", "0", "-4@%%edi 8@8(%%rsi,%%rdx,8) -4@$-7 1@%%dil 4@counter(%%rip) 8@(%%rsi)")
+                     : : "D"(i), "S"(pair), "d"(index) : "memory");
+    if (gate)
+        __asm__ volatile(NOTE("gated", "gate", "-4@%%ecx") : : "c"(i) : "memory");
+}
+
+int main(int argc, char **argv)
+{
+    struct pair pair = { 99, { 10, 20, 30, 40 } };
+    int rounds = atoi(argv[1]);
+
+    if (argc > 2)
+        getchar();
+    for (int i = 0; i < rounds; i++) {
+        counter++;
+        step(-i, &pair, i % 4);
+    }
+    __asm__ volatile(NOTE("step", "0", "4@$5 8@$0 8@$0 8@$0 8@$0 8@$0") : : : "memory");
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(SOURCE, tmp_path_factory.mktemp("usdt"))
+
+
+def run(target: Path, rounds: int = 3) -> None:
+    subprocess.run([target, str(rounds)], check=True)
+
+
+def test_arguments(target: Path) -> None:
+    script = (f"usdt:{target}:app:step {{ printf(\"%d %d %d %d %d %d\\n\", arg0, arg1, arg2, arg3, arg4, arg5); }}")
+    tracer = trace(script, lambda: run(target))
+    assert tracer.lines == ["0 10 -7 0 41 99", "-1 20 -7 255 42 99", "-2 30 -7 254 43 99", "5 0 0 0 0 0"]
+
+
+def test_a_semaphore_opens_the_gate(target: Path) -> None:
+    run(target)
+    tracer = trace(f"usdt:{target}:gated {{ @ = sum(arg0); @n = count(); @p[probe] = count(); }}", lambda: run(target))
+    assert "@: -3\n" in tracer.stdout and "@n: 3\n" in tracer.stdout
+    assert f"@p[usdt:{target}:app:gated]: 3\n" in tracer.stdout
+
+
+def test_wildcards(target: Path) -> None:
+    tracer = trace(f"usdt:{target}:* {{ @[probe] = count(); }}", lambda: run(target))
+    assert sorted(tracer.lines) == [f"@[usdt:{target}:app:gated]: 3", f"@[usdt:{target}:app:step]: 4"]
+
+
+@pytest.fixture()
+def waiting(target: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([target, "2", "wait"], stdin=subprocess.PIPE)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("pattern", ["*:", "*:step", "{path}:app:step"])
+def test_one_process(target: Path, waiting: subprocess.Popen[bytes], pattern: str) -> None:
+    """With -p only that process is seen, by all probes of all that it has mapped."""
+    script = f"usdt:{pattern.format(path=target)} {{ @[probe, pid] = count(); }}"
+    with Tracer("-p", str(waiting.pid), "-e", script) as tracer:
+        run(target)
+        waiting.communicate(b"\n")
+        tracer.wait()
+    assert f"@[usdt:{target}:app:step, {waiting.pid}]: 3" in tracer.lines
+    assert all(f" {waiting.pid}]" in line for line in tracer.lines if line.startswith("@"))
+
+
+def test_listing(target: Path) -> None:
+    found = run_sonde("-lv", f"usdt:{target}:*")
+    assert found.stdout.splitlines()[:3] == [
+        f"usdt:{target}:app:gated", "    int32 arg0", f"usdt:{target}:app:step"]
+
+
+def test_one_name_in_two_clauses_is_one_key(target: Path) -> None:
+    counts = "{ @[probe] = count(); }"
+    script = f"usdt:{target}:step {counts} usdt:{target}:gated, usdt:{target}:step {counts}"
+    tracer = trace(script, lambda: run(target))
+    assert sorted(tracer.lines) == [f"@[usdt:{target}:app:gated]: 3", f"@[usdt:{target}:app:step]: 8"]

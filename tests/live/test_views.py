@@ -1,0 +1,189 @@
+"""Views of real runs: programs whose hot function, latencies and edges are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from support import run_sonde
+
+SVG = "{http://www.w3.org/2000/svg}"
+BUSY = """
+volatile unsigned long sink;
+__attribute__((noinline)) void hot_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) void cool_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink ^= i; }
+int main(void) { for (;;) { hot_function(900000); cool_function(100000); } }
+"""
+SAMPLES = "profile:hz:199 /pid == cpid/ { @[comm, ustack, kstack] = count(); } interval:s:1 { exit(); }"
+READS = """tracepoint:syscalls:sys_enter_read /pid == cpid/ { @since[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_read /@since[tid]/ { @ns = hist(nsecs - @since[tid]); delete(@since, tid); }
+interval:ms:100 { print(@ns); clear(@ns); } end { clear(@since); }"""
+READER = ("import time\nwith open('/dev/zero', 'rb', 0) as file:\n"
+          "    for i in range(50):\n        file.read(4096)\n        time.sleep(0.01)\n")
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program that spends nine tenths of its time in hot_function."""
+    if not shutil.which("gcc"):
+        pytest.skip("needs gcc")
+    folder = tmp_path_factory.mktemp("busy")
+    (folder / "busy.c").write_text(BUSY)
+    subprocess.run(["gcc", "-O0", "-fno-omit-frame-pointer", "-o", folder / "busy", folder / "busy.c"], check=True)
+    return str(folder / "busy")
+
+
+def child(code: str, folder: Path) -> str:
+    """A command line that runs Python code."""
+    file = folder / "child.py"
+    file.write_text(code)
+    return f"{sys.executable} {file}"
+
+
+def weights(folded: str) -> dict[str, int]:
+    """Weight by user function, of lines of a busy program."""
+    found: dict[str, int] = {}
+    for line in folded.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = stack.split(";")
+        assert frames[0] == "busy" and int(count) > 0
+        for name in {"hot_function", "cool_function", "main"} & set(frames):
+            found[name] = found.get(name, 0) + int(count)
+    return found
+
+
+def test_folded_finds_the_hot_function(busy: str) -> None:
+    done = run_sonde("-f", "folded", "-e", SAMPLES, "-c", busy)
+    assert done.returncode == 0, done.stderr
+    found = weights(done.stdout)
+    assert found["hot_function"] > 3 * found.get("cool_function", 0) > 0
+    assert found["main"] >= found["hot_function"]
+
+
+def test_flame_graph_of_a_command(busy: str, tmp_path: Path) -> None:
+    file = tmp_path / "busy.svg"
+    done = run_sonde("flame", "-c", busy, "-o", str(file), "1")
+    assert done.returncode == 0, done.stderr
+    assert f"Wrote {file}" in done.stderr
+    frames = {g.attrib["data-name"]: int(g.attrib["data-weight"]) for g in ET.parse(file).iter(f"{SVG}g")
+              if "data-name" in g.attrib}
+    assert frames["hot_function"] > frames["all"] / 2
+    assert frames["busy"] == frames["all"]
+
+
+def test_flame_graph_of_a_process(busy: str) -> None:
+    process = subprocess.Popen([busy])
+    try:
+        done = run_sonde("flame", "--on-cpu", "-p", str(process.pid), "-f", "folded", "1")
+    finally:
+        process.kill()
+        process.wait()
+    assert weights(done.stdout)["hot_function"] > 20
+
+
+def test_off_cpu_finds_the_sleep(tmp_path: Path) -> None:
+    command = child("import time\nfor _ in range(10): time.sleep(0.05)\n", tmp_path)
+    done = run_sonde("flame", "--off-cpu", "-f", "folded", "-c", command)
+    assert done.returncode == 0, done.stderr
+    slept = sum(int(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if "nanosleep" in line)
+    assert 400_000_000 < slept < 5_000_000_000
+
+
+def test_the_difference_of_two_runs(busy: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        done = run_sonde("flame", "-f", "folded", "-c", busy, "-o", str(tmp_path / name), "1")
+        assert done.returncode == 0, done.stderr
+    done = run_sonde("flame", "--diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    names = [g.attrib.get("data-name") for g in ET.fromstring(done.stdout.encode()).iter(f"{SVG}g")]
+    assert {"busy", "hot_function", "cool_function"} <= set(names)
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    (["flame", "--on-cpu", "--off-cpu"], "one flame graph at a time"),
+    (["flame", "--diff", "/dev/null"], "--diff takes two files"),
+    (["flame", "--diff", "/nowhere", "/dev/null"], "failed to open file '/nowhere'"),
+    (["-f", "flamegraph", "-e", "begin { @[1] = count(); }"], "-f flamegraph shows maps keyed by stacks"),
+    (["-f", "pie", "-e", "begin { }"], "-f takes text, json, folded"),
+    (["-f", "csv", "--test", "-e", "test:a { }"], "tests and benchmarks are printed as text or json"),
+])
+def test_complaints(arguments: list[str], complaint: str) -> None:
+    done = run_sonde(*arguments)
+    assert done.returncode == 1
+    assert complaint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_output_file_is_left_alone_if_the_view_does_not_fit(tmp_path: Path) -> None:
+    file = tmp_path / "precious"
+    file.write_text("precious")
+    assert run_sonde("-f", "dot", "-o", str(file), "-e", "begin { exit(); }").returncode == 1
+    assert file.read_text() == "precious"
+
+
+def test_heat_map(tmp_path: Path) -> None:
+    command = child(READER, tmp_path)
+    done = run_sonde("-f", "heatmap", "-e", READS, "-c", command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("@ns:\n") and re.search(r"\|.*[░▒▓█].*\|", done.stdout)
+    file = tmp_path / "reads.svg"
+    run_sonde("-f", "heatmap", "-o", str(file), "-e", READS, "-c", command)
+    columns = [g for g in ET.parse(file).iter(f"{SVG}g") if g.attrib.get("class") == "column"]
+    counted = sum(sum(map(int, column.attrib["data-counts"].split())) for column in columns)
+    assert len(columns) >= 5 and counted >= 50
+
+
+def test_graph(tmp_path: Path) -> None:
+    done = run_sonde("-f", "dot", "-e", "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { "
+                     '@[comm, "getppid"] = count(); }', "-c", child("import os\nos.getppid(); os.getppid()", tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r'n0 -> n1 \[label="2"', done.stdout)
+
+
+def test_table_and_text_do_not_mix(tmp_path: Path) -> None:
+    script = 'begin { @[1, "a,b"] = count(); @[2, "c"] = count(); time("now\\n"); exit(); }'
+    done = run_sonde("-f", "csv", "-e", script)
+    rows = sorted(csv.reader(io.StringIO(done.stdout)))
+    assert rows == [["1", "a,b", "1"], ["2", "c", "1"], ["key1", "key2", "value"]]
+    assert "now\n" in done.stderr
+    file = tmp_path / "x.csv"
+    done = run_sonde("-f", "csv", "-o", str(file), "-e", script)
+    assert done.stdout == "now\n" and len(file.read_text().splitlines()) == 3
+
+
+def test_trace_on_a_time_line(tmp_path: Path) -> None:
+    script = """tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { @since[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_clock_nanosleep /@since[tid]/ {
+    print((name="sleep", pid=pid, tid=tid, comm=comm, dur=nsecs - @since[tid])); printf("slept %d", pid); }"""
+    done = run_sonde("-f", "perfetto", "-e", script, "-c", child("import time\ntime.sleep(0.05)\n", tmp_path))
+    events = json.loads(done.stdout)["traceEvents"]
+    sleep, = [e for e in events if e["ph"] == "X"]
+    assert sleep["name"] == "sleep" and 50_000 <= sleep["dur"] < 5_000_000
+    said, = [e for e in events if e["ph"] == "i"]
+    assert said["name"] == f"slept {sleep['pid']}" and said["ts"] >= sleep["ts"] + 50_000
+
+
+def test_page(tmp_path: Path) -> None:
+    file = tmp_path / "x.html"
+    done = run_sonde("-f", "html", "-o", str(file), "-e",
+                     'begin { @a["<b>"] = count(); @h = hist(3); printf("<i>\\n"); exit(); }')
+    assert done.returncode == 0 and done.stdout == "<i>\n"
+    text = file.read_text()
+    assert "&lt;b&gt;" in text and "&lt;i&gt;" in text and "<b>" not in text
+
+
+def test_plain_runs_do_not_import_views() -> None:
+    code = ("import sys; from sonde.cli import main; main(['-e', 'begin { @[1] = count(); exit(); }']); "
+            "assert not [m for m in sys.modules if m.startswith('sonde.output.views')]")
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "src")
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr

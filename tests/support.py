@@ -1,0 +1,185 @@
+"""Helpers of the tests: running Sonde as people do, and programs whose true answer is known.
+
+Import as ``from support import ...``; pytest's ``pythonpath`` has this folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+SOURCE = Path(__file__).parents[1] / "src"
+ATTACHED = re.compile(r"^Attached \d+ probes?$", re.MULTILINE)
+
+
+@functools.cache
+def live_obstacle() -> str:
+    """What keeps the live ring from running on this machine; "" if nothing does."""
+    if sys.platform != "linux":
+        return "this is not Linux"
+    if os.geteuid() != 0:
+        return "needs root"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "the kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    if not os.path.isdir("/sys/kernel/tracing/events"):
+        subprocess.run(["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"], capture_output=True, check=False)
+        if not os.path.isdir("/sys/kernel/tracing/events"):
+            return "tracefs is not mounted on /sys/kernel/tracing and cannot be"
+    return bpf_obstacle()
+
+
+def bpf_obstacle() -> str:
+    """Make an array map: what refuses that refuses everything."""
+    import ctypes
+
+    number = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)
+    if number is None:
+        return f"no bpf(2) number for {os.uname().machine} here"
+    libc = ctypes.CDLL(None, use_errno=True)
+    attr = (ctypes.c_uint32 * 32)(2, 4, 8, 1)  # BPF_MAP_TYPE_ARRAY, key, value, entries
+    fd = libc.syscall(number, 0, ctypes.byref(attr), ctypes.sizeof(attr))
+    if fd < 0:
+        return f"bpf(BPF_MAP_CREATE): {os.strerror(ctypes.get_errno())}"
+    os.close(fd)
+    return ""
+
+
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child that runs Sonde from this tree; the caller's own settings do not leak in."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BPFTRACE_", "SONDE_"))}
+    return {**clean, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error", **(extra or {})}
+
+
+def sonde_command(args: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "sonde", *map(str, args)]
+
+
+def run_sonde(
+    *args: str, stdin: str | None = None, timeout: float = 60, env: dict[str, str] | None = None, **kwargs: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run ``sonde ARGS`` to its end; stdout and stderr are text. Never shows a traceback (asserted)."""
+    feed: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    done = subprocess.run(
+        sonde_command(args), capture_output=True, text=True, timeout=timeout, env=environment(env), check=False,
+        **feed, **kwargs,
+    )  # fmt: skip
+    assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+    assert "internal error" not in done.stderr, done.stderr
+    return done
+
+
+class Tracer:
+    """A running ``sonde``, entered when its probes are attached and ended by SIGINT.
+
+    ``with Tracer("-e", program) as t: workload()`` and then ``t.stdout``, ``t.stderr``, ``t.status``.
+    """
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None, timeout: float = 60, settle: float = 0.0) -> None:
+        self.args, self.env, self.timeout, self.settle = args, env, timeout, settle
+        self.stdout = self.stderr = ""
+        self.status: int | None = None
+
+    def __enter__(self) -> Self:
+        self._out = tempfile.TemporaryFile("w+")
+        self._err = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            sonde_command(self.args),
+            stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=environment(self.env),
+        )  # fmt: skip
+        self.pid = self.process.pid
+        try:
+            self._await_attached()
+        except BaseException:
+            self._collect(kill=True)
+            raise
+        return self
+
+    def _read(self, file: Any) -> str:
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), size, 0).decode(errors="replace")
+
+    def _await_attached(self) -> None:
+        deadline = time.monotonic() + self.timeout
+        while not (ATTACHED.search(self._read(self._err)) or '"attached_probes"' in self._read(self._out)):
+            if self.process.poll() is not None:
+                raise AssertionError(f"sonde ended with {self.process.returncode}:\n{self._read(self._err)}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"sonde attached nothing in {self.timeout} s:\n{self._read(self._err)}")
+            time.sleep(0.005)
+        time.sleep(self.settle)
+
+    def output(self) -> str:
+        """What has been printed so far."""
+        return self._read(self._out)
+
+    def wait(self) -> None:
+        """Wait until it ends by itself."""
+        self.process.wait(self.timeout)
+
+    def _collect(self, kill: bool = False) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL if kill else signal.SIGINT)
+        try:
+            self.status = self.process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.status = self.process.wait()
+            raise
+        finally:
+            self.stdout, self.stderr = self._read(self._out), self._read(self._err)
+            self._out.close()
+            self._err.close()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._collect()
+        assert "Traceback (most recent call last)" not in self.stderr, self.stderr
+        assert "internal error" not in self.stderr, self.stderr
+
+    @property
+    def lines(self) -> list[str]:
+        """What was printed; the empty lines that bpftrace sets before the maps are left out."""
+        return [line for line in self.stdout.splitlines() if line]
+
+
+def trace(program: str, workload: Callable[[], Any], *options: str, **kwargs: Any) -> Tracer:
+    """Trace ``program`` while ``workload()`` runs."""
+    with Tracer(*options, "-e", program, **kwargs) as tracer:
+        workload()
+    return tracer
+
+
+def set_comm(name: str) -> None:
+    """Name this thread: traced by name, other processes are left alone."""
+    with open(f"/proc/self/task/{threading_id()}/comm", "w") as file:
+        file.write(name)
+
+
+def threading_id() -> int:
+    import threading
+
+    return threading.get_native_id()
+
+
+def compile_c(source: str, directory: Path, name: str = "target", *flags: str) -> Path:
+    """Compile a C program; skips with the reason where there is no compiler."""
+    import pytest
+
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    code = directory / f"{name}.c"
+    code.write_text(source)
+    binary = directory / name
+    subprocess.run([compiler, "-O1", "-g", "-fno-inline", *flags, "-o", str(binary), str(code), "-pthread"], check=True)
+    return binary

@@ -1,0 +1,133 @@
+"""Records to events, map elements to values, and each kind of site to its output."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from decoding import Names
+from sonde import types as t
+from sonde.output import Printer, output
+from sonde.runtime.aggregates import Stats
+from sonde.runtime.events import Event, EventDecoder, MapDecoder
+from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+
+
+def site(kind: str, *fields: t.Type, parts: list[FormatPart] | None = None, **data: Any) -> EventSite:
+    at, placed = 24 if kind == "print_map" else 16, []
+    for type in fields:
+        at = t.round_up(at, 8)
+        placed.append(EventField(type, at))
+        at += type.size
+    return EventSite(kind, None, placed, at, parts or [], data)
+
+
+def spec(*sites: EventSite, maps: list[MapSpec] | None = None) -> ScriptSpec:
+    return ScriptSpec([], maps or [], list(sites), [], ["begin", "interval:s:1"], [], Config(max_cat_bytes=5))
+
+
+def record(index: int, data: bytes = b"", probe: int = 0, time: int = 0) -> bytes:
+    return struct.pack("=IIQ", index, probe, time) + data
+
+
+def printed(script: ScriptSpec, *records: bytes, maps: Any = None, form: str = "text", warnings: bool = True) -> bytes:
+    """What a printer writes for the records, both streams together."""
+    reader, writer = os.pipe()
+    try:
+        out = output(form, writer, writer)
+        printer = Printer(script, Names(), out, maps or (lambda name, then: []), warnings)
+        for raw in records:
+            handler = printer.handlers[int.from_bytes(raw[:4], "little")]
+            assert handler is not None
+            handler(memoryview(b"\xee" * 8 + raw), 8)
+        out.flush(True)
+        os.close(writer)
+        return os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
+
+
+def test_events() -> None:
+    decoder = EventDecoder(spec(site("printf", t.INT32, t.Str(8))), Names())
+    event = decoder.decode(b"\0" + record(0, struct.pack("=i4x8s", 5, b"hi"), 1, 99), 1)
+    assert isinstance(event, Event)
+    assert (event.kind, event.args, event.probe, event.time, event.site) == ("printf", (5, "hi"), "interval:s:1", 99, 0)
+    assert decoder.decode(record(0, bytes(24), probe=9)).probe == ""
+
+
+def test_map_elements() -> None:
+    key = t.Tuple((t.INT64, t.Str(4)))
+    keyed = MapDecoder(MapSpec("@x", "hash", 16, 8, 10, key=key, value=t.INT64), Names())
+    raw = struct.pack("=q4s4x", 1, b"ab")
+    assert keyed.items([(raw, struct.pack("=q", -2))]) == [((1, "ab"), -2)]
+    stats = MapDecoder(MapSpec("@s", "array", 4, 16, 1, value=t.Aggregate("stats"), memory=True), Names())
+    assert stats.items([(b"", (2, 10))]) == [(None, Stats(2, 5, 10))]
+
+
+def test_printf_print_and_time() -> None:
+    script = spec(site("printf", t.INT32, parts=[FormatPart("n="), FormatPart("", "d"), FormatPart("\n")]),
+                  site("print", t.Tuple((t.INT64, t.BOOL))), site("time", format="%Y\n"))
+    records = [record(0, struct.pack("=i", 5)), record(1, struct.pack("=q?", 1, True)), record(2, time=10**9)]
+    assert printed(script, *records) == b"n=5\n(1, true)\n2023\n"
+    assert printed(script, *records[:2], form="json") == (
+        b'{"type": "printf", "data": "n=5\\n"}\n{"type": "value", "data": [1,true]}\n')
+
+
+def test_errorf_and_warnf() -> None:
+    parts = [FormatPart("bad "), FormatPart("", "d")]
+    script = spec(site("printf", t.INT32, parts=parts, severity="ERROR"),
+                  site("printf", t.INT32, parts=parts, severity="WARNING"))
+    records = [record(0, struct.pack("=i", 1)), record(1, struct.pack("=i", 2))]
+    assert printed(script, *records) == b"ERROR: bad 1\nWARNING: bad 2\n"
+    assert printed(script, *records, warnings=False) == b"ERROR: bad 1\n"
+
+
+def test_join() -> None:
+    script = spec(site("join", t.Buf(12), separator=", "))
+    assert printed(script, record(0, struct.pack("=I12s", 8, b"ls\0-la\0\0"))) == b"ls, -la, \n"
+    assert printed(script, record(0, struct.pack("=I12s", 7, b"ls\0-la\0"))) == b"ls, -la\n"
+
+
+def test_cat(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"0123456789")
+    parts = [FormatPart("", "s")]
+    script = spec(site("cat", t.Str(256), parts=parts))
+    assert printed(script, record(0, str(file).encode().ljust(256, b"\0"))) == b"01234"
+    text = printed(script, record(0, b"/no/such".ljust(256, b"\0")))
+    assert text == b"ERROR: failed to open file '/no/such': No such file or directory\n"
+
+
+def test_system() -> None:
+    script = spec(site("system", t.INT32, parts=[FormatPart("echo "), FormatPart("", "d")]))
+    assert printed(script, record(0, struct.pack("=i", 3))) == b"3\n"
+    assert printed(script, record(0, struct.pack("=i", 3)), form="json") == b'{"type": "syscall", "data": "3\\n"}\n'
+
+
+def test_print_map_reads_and_clears_in_one_step() -> None:
+    taken: list[tuple[str, str]] = []
+
+    def take(name: str, then: str) -> list[tuple[Any, Any]]:
+        taken.append((name, then))
+        return [(1, 10), (2, 20)]
+    script = spec(site("print_map", map="@x", top=1, div=2, then="clear"), site("exit", t.INT32))
+    assert printed(script, record(0, bytes(8)), maps=take) == b"@x[2]: 10\n"
+    assert taken == [("@x", "clear")]
+
+
+def test_sites_for_the_session_alone_have_no_handler() -> None:
+    script = spec(site("exit", t.INT32), site("clear", map="@x"), site("zero", map="@x"))
+    assert Printer(script, Names(), output("text", 1, 2), lambda name, then: []).handlers == [None] * 3
+
+
+def test_final_maps_by_name() -> None:
+    reader, writer = os.pipe()
+    maps = [MapSpec(name, "hash", 8, 8, 1) for name in ("@b", "__stacks", "@a")]
+    out = output("text", writer, writer)
+    Printer(spec(maps=maps), Names(), out, lambda name, then: [(None, 1)]).final_maps()
+    out.flush(True)
+    os.close(writer)
+    assert os.read(reader, 100) == b"\n\n@a: 1\n@b: 1\n"
+    os.close(reader)

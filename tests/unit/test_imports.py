@@ -1,0 +1,146 @@
+"""The architecture, enforced: what may import what, and what start-up may cost."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src" / "sonde"
+FILES = sorted(ROOT.rglob("*.py"))
+LONGEST = 600  # lines
+
+BASE = {"record", "errors", "types", "uapi", "arch", "asm", "btf", "spec"}
+FRONT = {"language", "semantics", "compiler"}
+BACK = {"kernel", "runtime", "output"}
+ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters"}
+
+# Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
+MAY_IMPORT: dict[str, set[str]] = {
+    "record": set(),
+    "errors": {"record"},
+    "types": {"record", "errors"},
+    "uapi": set(),
+    "arch": {"record", "errors", "uapi"},
+    "spec": {"record", "errors", "types"},
+    "asm": {"record", "errors", "uapi", "arch", "spec"},
+    "btf": {"record", "errors", "types", "uapi"},
+    "language": {"record", "errors", "types"},
+    "semantics": BASE | {"language"},
+    "compiler": BASE | {"language", "semantics"},
+    "kernel": BASE,
+    "runtime": BASE | {"kernel"},
+    "output": BASE | {"kernel", "runtime"},
+    "tools": {"record", "errors"},
+    "api": ROOMS,
+    "cli": ROOMS,
+    "doctor": ROOMS,
+    "selftest": ROOMS,
+    "parameters": FRONT | BASE,
+    "options": {"record", "errors", "language"},
+    "__init__": ROOMS,  # the public names, each imported when it is asked for
+    "__main__": {"cli"},
+}
+
+CTYPES_HOME = "kernel/syscalls.py"
+
+# Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
+HEAVY = {
+    "argparse", "asyncio", "concurrent", "dataclasses", "datetime", "decimal", "email", "enum", "fractions", "http",
+    "importlib", "inspect", "json", "logging", "multiprocessing", "pathlib", "platform", "random", "shutil", "socket",
+    "subprocess", "tempfile", "textwrap", "traceback", "unittest", "urllib",
+}  # fmt: skip
+
+
+def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute."""
+    tree = ast.parse(path.read_text(), str(path))
+    package = ("sonde", *path.relative_to(ROOT).parent.parts)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inner = {id(node) for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        outer = id(node) not in inner
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, outer
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module or "") if part)
+            if module == "sonde":  # from . import x: x is a room, or a public name of the package itself
+                for alias in node.names:
+                    yield f"sonde.{alias.name}", node.lineno, outer
+            else:
+                yield module, node.lineno, outer
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_room_is_on_the_plan() -> None:
+    assert {room(p) for p in FILES} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_imports_go_down(path: Path) -> None:
+    here = room(path)
+    upward = [
+        f"{name(path)}:{line}: imports {target}"
+        for target, line, _ in imports(path)
+        if target.startswith("sonde.") and (there := target.split(".")[1]) != here
+        if there not in MAY_IMPORT[here] and there in MAY_IMPORT
+    ]
+    assert not upward
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_only_the_standard_library(path: Path) -> None:
+    foreign = [
+        f"{name(path)}:{line}: imports {target}"
+        for target, line, _ in imports(path)
+        if (top := target.split(".")[0]) != "sonde" and top not in sys.stdlib_module_names
+    ]
+    assert not foreign
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_only_one_module_knows_ctypes(path: Path) -> None:
+    if name(path) != CTYPES_HOME:
+        assert not [line for target, line, _ in imports(path) if target.split(".")[0] in ("ctypes", "_ctypes")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
+    heavy = [
+        f"{name(path)}:{line}: imports {target} at module level"
+        for target, line, outer in imports(path)
+        if outer and target.split(".")[0] in HEAVY
+    ]
+    assert not heavy
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_files_fit_a_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_the_rules_catch_what_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upward relative import and a heavy one are seen, and told from one inside a function."""
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    file = tmp_path / "kernel" / "x.py"
+    file.parent.mkdir()
+    file.write_text("from ..semantics import world\nfrom .. import api\nimport json\ndef f():\n    import enum\n")
+    assert list(imports(file)) == [
+        ("sonde.semantics", 1, True),
+        ("sonde.api", 2, True),
+        ("json", 3, True),
+        ("enum", 5, False),
+    ]

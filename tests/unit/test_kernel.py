@@ -1,0 +1,350 @@
+"""Reading what a kernel says, from texts and files made here: no root, nothing of this machine."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from sonde.errors import EnvironmentProblem
+from sonde.kernel import binaries, host, procfs, symbols, tracefs
+from sonde.kernel.features import ROWS, TABLE, Features
+from sonde.kernel.kernel_types import c_integer
+from sonde.kernel.recorded import BtfWorld, RecordedWorld, load
+from sonde.types import (
+    BOOL,
+    INT8,
+    INT32,
+    INT64,
+    KERNEL,
+    UINT8,
+    UINT16,
+    UINT64,
+    USER,
+    VOID,
+    Array,
+    Enum,
+    Int,
+    Pointer,
+    Str,
+    Type,
+)
+
+WORLD = str(Path(__file__).with_name("world.json.z"))
+
+
+@pytest.fixture(scope="module")
+def world() -> RecordedWorld:
+    return RecordedWorld(WORLD)
+
+
+# ---- tracepoint formats
+
+HEAD = "name: x\nID: 42\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n"
+
+
+def field(declaration: str, size: int, signed: int, world: RecordedWorld, category: str = "c") -> tuple[Type, bool]:
+    text = f"{HEAD}\tfield:{declaration};\toffset:16;\tsize:{size};\tsigned:{signed};\n\nprint fmt: \"field:\"\n"
+    found = tracefs.parse_format(text, category, "e", world)
+    assert (found.id, len(found.args.fields), found.args.fields[0].offset) == (42, 1, 16)
+    assert found.args.size == 16 + size
+    return found.args.fields[0].type, found.args.fields[0].data_loc
+
+
+@pytest.mark.parametrize(("declaration", "size", "signed", "expected"), [
+    ("int x", 4, 1, INT32), ("pid_t x", 4, 1, INT32), ("unsigned short x", 2, 0, UINT16), ("long x", 8, 1, INT64),
+    ("xfs_ino_t x", 8, 0, UINT64), ("bool x", 1, 0, BOOL), ("char x", 1, 0, Int(8, False)),
+    ("char x[16]", 16, 0, Str(16)), ("const char x[8]", 8, 0, Str(8)), ("__u8 x[4]", 4, 0, Array(UINT8, 4)),
+    ("unsigned long x[3]", 24, 0, Array(UINT64, 3)), ("u8 x[]", 0, 0, Array(UINT8, 0)),
+    ("void * x", 8, 0, Pointer(VOID, KERNEL)), ("const char * x", 8, 0, Pointer(INT8, KERNEL)),
+    ("const void *x", 8, 0, Pointer(VOID, KERNEL)), ("int * x", 8, 0, Pointer(INT32, KERNEL)),
+    ("const char *const * x", 8, 0, Pointer(Pointer(INT8, KERNEL), KERNEL)),
+    ("char __user * x", 8, 0, Pointer(INT8, USER)), ("guid_t x", 16, 0, Array(UINT8, 16)),
+])
+def test_field_types(declaration: str, size: int, signed: int, expected: Type, world: RecordedWorld) -> None:
+    assert field(declaration, size, signed, world) == (expected, False)
+
+
+def test_fields_of_named_types(world: RecordedWorld) -> None:
+    sock = field("struct sock * sk", 8, 0, world)[0]
+    assert isinstance(sock, Pointer) and sock.to == world.struct("sock") and sock.space == KERNEL
+    reason = field("enum skb_drop_reason r", 4, 0, world)[0]
+    assert isinstance(reason, Enum) and "SKB_DROP_REASON_NO_SOCKET" in reason.names.values()
+    narrow = field("enum skb_drop_reason r", 1, 0, world)[0]
+    assert isinstance(narrow, Enum) and narrow.size == 1
+    assert field("enum unknown r", 4, 0, world)[0] == Int(32, False)
+
+
+def test_dynamic_fields(world: RecordedWorld) -> None:
+    assert field("__data_loc char[] name", 4, 0, world) == (Str(0), True)
+    assert field("__data_loc u64[] list", 4, 0, world) == (Array(UINT64, 0), True)
+    assert field("__data_loc cpumask_t mask", 4, 0, world)[1]
+
+
+def test_system_call_arguments_have_their_declared_types(world: RecordedWorld) -> None:
+    assert field("int fd", 8, 0, world, "syscalls")[0] == INT32
+    assert field("umode_t mode", 8, 0, world, "syscalls")[0] == UINT16
+    assert field("const char * filename", 8, 0, world, "syscalls")[0] == Pointer(INT8, USER)
+    address = field("struct sockaddr * a", 8, 0, world, "syscalls")[0]
+    assert isinstance(address, Pointer) and address.to == world.struct("sockaddr") and address.space == USER
+    assert field("long ret", 8, 1, world, "syscalls")[0] == INT64
+
+
+@pytest.mark.parametrize("line", ["\tfield:int x;\toffset:q;\tsize:4;\tsigned:1;", "\tfield:int x;\tsize:4;"])
+def test_damaged_format(line: str, world: RecordedWorld) -> None:
+    with pytest.raises(EnvironmentProblem):
+        tracefs.parse_format(HEAD + line + "\n", "c", "e", world)
+
+
+def test_declarations_are_kept_for_listing() -> None:
+    text = HEAD + "\tfield:const char * name;\toffset:8;\tsize:8;\tsigned:0;\n"
+    assert [f.declaration for f in tracefs.parse_fields(text)] == ["const char * name"]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "", ".", "a/b"])
+def test_event_names_are_no_paths(name: str, tmp_path: Path) -> None:
+    assert tracefs.format_text(str(tmp_path), name, "passwd") is None
+    assert tracefs.format_text(str(tmp_path), "sched", name) is None
+
+
+# ---- the machine
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-3\n", [0, 1, 2, 3]), ("0-1,4,6-7", [0, 1, 4, 6, 7]),
+                                            ("", [])])
+def test_cpu_list(text: str, cpus: list[int]) -> None:
+    assert host.cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize(("name", "arch", "number"), [
+    ("read", "x86_64", 0), ("openat", "x86_64", 257), ("newfstatat", "x86_64", 262), ("newstat", "x86_64", 4),
+    ("pidfd_send_signal", "x86_64", 424), ("mseal", "x86_64", 462), ("uretprobe", "x86_64", 335),
+    ("io_setup", "aarch64", 0), ("openat", "aarch64", 56), ("getppid", "aarch64", 173), ("mseal", "aarch64", 462),
+    ("newuname", "aarch64", 160), ("open", "aarch64", None), ("nosuch", "x86_64", None), ("read", "sparc", None)])
+def test_syscall_numbers(name: str, arch: str, number: int | None) -> None:
+    assert host.syscall_number(name, arch) == number
+
+
+def test_syscall_names() -> None:
+    assert host.syscall_names("x86_64")[257] == "openat"
+    assert host.syscall_event("fstat", "x86_64") == "newfstat"
+    for arch in ("x86_64", "aarch64"):
+        assert len(host.syscalls(arch)) == len(set(host.syscalls(arch).values())) > 300
+
+
+def test_boot_to_wall() -> None:
+    for clock in ("boot", "monotonic", "tai"):
+        offset = host.boot_to_wall(clock)
+        known = {"boot": time.CLOCK_BOOTTIME, "monotonic": time.CLOCK_MONOTONIC, "tai": time.CLOCK_TAI}[clock]
+        assert abs(time.clock_gettime_ns(known) + offset - time.time_ns()) < 50_000_000
+
+
+def test_processes() -> None:
+    assert procfs.comm(os.getpid())
+    assert procfs.alive(os.getpid()) and os.getpid() in procfs.pids()
+    assert procfs.comm(1 << 30) is None and not procfs.alive(1 << 30)
+    assert procfs.user_name(0) == "root" and procfs.user_name(1 << 30) == str(1 << 30)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("unsigned long", UINT64), ("long unsigned int", UINT64), ("unsigned", Int(32, False)), ("char", INT8),
+    ("unsigned char", UINT8), ("short int", Int(16)), ("long long", INT64), ("_Bool", BOOL),
+    ("task_t", None), ("", None)])
+def test_c_integers(text: str, expected: Type | None) -> None:
+    assert c_integer(text.split()) == expected
+
+
+# ---- libraries
+
+def ld_cache(entries: list[tuple[int, str, str, int]], prefix: bytes = b"") -> bytes:
+    """An /etc/ld.so.cache of (flags, soname, path, hwcap)."""
+    strings, rows = b"", b""
+    start = 48 + 24 * len(entries)
+    for flags, soname, path, hwcap in entries:
+        rows += struct.pack("=iIIIQ", flags, start + len(strings), start + len(strings) + len(soname) + 1, 0, hwcap)
+        strings += f"{soname}\0{path}\0".encode()
+    head = struct.pack("=20sIIB3xI12x", b"glibc-ld.so.cache1.1", len(entries), len(strings), 0, 0)
+    return prefix + head + rows + strings
+
+
+ENTRIES = [(0x0303, "libc.so.6", "/lib64/libc.so.6", 0), (3, "libc.so.6", "/lib32/libc.so.6", 0),
+           (0x0303, "libz.so.1", "/v3/libz.so.1", 1 << 62), (0x0303, "libz.so.1", "/lib/libz.so.1", 0)]
+
+
+@pytest.mark.parametrize("prefix", [b"", b"ld.so-1.7.0\0" + bytes(60)])
+def test_ld_cache(prefix: bytes) -> None:
+    found = binaries.parse_ld_cache(ld_cache(ENTRIES, prefix), "x86_64")
+    assert found == {"libc.so.6": "/lib64/libc.so.6", "libz.so.1": "/lib/libz.so.1"}
+
+
+@pytest.mark.parametrize("cut", [0, 10, 30, 60, 100])
+def test_damaged_ld_cache(cut: int) -> None:
+    binaries.parse_ld_cache(ld_cache(ENTRIES)[:cut], "x86_64")
+
+
+@pytest.mark.parametrize("name", ["c", "libc", "libc.so", "libc.so.6"])
+def test_library_names(name: str) -> None:
+    assert binaries._best(["libcrypt.so.1", "libc.so.6", "libc++.so.1", "libcap.so.2"], name) == ["libc.so.6"]
+
+
+def test_library_versions() -> None:
+    assert binaries._best(["libssl.so.1.1", "libssl.so.3", "libssl.so.10"], "ssl") == [
+        "libssl.so.10", "libssl.so.3", "libssl.so.1.1"]
+    assert binaries._best(["libssl.so.3", "libssl.so"], "ssl")[0] == "libssl.so"
+    assert binaries._best(["libc-2.31.so", "libc.so.6"], "c") == ["libc.so.6", "libc-2.31.so"]
+
+
+def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tool", "libown.so.2", "libown.so.10"):
+        (tmp_path / name).write_bytes(b"\x7fELF")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    (tmp_path / "script").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    tool = str(tmp_path / "tool")
+    assert binaries.find("tool") == binaries.find("./tool") == binaries.find(tool) == [tool]
+    assert binaries.find("./t*") == binaries.find(f"{tmp_path}/to?l") == [tool]
+    assert binaries.find("own") == binaries.find("libown") == [str(tmp_path / "libown.so.10")]
+    assert binaries.find("libown.so.2") == [str(tmp_path / "libown.so.2")]
+    assert binaries.find("tool", os.getpid()) == binaries.find("./tool", os.getpid()) == [tool]
+    for name in ("script", "./script", "nosuch", "./nosuch", "/nosuch/x", "./nosuch*", str(tmp_path)):
+        assert binaries.find(name) == []
+
+
+# ---- symbols
+
+KALLSYMS = """\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _text
+ffffffff81000000 T startup
+ffffffff81000100 t helper.isra.0
+ffffffff81000200 T last
+ffffffffc0000000 t mod_init\t[mod]
+ffffffffc0000080 t mod_work\t[mod]
+ffffffffa0000000 t bpf_prog_1234_x\t[bpf]
+"""
+
+
+@pytest.fixture
+def kernel_symbols(tmp_path: Path) -> symbols.KernelSymbols:
+    (tmp_path / "kallsyms").write_text(KALLSYMS)
+    return symbols.KernelSymbols(str(tmp_path / "kallsyms"))
+
+
+@pytest.mark.parametrize(("address", "name", "offset", "module"), [
+    (0xffffffff81000000, "_text", 0, ""), (0xffffffff810001ff, "helper.isra.0", 0xff, ""),
+    (0xffffffffc0000081, "mod_work", 1, "mod"), (0xffffffffa0000010, "bpf_prog_1234_x", 16, "bpf")])
+def test_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int, name: str, offset: int,
+                       module: str) -> None:
+    assert kernel_symbols.lookup(address) == symbols.KernelSymbol(name, offset, module)
+
+
+@pytest.mark.parametrize("address", [0, 5, 0x7fff00000000, 0xffffffff90000000])
+def test_no_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int) -> None:
+    assert kernel_symbols.lookup(address) is None
+
+
+def test_kernel_address(kernel_symbols: symbols.KernelSymbols) -> None:
+    assert kernel_symbols.address("last") == 0xffffffff81000200
+    assert kernel_symbols.address("mod_init") == 0xffffffffc0000000
+    assert kernel_symbols.address("ast") is None and kernel_symbols.address("") is None
+
+
+@pytest.mark.parametrize("text", ["", "0000000000000000 T _text\n0000000000000000 T startup\n"])
+def test_hidden_addresses(text: str, tmp_path: Path) -> None:
+    (tmp_path / "kallsyms").write_text(text)
+    hidden = symbols.KernelSymbols(str(tmp_path / "kallsyms"))
+    assert hidden.restricted and hidden.lookup(0xffffffff81000000) is None and hidden.address("_text") is None
+    assert symbols.KernelSymbols(str(tmp_path / "none")).restricted
+
+
+def test_traceable_functions(tmp_path: Path) -> None:
+    assert symbols.traceable_functions(str(tmp_path)) == []
+    (tmp_path / "available_filter_functions").write_text("vfs_read\nmod_work [mod]\n__ftrace_invalid_address___12\n")
+    assert symbols.traceable_functions(str(tmp_path)) == [("vmlinux", "vfs_read"), ("mod", "mod_work")]
+
+
+# ---- worlds from files
+
+def test_recorded_world(world: RecordedWorld) -> None:
+    task = world.struct("task_struct")
+    assert task and task.btf_id and task.field("comm") is not None
+    assert world.struct("nosuch") is None
+    assert world.named_type("u64") == UINT64 and world.named_type("enum pid_type") is not None
+    assert world.named_type("struct task_struct") is task and world.named_type("nosuch") is None
+    listen = world.enum_constant("TCP_LISTEN")
+    assert listen and listen[0] == 10
+    assert ("sched", "sched_switch") in world.tracepoints()
+    assert world.tracepoint("sched", "nosuch") is None
+    assert ("vmlinux", "sched_switch") in world.raw_tracepoints()
+    switch = world.raw_tracepoint("sched_switch")
+    assert switch and [f.name for f in switch.fields][:3] == ["preempt", "prev", "next"]
+    assert [f.offset for f in switch.fields] == [8 * i for i in range(len(switch.fields))]
+    assert world.raw_tracepoint("nosuch") is None
+    assert world.syscall_number("openat") == 257
+    assert world.kfunc_id("bpf_rdonly_cast") and not world.kfunc_id("nosuch")
+    assert world.kernel_symbol("schedule") and world.kernel_symbol("nosuch") is None
+    assert "task_struct" in world.struct_names()
+
+
+def test_recorded_features(world: RecordedWorld) -> None:
+    assert world.feature("ringbuf") and not world.feature("nosuch") and not world.feature("kprobes")
+    assert world.kernel_functions() == []
+    assert ("vmlinux", "vfs_read") in RecordedWorld(WORLD, {"kprobes": True}).kernel_functions()
+
+
+def test_recorded_binaries(world: RecordedWorld) -> None:
+    path = world.find_binary("libc")[0]
+    malloc = next(f for f in world.user_functions(path) if f.name == "malloc")
+    assert world.user_object(path, "malloc") == (malloc.address, malloc.size)
+    assert world.user_offset(path, malloc.address + 3) == malloc.offset + 3
+    assert world.find_binary("nosuch") == [] and world.user_functions("/nosuch") == []
+    assert world.user_object(path, "nosuch") is None and world.user_offset(path, 1) is None
+
+
+@pytest.mark.parametrize("data", [None, b"", b"x", zlib.compress(b"[]"), zlib.compress(b"{}")])
+def test_no_recorded_world(data: bytes | None, tmp_path: Path) -> None:
+    if data is not None:
+        (tmp_path / "w").write_bytes(data)
+    with pytest.raises(EnvironmentProblem):
+        load(str(tmp_path / "w"))
+
+
+def test_btf_world(world: RecordedWorld, tmp_path: Path) -> None:
+    from binascii import a2b_base64
+
+    path = tmp_path / "vmlinux.btf"
+    path.write_bytes(a2b_base64(load(WORLD)["btf"]))
+    other = BtfWorld(str(path), "x86_64")
+    assert other.struct("task_struct") == world.struct("task_struct")
+    assert other.feature("ringbuf") and not other.feature("nosuch")
+    assert other.raw_tracepoint("sched_switch") is not None
+    with pytest.raises(EnvironmentProblem):
+        BtfWorld(str(tmp_path / "none")).struct("x")
+
+
+# ---- features
+
+def test_feature_table() -> None:
+    assert len(ROWS) == len(TABLE)
+    assert all(row.text and row.name == row.name.lower() for row in TABLE)
+
+
+def test_unknown_feature() -> None:
+    with pytest.raises(KeyError):
+        Features().ask("nosuch")
+
+
+def test_features_without_btf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    features = Features()
+    assert features.ask("bpf_loop") is None and not features.has("bpf_loop")
+    assert features.ask("helper_loop") is None and not features.has("rdonly_cast_kprobe")
+    assert features.ask("btf") in (True, False)
+    assert "btf" in (next((tmp_path / "sonde").iterdir())).read_text()
+    assert Features().ask("btf") == features.ask("btf")

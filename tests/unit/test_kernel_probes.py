@@ -1,0 +1,109 @@
+"""Kernel functions: what is attached to, and how a kernel without kprobes or without fentry is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.errors import CompileError
+from sonde.semantics import kernel_probes
+from sonde.spec import Attach
+from sonde.types import INT32, INT64
+from unit.fake_world import FakeWorld, FentryWorld, KprobeWorld, check_text, findings
+
+
+class Both(FentryWorld):
+    """Kprobes and fentry."""
+
+    features = FentryWorld.features | {"kprobes"}
+
+
+def attached(text: str, world: FakeWorld) -> list[Attach]:
+    return [a for p in check_text(text, world).probes for a in p.attach]
+
+
+def message(text: str, world: FakeWorld) -> str:
+    with pytest.raises(CompileError) as caught:
+        check_text(text, world)
+    return "\n".join(part for d in caught.value.diagnostics for part in (d.message, *d.hints))
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    ("fentry:vfs_read", "fentry:vmlinux:vfs_read"), ("f:vmlinux:vfs_read", "fentry:vmlinux:vfs_read"),
+    ("kfunc:vfs_read", "fentry:vmlinux:vfs_read"), ("kretfunc:vfs_read", "fexit:vmlinux:vfs_read"),
+    ("fr:vfs_read", "fexit:vmlinux:vfs_read"), ("kprobe:vfs_read", "kprobe:vfs_read"),
+    ("k:vmlinux:vfs_read", "kprobe:vmlinux:vfs_read"), ("kprobe:vfs_read+4", "kprobe:vfs_read+4"),
+    ("kprobe:0xffffffff81000010", "kprobe:0xffffffff81000010"), ("kprobe:static_one", "kprobe:static_one"),
+])
+def test_full_names(text: str, name: str) -> None:
+    assert [a.name for a in attached(text + " { }", Both())] == [name]
+
+
+def test_wildcards_take_what_has_a_prototype() -> None:
+    names = [a.event for a in attached("fentry:* { }", FentryWorld())]
+    assert names == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]  # not the variadic one
+    assert all(a.extra["wildcard"] for a in attached("fentry:vfs_* { }", FentryWorld()))
+
+
+def test_typed_arguments_and_results() -> None:
+    checked = check_text("fexit:vfs_read { @a = args.count; @r = retval; @o = args->file->f_mode; }", FentryWorld())
+    assert {name: info.value for name, info in checked.maps.items()}["@r"] == INT64
+    assert check_text("fexit:tcp_connect { @r = retval; }", FentryWorld()).maps["@r"].value in (INT32, INT64)
+
+
+def test_functions_whose_arguments_lie_alike_share_a_program() -> None:
+    checked = check_text("fentry:vfs_read,fentry:vfs_readv { @ = args.count; }", FentryWorld())
+    assert [len(p.attach) for p in checked.probes] == [2]
+    checked = check_text("fentry:vfs_read,fentry:tcp_close { @ = comm; }", FentryWorld())
+    assert [len(p.attach) for p in checked.probes] == [2]
+
+
+@pytest.mark.parametrize(("kind", "way"), [("kprobe", "fentry"), ("kretprobe", "fexit")])
+def test_kprobes_by_fentry(kind: str, way: str) -> None:
+    [point] = attached(f"{kind}:vfs_read {{ @ = comm; }}", FentryWorld())
+    assert (point.kind, point.extra["how"], point.extra["btf_id"]) == (kind, way, 8)
+
+
+@pytest.mark.parametrize(("kind", "way"), [("fentry", "kprobe"), ("fexit", "kretprobe")])
+def test_fentry_by_kprobes(kind: str, way: str) -> None:
+    [point] = attached(f"{kind}:vfs_read {{ @ = comm; }}", KprobeWorld())
+    assert (point.kind, point.extra["how"]) == (kind, way)
+
+
+def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Multi(Both):
+        features = Both.features | {"kprobe_multi"}
+
+    monkeypatch.setattr(kernel_probes, "MANY", 3)
+    found = attached("fentry:* { @ = comm; }", Multi())
+    assert [a.event for a in found] == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]
+    assert all(a.extra["how"] == "kprobe" and a.extra["together"] for a in found)
+    assert all("how" not in a.extra for a in attached("fentry:vfs_* { @ = comm; }", Multi()))
+    assert all("how" not in a.extra for a in attached("fexit:* { print(args); }", Multi()))
+
+
+def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
+    assert findings("fentry:vfs_read { @ = args.count; }", KprobeWorld()) == []
+    assert "fits no register" in message("fentry:by_value { @ = args.last; }", KprobeWorld())
+    assert "a return has no arguments" in message("fexit:vfs_read { @ = args.count; }", KprobeWorld())
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("kprobe:vfs_read { @ = reg(\"ip\"); }", "it has no reg"),
+    ("kprobe:vfs_read+4 { }", "whole functions only"),
+    ("kprobe:0xffffffff81000010 { }", "whole functions only"),
+    ("fexit:tcp_close { @ = retval; }", "returns nothing (void)"),
+    ("fentry:_printk { }", "variable number of arguments"),
+    ("fentry:static_one { }", "type information does not have it"),
+    ("fentry:vfs_raed { }", "did you mean fentry:vfs_read"),
+    ("fentry:inlined { }", "the compiler made inlined.isra.0 of it"),
+    ("fentry:vfs_read+4 { }", "only kprobes"),
+    ("fentry:nosuch_* { }", "no function matches"),
+    ("fentry:other:vfs_read { }", "it is in vmlinux: fentry:vmlinux:vfs_read"),
+])
+def test_why_not(text: str, why: str) -> None:
+    assert why in message(text, FentryWorld())
+
+
+def test_neither() -> None:
+    assert "has no fentry" in message("fentry:tcp_connect { }", FakeWorld())
+    assert "tracepoint:sock:inet_sock_set_state" in message("fentry:tcp_connect { }", FakeWorld())

@@ -1,0 +1,143 @@
+"""printf as C has it: the generated functions against expected text, and against the C library itself."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoding import Names
+from sonde import types as t
+from sonde.output.format import compile_format
+from sonde.output.gfp import gfp_names
+from sonde.output.text import terminal_safe
+from sonde.spec import EventField, FormatPart
+
+I8, I16, I32, I64 = t.INT8, t.INT16, t.INT32, t.INT64
+U8, U32, U64 = t.UINT8, t.UINT32, t.UINT64
+CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
+
+
+def parts(format: str) -> list[FormatPart]:
+    """A small reader of formats, for the tests."""
+    found, rest = [], format
+    while rest:
+        literal, percent, rest = rest.partition("%")
+        if literal:
+            found.append(FormatPart(literal))
+        if percent:
+            spec = rest[:len(rest) - len(rest.lstrip("-+ #0123456789."))]
+            rest = rest[len(spec):]
+            length = next((x for x in ("hh", "h", "ll", "l", "j", "z", "t") if rest.startswith(x)), "")
+            rest = rest[len(length):]
+            conversion = next(c for c in ("rx", "rh", "gr", *"diuoxXpcsr") if rest.startswith(c))
+            rest = rest[len(conversion):]
+            found.append(FormatPart("", conversion, spec, length))
+    return found
+
+
+def printf(format: str, *values: tuple[t.Type, bytes], escape: Any = None) -> bytes:
+    record, fields = bytearray(16), []
+    for type, raw in values:
+        record += bytes(-len(record) % 8)
+        fields.append(EventField(type, len(record)))
+        record += raw
+    return compile_format(parts(format), fields, Names(), escape)(b"\xee" * 5 + bytes(record) + b"\xee" * 8, 5)
+
+
+def number(type: t.Int, value: int) -> tuple[t.Type, bytes]:
+    return type, (value & (1 << type.bits) - 1).to_bytes(type.bits // 8, "little")
+
+
+def string(value: bytes, capacity: int = 16) -> tuple[t.Type, bytes]:
+    return t.Str(capacity), value.ljust(capacity, b"\0")
+
+
+@pytest.mark.parametrize(("format", "type", "value", "expected"), [
+    ("%d", I64, 5_000_000_000, "705032704"), ("%ld", I64, 5_000_000_000, "5000000000"),
+    ("%u", I64, 5_000_000_000, "705032704"), ("%llx", I64, 5_000_000_000, "12a05f200"), ("%hhd", I64, 300, "44"),
+    ("%hd", I64, 70000, "4464"), ("%hhx", I64, 300, "2c"), ("%zu", I64, -1, "18446744073709551615"),
+    ("%u", I8, -1, "4294967295"), ("%x", I16, -1, "ffffffff"), ("%lx", I32, -1, "ffffffffffffffff"),
+    ("%d", U32, 2**32 - 1, "-1"), ("%u", U8, 255, "255"), ("%jd", I8, -1, "-1"), ("%i", I32, -3, "-3"),
+    ("%lu", U64, 2**64 - 1, "18446744073709551615"), ("%5d|", I64, 1, "    1|"), ("%-5d|", I64, 2, "2    |"),
+    ("%05d", I64, -3, "-0003"), ("%+d", I64, 3, "+3"), ("% d", I64, 3, " 3"), ("%.3d", I64, 3, "003"),
+    ("%#x", I64, 255, "0xff"), ("%#X", I64, 255, "0XFF"), ("%#o", I64, 8, "010"), ("%#o", I64, 0, "0"),
+    ("%#x", I64, 0, "0"), ("%-#8x|", I64, 255, "0xff    |"), ("%#08x", I64, 255, "0x0000ff"), ("%o", I64, 8, "10"),
+    ("%.0d|", I64, 0, "|"), ("%8.3d|", I64, -5, "    -005|"), ("%+.2d", I64, 5, "+05"), ("%X", I64, 255, "FF"),
+    ("%p", U64, 0xFFFF, "0xffff"), ("%p", I8, -1, "0xffffffffffffffff"), ("%p", U64, 0, "(nil)"),
+    ("%20p|", U64, 255, "                0xff|"), ("%-10p|", U64, 0, "(nil)     |"),
+    ("%c", I64, 65, "A"), ("%5c|", I64, 65, "    A|"), ("%-5c|", I64, 66, "B    |"), ("%c|", I64, 0, "|"),
+])
+def test_integers(format: str, type: t.Int, value: int, expected: str) -> None:
+    assert printf(format, number(type, value)) == expected.encode()
+
+
+@given(st.sampled_from("diuxXo"), st.sampled_from(["", "hh", "h", "l", "ll", "j", "z"]),
+       st.text("-+ #0", max_size=3), st.sampled_from(["", "3", "12"]), st.sampled_from(["", ".", ".0", ".4"]),
+       st.integers(-2**63, 2**63 - 1))
+def test_integers_are_the_c_librarys(conversion: str, length: str, flags: str, width: str, precision: str,
+                                     value: int) -> None:
+    import ctypes
+    buffer = ctypes.create_string_buffer(128)
+    spec = flags + width + precision
+    ctypes.CDLL(None).snprintf(buffer, 128, f"%{spec}{length}{conversion}".encode(), ctypes.c_int64(value))
+    assert printf(f"%{spec}{length}{conversion}", number(I64, value)) == buffer.value
+
+
+def test_strings() -> None:
+    assert printf("%s|%6s|%-6s|%.2s|\n", string(b"a"), string(b"b"), string(b"c"), string(b"defg")) == (
+        b"a|     b|c     |de|\n")
+    assert printf("%s", string(b"\xff\xc3\xa4")) == b"\xff\xc3\xa4"
+    assert printf("%s|%-10s|", string(b"abcdefg", 8), string(b"abcdefg", 8)) == b"abcdefg..|abcdefg.. |"
+    assert printf("%4d %s %d", number(I32, 7), string(b"x"), number(U8, 8)) == b"   7 x 8"
+
+
+def test_literals_alone() -> None:
+    assert printf("done é\n") == "done é\n".encode()
+    assert compile_format([FormatPart("100%\n")], [], Names())(b"", 0) == b"100%\n"
+    form = compile_format([FormatPart("100% "), FormatPart("", "d")], [EventField(I8, 0)], Names())
+    assert form(b"\1", 0) == b"100% 1"
+
+
+@pytest.mark.parametrize(("format", "type", "raw", "expected"), [
+    ("%s", t.BOOL, b"\1", "true"), ("%d", t.BOOL, b"\1", "1"), ("%6s|", t.BOOL, b"\0", " false|"),
+    ("%s", t.Enum("e", 32, False, {1: "ONE"}), struct.pack("=I", 1), "ONE"),
+    ("%s", t.Enum("e", 32, False, {1: "ONE"}), struct.pack("=I", 2), "2"),
+    ("%d", t.Enum("e", 32, False, {1: "ONE"}), struct.pack("=I", 1), "1"),
+    ("%r", t.Buf(3), struct.pack("=I3s", 3, b"a\n\\"), "a\\x0a\\"),
+    ("%rx", t.Buf(2), struct.pack("=I2s", 2, b"ab"), "\\x61\\x62"),
+    ("%rh", t.Buf(2), struct.pack("=I2s", 2, b"\x0a\xfe"), "0a fe"),
+    ("%rx", t.Array(t.UINT8, 2), b"\1\2", "\\x01\\x02"), ("%r|", t.Str(4), b"a\n\0x", "a\\x0a|"),
+    ("%s|", t.Symbol("ksym"), struct.pack("=Q", 0x1000), "do_x|"),
+    ("%6s|", t.Symbol("ksym"), struct.pack("=Q", 1), "   0x1|"),
+    ("%s", t.Inet(), struct.pack("=I16s", 2, b"\x0a\0\0\1"), "10.0.0.1"),
+    ("%s", t.MacAddr(), b"abcdef", "61:62:63:64:65:66"),
+    ("%s", t.Tuple((t.INT8, t.BOOL)), b"\1\1", "(1, true)"),
+    ("%s", t.Stack(), struct.pack("=QII", 7, 0, 2), "\n        do_x+1\n        0x2002\n"),
+    ("%gr", t.UINT32, struct.pack("=I", 0xCC0), "GFP_KERNEL"),
+    ("%p", t.Pointer(t.VOID), struct.pack("=Q", 0x10), "0x10"),
+    ("%x", t.Pointer(t.VOID), struct.pack("=Q", 0x10), "10"),
+])
+def test_other_values(format: str, type: t.Type, raw: bytes, expected: str) -> None:
+    assert printf(format, (type, raw)) == expected.encode()
+
+
+def test_fields_need_not_be_in_order() -> None:
+    form = compile_format(parts("%d %d"), [EventField(I32, 24), EventField(I32, 16)], Names())
+    assert form(struct.pack("=16xi4xi", 1, 2), 0) == b"2 1"
+
+
+def test_a_terminal_is_not_steered_by_traced_strings() -> None:
+    shown = printf("\x1b[1m%s %s %c%c\n", string(b"a\x1b[2Jb\n\x7f"), string("é".encode()), number(I8, 27),
+                   number(I8, 65), escape=terminal_safe)
+    assert shown == b"\x1b[1ma\\x1b[2Jb\n\\x7f " + "é".encode() + b" \\x1bA\n"
+
+
+def test_gfp_flags() -> None:
+    assert gfp_names(0x820 | 2) == "GFP_ATOMIC|__GFP_HIGHMEM"
+    assert gfp_names(0x4C0) == "__GFP_IO|__GFP_FS|__GFP_DIRECT_RECLAIM"
+    assert gfp_names(0xDC0) == "GFP_KERNEL|__GFP_ZERO"
+    assert gfp_names(0) == "none" and gfp_names(1 << 31) == "0x80000000"

@@ -1,0 +1,104 @@
+"""JSON output: bpftrace's shapes, valid whatever the traced program put into its strings."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.language.source import Source, Span
+from sonde.output import output
+from sonde.output.json import JsonOutput, quote, to_json
+from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
+from sonde.runtime.values import ArrayValue, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
+
+
+def written(*calls: tuple[Any, ...]) -> str:
+    """What a series of (method, arguments...) writes."""
+    reader, writer = os.pipe()
+    try:
+        out = output("json", writer, writer)
+        for name, *arguments in calls:
+            getattr(out, name)(*arguments)
+        out.flush(True)
+        os.close(writer)
+        return os.read(reader, 1 << 16).decode()
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize(("call", "expected"), [
+    (("attached", 2), '{"type": "attached_probes", "data": {"probes": 2}}'),
+    (("lost_events", 3), '{"type": "lost_events", "data": {"events": 3}}'),
+    (("write_text", b'x1 a"b\tc\n'), r'{"type": "printf", "data": "x1 a\"b\tc\n"}'),
+    (("time", "12:00\n"), r'{"type": "time", "data": "12:00\n"}'),
+    (("join", "a b"), '{"type": "join", "data": "a b"}'),
+    (("cat", b"Linux\n"), r'{"type": "cat", "data": "Linux\n"}'),
+    (("system", b"hi\n"), r'{"type": "syscall", "data": "hi\n"}'),
+    (("value", (1, "x", (2, 3))), '{"type": "value", "data": [1,"x",[2,3]]}'),
+    (("value", "s"), '{"type": "value", "data": "s"}'),
+    (("map", "@x", [(None, 1)]), '{"type": "map", "data": {"@x": 1}}'),
+    (("map", "@y", [((1, "foo"), 5), ((0, "bar"), 2)]),
+     '{"type": "map", "data": {"@y": {"0,bar": 2, "1,foo": 5}}}'),
+    (("map", "@y", [((1, (2, "x")), 5)]), r'{"type": "map", "data": {"@y": {"1,[2,\"x\"]": 5}}}'),
+    (("map", "@s", [(None, Stats(1, 2, 2))]),
+     '{"type": "stats", "data": {"@s": {"count": 1, "average": 2, "total": 2}}}'),
+    (("map", "@s", [(3, Stats(1, 5, 5)), (2, Stats(1, 4, 4))]),
+     '{"type": "stats", "data": {"@s": {"2": {"count": 1, "average": 4, "total": 4}, '
+     '"3": {"count": 1, "average": 5, "total": 5}}}}'),
+    (("map", "@h", [(None, Histogram([2, 0, 0, 1]))]),
+     '{"type": "hist", "data": {"@h": [{"max": -1, "count": 2}, {"min": 0, "max": 0, "count": 0}, '
+     '{"min": 1, "max": 1, "count": 0}, {"min": 2, "max": 3, "count": 1}]}}'),
+    (("map", "@h", [(1, Histogram([0, 1, 1])), (2, Histogram([0, 4]))], 0, 2),
+     '{"type": "hist", "data": {"@h": {"1": [{"min": 0, "max": 0, "count": 0}, {"min": 1, "max": 1, "count": 0}], '
+     '"2": [{"min": 0, "max": 0, "count": 2}]}}}'),
+    (("map", "@l", [(None, LinearHistogram([1, 0, 1], 0, 10, 10))]),
+     '{"type": "hist", "data": {"@l": [{"max": -1, "count": 1}, {"min": 0, "max": 9, "count": 0}, '
+     '{"min": 10, "count": 1}]}}'),
+    (("runtime_error", "Bad address", Span(Source("a.bt", "\n x"), 2, 3), "probe_read", -14),
+     '{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "a.bt", '
+     '"line": 2, "col": 2}'),
+    (("runtime_error", "Divide", None), '{"type": "runtime_error", "msg": "Divide"}'),
+    (("located", "ERROR", b"bad", None), '{"type": "errorf", "msg": "bad"}'),
+    (("located", "WARNING", b"odd", None), '{"type": "warnf", "msg": "odd"}'),
+])
+def test_messages(call: tuple[Any, ...], expected: str) -> None:
+    text = written(call)
+    assert text == expected + "\n"
+    json.loads(text)
+
+
+def test_nothing_is_printed_for_empty_maps_and_between_messages() -> None:
+    assert written(("map", "@x", []), ("end",)) == ""
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (True, "true"), (-1, "-1"), (ArrayValue((1, (2,))), "[1,[2]]"), (PointerValue(255), '"0xff"'),
+    (MacAddress(b"abcdef"), '"61:62:63:64:65:66"'), (StructValue(a=1, b="x"), '{"a": 1, "b": "x"}'),
+    (type("r", (RecordValue,), {"_fields": ("x",)})((1,)), '{"x": 1}'),
+    (type("e", (EnumValue,), {"names": {1: "ONE"}})(1), '"ONE"'), (None, '""'), (Stats(1, 2, 3), None),
+    (Histogram([0, 1]), '[{"min": 0, "max": 0, "count": 1}]'),
+])
+def test_values(value: Any, expected: str | None) -> None:
+    text = to_json(value)
+    json.loads(text)
+    assert expected is None or text == expected
+
+
+@given(st.binary())
+def test_any_bytes_make_a_valid_string(data: bytes) -> None:
+    text = quote(data.decode("utf-8", "surrogateescape"))
+    assert json.loads(text) == data.decode("utf-8", "replace")
+    text.encode()
+
+
+def test_the_interface_is_that_of_text() -> None:
+    from sonde.output.text import TextOutput
+
+    def public(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+    assert public(TextOutput) - {"write_text"} == public(JsonOutput) - {"write_text", "escape", "row"}

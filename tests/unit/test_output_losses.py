@@ -1,0 +1,51 @@
+"""Losses are said by probe and by script line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde.output.losses import report_losses
+from sonde.runtime.session import Losses
+from sonde.spec import ErrorSite
+
+
+class Heard:
+    """An output that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.said.append((name, *arguments))
+
+
+def said(losses: Losses, reads: bool = False) -> list[tuple[Any, ...]]:
+    heard = Heard()
+    report_losses(heard, losses, reads)  # type: ignore[arg-type]
+    return heard.said
+
+
+def test_nothing_lost_is_nothing_said() -> None:
+    assert said(Losses([], [], [])) == []
+
+
+def test_events_by_probe() -> None:
+    assert said(Losses([("a", 2)], [], [])) == [("lost_events", 2)]
+    assert said(Losses([("a", 2), ("b", 3)], [], [])) == [
+        ("lost_events", 5), ("note", "  2 of a"), ("note", "  3 of b")]
+    assert said(Losses([], [], [], 1)) == [("note", "WARNING: 1 event came late, out of order")]
+    assert said(Losses([], [], [("a", 1)])) == [("note", "WARNING: a: the kernel skipped 1 nested event")]
+
+
+def test_errors_by_place() -> None:
+    (call,) = said(Losses([], [(ErrorSite("map_full", "here", "map_update_elem", "@x"), 2)], []))
+    assert call[0] == "runtime_error" and call[2:] == ("here", "map_update_elem", -7)
+    assert "let @x = hash" in call[1] and call[1].endswith("[2 times]")
+    (call,) = said(Losses([], [(ErrorSite("send_signal", "here", helper="send_signal"), 1)], []))
+    assert call[1] == "send_signal failed."
+
+
+def test_failed_reads_on_request() -> None:
+    losses = Losses([], [(ErrorSite("read", None, helper="probe_read_user"), 1)], [])
+    assert said(losses) == []
+    assert "probe_read_user" in said(losses, reads=True)[0][1]

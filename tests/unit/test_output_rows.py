@@ -1,0 +1,47 @@
+"""A tool's table as objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.output.rows import cells
+from sonde.spec import EventField, FormatPart
+from sonde.types import Int, Str
+
+
+def conversion(letter: str, spec: str = "") -> FormatPart:
+    return FormatPart(conversion=letter, spec=spec)
+
+
+def literal(text: str) -> FormatPart:
+    return FormatPart(literal=text)
+
+
+NUMBER, TEXT = EventField(Int(32, True), 16), EventField(Str(16), 24)
+
+
+def test_blanks_commas_and_colons_separate() -> None:
+    parts = [conversion("d", "-7"), literal(" "), conversion("s"), literal(":"), conversion("d"), literal(", end\n")]
+    found = cells(parts, [NUMBER, TEXT, NUMBER])
+    assert [len(cell.parts) for cell in found] == [1, 1, 1]
+    assert [cell.is_number for cell in found] == [True, False, True]
+
+
+def test_what_touches_is_one_cell() -> None:
+    found = cells([conversion("d"), literal("."), conversion("d", "03"), literal(" "), conversion("s"), literal(">")],
+                  [NUMBER, NUMBER, TEXT])
+    assert [len(cell.fields) for cell in found] == [2, 1]
+    assert [cell.is_number for cell in found] == [True, False]
+
+
+@pytest.mark.parametrize("parts", [
+    [conversion("x")], [conversion("d", "04")], [conversion("d", "+")], [conversion("d"), literal("/")],
+])
+def test_no_numbers(parts: list[FormatPart]) -> None:
+    fields = [NUMBER] * sum(bool(part.conversion) for part in parts)
+    assert [cell.is_number for cell in cells(parts, fields)] == [False]
+
+
+def test_text_alone_is_decoration() -> None:
+    assert cells([literal("Tracing. Ctrl-C ends.\n")], []) == []
+    assert len(cells([conversion("s"), literal(" -> "), conversion("s")], [TEXT, TEXT])) == 2

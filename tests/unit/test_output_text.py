@@ -1,0 +1,204 @@
+"""Text output: maps, histograms, messages, byte for byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from decoding import Names
+from sonde.language.source import Source, Span
+from sonde.output.stream import Stream
+from sonde.output.text import TextOutput
+from sonde.runtime.aggregates import Histogram, Stats
+from sonde.runtime.values import ArrayValue, EnumValue, PointerValue, StackTrace
+from sonde.types import Stack
+
+
+class Screen:
+    """A text output on two pipes."""
+
+    def __init__(self, quiet: bool = False, buffering: str = "line") -> None:
+        self.out, out = os.pipe()
+        self.err, err = os.pipe()
+        self.text = TextOutput(Stream(out, buffering), Stream(err, "none"), quiet)
+        self.open = [self.out, out, self.err, err]
+
+    def shown(self) -> bytes:
+        self.text.flush(True)
+        return self._read(self.out)
+
+    def told(self) -> bytes:
+        return self._read(self.err)
+
+    @staticmethod
+    def _read(descriptor: int) -> bytes:
+        os.set_blocking(descriptor, False)
+        try:
+            return os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return b""
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    found = Screen()
+    yield found
+    for descriptor in found.open:
+        os.close(descriptor)
+
+
+def stack(id: int) -> StackTrace:
+    return StackTrace(Stack(), id, 0, 2, Names())
+
+
+FRAMES = "        do_x+1\n        0x2002\n"
+
+
+@pytest.mark.parametrize(("items", "expected"), [
+    ([(None, 1)], "@x: 1\n"),
+    ([(None, "hi")], "@x: hi\n"),
+    ([(None, True)], "@x: true\n"),
+    ([], "\n"),
+    ([((1, "foo"), 5), ((0, "bar"), 2)], "@x[0, bar]: 2\n@x[1, foo]: 5\n"),
+    ([(3, -1), (2, -5)], "@x[2]: -5\n@x[3]: -1\n"),
+    ([(5, "b"), (3, "a"), (-1, "c")], "@x[-1]: c\n@x[3]: a\n@x[5]: b\n"),
+    ([("b", (1, 2)), ("a", (3, (4, "z")))], "@x[a]: (3, (4, z))\n@x[b]: (1, 2)\n"),
+    ([(("z", 2), "x"), (("a", 5), "y"), (("a", 3), "y")], "@x[a, 3]: y\n@x[a, 5]: y\n@x[z, 2]: x\n"),
+    ([((1, (2, 3)), 4)], "@x[1, (2, 3)]: 4\n"),
+    ([(PointerValue(16), PointerValue(0))], "@x[0x10]: 0x0\n"),
+    ([(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], "@x[2]: count 1, average 4, total 4\n"
+                                                   "@x[1]: count 1, average 10, total 10\n"),
+    ([(stack(7), 3)], "@x[\n    do_x+1\n    0x2002\n]: 3\n"),
+    ([((stack(7), 1), 3)], "@x[\n    do_x+1\n    0x2002\n, 1]: 3\n"),
+    ([(None, stack(7))], f"@x: \n{FRAMES}\n"),
+    ([(1, stack(7)), (2, stack(7))], f"@x[1]: \n{FRAMES}@x[2]: \n{FRAMES}\n"),
+    ([(1, stack(9)), (2, stack(9))], "@x[1]: \n@x[2]: \n"),
+])
+def test_maps(screen: Screen, items: list[tuple[Any, Any]], expected: str) -> None:
+    screen.text.map("@x", items)
+    assert screen.shown().decode() == expected
+
+
+def test_enums_are_sorted_by_number_and_shown_by_name(screen: Screen) -> None:
+    kind = type("e", (EnumValue,), {"names": {1: "ONE", 2: "ALPHA"}})
+    screen.text.map("@", [(kind(2), kind(2)), (kind(1), kind(1)), (0, kind(3))])
+    assert screen.shown() == b"@[ONE]: ONE\n@[ALPHA]: ALPHA\n@[0]: 3\n"
+
+
+def test_top_and_div(screen: Screen) -> None:
+    screen.text.map("@i", [(2, 20), (1, 10), (3, 31)], top=2, div=10)
+    screen.text.map("@n", [(1, -9)], div=2)
+    screen.text.map("@s", [(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], top=1, div=2)
+    assert screen.shown() == (b"@i[2]: 2\n@i[3]: 3\n@n[1]: -4\n@s[2]: count 1, average 4, total 4\n"
+                              b"@s[1]: count 1, average 10, total 10\n")
+
+
+def test_histograms_by_rising_total(screen: Screen) -> None:
+    one, two = Histogram([0, 1]), Histogram([0, 1, 1])
+    screen.text.map("@h", [(1, two), (2, one)])
+    screen.text.map("@h", [(1, two), (2, one)], top=1)
+    screen.text.map("@z", [(None, Histogram([0, 0]))])
+    bar = "|" + "@" * 52 + "|\n"
+    first = f"@h[2]: \n[0]                    1 {bar}\n"
+    second = f"@h[1]: \n[0]                    1 {bar}[1]                    1 {bar}\n"
+    assert screen.shown().decode() == first + second + second + "\n"
+
+
+def test_values(screen: Screen) -> None:
+    for value in (5, "s\udcff", (1, "x"), ArrayValue((1, 2)), True, stack(7), PointerValue(255)):
+        screen.text.value(value)
+    assert screen.shown() == b"5\ns\xff\n(1, x)\n[1,2]\ntrue\n\n" + FRAMES.encode() + b"\n0xff\n"
+
+
+def test_the_tracers_own_messages_go_to_stderr(screen: Screen) -> None:
+    screen.text.attached(1)
+    screen.text.attached(2)
+    screen.text.lost_events(7)
+    screen.text.time("12:00\n")
+    screen.text.join("a b")
+    screen.text.cat(b"raw\xff")
+    screen.text.end()
+    assert screen.told() == b"Attached 1 probe\nAttached 2 probes\nLost 7 events\n"
+    assert screen.shown() == b"12:00\na b\nraw\xff\n\n"
+
+
+def test_quiet() -> None:
+    screen = Screen(quiet=True)
+    screen.text.attached(1)
+    assert screen.told() == b""
+    for descriptor in screen.open:
+        os.close(descriptor)
+
+
+def test_messages_with_a_place(screen: Screen) -> None:
+    source = Source("stdin", "begin { print(kstack); }\n")
+    screen.text.runtime_error("Invalid argument", Span(source, 14, 20), "get_stack", -22)
+    screen.text.located("ERROR", b"bad 10", Span(source, 8, 21))
+    screen.text.located("WARNING", b"somewhere", None)
+    assert screen.told().decode() == (
+        "stdin:1:15-21: WARNING: Invalid argument\nAdditional Info - helper: get_stack, retcode: -22\n"
+        "begin { print(kstack); }\n              ~~~~~~\n"
+        "stdin:1:9-22: ERROR: bad 10\nbegin { print(kstack); }\n        ~~~~~~~~~~~~~\n"
+        "WARNING: somewhere\n")
+
+
+def test_control_characters_are_escaped_on_terminals_alone() -> None:
+    leader, follower = os.openpty()
+    err = os.open(os.devnull, os.O_WRONLY)
+    try:
+        text = TextOutput(Stream(follower), Stream(err, "none"))
+        text.map("@", [("\x1b]0;x\x07", "a\tb")])
+        text.value("\x9b1m")
+        text.flush(True)
+        assert os.read(leader, 100) == b"@[\\x1b]0;x\\x07]: a\tb\r\n\\x9b1m\r\n"
+    finally:
+        for descriptor in (leader, follower, err):
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize(("buffering", "at_once", "at_flush"), [
+    ("none", b"a\n", b""), ("line", b"", b"a\n"), ("full", b"", b"")])
+def test_buffering(buffering: str, at_once: bytes, at_flush: bytes) -> None:
+    screen = Screen(buffering=buffering)
+    screen.text.write_text(b"a\n")
+    assert screen._read(screen.out) == at_once
+    screen.text.flush()
+    assert screen._read(screen.out) == at_flush
+    screen.text.flush(True)
+    assert screen._read(screen.out) == b"a\n"[len(at_once) + len(at_flush):]
+    for descriptor in screen.open:
+        os.close(descriptor)
+
+
+def test_a_reader_that_has_gone_is_an_error_the_caller_sees() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = Stream(writer)
+    stream.write(b"x")
+    with pytest.raises(BrokenPipeError):
+        stream.flush()
+    os.close(writer)
+
+
+def test_a_reader_that_is_slow_is_waited_for() -> None:
+    import threading
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    data = bytes(1 << 20)
+    got: list[bytes] = []
+
+    def read() -> None:
+        while sum(map(len, got)) < len(data):
+            got.append(os.read(reader, 1 << 16))
+    thread = threading.Thread(target=read)
+    thread.start()
+    stream = Stream(writer, "none")
+    stream.write(data)
+    thread.join()
+    assert b"".join(got) == data
+    os.close(reader)
+    os.close(writer)

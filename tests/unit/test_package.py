@@ -1,0 +1,64 @@
+"""The package as others see it: its public names, its version, its data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import sonde
+from support import environment
+
+PROJECT = Path(__file__).parents[2]
+PUBLIC = [
+    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "Histogram", "LinearHistogram", "Losses",
+    "MapView", "MissingFeatureError", "Options", "PrivilegeError", "SondeError", "Stats", "SyscallError", "Trace",
+    "UsageError", "VerifierError", "__version__", "compile", "trace",
+]  # fmt: skip
+
+# What a start of the command line must not import: each costs a visible part of its 100 ms.
+DEAR = {
+    "argparse", "asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "socket", "subprocess", "tempfile",
+}  # fmt: skip
+
+
+def project() -> dict[str, dict[str, object]]:
+    loaded: dict[str, dict[str, object]] = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    return loaded
+
+
+def test_public_names_are_pinned() -> None:
+    assert sorted(sonde.__all__) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_exist_and_are_documented(name: str) -> None:
+    assert getattr(sonde, name).__doc__ if name != "__version__" else sonde.__version__
+
+
+def test_there_are_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = sonde.nosuch
+
+
+def test_versions_agree() -> None:
+    assert project()["project"]["version"] == sonde.__version__
+    assert f"## {sonde.__version__}" in (PROJECT / "CHANGELOG.md").read_text()
+
+
+def test_the_core_depends_on_nothing() -> None:
+    assert project()["project"]["dependencies"] == []
+
+
+def test_a_start_imports_nothing_dear() -> None:
+    """Compiling a script, as the command line does, stays clear of the heavy modules."""
+    code = (
+        "import sys; from sonde.cli import main; status = main(['--help']);"
+        "import sonde.api, sonde.compiler.pipeline, sonde.runtime.session, sonde.semantics.check;"
+        "import sonde.language.parser, sonde.output.text; print(' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert DEAR & set(done.stdout.splitlines()[-1].split()) == set()

@@ -1,0 +1,124 @@
+"""The traced command and the awaited process."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sonde.errors import SondeError, UsageError
+from sonde.runtime.child import Child, Process
+from sonde.runtime.signals import Signals
+from support import environment
+
+
+def test_it_waits_for_start(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    child = Child(["touch", str(mark)])
+    try:
+        time.sleep(0.05)
+        assert child.poll() is None and not mark.exists()
+        child.start()
+        assert child.wait() == 0 and mark.exists()
+        assert select.select([child.fd], [], [], 0)[0]
+    finally:
+        child.close()
+
+
+def test_command_lines_are_split_like_a_shells() -> None:
+    child = Child(f"{sys.executable} -c 'raise SystemExit(7)'")
+    child.start()
+    assert child.wait() == 7
+    child.close()
+
+
+def test_death_by_signal_has_a_shells_status() -> None:
+    child = Child(["sleep", "60"])
+    child.start()
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait() == 128 + signal.SIGKILL
+    child.close()
+
+
+def test_closing_ends_it() -> None:
+    child = Child(["sleep", "60"])
+    child.start()
+    child.close()
+    assert child.status == 128 + signal.SIGTERM
+    child.close()
+
+
+def test_closing_one_that_ignores_the_request() -> None:
+    child = Child([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"])
+    child.start()
+    time.sleep(0.3)
+    child.close()
+    assert child.status == 128 + signal.SIGKILL
+
+
+def test_one_that_never_started_goes_quietly() -> None:
+    child = Child(["sleep", "60"])
+    child.close()
+    assert child.status == 127
+
+
+@pytest.mark.parametrize(("command", "message"), [
+    ("", "empty"), ("no-such-command-here", "command not found"), ("/etc/passwd", "not executable"),
+    ("/nonexistent/x", "command not found"), ("echo 'open", "quotation")])
+def test_wrong_commands(command: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Child(command)
+
+
+def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("not a program")
+    script.chmod(0o755)
+    child = Child([str(script)])
+    with pytest.raises(SondeError, match="cannot execute"):
+        child.start()
+    child.close()
+
+
+def test_no_such_process() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+        with pytest.raises(UsageError, match="there is no process"):
+            Process(gone.pid)
+
+
+def test_the_end_of_a_process() -> None:
+    with subprocess.Popen(["sleep", "0.1"]) as other:
+        process = Process(other.pid)
+        assert select.select([process.fd], [], [], 5)[0]
+        process.close()
+
+
+def test_signals_are_events() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    signals = Signals(names=["SIGUSR1", "USR2"])
+    try:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert select.select([signals.fd], [], [], 1)[0]
+        assert signals.take() == ["SIGUSR2"] and signals.take() == [] and not signals.interrupted
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.interrupted == signal.SIGTERM
+    finally:
+        signals.close()
+        signals.close()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_second_interrupt_kills() -> None:
+    source = ("import os, signal, time; from sonde.runtime.signals import Signals; s = Signals()\n"
+              "os.kill(os.getpid(), 2); print(s.interrupted, flush=True); os.kill(os.getpid(), 2); time.sleep(60)")
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE,
+                          env=environment()) as other:
+        out, _ = other.communicate(timeout=20)
+        assert out == b"2\n" and other.returncode == -signal.SIGINT

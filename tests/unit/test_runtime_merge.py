@@ -1,0 +1,70 @@
+"""Merging per-CPU states of aggregates."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.runtime.merge import finish, merge, subtract, to_signed
+from sonde.types import Aggregate
+
+words = st.integers(0, 2**64 - 1)
+
+
+def packed(*numbers: int) -> bytes:
+    return struct.pack(f"={len(numbers)}Q", *[n & 2**64 - 1 for n in numbers])
+
+
+def merged(aggregate: Aggregate, data: bytes, cpus: int) -> list[tuple[int, ...]]:
+    return finish(aggregate, merge(aggregate, data, cpus))
+
+
+def test_counts_add_up() -> None:
+    assert merged(Aggregate("count"), packed(3, 4, 10, 20), 2) == [(7,), (30,)]
+
+
+def test_sums_wrap_and_have_a_sign() -> None:
+    assert merged(Aggregate("sum"), packed(-5, 2), 2) == [(-3,)]
+    assert merged(Aggregate("sum", signed=False), packed(-5, 2), 2) == [(2**64 - 3,)]
+    assert merged(Aggregate("sum", signed=False), packed(2**64 - 1, 2), 2) == [(1,)]
+
+
+@pytest.mark.parametrize(("kind", "signed", "expected"), [
+    ("min", True, -2), ("max", True, 9), ("min", False, 9), ("max", False, 2**64 - 2)])
+def test_extremes_skip_unset_cpus(kind: str, signed: bool, expected: int) -> None:
+    assert merged(Aggregate(kind, signed), packed(9, 1, 0, 0, -2, 1), 3) == [(expected, 1)]
+
+
+def test_extremes_that_were_never_set() -> None:
+    assert merged(Aggregate("min"), packed(0, 0, 5, 0), 2) == [(0, 0)]
+
+
+def test_averages_add_counts_and_totals() -> None:
+    assert merged(Aggregate("avg"), packed(2, -10, 1, 4), 2) == [(3, -6)]
+    assert merged(Aggregate("stats", signed=False), packed(2, 10, 1, 4), 2) == [(3, 14)]
+
+
+def test_histograms_add_bucket_by_bucket() -> None:
+    aggregate = Aggregate("lhist", low=0, high=10, step=5)
+    assert aggregate.words == 4
+    assert merged(aggregate, packed(1, 2, 3, 4, 10, 20, 30, 40), 2) == [(11, 22, 33, 44)]
+
+
+def test_no_elements() -> None:
+    assert merge(Aggregate("count"), b"", 4) == []
+
+
+@given(st.lists(words, min_size=4, max_size=4), st.lists(words, min_size=4, max_size=4))
+def test_subtracting_what_was_there_leaves_what_came(old: list[int], new: list[int]) -> None:
+    aggregate = Aggregate("stats")
+    base = merge(aggregate, packed(*old), 2)[0]
+    total = merge(aggregate, packed(*[a + b for a, b in zip(old, new)]), 2)[0]
+    assert subtract(total, base) == merge(aggregate, packed(*new), 2)[0]
+
+
+@given(words)
+def test_signs(word: int) -> None:
+    assert to_signed(word) == struct.unpack("=q", struct.pack("=Q", word))[0]

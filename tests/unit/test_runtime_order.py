@@ -1,0 +1,116 @@
+"""The order in which records leave a session."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.runtime.order import Sequencer
+from sonde.runtime.ringbuf import Event
+
+CONTROL = 99
+
+
+def event(time: int, position: int) -> Event:
+    return time, position, 0, b"", position
+
+
+def offsets(records: list[tuple[int, bytes, int]]) -> list[int]:
+    """Positions of data records, CONTROL for the others."""
+    return [offset if site == 0 else CONTROL for site, _, offset in records]
+
+
+def test_records_wait_until_they_are_old() -> None:
+    sequencer = Sequencer()
+    sequencer.add([event(10, 0), event(20, 8)], 16)
+    assert sequencer.oldest() == 10
+    assert offsets(sequencer.release(15)) == [0]
+    assert offsets(sequencer.release(20)) == []
+    assert offsets(sequencer.release(21)) == [8]
+    assert not sequencer
+
+
+def test_late_comers_are_put_in_their_place() -> None:
+    sequencer = Sequencer()
+    sequencer.add([event(10, 0), event(30, 8)], 16)
+    sequencer.add([event(20, 16)], 24)
+    assert offsets(sequencer.release(None)) == [0, 16, 8]
+
+
+def test_equal_times_keep_the_ring_order() -> None:
+    sequencer = Sequencer()
+    sequencer.add([event(10, 0), event(5, 8), event(10, 16), event(10, 24)], 32)
+    assert offsets(sequencer.release(None)) == [8, 0, 16, 24]
+
+
+def test_control_waits_for_the_data_before_it() -> None:
+    sequencer = Sequencer()
+    sequencer.add_control(16, (1, b"", 0))
+    sequencer.add([event(10, 0), event(30, 8), event(20, 16)], 24)
+    assert offsets(sequencer.release(25)) == [0, 16]
+    assert offsets(sequencer.release(31)) == [8, CONTROL]
+
+
+def test_control_comes_at_once_when_nothing_is_before_it() -> None:
+    sequencer = Sequencer()
+    sequencer.add([event(10, 0)], 8)
+    sequencer.add_control(0, (1, b"", 0))
+    assert offsets(sequencer.release(5)) == [CONTROL]
+    assert offsets(sequencer.release(11)) == [0]
+
+
+def test_control_waits_for_data_that_is_still_being_written() -> None:
+    sequencer = Sequencer()
+    sequencer.add([event(10, 0)], 8)
+    sequencer.add_control(16, (1, b"", 0))
+    assert offsets(sequencer.release(50)) == [0]
+    assert sequencer
+    sequencer.add([event(12, 8)], 16)
+    assert offsets(sequencer.release(50)) == [8, CONTROL]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=60), st.data())
+def test_laws(records: list[tuple[int, int]], data: st.DataObject) -> None:
+    """However records come and go: all leave, sorted by time, controls after what was in the ring before them."""
+    sequencer = Sequencer()
+    out: list[int] = []
+    controls: dict[int, int] = {}  # number -> position
+    placed: list[tuple[int, list[int]]] = []
+    clock = 0
+    for index, (jitter, what) in enumerate(records):
+        clock += 10
+        position = index * 8
+        if what == 0:
+            controls[len(controls)] = position
+            sequencer.add_control(position, (1, b"", len(controls) - 1))
+        else:
+            sequencer.add([(clock + jitter, position, 0, b"", position)], position + 8)
+        sequencer.add([], position + 8)
+        if data.draw(st.booleans()):
+            collect(sequencer.release(clock - 60), out, placed)
+    collect(sequencer.release(None), out, placed)
+    data_records = [(i * 10 + 10 + jitter, i * 8) for i, (jitter, what) in enumerate(records) if what]
+    assert out == [position for _, position in sorted(data_records)]
+    assert [number for number, _ in placed] == sorted(controls)
+    for number, before in placed:
+        assert {p for _, p in data_records if p < controls[number]} <= set(before)
+
+
+def collect(released: list[tuple[int, bytes, int]], out: list[int], placed: list[tuple[int, list[int]]]) -> None:
+    for site, _, offset in released:
+        if site:
+            placed.append((offset, list(out)))
+        else:
+            out.append(offset)
+
+
+def test_what_comes_too_late_is_counted() -> None:
+    sequencer = Sequencer()
+    sequencer.add([(10, 0, 0, b"", 0), (20, 8, 0, b"", 0)], 16)
+    assert len(sequencer.release(15)) == 1 and sequencer.late == 0
+    sequencer.add([(12, 16, 0, b"", 0)], 24)
+    assert sequencer.late == 0, "20 has not left yet"
+    assert len(sequencer.release(None)) == 2
+    sequencer.add([(19, 24, 1, b"", 0), (25, 32, 1, b"", 0)], 40)
+    assert sequencer.late == 1
+    assert [raw[0] for raw in sequencer.release(None)] == [1, 1]

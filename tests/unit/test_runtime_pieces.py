@@ -1,0 +1,122 @@
+"""Smaller pieces of the runtime: relocations, words for failures, lists of CPUs, barriers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sonde import arch
+from sonde.asm import insn
+from sonde.asm.assemble import assemble
+from sonde.errors import PrivilegeError, SyscallError
+from sonde.kernel import syscalls
+from sonde.runtime import links, maps, ringbuf
+from sonde.runtime.programs import rejection, relocate
+from sonde.spec import Attach, ProgramSpec
+from sonde.uapi import HELPERS
+
+
+def test_relocations() -> None:
+    done = assemble([insn.map_fd(1, "@a"), insn.map_value(2, "@b", 24), insn.exit_()])
+    made: Any = {"@a": SimpleNamespace(fd=SimpleNamespace(fileno=lambda: 7)),
+                 "@b": SimpleNamespace(fd=SimpleNamespace(fileno=lambda: 8))}
+    code = relocate(done.code, done.relocations, made)
+    assert len(code) == len(done.code)
+    assert struct.unpack_from("=BBhi", code, 0) == (0x18, 1 | 1 << 4, 0, 7)
+    assert struct.unpack_from("=BBhi", code, 8) == (0, 0, 0, 0)
+    assert struct.unpack_from("=BBhi", code, 16) == (0x18, 2 | 2 << 4, 0, 8)
+    assert struct.unpack_from("=BBhi", code, 24) == (0, 0, 0, 24)
+
+
+@pytest.mark.parametrize(("number", "words"), [
+    (errno.E2BIG, "too large"), (errno.ENOENT, "no such function"), (errno.EINVAL, "does not know"),
+    (errno.EBUSY, os.strerror(errno.EBUSY))])
+def test_rejections_without_a_log(number: int, words: str) -> None:
+    spec = ProgramSpec("p", "kprobe", b"", [Attach("kprobe", "kprobe:f")], lines=[(0, "place")])
+    error = rejection(spec, "", number)
+    assert words in error.cause and error.span == "place" and error.message.startswith("kprobe:f: ")
+
+
+@pytest.mark.parametrize(("kind", "number", "words"), [
+    ("tracepoint", errno.ENOENT, "no such tracepoint"), ("tracepoint", errno.E2BIG, "64 programs"),
+    ("rawtracepoint", errno.ENOENT, "no such tracepoint"), ("hardware", errno.ENOENT, "hardware counter"),
+    ("uprobe", errno.ENOENT, "there is no file"), ("uprobe", errno.EINVAL, "there is no file"),
+    ("kprobe", errno.ENOENT, "no function"), ("kprobe", errno.EADDRNOTAVAIL, "several functions"),
+    ("kretprobe", errno.EINVAL, "cannot be probed"), ("software", errno.ESRCH, "no process"),
+    ("interval", errno.EMFILE, "open files"), ("interval", errno.EBUSY, os.strerror(errno.EBUSY))])
+def test_attach_failures_in_words(kind: str, number: int, words: str) -> None:
+    point = Attach(kind, f"{kind}:x", target="/no/such/file", event="x")
+    error = links.explain(point, SyscallError("call", number))
+    assert words in error.message and error.probe == point.name and error.errno == number
+
+
+def test_every_kind_can_be_attached_or_run() -> None:
+    kinds = {"begin", "end", "self", "tracepoint", "rawtracepoint", "uprobe", "uretprobe", "usdt", "interval",
+             "profile", "software", "hardware", "kprobe", "kretprobe", "fentry", "fexit", "watchpoint",
+             "iter", "test", "bench"}
+    assert set(links.ATTACHERS) | set(links.RUN_BY_SESSION) == kinds
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-3\n", [0, 1, 2, 3]), ("0-1,4,6-7\n", [0, 1, 4, 6, 7])])
+def test_lists_of_cpus(tmp_path: Path, text: str, cpus: list[int]) -> None:
+    path = tmp_path / "online"
+    path.write_text(text)
+    assert maps._cpu_list(str(path)) == cpus
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",
+            lockdown: str = "none") -> PrivilegeError:
+    monkeypatch.setattr(syscalls, "effective_capabilities", lambda: capabilities)
+    monkeypatch.setattr(syscalls, "_lockdown", lambda: lockdown)
+    error = syscalls.failure(call, errno.EPERM)
+    assert isinstance(error, PrivilegeError) and error.hints
+    return error
+
+
+def test_missing_privileges_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    bpf, perfmon, admin = 1 << 39, 1 << 38, 1 << 21
+    assert refusal(monkeypatch, 0).needs == "CAP_BPF and CAP_PERFMON"
+    assert refusal(monkeypatch, bpf).needs == "CAP_PERFMON"
+    assert refusal(monkeypatch, 0, "perf_event_open").needs == "CAP_PERFMON"
+    assert "container" in refusal(monkeypatch, admin).hints[0]
+    assert "container" in refusal(monkeypatch, bpf | perfmon).hints[0]
+    assert refusal(monkeypatch, admin, lockdown="confidentiality").needs == "lockdown=integrity"
+
+
+def test_other_failures_keep_their_number() -> None:
+    error = syscalls.failure("bpf(MAP_CREATE)", errno.ENOMEM)
+    assert isinstance(error, SyscallError) and (error.call, error.errno) == ("bpf(MAP_CREATE)", errno.ENOMEM)
+
+
+def test_a_lost_descriptor_warns() -> None:
+    with pytest.warns(ResourceWarning, match="unclosed Fd"):
+        syscalls.Fd(os.open("/dev/null", os.O_RDONLY))
+    with syscalls.Fd(os.open("/dev/null", os.O_RDONLY)) as fd:
+        assert not fd.closed
+    fd.close()
+    assert fd.closed
+
+
+def test_barrier_of_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    fence = ringbuf._fence_for_this_machine()
+    fence()
+    fence()
+
+
+def test_architectures() -> None:
+    x86, arm = arch.arch("x86_64"), arch.arch("arm64")
+    assert x86 is not None and arm is not None and arch.arch("vax") is None
+    assert (x86.arguments[0], x86.syscall_arguments[3], x86.return_value, x86.syscall_number) == (112, 56, 80, 120)
+    assert (arm.arguments[7], arm.syscall_arguments[0], arm.return_value, arm.syscall_number) == (56, 272, 0, 280)
+    assert set(x86.syscalls) == set(arm.syscalls)
+
+
+def test_helper_numbers() -> None:
+    assert (HELPERS["map_lookup_elem"], HELPERS["ringbuf_reserve"], HELPERS["loop"]) == (1, 131, 181)

@@ -1,0 +1,126 @@
+"""The ring buffer's consumer, over a file that plays the kernel's part."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from sonde.kernel.syscalls import Fd
+from sonde.runtime.ringbuf import Ring, data_ring_bytes
+
+PAGE = mmap.PAGESIZE
+BUSY, DISCARD = 1 << 31, 1 << 30
+
+
+class Producer:
+    """Writes records as the kernel does; the second copy of the data is kept by hand."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.fd = Fd(os.memfd_create("ring"))
+        os.ftruncate(self.fd.fileno(), 2 * PAGE + 2 * size)
+        self.memory = mmap.mmap(self.fd.fileno(), 2 * PAGE + 2 * size)
+        self.position = 0
+
+    def put(self, site: int, time: int, payload: bytes = b"", flags: int = 0) -> int:
+        record = struct.pack("=IIQ", site, 0, time) + payload
+        raw = struct.pack("=II", len(record) | flags, 0) + record + bytes(-len(record) % 8)
+        for index, byte in enumerate(raw):
+            at = (self.position + index) % self.size
+            self.memory[2 * PAGE + at] = self.memory[2 * PAGE + self.size + at] = byte
+        start, self.position = self.position, self.position + len(raw)
+        struct.pack_into("=Q", self.memory, PAGE, self.position)
+        return start
+
+    def finish(self, start: int) -> None:
+        for copy in (0, self.size):
+            at = 2 * PAGE + copy + start % self.size
+            struct.pack_into("=I", self.memory, at, struct.unpack_from("=I", self.memory, at)[0] & ~BUSY)
+
+    def consumed(self) -> int:
+        return int(struct.unpack_from("=Q", self.memory)[0])
+
+    def close(self) -> None:
+        self.memory.close()
+        self.fd.close()
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    made = Producer(PAGE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ring(producer: Producer) -> Iterator[Ring]:
+    made = Ring(producer.fd, producer.size, PAGE)
+    yield made
+    made.close()
+
+
+def test_an_empty_ring(ring: Ring) -> None:
+    assert ring.backlog() == 0 and ring.read() == []
+
+
+def test_records_come_out_whole(producer: Producer, ring: Ring) -> None:
+    producer.put(1, 100, b"abc")
+    second = producer.put(2, 200, b"defgh")
+    events = ring.read()
+    assert [(time, site) for time, _, site, _, _ in events] == [(100, 1), (200, 2)]
+    assert events[1][1] == second
+    _, _, _, buffer, offset = events[0]
+    assert buffer[offset + 16:offset + 19] == b"abc"
+    assert producer.consumed() == producer.position == ring.position
+    assert ring.read() == []
+
+
+def test_reading_stops_at_a_record_that_is_being_written(producer: Producer, ring: Ring) -> None:
+    producer.put(1, 100)
+    busy = producer.put(2, 200, flags=BUSY)
+    producer.put(3, 300)
+    assert [event[2] for event in ring.read()] == [1]
+    assert ring.position == busy and ring.backlog() > 0
+    assert ring.read() == []
+    producer.finish(busy)
+    assert [event[2] for event in ring.read()] == [2, 3]
+
+
+def test_discarded_records_are_passed_over(producer: Producer, ring: Ring) -> None:
+    producer.put(1, 100, flags=DISCARD)
+    assert ring.read() == [] and ring.backlog() == 0
+    producer.put(2, 200, b"x", flags=DISCARD)
+    producer.put(3, 300)
+    assert [event[2] for event in ring.read()] == [3]
+
+
+def test_a_record_without_time_takes_its_predecessors(producer: Producer, ring: Ring) -> None:
+    producer.put(1, 100)
+    assert [event[0] for event in ring.read()] == [100]
+    producer.put(2, 0)
+    producer.put(3, 300)
+    producer.put(4, 0)
+    assert [event[0] for event in ring.read()] == [100, 300, 300]
+
+
+def test_many_times_around(producer: Producer, ring: Ring) -> None:
+    seen, sent = [], 0
+    for round_ in range(200):
+        for _ in range(round_ % 20 + 1):
+            producer.put(1, 1, struct.pack("=Q", sent) + b"!" * (sent % 30))
+            sent += 1
+        for _, _, _, buffer, offset in ring.read():
+            seen.append(struct.unpack_from("=Q", buffer, offset + 16)[0])
+    assert seen == list(range(sent))
+    assert producer.position > 10 * producer.size
+
+
+def test_sizes() -> None:
+    assert data_ring_bytes(64, 4096, 0) == 64 * 4096
+    assert data_ring_bytes(65, 4096, 0) == 128 * 4096
+    assert data_ring_bytes(0, 4096, 1 << 30) == 4 << 20
+    assert data_ring_bytes(0, 4096, 1 << 40) == 16 << 20

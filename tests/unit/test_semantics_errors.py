@@ -1,0 +1,166 @@
+"""What the checker refuses: the code of the finding and the text that it points at."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.errors import CompileError
+from unit.fake_world import check_text, findings
+
+
+@pytest.mark.parametrize(("statements", "code", "where"), [
+    ("print($x)", "undefined-variable", "$x"), ("$x++", "undefined-variable", "$x"), ("$x += 1", "undefined-variable",
+                                                                                      "$x"),
+    ("if (pid) { $y = 1 } print($y)", "undefined-variable", "$y"), ("print(@y)", "undefined-map", "@y"),
+    ("let $q", "undefined-variable", "$q"), ("@a = @b; @b = @a", "undefined-map", "@b"),
+    ("$x = 1; $x = comm", "type-mismatch", "comm"), ("$x = curtask; $x = 5", "type-mismatch", "5"),
+    ("$x = (struct sock *)0; $x = curtask", "type-mismatch", "curtask"), ("@ = 1; @ = comm", "type-mismatch",
+                                                                          "@ = comm"),
+    ("@ = count(); @ = 5", "type-mismatch", "@ = 5"), ("@ = count(); @ = sum(1)", "type-mismatch", "@ = sum(1)"),
+    ("@ = count(); @++", "type-mismatch", "@++"), ("@ = count(); @ += 1", "type-mismatch", "@ += 1"),
+    ("@ = hist(1); @ = hist(1, 2)", "type-mismatch", "@ = hist(1, 2)"),
+    ("@[1] = 1; @[comm] = 2", "key-mismatch", "comm"), ("@[1] = 1; @[1, 2] = 2", "key-mismatch", "1, 2"),
+    ("@ = 1; @[1] = 1", "map-key", "@[1]"), ("@[1] = 1; @ = 1", "map-key", "@"),
+    ("@ = 1; for ($kv : @) { }", "map-key", "@"), ("$x = count()", "aggregate-value", "count()"),
+    ("print(count())", "aggregate-value", "count()"), ("@ = hist(1); $x = @", "aggregate-value", "@"),
+    ("$x = printf(\"\")", "no-value", "printf(\"\")"), ("@ = exit()", "no-value", "exit()"),
+    ("foo()", "unknown-function", "foo()"), ("print(foo)", "unknown-identifier", "foo"), ("quantize(1)",
+                                                                                          "unknown-function",
+                                                                                          "quantize(1)"),
+    ("printf(\"%d %d\", 1)", "format-arguments", "\"%d %d\""), ("printf(\"%d\", 1, 2)", "format-arguments", "2"),
+    ("printf(\"%d\", comm)", "format-type", "comm"), ("printf(\"%s\", 1)", "format-type", "1"),
+    ("printf(\"%r\", 1)", "format-type", "1"), ("printf(\"%*d\", 1)", "bad-format", "\"%*d\""), ("printf(comm)",
+                                                                                               "bad-argument",
+                                                                                               "comm"),
+    ("str()", "arity", "str()"), ("str(1, 2, 3)", "arity", "str(1, 2, 3)"), ("str((1, 2))", "bad-argument", "(1, 2)"),
+    ("exit(comm)", "bad-argument", "comm"), ("buf(1)", "arity", "buf(1)"), ("clear(1)", "bad-argument", "1"),
+    ("@[1] = 1; clear(@[1])", "bad-argument", "@[1]"), ("ntop(comm)", "", ""), ("ntop(5, comm)", "bad-argument", "5"),
+    ("ntop((1, 2))", "bad-argument", "(1, 2)"), ("macaddr(5)", "bad-argument", "5"), ("pton(\"1.2\")", "bad-argument",
+                                                                                       "\"1.2\""),
+    ("kaddr(\"nope\")", "unknown-symbol", "kaddr(\"nope\")"), ("strncmp(comm, \"a\", pid)", "bad-argument", "pid"),
+    ("@ = hist(1, 9)", "bad-argument", "9"), ("@ = lhist(1, 10, 5, 1)", "bad-argument", "lhist(1, 10, 5, 1)"),
+    ("unwatch(1)", "not-supported", "unwatch(1)"), ("system(\"ls\")", "unsafe", "system(\"ls\")"),
+    ("signal(9)", "unsafe", "signal(9)"), ("nsecs(foo)", "bad-argument", "nsecs(foo)"), ("kstack(foo)", "bad-argument",
+                                                                                         "foo"),
+    ("kstack(200)", "bad-argument", "kstack(200)"), ("pid(1, 2)", "bad-argument", "pid(1, 2)"), ("uid(1)", "arity",
+                                                                                                 "uid(1)"),
+    ("ppid(5)", "bad-argument", "5"), ("print(args)", "builtin-probe", "args"), ("print(retval)", "builtin-probe",
+                                                                                 "retval"),
+    ("print(arg0)", "builtin-probe", "arg0"), ("print(func)", "builtin-probe", "func"), ("reg(\"ip\")",
+                                                                                         "function-probe",
+                                                                                         "reg(\"ip\")"),
+    ("$x = 1 / 0", "division-by-zero", "1 / 0"), ("$x = pid % 0", "division-by-zero", "pid % 0"),
+    ("$x = pid << 64", "bad-shift", "pid << 64"), ("$x = 0xffffffffffffffff * 2", "overflow", "0xffffffffffffffff * 2"),
+    ("$x = comm + 1", "bad-operand", "comm + 1"), ("$x = -comm", "bad-operand", "-comm"), ("$x = !comm", "bad-operand",
+                                                                                           "!comm"),
+    ("$x = comm && 1", "bad-operand", "comm"), ("$x = comm < \"a\"", "type-mismatch", "comm < \"a\""),
+    ("$x = comm == 5", "type-mismatch", "comm == 5"), ("$x = (1, 2) == (1, 2, 3)", "type-mismatch",
+                                                       "(1, 2) == (1, 2, 3)"),
+    ("$x = pid ? 1 : comm", "type-mismatch", "pid ? 1 : comm"), ("$x = comm ? 1 : 2", "bad-condition", "comm"),
+    ("if (comm) { }", "bad-condition", "comm"), ("while (comm) { }", "bad-condition", "comm"),
+    ("unroll (101) { }", "bad-unroll", "101"), ("unroll (0) { }", "bad-unroll", "0"), ("unroll (pid) { }",
+                                                                                       "not-constant", "pid"),
+    ("break", "outside-loop", "break"), ("if (1) { continue }", "outside-loop", "continue"), ("return comm",
+                                                                                              "bad-return", "comm"),
+    ("for ($i : 0..comm) { }", "bad-range", "comm"), ("$i = 1; for ($i : 0..2) { }", "redeclared", "$i"),
+    ("let $a = 1; let $a = 2", "redeclared", "$a"), ("let $a: uint8 = 300", "out-of-range", "300"),
+    ("let $a: uint8 = nsecs", "type-mismatch", "nsecs"), ("let $a: nonsense = 1", "unknown-type", "nonsense"),
+    ("$x = (1, 2).5", "tuple-index", "(1, 2).5"), ("$x = pid.0", "not-a-tuple", "pid.0"), ("$x = (a=1).b",
+                                                                                           "unknown-field",
+                                                                                           "(a=1).b"),
+    ("$x = pid[0]", "not-an-array", "pid[0]"), ("$x = comm[comm]", "not-an-integer", "comm"), ("$x = comm[16]",
+                                                                                               "array-bounds",
+                                                                                               "comm[16]"),
+    ("$x = *comm", "not-a-pointer", "*comm"), ("$x = *(void *)0", "not-a-pointer", "*(void *)0"),
+    ("$x = &1", "bad-operand", "&1"), ("$x = pid.foo", "not-a-struct", "pid.foo"), ("$x = curtask.pidd",
+                                                                                    "unknown-field",
+                                                                                   "curtask.pidd"),
+    ("$x = (struct nope *)0; $y = $x.a", "unknown-type", "(struct nope *)"),
+    ("$x = sizeof(struct nope)", "unknown-type", "struct nope"),
+    ("$x = (uint32)(1, 2)", "bad-cast", "(uint32)(1, 2)"), ("$x = (struct sock)0", "bad-cast", "(struct sock)0"),
+    ("$x = offsetof(struct sock, nope)", "unknown-field", "offsetof(struct sock, nope)"),
+    ("static_assert(1 == 2, \"no\")", "static-assert", "static_assert(1 == 2, \"no\")"),
+    ("fail(\"bad %d\", 5)", "fail", "fail(\"bad %d\", 5)"), ("$x = comptime pid", "not-constant", "pid"),
+    ("delete(@x[1])", "undefined-map", "@x[1]"), ("@x = 1; has_key(@x, 1)", "map-key", "@x"), ("len(5)",
+                                                                                               "bad-argument", "5"),
+    ("@x = 1; len(@x)", "map-key", "@x"), ("path(curtask)", "function-probe", "path(curtask)"),
+    ("@x[count()] = 1", "aggregate-value", "count()"), ("@x[printf(\"\")] = 1", "no-value", "printf(\"\")"),
+])
+def test_refused(statements: str, code: str, where: str) -> None:
+    found = findings(f"BEGIN {{ {statements}; }}")
+    assert found[:1] == ([(code, where)] if code else [])
+
+
+def test_one_mistake_is_reported_once() -> None:
+    assert findings("BEGIN { $x = foo(); print($x); @y = $x; print(@z) }")[0][0] == "unknown-function"
+    assert len(findings("t:syscalls:sys_e* { $x = bar; print($x) }")) == 1
+
+
+def test_predicate() -> None:
+    assert findings("BEGIN /comm/ { }") == [("bad-condition", "comm")]
+    assert findings("BEGIN /curtask && pid == 5/ { }") == []
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("BEGIN { prinf(1) }", "printf"), ("BEGIN { print(nsec) }", "nsecs"), ("BEGIN { @total = 1; print(@totals) }",
+                                                                           "@total"),
+    ("BEGIN { $count = 1; print($coun) }", "$count"), ("t:sched:sched_swich { }", "tracepoint:sched:sched_switch"),
+    ("BEGIN { print(curtask.com) }", "comm"), ("BEGIN { $x = (struct socks *)0; $y = sizeof(struct socks) }",
+                                               "struct sock"),
+    ("trcepoint:a:b { }", "tracepoint"), ("uprobe:prog:wrk { }", "uprobe:/bin/prog:work"),
+    ("t:sock:inet_sock_set_state { print(newstate) }", "args.newstate"), ("config = { max_map_key = 1 } BEGIN { }",
+                                                                          "max_map_keys"),
+    ("t:sched:sched_switch { print(args.prev_com) }", "prev_comm"), ("k:tcp_connect { }",
+                                                                     "tracepoint:sock:inet_sock_set_state"),
+    ("k:vfs_read { }", "tracepoint:syscalls:sys_enter_read"), ("kr:__x64_sys_openat { }",
+                                                               "tracepoint:syscalls:sys_exit_openat"),
+    ("t:foo:sched_switch { }", "tracepoint:sched:sched_switch"),
+])
+def test_suggestions(text: str, hint: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        check_text(text)
+    assert any(hint in line for line in caught.value.diagnostics[0].hints)
+
+
+@pytest.mark.parametrize(("entry", "name", "value"), [
+    ("max_strlen = 64", "max_strlen", 64), ("BPFTRACE_MAX_MAP_KEYS = 10", "max_map_keys", 10), ("missing_probes = warn",
+                                                                                              "missing_probes", "warn"),
+    ("print_maps_on_exit = false", "print_maps_on_exit", False), ("stack_mode = perf", "stack_mode", "perf"),
+    ("license = \"Dual BSD/GPL\"", "license", "Dual BSD/GPL"), ("strlen = 32", "max_strlen", 32),
+    ("unstable_map_decl = enable", "max_strlen", 1024),
+])
+def test_config(entry: str, name: str, value: object) -> None:
+    assert getattr(check_text(f"config = {{ {entry} }} BEGIN {{ }}").config, name) == value
+
+
+@pytest.mark.parametrize(("entry", "code"), [
+    ("max_strlen = a", "config-value"), ("missing_probes = maybe", "config-value"), ("nonsense = 1", "unknown-config"),
+    ("license = MIT", "config-value"), ("max_strlen = 100000000", "config-value"), ("vmlinux = x",
+                                                                                    "config-environment"),
+])
+def test_wrong_config(entry: str, code: str) -> None:
+    assert [c for c, _ in findings(f"config = {{ {entry} }} BEGIN {{ }}")] == [code]
+
+
+def test_the_environment_wins() -> None:
+    env = {"BPFTRACE_MAX_STRLEN": "99", "SONDE_STACK_MODE": "raw", "PATH": "/bin", "BPFTRACE_COLOR": "auto"}
+    config = check_text("config = { max_strlen = 5; stack_mode = perf } BEGIN { }", env=env).config
+    assert (config.max_strlen, config.stack_mode) == (99, "raw")
+    assert [c for c, _ in findings("BEGIN { }", env={"BPFTRACE_MAX_STRLEN": "x"})] == ["config-value"]
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ("let @a = hsh(5); BEGIN { @a[1] = 1 }", "unknown-map-kind"), ("let @a = hash(0); BEGIN { @a[1] = 1 }", "bad-size"),
+    ("let @a = hash(1); let @a = hash(1); BEGIN { @a[1] = 1 }", "redeclared"),
+    ("struct a { struct b x; }; struct b { int y; }; BEGIN { }", "incomplete-type"),
+    ("struct a { int x; }; struct a { int y; }; BEGIN { }", "redefinition"),
+])
+def test_declarations(text: str, code: str) -> None:
+    assert findings(text)[0][0] == code
+
+
+def test_unsafe_functions_with_unsafe() -> None:
+    checked = check_text("BEGIN { system(\"echo %d\", pid); signal(\"KILL\"); }", unsafe=True)
+    calls = [s.expr for s in checked.probes[0].clause.body]
+    assert calls[1].data == {"signal": 9}
+    assert [p.conversion or p.literal for p in calls[0].data] == ["echo ", "d"]

@@ -1,0 +1,176 @@
+"""Attach points: expansion, sharing of programs, limits, and what functions leave for the lowering."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.semantics import formats
+from sonde.semantics.builtins import BUILTINS
+from sonde.semantics.functions import FUNCTIONS
+from sonde.semantics.providers import PROVIDERS, find_provider, matcher
+from unit.fake_world import KprobeWorld, check_text, findings
+
+
+def programs(text: str, **options: object) -> list[list[str]]:
+    """The names of the attach points of each program."""
+    return [[a.name for a in p.attach] for p in check_text(text, **options).probes]
+
+
+@pytest.mark.parametrize(("point", "names"), [
+    ("BEGIN", ["begin"]), ("end", ["end"]), ("self:signal:SIGUSR1", ["self:signal:SIGUSR1"]), ("i:s:1",
+                                                                                               ["interval:s:1"]),
+    ("interval:1s", ["interval:1s"]), ("profile:hz:99", ["profile:hz:99"]), ("software:faults:5",
+                                                                             ["software:faults:5"]),
+    ("s:cpu-clock", ["software:cpu-clock:"]), ("t:sched:sched_switch", ["tracepoint:sched:sched_switch"]),
+    ("tracepoint:syscalls:sys_exit_*", ["tracepoint:syscalls:sys_exit_openat", "tracepoint:syscalls:sys_exit_read"]),
+    ("t:s?ck:inet*", ["tracepoint:sock:inet_sock_set_state"]), ("rt:sched_switch",
+                                                                ["rawtracepoint:vmlinux:sched_switch"]),
+    ("rawtracepoint:sched_*", ["rawtracepoint:vmlinux:sched_switch"]), ("uprobe:prog:main", ["uprobe:/bin/prog:main"]),
+    ("u:/bin/prog:work+4", ["uprobe:/bin/prog:work+4"]), ("ur:prog:w*", ["uretprobe:/bin/prog:work"]),
+    ("uprobe:prog:0x1234", ["uprobe:/bin/prog:0x1234"]),
+    ("t:sched:sched_switch,t:sched:sched_wakeup", ["tracepoint:sched:sched_switch", "tracepoint:sched:sched_wakeup"]),
+])
+def test_expansion(point: str, names: list[str]) -> None:
+    assert programs(f"{point} {{ }}") == [names]
+
+
+@pytest.mark.parametrize(("point", "period"), [
+    ("i:s:2", 2 * 10 ** 9), ("i:ms:100", 10 ** 8), ("i:us:5", 5000), ("p:hz:100", 10 ** 7), ("i:1s", 10 ** 9),
+    ("i:100ms", 10 ** 8),
+    ("i:1000000000", 10 ** 9), ("p:1m", 60 * 10 ** 9), ("s:faults:7", 7), ("h:cycles:1e6", 10 ** 6), ("s:faults", 100),
+])
+def test_periods(point: str, period: int) -> None:
+    assert check_text(f"{point} {{ }}").probes[0].attach[0].period == period
+
+
+@pytest.mark.parametrize(("point", "code"), [
+    ("nonsense:a", "unknown-probe"), ("tracepoint:sched", "probe-form"), ("t:sched:nope", "missing-probe"),
+    ("t:nope:*", "missing-probe"), ("rt:nope", "missing-probe"), ("i:s:0", "probe-form"), ("i:s:x", "probe-form"),
+    ("i:furlong:1", "probe-form"), ("i", "probe-form"), ("p:hz:0", "probe-form"), ("s:nope", "unknown-event"),
+    ("s:faults:x", "probe-form"), ("uprobe:prog", "probe-form"), ("uprobe:nope:x", "missing-probe"),
+    ("uprobe:prog:nope", "missing-probe"), ("uprobe:prog:main+99", "probe-form"), ("ur:prog:main+4", "probe-form"),
+    ("uprobe:prog:0x5", "missing-probe"), ("k:vfs_read", "missing-probe"), ("fentry:vfs_read", "missing-probe"),
+    ("BEGIN:x", "probe-form"), ("self:signal:SIGKILL", "probe-form"), ("uprobe:prog:main+x", "probe-form"),
+])
+def test_wrong_points(point: str, code: str) -> None:
+    assert findings(f"{point} {{ }}") == [(code, point)]
+
+
+@pytest.mark.parametrize(("point", "names"), [
+    ("k:vfs_read", ["kprobe:vfs_read"]), ("kprobe:vfs_read+4", ["kprobe:vfs_read+4"]), ("kr:*connect",
+                                                                                        ["kretprobe:tcp_connect"]),
+    ("k:vmlinux:vfs_read", ["kprobe:vmlinux:vfs_read"]),
+])
+def test_kprobes_where_the_kernel_has_them(point: str, names: list[str]) -> None:
+    checked = check_text(f"{point} {{ }}", KprobeWorld())
+    assert [a.name for a in checked.probes[0].attach] == names
+
+
+def test_missing_probes_may_warn_or_be_ignored() -> None:
+    text = "config = {{ missing_probes = {} }} t:sched:nope, BEGIN {{ }}"
+    assert findings(text.format("warn")) == [("missing-probe", "t:sched:nope")]
+    assert programs(text.format("warn")) == [["begin"]]
+    assert findings(text.format("ignore")) == []
+    assert [c for c, _ in findings("config = { missing_probes = ignore } t:sched:nope { }")] == ["no-probes"]
+
+
+def test_points_share_a_program_where_nothing_in_use_differs() -> None:
+    assert len(programs("t:syscalls:sys_* { @[probe] = count() }")) == 1
+    assert len(programs("t:syscalls:sys_exit_* { @[args.ret] = count() }")) == 1
+    assert len(programs("t:sched:* { @[args.pid] = count() }, BEGIN { }".replace(", BEGIN { }", "").replace(
+        "t:sched:*", "t:sched:sched_wakeup"))) == 1
+    assert len(programs("BEGIN, END { @ = count() }")) == 2
+    assert len(programs("uprobe:prog:main, uprobe:prog:work { @[arg0] = count() }")) == 1
+
+
+def test_points_with_other_arguments_have_programs_of_their_own() -> None:
+    checked = check_text("t:syscalls:sys_enter_openat, t:syscalls:sys_enter_execve { @[str(args.filename)] = count() }")
+    assert [len(p.attach) for p in checked.probes] == [1, 1]
+    assert checked.probes[0].clause is not checked.probes[1].clause
+    assert [p.args.name for p in checked.probes if p.args] == ["args_syscalls_sys_enter_openat",
+                                                               "args_syscalls_sys_enter_execve"]
+
+
+def test_a_missing_argument_names_the_point() -> None:
+    found = findings("t:sched:* { @[args.prev_pid] = count() }")
+    assert found == [("unknown-field", "args.prev_pid")]
+
+
+def test_limits() -> None:
+    assert [c for c, _ in findings("BEGIN { } END { }", env={"BPFTRACE_MAX_PROBES": "1"})] == ["too-many-probes"]
+    assert [c for c, _ in findings("BEGIN { } END { }", env={"BPFTRACE_MAX_BPF_PROGS": "1"})] == ["too-many-programs"]
+
+
+def test_probe_filter_keeps_begin_and_end() -> None:
+    text = "BEGIN { } t:sched:* { } END { }"
+    assert programs(text, probe_filter="wakeup") == [["begin"], ["tracepoint:sched:sched_wakeup"], ["end"]]
+    assert [c for c, _ in findings(text, probe_filter="(")] == ["probe-filter"]
+
+
+def test_pid_of_attach_points() -> None:
+    checked = check_text("BEGIN, t:sched:sched_switch, u:prog:main, i:s:1, p:hz:9 { }", pid=77)
+    assert {a.kind: a.pid for p in checked.probes for a in p.attach} == {
+        "begin": 0, "tracepoint": 77, "uprobe": 77, "interval": 0, "profile": 77}
+
+
+def data(expression: str, before: str = "") -> object:
+    """``Call.data`` of a call."""
+    checked = check_text(f"BEGIN {{ {before} {expression}; }}", unsafe=True)
+    return checked.probes[0].clause.body[-1].expr.data
+
+
+@pytest.mark.parametrize(("call", "expected"), [
+    ("time()", {"format": "%H:%M:%S\n"}), ("time(\"%H\")", {"format": "%H"}), ("print(1)", {}),
+    ("print(@a)", {"map": "@a", "top": 0, "div": 0}), ("print(@a, 5, 2)", {"map": "@a", "top": 5, "div": 2}),
+    ("clear(@a)", {"map": "@a"}), ("zero(@a)", {"map": "@a"}), ("nsecs(tai)", {"clock": "tai"}), ("nsecs()", {}),
+    ("pid(init)", {"namespace": "init"}), ("signal(9)", {"signal": 9}), ("signal(\"TERM\")", {"signal": 15}),
+    ("signal(pid)", {"signal": None}), ("strncmp(comm, \"x\", 3)", {"length": 3}), ("len(@a)", {"map": "@a"}),
+    ("len(kstack)", {}),
+    ("pton(\"1.2.3.4\")", {"family": 2, "bytes": b"\x01\x02\x03\x04"}), ("assert(pid, \"x\")", {"message": "x"}),
+])
+def test_data_for_the_lowering(call: str, expected: object) -> None:
+    assert data(call, "@a[1] = 1;") == expected
+
+
+def test_delete_in_both_forms() -> None:
+    for call in ("delete(@a, 1)", "delete(@a[1])"):
+        found = data(call, "@a[1] = 1;")
+        assert isinstance(found, dict)
+        assert found["map"] == "@a" and found["key"].const == 1
+
+
+@pytest.mark.parametrize(("text", "parts"), [
+    ("a%%b", [("a%b", "", "", "")]), ("%d", [("", "d", "", "")]), ("x%-10s|%05lldy", [
+        ("x", "", "", ""), ("", "s", "-10", ""), ("|", "", "", ""), ("", "d", "05", "ll"), ("y", "", "", "")]),
+    ("%rx%rh%r%gr", [("", "rx", "", ""), ("", "rh", "", ""), ("", "r", "", ""), ("", "gr", "", "")]), ("", []),
+    ("100%", [("100%", "", "", "")]),
+    ("%y %llq", [("%y %llq", "", "", "")]),
+    ("%.5s", [("", "s", ".5", "")]), ("%hhx%zu", [("", "x", "", "hh"), ("", "u", "", "z")]),
+])
+def test_formats(text: str, parts: list[tuple[str, ...]]) -> None:
+    found = formats.parse(text)
+    assert isinstance(found, list)
+    assert [p.values() for p in found] == parts
+
+
+@pytest.mark.parametrize("text", ["%*d", "%999999999d"])
+def test_wrong_formats(text: str) -> None:
+    assert isinstance(formats.parse(text), str)
+
+
+@pytest.mark.parametrize(("pattern", "name", "fits"), [
+    ("a*c", "abc", True), ("a?c", "abbc", False), ("[ab]x", "bx", True), ("[!ab]x", "bx", False), ("a.c", "abc", False),
+    ("a[", "a[", True), ("[z-a]", "b", False),
+])
+def test_wildcards(pattern: str, name: str, fits: bool) -> None:
+    assert matcher(pattern)(name) is fits
+
+
+def test_tables_are_complete() -> None:
+    """Every row documents itself, and no name means two things."""
+    assert all(row.documentation.endswith(".") for row in BUILTINS.values())
+    assert all(row.documentation.endswith(".") and row.name in row.example for row in FUNCTIONS.values())
+    names = [name for row in PROVIDERS for name in (row.name, *row.aliases)]
+    assert len(names) == len(set(names))
+    assert find_provider("kfunc") is find_provider("f") is find_provider("fentry")
+    assert not set(BUILTINS) & set(FUNCTIONS)

@@ -1,0 +1,65 @@
+"""tseries(): merging over CPUs, and the drawing (as bpftrace's documentation shows it)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.runtime.series import SECOND, Series, merge_series, series_of
+from sonde.types import Aggregate
+
+MASK = (1 << 64) - 1
+
+
+def ring(agg: str, signed: bool = True) -> Aggregate:
+    return Aggregate("tseries", signed, 0, 100_000_000, 2, 1, agg)
+
+
+@pytest.mark.parametrize(("agg", "expected"), [("", 7), ("sum", 4), ("min", -3), ("max", 7), ("avg", 1)])
+def test_cpus_are_combined(agg: str, expected: int) -> None:
+    extra = 2 if agg == "avg" else 500
+    words = [10, -3 & MASK, 1 if agg == "avg" else 400, 0, 0, 0, 10, 7, extra, 0, 0, 0]
+    kind = ring(agg)
+    merged = merge_series(kind, words, 2)
+    assert series_of(kind, merged).values == {10: expected}
+
+
+def test_a_later_interval_replaces_an_earlier_one() -> None:
+    kind = ring("sum")
+    merged = merge_series(kind, [10, 5, 0, 9, 1, 0, 12, 6, 0, 11, 2, 0], 2)
+    assert series_of(kind, merged).values == {12: 6, 11: 2}
+
+
+def test_intervals_that_are_over_are_left_out() -> None:
+    assert series_of(ring("sum"), [10, 5, 0, 3, 1, 0]).values == {10: 5}
+
+
+def test_drawing_with_zero_in_between() -> None:
+    series = Series(100_000_000, {1: -5, 2: -4, 4: 5})
+    rows = series.draw().splitlines()
+    assert rows[0] == "             -5                                                  5" == rows[-1]
+    assert rows[1] == "hh:mm:ss.ms  |___________________________________________________|"
+    assert [row[13:] for row in rows[2:-2]] == [
+        "*                         .                         | -5",
+        "|    *                    .                         | -4",
+        "|                         .                         | -",
+        "|                         .                         * 5",
+    ]
+    assert rows[-2] == "             v___________________________________________________v"
+
+
+def test_one_value_only() -> None:
+    rows = Series(SECOND, {1: 3}).draw().splitlines()
+    assert rows[1].startswith("hh:mm:ss |") and rows[2].endswith(" *" + " " * 51 + "| 3")
+
+
+@pytest.mark.parametrize(("interval", "digits"), [(SECOND, 0), (1_500_000_000, 3), (20_000_000, 3), (1500, 9), (7, 9),
+                                                  (2_000, 6)])
+def test_times_show_what_tells_intervals_apart(interval: int, digits: int) -> None:
+    series = Series(interval, {})
+    assert series.digits == digits
+    assert len(series.moment(0)) == 8 + (digits + 1 if digits else 0)
+
+
+def test_nothing_recorded() -> None:
+    assert series_of(ring(""), [0] * 6).draw() == ""
+    assert list(Series(SECOND, {})) == []

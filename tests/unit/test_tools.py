@@ -1,0 +1,139 @@
+"""The shipped tools' documentation: every tool has it, and ``--help`` is made from it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sonde import tools
+from sonde.errors import UsageError
+from sonde.options import OPTIONS, TOOL, Option, parse
+
+SHIPPED = tools.names()
+
+
+def test_all_are_shipped() -> None:
+    assert len(SHIPPED) > 10
+    assert [tool.name for tool in tools.tools()] == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_documentation_is_complete(name: str) -> None:
+    tool = tools.find(name)
+    assert tool is not None
+    assert tuple(tool.sections) in (tools.SECTIONS, tuple(s for s in tools.SECTIONS if s not in tools.OPTIONAL))
+    assert all(tool.sections.values())
+    assert tool.sections["USAGE"].strip().startswith(f"sonde {name}")
+    assert len(tool.purpose) < 100
+    assert not tool.purpose.endswith(".")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_columns_are_those_of_the_header_line(name: str) -> None:
+    """Each column that the script's own header prints is explained."""
+    tool = tools.find(name)
+    assert tool is not None
+    example = tool.sections["EXAMPLE"].splitlines()
+    explained = set(tool.columns)
+    lines = [line.split() for line in example if line.strip()]
+    heading = next((words for words in lines if words[0].isalpha() and words[0].isupper()), [])
+    assert set(heading) <= explained | {"->", ">"} or not explained
+
+
+def test_help_names_purpose_and_sections() -> None:
+    tool = tools.find("tcpconnect")
+    assert tool is not None
+    text = tools.help(tool)
+    assert text.startswith(f"tcpconnect: {tool.purpose}\n\nUSAGE\n  sonde tcpconnect")
+    assert "//" not in text
+    assert text.endswith("\n") and not text.endswith("\n\n")
+
+
+def test_listing_has_a_line_each() -> None:
+    lines = tools.listing().splitlines()
+    assert [line.split()[0] for line in lines] == SHIPPED
+
+
+def test_unknown_tool() -> None:
+    assert tools.find("nosuchtool") is None
+    assert tools.find("../tools/execsnoop") is None
+
+
+def test_header_without_purpose_is_refused() -> None:
+    with pytest.raises(UsageError):
+        tools.parse("x", "x.bt", "// y: other\n")
+    with pytest.raises(UsageError):
+        tools.parse("x", "x.bt", "begin { }\n")
+
+
+ROOT = Path(__file__).parents[2]
+HEADER = """// x: for tests
+//
+// OPTIONS
+//   -P, --port PORT   only this port
+//                     (of the server)
+//   -t, --timestamp   a column with the time
+//   --count N         so often
+//
+// COLUMNS
+//   TIME   when
+//   LADDR:LPORT -> RADDR   both
+//   @map   no column
+"""
+
+
+def test_options_of_a_header() -> None:
+    found = tools.parse("x", "x.bt", HEADER).options
+    assert [(o.names, o.value, o.help, o.key) for o in found] == [
+        (("-P", "--port"), "PORT", "only this port (of the server)", "port"),
+        (("-t", "--timestamp"), "", "a column with the time", "timestamp"),
+        (("--count",), "N", "so often", "count"),
+    ]
+
+
+def test_columns_of_a_header() -> None:
+    assert tools.parse("x", "x.bt", HEADER).columns == ["TIME", "LADDR:LPORT", "RADDR"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_options_are_those_that_the_script_asks_for(name: str) -> None:
+    tool = tools.find(name)
+    assert tool is not None
+    asked = set(re.findall(r'getopt\("([\w-]+)"', Path(tool.path).read_text()))
+    assert asked == {option.key for option in tool.options}
+    assert all(option.help and not option.value.startswith("[") for option in tool.options)
+    ours = {n for row in OPTIONS for n in row.names if n.startswith("--")}
+    assert not ours & {n for option in tool.options for n in option.names}, "long global options stay"
+
+
+def own(name: str) -> list[Option]:
+    return [Option(("-l", "--lost"), "", TOOL, ""), Option(("-P", "--port"), "N", TOOL, "")] if name == "x" else []
+
+
+def test_own_options_win_behind_the_name() -> None:
+    found = parse(["-v", "x", "-l", "-P", "80", "1", "-f", "json"], own)
+    assert found.named == {"lost": "true", "port": "80"}
+    assert found.words == ["x", "1"]
+    assert found.options == {"verbose": "yes", "format": "json"}
+    assert parse(["x", "--port=81", "-lq"], own).named == {"port": "81", "lost": "true"}
+    assert parse(["-l", "x"], own).get("list") == "x"
+    with pytest.raises(UsageError):
+        parse(["y", "-P", "80"], own)
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gen_tool_docs", ROOT / "scripts" / "gen_tool_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_are_current() -> None:
+    """Run scripts/gen_tool_docs.py after a change of a tool's header."""
+    folder = ROOT / "docs" / "tools"
+    assert {file.name: file.read_text() for file in folder.glob("*.md")} == generator().pages()

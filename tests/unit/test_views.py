@@ -1,0 +1,495 @@
+"""Views: what fits which script, and the structure of what they draw."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoding import Names
+from sonde import types as t
+from sonde.errors import SondeError, UsageError
+from sonde.output.views import VIEWS, Target, check, fitting, view_class
+from sonde.output.views.csv import event_columns
+from sonde.output.views.flame_diff import flame_diff
+from sonde.output.views.flame_script import SCRIPT as FLAME_SCRIPT
+from sonde.output.views.flamegraph import fitting as fitting_name
+from sonde.output.views.flamegraph import flame_graph
+from sonde.output.views.heat import Collector, level, span
+from sonde.output.views.heat_svg import SCRIPT as HEAT_SCRIPT
+from sonde.output.views.heat_svg import heat_document
+from sonde.output.views.heatmap import terminal_lines
+from sonde.output.views.html import SCRIPT as PAGE_SCRIPT
+from sonde.output.views.stacks import folded_lines, read_folded, tree
+from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
+from sonde.runtime.events import Event
+from sonde.runtime.values import Address, RecordValue, StackTrace
+from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+
+COMM = t.Str(16)
+KSTACK, USTACK = t.Stack(), t.Stack(user=True)
+COUNT, SUM, HIST, STATS = (t.Aggregate(kind) for kind in ("count", "sum", "hist", "stats"))
+HOSTILE = "<script>alert('\"&]]>\x1b[2J\x00\udcff;\n"
+SVG = "{http://www.w3.org/2000/svg}"
+SECOND = 1_000_000_000
+
+
+def map_of(name: str, key: t.Type | None, value: t.Type) -> MapSpec:
+    return MapSpec(name, "hash", 8, 8, 16, key=key, value=value, memory=key is None)
+
+
+def printing(named: MapSpec, then: str = "clear") -> EventSite:
+    return EventSite("print_map", None, [], 24, [], {"map": named.name, "then": then})
+
+
+def script(*maps: MapSpec, sites: list[EventSite] | None = None) -> ScriptSpec:
+    return ScriptSpec([], list(maps), sites or [], [], ["begin", "tracepoint:a:b"], [], Config())
+
+
+def hist(*values: int) -> Histogram:
+    counts = [0] * t.Aggregate("hist").words
+    for value in values:
+        counts[value + 1 if value < 2 else value.bit_length() + 1] += 1
+    return Histogram(counts)
+
+
+def kernel_stack() -> StackTrace:
+    return StackTrace(KSTACK, 7, 0, 2, Names())
+
+
+def user_stack() -> StackTrace:
+    return StackTrace(USTACK, 8, 5, 1, Names())
+
+
+class Run:
+    """A view of a script, fed by hand."""
+
+    def __init__(self, name: str, spec: ScriptSpec, target: Target | None = None) -> None:
+        self.pieces: list[str] = []
+        self.view = view_class(name)(spec, Names(), self.pieces.append, target or Target())
+
+    def finish(self) -> str:
+        self.view.finish()
+        return "".join(self.pieces)
+
+
+# --- what fits --------------------------------------------------------------------------------------------
+
+STACKS = map_of("@", t.Tuple((COMM, USTACK, KSTACK)), COUNT)
+LATENCY = map_of("@usecs", None, HIST)
+PAIRS = map_of("@pairs", t.Tuple((t.Inet(), t.Inet(), t.Int(16))), SUM)
+COUNTS = map_of("@counts", COMM, COUNT)
+
+
+@pytest.mark.parametrize(("spec", "views"), [
+    (script(STACKS), ["folded", "flamegraph", "html", "csv"]),
+    (script(LATENCY), ["html", "csv"]),
+    (script(LATENCY, sites=[printing(LATENCY)]), ["heatmap", "html", "csv"]),
+    (script(PAIRS), ["dot", "html", "csv"]),
+    (script(COUNTS), ["html", "csv"]),
+    (script(COUNTS, sites=[printing(COUNTS)]), ["html", "csv", "perfetto"]),
+    (script(sites=[EventSite("printf", None, [EventField(COMM, 16)], 32, [FormatPart("", "s")])]),
+     ["html", "csv", "perfetto"]),
+    (script(sites=[EventSite("time", None, [], 16, [], {"format": "%H"})]), []),
+    (script(map_of("@", COMM, KSTACK)), ["html", "csv"]),
+    (script(map_of("@", KSTACK, t.Aggregate("avg"))), ["html", "csv"]),
+    (script(map_of("@", KSTACK, STATS)), ["folded", "flamegraph", "html", "csv"]),
+    (script(map_of("@", t.Tuple((t.Int(), t.Int())), COUNT)), ["dot", "html", "csv"]),
+    (script(map_of("@", t.Tuple((t.Int(), t.Int(), t.Int())), COUNT)), ["html", "csv"]),
+])
+def test_what_fits(spec: ScriptSpec, views: list[str]) -> None:
+    assert fitting(spec) == [view for view in VIEWS if view in views]
+
+
+@pytest.mark.parametrize("name", ["folded", "flamegraph", "heatmap", "dot"])
+def test_what_does_not_fit_says_what_does(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check(name, script(COUNTS))
+    assert f"-f {name} shows" in caught.value.message
+    assert any("text, json, html, csv" in hint for hint in caught.value.hints)
+    assert any(f"sonde -f {name} -e" in hint for hint in caught.value.hints)
+
+
+def test_there_is_no_such_view() -> None:
+    with pytest.raises(UsageError, match=r"-f takes text, json, folded, .* or perfetto, not 'pie'"):
+        view_class("pie")
+
+
+# --- stacks -----------------------------------------------------------------------------------------------
+
+
+def test_folded() -> None:
+    run = Run("folded", script(STACKS))
+    run.view.map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 3)], 0, "clear")
+    run.view.map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 4), (("x", user_stack(), kernel_stack()), 0)],
+                 0, "final")
+    assert run.finish() == "a:b\\x0a;main;[unknown]_[k];do_x_[k] 7\n"
+
+
+def test_what_was_printed_and_not_cleared_counts_once() -> None:
+    run = Run("folded", script(STACKS))
+    for count, then in ((1, ""), (5, "final")):
+        run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), count)], 0, then)
+    assert run.finish().endswith(" 5\n")
+    run = Run("folded", script(STACKS))
+    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "")
+    run.view.cleared(STACKS)
+    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 3)], 0, "final")
+    assert run.finish().endswith(" 5\n")
+
+
+def test_several_maps_stand_side_by_side() -> None:
+    other = map_of("@other", KSTACK, HIST)
+    run = Run("folded", script(STACKS, other))
+    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
+    run.view.map(other, [(kernel_stack(), hist(1, 2, 3))], 0, "final")
+    assert run.finish() == "@;x;main;[unknown]_[k];do_x_[k] 2\n@other;[unknown]_[k];do_x_[k] 3\n"
+
+
+def test_a_wakers_stack_stands_over_that_of_the_woken() -> None:
+    waker = StackTrace(KSTACK, 9, 0, 2, Waking())
+    named = map_of("@", t.Tuple((KSTACK, KSTACK)), STATS)
+    run = Run("folded", script(named))
+    run.view.map(named, [((kernel_stack(), waker), Stats(2, 5, 10))], 0, "final")
+    assert run.finish() == "[unknown]_[k];do_x_[k];--;do_x_[k];[unknown]_[k] 10\n"
+
+
+class Waking(Names):
+    def frames(self, stack: int) -> tuple[int, ...]:
+        return (0x1001, 0x2002)
+
+
+def test_reading_folded(tmp_path: Path) -> None:
+    file = tmp_path / "x.folded"
+    file.write_text("# comment\nmain;a b;c 3\n\nmain;a b;c 2\nmain 1.0\n")
+    folded = read_folded(str(file))
+    assert folded == {("main", "a b", "c"): 5, ("main",): 1}
+    assert "".join(folded_lines(folded)) == "main 1\nmain;a b;c 5\n"
+    for wrong in ("main;x", "nothing at all", "a;b -3", "a inf"):
+        file.write_text(f"a 1\n{wrong}\n")
+        with pytest.raises(SondeError, match=r"x\.folded:2: not a folded stack"):
+            read_folded(str(file))
+    with pytest.raises(SondeError, match="failed to open"):
+        read_folded(str(tmp_path / "none"))
+
+
+FOLDED = {("busy", "main", "hot"): 90, ("busy", "main", "cool"): 10, ("busy", "main", "hot", "irq_[k]"): 20}
+
+
+def frames_of(text: str) -> dict[str, ET.Element]:
+    root = ET.fromstring(text)
+    return {g.attrib["data-name"]: g for g in root.iter(f"{SVG}g") if "data-name" in g.attrib}
+
+
+def box(frame: ET.Element) -> dict[str, str]:
+    found = frame.find(f"{SVG}rect")
+    assert found is not None
+    return found.attrib
+
+
+def test_flame_graph() -> None:
+    frames = frames_of(flame_graph(FOLDED, "title", None, 1, "samples"))
+    assert set(frames) == {"all", "busy", "main", "hot", "cool", "irq_[k]"}
+    width = {name: float(box(frame)["width"]) for name, frame in frames.items()}
+    assert width["all"] == width["busy"] == width["main"] == 1180
+    assert width["hot"] == pytest.approx(1180 * 110 / 120, abs=0.01)
+    assert width["cool"] == pytest.approx(1180 * 10 / 120, abs=0.01)
+    assert float(box(frames["cool"])["x"]) < float(box(frames["hot"])["x"])  # in order of the names
+    assert [re.sub(r"\d", "", box(frames[name])["class"]) for name in ("all", "busy", "main", "irq_[k]")] \
+        == ["head", "head", "user", "kernel"]
+    ys = [int(box(frames[name])["y"]) for name in ("all", "busy", "main", "hot", "irq_[k]")]
+    assert ys == sorted(ys, reverse=True) and len(set(ys)) == 5
+    tips = {name: frame.findtext(f"{SVG}title") for name, frame in frames.items()}
+    assert tips["hot"] == "hot: 110 samples (91.67%)"
+    assert tips["irq_[k]"] == "irq (kernel): 20 samples (16.67%)"
+    assert frames["irq_[k]"].findtext(f"{SVG}text") == "irq"
+
+
+def test_flame_graph_needs_nothing_else() -> None:
+    text = flame_graph(FOLDED, "title")
+    assert not re.search(r"""(href|src|url\(|@import)""", text)
+    assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
+    assert "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+def test_narrow_frames_are_left_out_and_deep_stacks_are_drawn() -> None:
+    deep = tuple(f"f{i}" for i in range(3000))
+    frames = frames_of(flame_graph({deep: 1_000_000, ("tiny",): 1}, "t"))
+    assert len(frames) == 3001 and "tiny" not in frames
+
+
+def test_no_stacks() -> None:
+    assert "no stacks were collected" in "".join(ET.fromstring(flame_graph({}, "t")).itertext())
+
+
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=5), st.text(max_size=20))
+def test_flame_graphs_of_any_names_are_well_formed(names: list[str], title: str) -> None:
+    text = flame_graph({tuple(names): 5}, title)
+    ET.fromstring(text.encode())
+    assert text.count("<script>") == 1
+
+
+def test_hostile_names_stay_names() -> None:
+    folded = {(HOSTILE, "main"): 5}
+    text = flame_graph(folded, HOSTILE)
+    root = ET.fromstring(text.encode())
+    assert len(list(root.iter(f"{SVG}script"))) == 1
+    assert "\x1b" not in text and "\x00" not in text
+    names = [g.attrib["data-name"] for g in root.iter(f"{SVG}g") if "data-name" in g.attrib]
+    assert names[1].startswith("<script>alert('\"&]]>\\x1b[2J\\x00")
+
+
+@pytest.mark.parametrize(("name", "width", "expected"), [
+    ("main", 100, "main"), ("a_long_function_name", 60, "a_long…"), ("main", 20, ""), ("x", 20, "x")])
+def test_names_are_cut_to_fit(name: str, width: float, expected: str) -> None:
+    assert fitting_name(name, width) == expected
+
+
+def test_differences(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text("p;a 50\np;b 50\np;gone 100\n")
+    after.write_text("p;a 90\np;b 10\n")
+    frames = frames_of(flame_diff(str(before), str(after)))
+    assert set(frames) == {"all", "p", "a", "b"}
+    assert str(frames["a"].findtext(f"{SVG}title")).endswith("a: 90 (90.00%), +65.00% of all")
+    assert str(frames["b"].findtext(f"{SVG}title")).endswith("b: 10 (10.00%), -15.00% of all")
+    assert "hsl(0," in box(frames["a"])["style"] and "hsl(215," in box(frames["b"])["style"]
+
+
+def test_the_tree_adds_up() -> None:
+    root = tree(FOLDED, {("busy",): 7})
+    busy = root.children["busy"]
+    assert (root.total, root.before, busy.before, busy.children["main"].children["hot"].total) == (120, 7, 7, 110)
+
+
+# --- heat maps --------------------------------------------------------------------------------------------
+
+
+def collected(*columns: tuple[Histogram, str]) -> Any:
+    collector = Collector("@h")
+    for i, (value, then) in enumerate(columns):
+        collector.add([(None, value)], i * SECOND, then)
+    return collector.heats
+
+
+def test_columns_of_a_map_that_is_cleared() -> None:
+    heat, = collected((hist(1, 1), "clear"), (hist(8), "clear"), (hist(), "final"))
+    assert [(row.low, row.high) for row in heat.rows] == [(1, 2), (2, 4), (4, 8), (8, 16)]
+    assert [column.counts for column in heat.columns] == [[2, 0, 0, 0], [0, 0, 0, 1]]
+    assert (heat.most, heat.totals) == (2, [2, 0, 0, 1])
+
+
+def test_columns_of_a_map_that_grows() -> None:
+    heat, = collected((hist(1), ""), (hist(1, 1, 1), ""), (hist(1, 1, 1, 1), "final"))
+    assert [column.counts for column in heat.columns] == [[1], [2], [1]]
+    collector = Collector("@h")
+    collector.add([(None, hist(1, 1))], 0, "")
+    collector.cleared()
+    collector.add([(None, hist(1, 1, 1))], 1, "")
+    assert [column.counts for column in collector.heats[0].columns] == [[2], [3]]
+
+
+def test_a_heat_map_for_each_key() -> None:
+    collector = Collector("@h")
+    collector.add([("sda", hist(1)), ("sdb", hist(2, 4))], 0, "clear")
+    collector.add([("sda", hist(1))], 1, "clear")
+    assert [heat.name for heat in collector.heats] == ["@h[sda]", "@h[sdb]"] or \
+        [heat.name for heat in collector.heats] == ["@h[sdb]", "@h[sda]"]
+    assert {len(heat.columns) for heat in collector.heats} == {2}
+
+
+def test_linear_histograms() -> None:
+    heat, = collected((LinearHistogram([1, 2, 0, 4], 0, 20, 10), "clear"))
+    assert [span(row) for row in heat.rows] == ["(..., 0)", "[0, 10)", "[10, 20)", "[20, ...)"]
+
+
+def test_heat_map_on_a_terminal() -> None:
+    heat, = collected(*[(hist(*[4] * (i + 1)), "clear") for i in range(200)])
+    for width, colours in ((80, 0), (80, 256), (40, 1 << 24)):
+        lines = "".join(terminal_lines(heat, width, colours)).splitlines()
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+        assert plain[0] == "@h:" and plain[1].startswith("[4, 8) ")
+        assert all(len(line) <= width for line in plain)
+        assert ("\x1b" in "".join(lines)) == bool(colours)
+    assert any("48;2;" in line for line in terminal_lines(heat, 80, 1 << 24))
+    assert any("48;5;" in line for line in terminal_lines(heat, 80, 256))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 1), (25, 5), (100, 10)])
+def test_levels(count: int, expected: int) -> None:
+    assert level(count, 100, 10) == expected
+
+
+def test_heat_map_as_svg() -> None:
+    collector = Collector("@h")
+    for i in range(3):
+        collector.add([(HOSTILE, hist(1, 8, 8))], i * SECOND, "clear")
+    root = ET.fromstring(heat_document(collector.heats, HOSTILE).encode())
+    columns = [g for g in root.iter(f"{SVG}g") if g.attrib.get("class") == "column"]
+    assert [column.attrib["data-counts"] for column in columns] == ["1 0 0 2"] * 3
+    cells = [rect.attrib["data-count"] for column in columns for rect in column if "data-count" in rect.attrib]
+    assert cells == ["1", "2"] * 3
+    bars = [rect for rect in root.iter(f"{SVG}rect") if rect.attrib.get("class") == "bar"]
+    assert [bar.attrib["data-count"] for bar in bars] == ["3", "0", "0", "6"]
+    assert "no values" in "".join(ET.fromstring(heat_document([], "t")).itertext())
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".html", ""])
+def test_the_files_name_decides_what_a_heat_map_is(suffix: str) -> None:
+    spec = script(LATENCY, sites=[printing(LATENCY)])
+    run = Run("heatmap", spec, Target(f"x{suffix}" if suffix else "", 80, 0, "t"))
+    run.view.map(LATENCY, [(None, hist(3))], 5 * SECOND, "clear")
+    start = {".svg": "<?xml", ".html": "<!DOCTYPE html>", "": "@usecs:\n"}[suffix]
+    assert run.finish().startswith(start)
+
+
+# --- graphs, tables, traces, pages ------------------------------------------------------------------------
+
+
+def dot_of(text: str) -> str:
+    """What Graphviz makes of a graph, where it is installed."""
+    if shutil.which("dot"):
+        return subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True).stdout
+    return ""
+
+
+def test_dot() -> None:
+    here, there = Address(2, bytes([127, 0, 0, 1])), Address(2, bytes([10, 0, 0, 1]))
+    run = Run("dot", script(PAIRS))
+    run.view.map(PAIRS, [((here, there, 80), 5)], 0, "clear")
+    run.view.map(PAIRS, [((here, there, 80), 7), ((there, here, 443), 1)], 0, "final")
+    text = run.finish()
+    assert 'n0 [label="10.0.0.1"]' in text and 'n1 [label="127.0.0.1"]' in text
+    assert 'n1 -> n0 [label="80: 12", penwidth=6];' in text and 'n0 -> n1 [label="443: 1", penwidth=1];' in text
+    drawn = dot_of(text)
+    assert not drawn or "127.0.0.1" in drawn
+
+
+def test_dot_of_hostile_names() -> None:
+    named = map_of("@", t.Tuple((COMM, COMM)), COUNT)
+    run = Run("dot", script(named))
+    run.view.map(named, [((HOSTILE, '\\N"];\\'), 5)], 0, "final")
+    text = run.finish()
+    assert text.count("\n") == len(text.splitlines()) == 8
+    assert r'[label="\\N\"];\\"]' in text
+    dot_of(text)
+
+
+def test_csv_of_several_maps() -> None:
+    record = map_of("@r", t.Tuple((t.Int(), COMM), ("pid", "comm")), STATS)
+    run = Run("csv", script(record, LATENCY))
+    run.view.map(LATENCY, [(None, hist(1, 3))], 0, "final")
+    run.view.map(record, [((5, 'a,"b"\n'), Stats(2, 5, 10))], 0, "final")
+    rows = list(csv.DictReader(io.StringIO(run.finish())))
+    assert [(row["table"], row["low"], row["high"], row["count"]) for row in rows[:2]] \
+        == [("@usecs", "1", "2", "1"), ("@usecs", "2", "4", "1")]
+    assert (rows[2]["pid"], rows[2]["comm"], rows[2]["average"], rows[2]["total"]) == ("5", 'a,"b"\n', "5", "10")
+
+
+def test_csv_of_one_map_and_stacks() -> None:
+    run = Run("csv", script(STACKS))
+    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
+    assert run.finish() == "key1,key2,key3,value\nx,main,[unknown]_[k];do_x_[k],2\n"
+
+
+def printf(*parts: FormatPart) -> EventSite:
+    fields = [EventField(t.INT64, 16) for part in parts if part.conversion]
+    return EventSite("printf", None, fields, 64, list(parts))
+
+
+def test_csv_of_events() -> None:
+    site = printf(FormatPart("pid="), FormatPart("", "d"), FormatPart(" took: "), FormatPart("", "d"),
+                  FormatPart(" of "), FormatPart("", "d"))
+    assert event_columns(site) == ("pid", "took", "arg3")
+    run = Run("csv", script(sites=[site]))
+    run.view.event(Event("printf", (1, 2, "x\udcff"), "tracepoint:a:b", 5 * SECOND, 0), site, "")
+    assert run.finish() == "time,pid,took,arg3\n2023-11-14T22:13:25.000000000Z,1,2,x\ufffd\n"
+
+
+RECORD = type("record", (RecordValue,), {"_fields": ("name", "pid", "tid", "comm", "dur", "ret")})
+
+
+def test_perfetto() -> None:
+    text = printf(FormatPart("", "d"))
+    record = EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
+    run = Run("perfetto", script(COUNTS, sites=[text, record, printing(COUNTS)]))
+    run.view.event(Event("printf", (1 << 60, 2), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
+    run.view.event(Event("print", (RECORD(("read", 10, 11, "cat", 3000, -1)),), "tracepoint:a:b", 9000, 1), record, "")
+    run.view.map(COUNTS, [("x", 5)], 10_000, "clear")
+    events = json.loads(run.finish())["traceEvents"]
+    instant, = [e for e in events if e["ph"] == "i"]
+    assert (instant["name"], instant["ts"], instant["pid"], instant["tid"]) == ("opened <x>", 5.0, 0, 2)
+    assert instant["args"] == {"1": str(1 << 60), "2": 2}
+    piece, = [e for e in events if e["ph"] == "X"]
+    assert (piece["name"], piece["ts"], piece["dur"], piece["pid"], piece["tid"]) == ("read", 6.0, 3.0, 10, 11)
+    assert piece["args"] == {"ret": -1}
+    counter, = [e for e in events if e["ph"] == "C"]
+    assert (counter["name"], counter["args"]) == ("@counts", {"x": 5})
+    assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["tracepoint:a:b", "cat"]
+
+
+class Elements(html.parser.HTMLParser):
+    """Checks that elements nest, and counts them."""
+
+    VOID = {"meta", "input", "br"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: dict[str, int] = {}
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page() -> None:
+    site = printf(FormatPart("", "s"))
+    spec = script(STACKS, LATENCY, COUNTS, map_of("@h", COMM, HIST), sites=[site, printing(LATENCY)])
+    run = Run("html", spec, Target(title=HOSTILE))
+    run.view.event(Event("printf", ("x",), "begin", 1, 0), site, HOSTILE)
+    run.view.map(STACKS, [((HOSTILE, user_stack(), kernel_stack()), 2)], 0, "final")
+    run.view.map(LATENCY, [(None, hist(1, 3))], 0, "clear")
+    run.view.map(COUNTS, [(HOSTILE, 5), *[(f"n{i}", i) for i in range(20)]], 0, "final")
+    run.view.map(spec.maps[3], [(HOSTILE, hist(5))], 0, "final")
+    text = run.finish()
+    found = Elements(text)
+    assert found.count["script"] == 1 and found.count["svg"] == 2 and found.count["input"] == 1
+    assert "<b>n19</b>" not in text and "\x1b" not in text and "alert('" not in text
+    assert re.findall(r"<h2>([^<]*)", text) == ["@", "@usecs", "@counts", "@h", "output"]
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+@pytest.mark.parametrize("code", [FLAME_SCRIPT, HEAT_SCRIPT, PAGE_SCRIPT], ids=["flame", "heat", "page"])
+def test_scripts_parse(code: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.js"
+    file.write_text(code)
+    done = subprocess.run(["node", "--check", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_rows_name_their_values() -> None:
+    assert span(Bucket(0, 1, 1)) == "[0]" and span(Bucket(1024, 2048, 1)) == "[1K, 2K)"
+    assert span(Bucket(1000, 1024, 1)) == "[1000, 1K)" and span(Bucket(1 << 20, 1 << 30, 1)) == "[1M, 1G)"

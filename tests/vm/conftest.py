@@ -1,0 +1,145 @@
+"""The vm ring: ring.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+INSIDE = os.environ.get("SONDE_VM", "")  # set in the guest: the kernel's series
+MINUTES = 9.0  # for one kernel
+
+if not INSIDE:
+    collect_ignore = ["inside"]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return Ring.from_parent(parent, path=file_path) if file_path == HERE / "ring.toml" and not INSIDE else None
+
+
+class Ring(pytest.File):
+    """ring.toml."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        table = tomllib.loads(self.path.read_text())
+        names = _listed[:] = listed(table["tests"])
+        for kernel in table["kernels"]:
+            for name in [name for name in names if name not in table["without"]]:
+                yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
+
+
+def listed(tests: list[str]) -> list[str]:
+    """Names of the tests, as pytest tells them."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-W", "ignore", *tests]
+    found = subprocess.run(command, cwd=ROOT, env=os.environ | {"SONDE_VM": "collect", "SONDE_REQUIRE": ""},
+                           capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise pytest.Collector.CollectError(found.stdout + found.stderr)
+    return [line for line in found.stdout.splitlines() if "::" in line]
+
+
+class Inside(pytest.Item):
+    """A test on another kernel."""
+
+    def __init__(self, kernel: str, test: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.kernel, self.test = kernel, test
+        self.add_marker(pytest.mark.timeout(2 * MINUTES * 60 + 30))
+
+    def runtest(self) -> None:
+        outcome, text = results(self.session, self.kernel).get(self.test, ("failed", "it was not run"))
+        if outcome == "skipped":
+            pytest.xfail(f"{self.kernel}: {text}")  # this kernel cannot: not the same as a ring that did not run
+        if outcome == "failed":
+            pytest.fail(text, pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+_listed: list[str] = []  # everything in ring.toml
+_running: dict[str, Future[dict[str, tuple[str, str]]]] = {}
+
+
+def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
+    """test → (outcome, text) of one kernel; skips with the reason where it cannot be booted. All kernels are booted
+    when the first is asked for: each of them takes one CPU."""
+    if not _running:
+        wanted: dict[str, list[str]] = {}
+        for item in session.items:
+            if isinstance(item, Inside):
+                wanted.setdefault(item.kernel, []).append(item.test)
+        pool = ThreadPoolExecutor(max(1, min(len(wanted), len(os.sched_getaffinity(0)))))
+        for series, tests in wanted.items():
+            _running[series] = pool.submit(boot, series, tests)
+        pool.shutdown(wait=False)
+    return _running[kernel].result()
+
+
+def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
+    sys.path.insert(0, str(HERE))
+    from debian_kernel import Unavailable, prepared
+    from vmrun import obstacle
+
+    if why := obstacle():
+        pytest.skip(f"vm ring: {why}")
+    try:
+        prepared(kernel)
+    except Unavailable as problem:
+        pytest.skip(f"vm ring: {problem}")
+    with tempfile.TemporaryDirectory(prefix="sonde-vm-results.") as shared:
+        Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
+        command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
+                   "--timeout", str(MINUTES * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
+                   "--durations=12",
+                   "-o", "timeout=200", f"--junitxml={shared}/results.xml", "-p", "no:randomly",
+                   f"@{shared}/tests"]
+        environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "PYTHONPATH": str(ROOT / "src"),
+                                    "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        report = Path(shared, "results.xml")
+        if not report.exists():
+            return dict.fromkeys(tests, ("failed", f"{kernel}: no results, status {done.returncode}\n{done.stdout}"
+                                                   f"\n{done.stderr}"))
+        said = f"{kernel}: it was not run\n{done.stdout[-3000:]}\n{done.stderr[-1000:]}"
+        found = read_report(report, tests)
+        ran = {name.partition("::")[0] for name in found}
+        return {name: found.get(name) or (("skipped", "not among the file's tests there")
+                                          if name.partition("::")[0] in ran else ("failed", said)) for name in tests}
+
+
+def selection(tests: list[str]) -> list[str]:
+    """pytest's arguments: whole files, less what was not asked for (some files' parameters depend on the kernel)."""
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    others = [test for test in _listed if test not in tests and test.partition("::")[0] in files]
+    return [*files, *[f"--deselect={test}" for test in others]]
+
+
+def read_report(path: Path, tests: list[str]) -> dict[str, tuple[str, str]]:
+    """pytest's JUnit file. It names a test by class (the file, dotted) and name."""
+    by_name = {(name.partition("::")[0].removesuffix(".py").replace("/", "."), name.partition("::")[2]): name
+               for name in tests}
+    found = {}
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = by_name.get((case.get("classname", ""), case.get("name", "")))
+        if name is None:
+            continue
+        outcome, text = "passed", ""
+        for child in case:
+            if child.tag in ("failure", "error"):
+                outcome, text = "failed", child.text or child.get("message", "")
+            elif child.tag == "skipped" and outcome == "passed":
+                outcome, text = "skipped", child.get("message", "")
+        found[name] = outcome, text
+    return found

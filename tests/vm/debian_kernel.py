@@ -1,0 +1,151 @@
+"""Debian's kernels, fetched with ``apt-get download`` and never installed, ready to boot under QEMU.
+
+A kernel's directory in the cache ($SONDE_VM_CACHE, else ~/.cache/sonde-vm) has boot/vmlinuz-VERSION, vmlinux where it
+could be taken out of that, lib/modules/VERSION, base.cpio (a first root: busybox and a few drivers) and ``ready``.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+DRIVERS = ("virtio_pci", "virtio_console", "virtiofs", "overlay")
+HERE = Path(__file__).parent
+
+Entry = tuple[str, int, bytes]  # name, mode, contents
+
+
+class Unavailable(Exception):
+    """This machine cannot have what is needed; the text says what."""
+
+
+def cache_directory() -> Path:
+    return Path(os.environ.get("SONDE_VM_CACHE") or Path.home() / ".cache" / "sonde-vm").resolve()
+
+
+def prepared(wanted: str) -> Path:
+    """The directory of the newest kernel of a series ("6.12"): from the cache, else from Debian."""
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    have = candidates([d.name for d in cache.iterdir() if (d / "ready").exists()], wanted)
+    if have:
+        return cache / have[-1]
+    return fetch(newest_package(wanted), cache)
+
+
+def candidates(names: Iterable[str], wanted: str) -> list[str]:
+    """The cloud kernels of a series (the smallest ones), oldest first."""
+    pattern = re.compile(rf"linux-image-{re.escape(wanted)}(?:[.+-].*)?-cloud-amd64")
+    found = [n for n in names if pattern.fullmatch(n) and not re.search(r"-(rt|dbg|unsigned)", n)]
+    return sorted((n for n in found if re.match(r"linux-image-\d+\.\d+\.\d", n)), key=natural)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"(\d+)", text) if p]
+
+
+def newest_package(wanted: str) -> str:
+    if not shutil.which("apt-get"):
+        raise Unavailable("kernels come from Debian, and this machine has no apt-get")
+    for update in (False, True):
+        if update:
+            subprocess.run(["apt-get", "update", "-qq"], check=False)
+        listed = subprocess.run(["apt-cache", "pkgnames", f"linux-image-{wanted}"], capture_output=True, text=True,
+                                check=False).stdout.split()
+        if found := candidates(listed, wanted):
+            return found[-1]
+    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-amd64 can be had (for 6.12: bookworm-backports)")
+
+
+def fetch(package: str, cache: Path) -> Path:
+    """Download and prepare a package. Two at once do no harm: the last step is a rename."""
+    target, version = cache / package, package.removeprefix("linux-image-")
+    work = Path(tempfile.mkdtemp(prefix=f".{package}", dir=cache))
+    try:
+        done = subprocess.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package], cwd=work,
+                              capture_output=True, text=True, check=False)
+        archives = list(work.glob("*.deb"))
+        if done.returncode or not archives:
+            raise Unavailable(f"apt-get download {package}: {done.stderr.strip()}")
+        subprocess.run(["dpkg", "-x", archives[0], "."], cwd=work, check=True)
+        archives[0].unlink()
+        subprocess.run(["depmod", "-b", work, version], check=True)
+        kernel = uncompressed((work / "boot" / f"vmlinuz-{version}").read_bytes())
+        if kernel:
+            (work / "vmlinux").write_bytes(kernel)
+        (work / "base.cpio").write_bytes(base_root(work, version))
+        (work / "ready").write_text(version + "\n")
+        try:
+            work.rename(target)
+        except OSError:
+            if not (target / "ready").exists():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def uncompressed(image: bytes) -> bytes:
+    """The ELF file inside a bzImage, which boots by PVH without unpacking itself in the guest; b"" if no tool for its
+    compression is there (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length)."""
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    start = ((image[0x1F1] or 4) + 1) * 512 + offset
+    payload = image[start:start + length - 4]
+    tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\xfd7zX": "xz"}.get(payload[:4])
+    if not tool or not shutil.which(tool):
+        return b""
+    found = subprocess.run([tool, "-dc", "-q"], input=payload, stdout=subprocess.PIPE, check=False).stdout
+    return found if found[:4] == b"\x7fELF" else b""
+
+
+def modules_in_order(root: Path, version: str) -> list[Path]:
+    """The drivers' files, each after those that it depends on."""
+    base = root / "lib" / "modules" / version
+    needs: dict[str, list[str]] = {}
+    for line in (base / "modules.dep").read_text().splitlines():
+        path, _, dependencies = line.partition(":")
+        needs[path] = dependencies.split()
+    by_name = {Path(path).name.split(".")[0].replace("-", "_"): path for path in needs}
+    order: dict[str, None] = {}
+
+    def add(path: str) -> None:
+        if path not in order:
+            for dependency in reversed(needs[path]):
+                add(dependency)
+            order[path] = None
+
+    for name in DRIVERS:
+        if name in by_name:  # else it is built in
+            add(by_name[name])
+    return [base / path for path in order]
+
+
+def base_root(root: Path, version: str) -> bytes:
+    """The initramfs that every boot has."""
+    busybox = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
+    entries: list[Entry] = [("bin", 0o040755, b""), ("mods", 0o040755, b""), ("bin/busybox", 0o100755, busybox)]
+    names = []
+    for path in modules_in_order(root, version):
+        data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+        names.append(path.name.removesuffix(".xz"))
+        entries.append((f"mods/{names[-1]}", 0o100644, data))
+    return cpio([*entries, ("mods/order", 0o100644, "".join(f"{n}\n" for n in names).encode())])
+
+
+def cpio(entries: list[Entry]) -> bytes:
+    """An archive in the format "newc" (Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    out = bytearray()
+    for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
+        text = name.encode() + b"\0"
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(text), 0)
+        out += ("070701" + "".join(f"{field:08X}" for field in fields)).encode() + text
+        out += b"\0" * (-len(out) % 4) + data
+        out += b"\0" * (-len(out) % 4)
+    return bytes(out + b"\0" * (-len(out) % 512))

@@ -1,0 +1,163 @@
+"""Kernel functions on kernels that can probe them: exact counts, arguments, results, wildcards, modules, errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import Counter
+
+import pytest
+
+from support import run_sonde
+
+READS = 5
+WORK = f"dd if=/dev/zero of=/dev/null bs=1000 count={READS} status=none"
+OURS = '/comm == "dd" && {} == 1000/'
+
+
+def sonde(*arguments: str, command: str = WORK, status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = run_sonde("-c", command, *arguments, timeout=100)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def has(feature: str) -> bool:
+    from sonde.kernel.world import LiveWorld
+
+    return LiveWorld().feature(feature)
+
+
+def features() -> set[str]:
+    from sonde.kernel.features import ROWS
+    from sonde.kernel.world import LiveWorld
+
+    world = LiveWorld()
+    return {name for name in ROWS if world.feature(name)}
+
+
+MATRIX = {  # what a kernel of a series must have, beyond the one before it
+    "6.1": {"kprobes", "fentry", "uprobes", "raw_tp", "iter_task", "ringbuf", "attach_cookie", "tracing_cookie",
+            "typed_arguments", "bpf_loop", "for_each_map_elem", "map_lookup_percpu_elem"},
+    "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4"},
+}
+
+
+def test_features_are_as_their_rows_say() -> None:
+    """Found by trying; the rows' minimum releases are for readers, and true."""
+    from sonde.kernel.features import ROWS
+
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    found = features()
+    for series, names in MATRIX.items():
+        if release >= tuple(int(part) for part in series.split(".")):
+            assert names <= found
+    for name in found:
+        if ROWS[name].minimum:
+            assert tuple(int(part) for part in ROWS[name].minimum.split(".")) <= release, name
+
+
+def test_four_kinds_on_one_function() -> None:
+    script = " ".join(f"{kind}:vfs_read {OURS.format(condition)} {{ @[probe, func] = count(); "
+                      f"@s[probe] = sum({value}); }}" for kind, condition, value in (
+        ("kprobe", "arg2", "arg2"), ("kretprobe", "retval", "retval"),
+        ("fentry", "args.count", "args.count"), ("fexit", "retval", "args.count + retval")))
+    lines = sonde("-e", script).stdout
+    for name, total in (("kprobe:vfs_read", 1), ("kretprobe:vfs_read", 1), ("fentry:vmlinux:vfs_read", 1),
+                        ("fexit:vmlinux:vfs_read", 2)):
+        assert f"@[{name}, vfs_read]: {READS}\n" in lines
+        assert f"@s[{name}]: {total * READS * 1000}\n" in lines
+
+
+def test_registers_stacks_and_offsets() -> None:
+    script = (f'kprobe:vfs_read {OURS.format("arg2")} {{ @di[reg("di") == arg0] = count();'
+              ' @ip[ksym(reg("ip"))] = count(); @k[kstack(2)] = count(); }'
+              " kprobe:vfs_read+0 /comm == \"dd\" && arg2 == 1000/ { @at = count(); }")
+    text = sonde("-e", script).stdout
+    assert f"@di[true]: {READS}" in text or f"@di[1]: {READS}" in text
+    assert re.search(r"@ip\[vfs_read(\+\d+)?\]: 5", text)
+    assert "vfs_read" in text.partition("@k[")[2] and f"@at: {READS}" in text
+
+
+@pytest.mark.parametrize(("denied", "kinds", "ways"), [
+    ("kprobes", ("kprobe", "kretprobe"), ("fentry", "fexit")),
+    ("fentry", ("fentry", "fexit"), ("kprobe", "kretprobe"))])
+def test_one_way_serves_the_other(denied: str, kinds: tuple[str, str], ways: tuple[str, str]) -> None:
+    argument = "arg2" if denied == "kprobes" else "args.count"
+    script = (f"{kinds[0]}:vfs_read {OURS.format(argument)} {{ @a = sum({argument}); @f[func] = count(); }}"
+              f" {kinds[1]}:vfs_read {OURS.format('retval')} {{ @r = sum(retval); }}")
+    done = sonde("-v", "--no-feature", denied, "-e", script)
+    assert f"@a: {1000 * READS}\n" in done.stdout and f"@r: {1000 * READS}\n" in done.stdout
+    assert f"@f[vfs_read]: {READS}\n" in done.stdout
+    for kind, way in zip(kinds, ways):
+        assert re.search(rf"{kind}:.*vfs_read: by {way}, for this kernel has no {kind}", done.stderr)
+
+
+@pytest.mark.parametrize("kind", ["kprobe", "kretprobe", "fentry", "fexit"])
+def test_wildcards_count_each_function(kind: str) -> None:
+    done = sonde("-e", f'{kind}:vfs_re* /comm == "dd"/ {{ @[probe] = count(); @f[func] = count(); }}')
+    attached = int(re.search(r"Attached (\d+) probes", done.stderr)[1])  # type: ignore[index]
+    assert attached >= 4
+    counts = Counter({name: int(n) for name, n in re.findall(r"@\[(.*)\]: (\d+)", done.stdout)})
+    [reads] = [n for name, n in counts.items() if name.endswith(":vfs_read")]
+    assert reads >= READS and f"@f[vfs_read]: {reads}\n" in done.stdout
+
+
+def test_typed_arguments_reach_through_structs() -> None:
+    script = ('fentry:vfs_read /comm == "dd" && args.count == 1000/ {'
+              " @[str(args.file->f_path.dentry->d_name.name), args.file->f_inode->i_ino > 0] = count(); }"
+              ' fentry:do_nanosleep /comm == "sleep"/ { @n[args.t->task->comm, args.mode] = count(); }')
+    text = sonde("-e", script, command=f"sh -c '{WORK}; sleep 0.01'").stdout
+    assert re.search(r"@\[zero, (true|1)\]: 5", text)
+    assert re.search(r"@n\[sleep, \w+\]: 1", text)
+
+
+def test_functions_of_modules() -> None:
+    loaded = subprocess.run(["modprobe", "null_blk", "nr_devices=1"], capture_output=True, text=True, check=False)
+    if loaded.returncode:
+        pytest.skip(f"no module to probe: {loaded.stderr.strip()}")
+    script = " ".join(f"{kind}:null_blk:null_queue_rq {{ @[probe] = count(); }}"
+                      for kind in ("kprobe", "fentry", "fexit"))
+    script += " fentry:null_queue_rq { @q[args.bd->rq->mq_hctx->queue_num] = count(); }"
+    text = sonde("-e", script, command="dd if=/dev/nullb0 of=/dev/null bs=4096 count=4 iflag=direct status=none").stdout
+    for name in ("kprobe:null_blk:null_queue_rq", "fentry:null_blk:null_queue_rq", "fexit:null_blk:null_queue_rq"):
+        assert int(re.search(rf"@\[{name}\]: (\d+)", text)[1]) >= 4  # type: ignore[index]
+    assert re.search(r"@q\[\d\]: \d+", text)
+
+
+@pytest.mark.parametrize(("script", "words"), [
+    ("fentry:tcp_connec { }", "did you mean fentry:tcp_connect"),
+    ("kprobe:tcp_connec { }", "did you mean kprobe:tcp_connect"),
+    ("fentry:_printk { }", "variable number of arguments"),
+    ("fentry:do_nanosleep { print(args.foo) }", "its arguments are: t, mode"),
+    ("fexit:do_nanosleep+4 { }", "only kprobes"),
+    ("kprobe:native_irq_return_iret+1 { }", "off limits to kprobes"),
+])
+def test_errors_name_the_reason(script: str, words: str) -> None:
+    done = run_sonde("-e", script, timeout=100)
+    assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_cannot_be_traced() -> None:
+    done = run_sonde("-e", "fentry:__fentry__ { }", timeout=100)
+    assert done.returncode == 1 and "not traceable" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_listing() -> None:
+    lines = run_sonde("-lv", "fexit:vfs_read", timeout=100).stdout.splitlines()
+    assert lines[0] == "fexit:vmlinux:vfs_read" and "    ssize_t retval" in lines and "    size_t count" in lines
+    assert "kprobe:vfs_read" in run_sonde("-l", "kprobe:vfs_re*", timeout=100).stdout.splitlines()
+
+
+def test_many_functions() -> None:
+    """All of them that are called tcp_...; on kernels without kprobe.multi one by one."""
+    done = sonde("-e", "kprobe:tcp_* { @[func] = count(); }", command="true")
+    assert int(re.search(r"Attached (\d+) probes", done.stderr)[1]) > 200  # type: ignore[index]
+
+
+def test_many_functions_by_fentry_are_attached_at_once() -> None:
+    if not has("kprobe_multi"):
+        pytest.skip("no kprobe.multi: one by one")
+    done = sonde("-v", "-e", f'fentry:vfs_*,fentry:do_* {OURS.format("1000")} {{ @[func] = count(); }}')
+    assert "by kprobe, which attaches many at once" in done.stderr
+    assert int(re.search(r"@\[vfs_read\]: (\d+)", done.stdout)[1]) >= READS  # type: ignore[index]

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Run a command inside one of Debian's kernels under QEMU's software emulation.
+
+    tests/vm/vmrun.py --kernel 6.12 [--rw DIR] [--timeout S] -- COMMAND [ARG...]
+
+The guest's root is the host's root file system (virtiofs, exported read-only) under a tmpfs overlay, so that every
+interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
+except below directories given with --rw. The command starts in the current directory with the current environment;
+its stdout, stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did
+not boot, or stopped before the command ended.
+
+Needs root, and from Debian: qemu-system-x86 (which brings virtiofsd), busybox-static, kmod; zstd and lz4 make booting
+faster. Software emulation is some 18 times slower than the host; two virtual CPUs share one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from debian_kernel import HERE, Entry, Unavailable, cpio, prepared
+
+VIRTIOFSD = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
+QEMU = "qemu-system-x86_64"
+BOOT_SECONDS = 60  # until the command must have started
+
+Sink = Callable[[bytes], object]
+
+
+def obstacle() -> str:
+    """What this machine lacks; "" if nothing."""
+    if os.geteuid() != 0:
+        return "needs root"
+    tools = [tool for tool in (QEMU, "busybox", "depmod", "dpkg", "unshare") if not shutil.which(tool)]
+    if not virtiofsd():
+        tools.append("virtiofsd")
+    return f"not installed: {', '.join(tools)} (apt-get install qemu-system-x86 busybox-static kmod zstd lz4)" \
+        if tools else ""
+
+
+def virtiofsd() -> str | None:
+    return next((p for p in VIRTIOFSD if os.path.exists(p)), shutil.which("virtiofsd"))
+
+
+class Machine:
+    """One boot: ``control`` is what the guest said (start SECONDS, exit STATUS SECONDS), ``console`` the kernel's."""
+
+    def __init__(self, directory: Path, command: list[str], writable: list[str], deadline: float) -> None:
+        self.directory = directory
+        self.version = (directory / "ready").read_text().strip()
+        self.command = command
+        self.writable = writable
+        self.deadline = deadline
+        self.control = b""
+        self.console = bytearray()
+        self.errors = b""
+        self._ends: list[int] = []
+        self._sinks: list[tuple[int, Sink]] = []
+
+    @property
+    def started(self) -> bool:
+        return b"start" in self.control
+
+    @property
+    def status(self) -> int | None:
+        found = re.search(rb"exit (\d+)", self.control)
+        return int(found[1]) if found else None
+
+    def run(self) -> None:
+        """Boot, run the command, and wait for power-off, the deadline or a crash."""
+        directory = tempfile.mkdtemp(prefix="sonde-vm.")
+        processes: list[subprocess.Popen[bytes]] = []
+        try:
+            initrd = Path(directory, "initrd")
+            initrd.write_bytes((self.directory / "base.cpio").read_bytes() + self._own_root())
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(f"{directory}/fs")
+                listener.listen(1)
+                files = start_virtiofsd(listener, self.writable)
+            processes.append(files)
+            near, far = socket.socketpair()
+            with near:
+                arguments = self._arguments(directory, initrd, far.fileno())
+                qemu = subprocess.Popen(arguments, pass_fds=[*self._ends, far.fileno()], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        preexec_fn=die_with_parent)
+                processes.insert(0, qemu)
+                far.close()
+                self._attend(qemu, files, near)
+        finally:
+            for fd in self._ends:
+                os.close(fd)
+            for process in processes:
+                end(process)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _own_root(self) -> bytes:
+        """What is added to the initramfs for this command."""
+        lines = [f"cd {shlex.quote(os.getcwd())} || exit 125"]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in os.environ.items()
+                  if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name not in ("PWD", "OLDPWD", "SHLVL")]
+        lines.append("exec " + " ".join(shlex.quote(word) for word in self.command))
+        modules = self.directory / "lib" / "modules" / self.version
+        variables = f"KVER={shlex.quote(self.version)}\nMODDIR={shlex.quote(str(modules))}\n"
+        entries: list[Entry] = [
+            ("init", 0o100755, (HERE / "early-init.sh").read_bytes()), ("sonde-vm", 0o040755, b""),
+            ("sonde-vm/guest-init", 0o100755, (HERE / "guest-init.sh").read_bytes()),
+            ("sonde-vm/vars", 0o100644, variables.encode()),
+            ("sonde-vm/rw", 0o100644, "".join(f"{d}\n" for d in self.writable).encode()),
+            ("sonde-vm/cmd", 0o100644, ("\n".join(lines) + "\n").encode())]
+        return cpio(entries)
+
+    def _arguments(self, directory: str, initrd: Path, drop: int) -> list[str]:
+        """QEMU's command line. thread=multi is no faster here, and about one boot in a hundred dies of code that is
+        patched under a running CPU."""
+        kernel = self.directory / "vmlinux"
+        if not kernel.exists():
+            kernel = self.directory / "boot" / f"vmlinuz-{self.version}"
+        memory = "2G"
+        arguments = [
+            QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-M", "q35,memory-backend=mem", "-accel", "tcg,thread=single", "-cpu", "max,la57=off", "-smp", "2",
+            "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
+            "-chardev", f"socket,id=fs,path={directory}/fs", "-device", "vhost-user-fs-pci,chardev=fs,tag=rootfs",
+            "-device", "virtio-serial-pci", *self._port("con", self.console.extend), "-serial", "chardev:con"]
+        for number, (name, sink) in enumerate((("out", writer(1)), ("err", writer(2)), ("ctl", self._said)), 1):
+            arguments += [*self._port(name, sink), "-device", f"virtserialport,nr={number},chardev={name}"]
+        arguments += ["-chardev", f"socket,id=drop,fd={drop}", "-device", "virtserialport,nr=4,chardev=drop"]
+        line = "console=ttyS0 quiet nokaslr mitigations=off tsc=reliable no_timer_check panic=-1"
+        return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
+
+    def _port(self, name: str, sink: Sink) -> list[str]:
+        read, write = os.pipe()
+        self._ends.append(write)
+        self._sinks.append((read, sink))
+        number = len(self._ends)
+        return ["-add-fd", f"fd={write},set={number}", "-chardev",
+                f"file,id={name},path=/dev/fdset/{number},append=on"]
+
+    def _said(self, data: bytes) -> None:
+        self.control += data
+
+    def _attend(self, qemu: subprocess.Popen[bytes], files: subprocess.Popen[bytes], drop: socket.socket) -> None:
+        while self._ends:
+            os.close(self._ends.pop())
+        threads = [threading.Thread(target=relay, args=pair, daemon=True) for pair in self._sinks]
+        for thread in threads:
+            thread.start()
+        booted = time.monotonic() + BOOT_SECONDS
+        ending = 0.0
+        many = resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 5
+        while True:
+            if self.status is not None and not ending:
+                ending = time.monotonic() + 5  # only power-off is left
+            limit = min(self.deadline, ending or self.deadline, self.deadline if self.started else booted)
+            try:
+                self.errors = qemu.communicate(timeout=max(0.01, min(limit - time.monotonic(), 0.1)))[1]
+                break
+            except subprocess.TimeoutExpired:
+                if self.started and open_files(files.pid) > many:
+                    drop.send(b"\n")  # the guest drops its caches: virtiofsd holds a file for each cached inode
+                if time.monotonic() >= limit:
+                    qemu.kill()
+        for thread in threads:
+            thread.join(5)
+
+
+def start_virtiofsd(listener: socket.socket, writable: list[str]) -> subprocess.Popen[bytes]:
+    """Export / read-only, and the writable directories as they are, from a private mount namespace."""
+    script = ["set -e", *[f"mount --bind {shlex.quote(d)} {shlex.quote(d)}" for d in writable],
+              "mount -o remount,bind,ro /",
+              f"exec {virtiofsd()} --fd={listener.fileno()} -o source=/ -o cache=always -o sandbox=chroot "
+              "-o log_level=err"]
+    return subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(script)],
+                            pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def open_files(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def writer(fd: int) -> Sink:
+    def write(data: bytes) -> None:
+        while data:
+            data = data[os.write(fd, data):]
+    return write
+
+
+def relay(fd: int, sink: Sink) -> None:
+    while data := os.read(fd, 65536):
+        try:
+            sink(data)
+        except OSError:  # our reader went away: keep the guest going
+            sink = len
+    os.close(fd)
+
+
+def run(kernel: str, command: list[str], writable: list[str], timeout: float) -> int:
+    """The command's status; 124 or 125 as said above."""
+    deadline = time.monotonic() + timeout
+    directory = prepared(kernel)
+    for _ in range(3):
+        machine = Machine(directory, command, [os.path.realpath(d) for d in writable], deadline)
+        machine.run()
+        if machine.status is not None:
+            return machine.status
+        sys.stderr.write(machine.console[-4000:].decode(errors="replace") + machine.errors.decode(errors="replace"))
+        if time.monotonic() >= deadline:
+            sys.stderr.write(f"vmrun: timed out after {timeout:g} s\n")
+            return 124
+        if machine.started:
+            sys.stderr.write("vmrun: the guest stopped before the command ended\n")
+            return 125
+        sys.stderr.write("vmrun: the guest did not boot\n")
+    return 125
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="vmrun", usage="vmrun [options] -- COMMAND [ARG...]")
+    parser.add_argument("--kernel", default="6.12", help="series: 6.1, 6.12")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for boot and command together")
+    parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="share DIR writable (repeatable)")
+    parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
+    parser.add_argument("command", nargs="*")
+    arguments = parser.parse_args()
+    why = obstacle()
+    try:
+        if why:
+            raise Unavailable(why)
+        if arguments.fetch_only:
+            print(prepared(arguments.kernel))
+            return 0
+        if not arguments.command:
+            parser.error("no command")
+        return run(arguments.kernel, arguments.command, arguments.rw, arguments.timeout)
+    except Unavailable as problem:
+        sys.stderr.write(f"vmrun: {problem}\n")
+        return 125
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
