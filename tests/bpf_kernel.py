@@ -47,7 +47,8 @@ class TestMap:
 
     def lookup(self, key: bytes, cpu: int) -> int:
         found = self.elements.get(key)
-        return found[cpu if self.cpus > 1 else 0].base if found and cpu < max(self.cpus, 1) else 0
+        at = cpu if self.cpus > 1 else 0
+        return found[at].base if found and at < self.cpus else 0
 
     def update(self, key: bytes, value: bytes, flags: int, cpu: int) -> int:
         """As bpf_map_update_elem; an element that is replaced is no longer to be accessed."""
@@ -175,7 +176,7 @@ class Kernel:
         if not isinstance(spec.value, Aggregate):
             return bytes(regions[0].data)
         size = spec.value.size
-        parts = [bytes(regions[0].data[i * spec.stride:][:size]) for i in range(spec.cpus)] if spec.memory \
+        parts = [bytes(regions[0].data[i * spec.stride:][:size]) for i in range(spec.cpus)] if spec.stride \
             else [bytes(r.data[:size]) for r in regions]
         return merge.finish(spec.value, merge.merge(spec.value, b"".join(parts), len(parts)))[0]
 

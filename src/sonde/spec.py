@@ -135,6 +135,7 @@ class MapSpec(Record):
 
     A keyless script map is *memory*: an mmapable array of one element of ``cpus * stride`` bytes, slot i
     at i * stride. An aggregate has one slot per possible CPU, anything else one slot in all (cpus = 1).
+    The elements of a *slotted* hash (it has a stride) are made of one slot per possible CPU in the same way.
     """
 
     name: str  # "@x" for script maps, "__x" for internal ones

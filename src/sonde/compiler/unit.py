@@ -13,6 +13,10 @@ from ..types import Aggregate, Scalar, Str, Tuple, Type, round_up
 from .ir import MapAddr
 
 NO_PREALLOC, RDONLY_PROG, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
+# Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
+PREALLOCATED_BYTES = 16 << 20
+# The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
+LARGEST_VALUE = 3 << 20
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
 ZERO, LOG2 = "__zero", "__log2"
 SHORT = 64  # bytes of a string in a short key
@@ -67,20 +71,38 @@ class Unit:
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
             type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"
-        large = info.key.size > 64 or value.size > 64
-        flags = NO_PREALLOC if large and not type.startswith("lru") else 0
         # clear() leaves the keys of an aggregate in place for another interval: see runtime/maps.py
         entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
         observed = info.read or info.name in self.observed
-        spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, flags, info.key, value,
+        spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span)
+        self.make_room(spec)
         small = short_type(info.key)
         if small != info.key and type in ("hash", "percpu_hash"):
             spec.short = "__short" + info.name
-            flags = NO_PREALLOC if small.size > 2 * SHORT or value.size > 64 else 0
-            self.maps[spec.short] = MapSpec(spec.short, type, small.size, spec.value_size, entries, flags, small, value,
-                                            read_in_kernel=observed, span=info.span)
+            short = MapSpec(spec.short, spec.type, small.size, spec.value_size, entries, 0, small, value,
+                            cpus=spec.cpus, stride=spec.stride, read_in_kernel=observed, span=info.span)
+            short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else NO_PREALLOC
+            self.maps[spec.short] = short
         return spec
+
+    def element_bytes(self, spec: MapSpec) -> int:
+        return spec.key_size + spec.value_size * (self.world.cpus if "percpu" in spec.type else 1)
+
+    def make_room(self, spec: MapSpec) -> None:
+        """Choose where the elements of a map with keys come from, by how large all of them would be.
+
+        A program cannot wait for memory. The kernel hands out plain elements from a cache that it refills at once; for
+        per-CPU elements it has a few free pages, and several dozen inserts of a histogram in a row fail with ENOMEM
+        (mm/percpu.c: atomic allocations only use pages that are there). Large aggregates are therefore *slotted*: plain
+        elements with a slot for each CPU.
+        """
+        if spec.type.startswith("lru") or self.element_bytes(spec) * spec.max_entries <= PREALLOCATED_BYTES:
+            return
+        spec.flags = NO_PREALLOC
+        size = spec.value_size * self.world.cpus
+        if spec.type == "percpu_hash" and isinstance(spec.value, Aggregate) and size <= LARGEST_VALUE:
+            spec.type, spec.cpus, spec.stride, spec.value_size = "hash", self.world.cpus, spec.value_size, size
 
     def is_memory(self, name: str) -> bool:
         return self.maps[name].memory

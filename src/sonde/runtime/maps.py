@@ -44,7 +44,7 @@ class Map:
         self.memory = memory
         self.aggregate = spec.value if isinstance(spec.value, Aggregate) else None
         self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
-        self._cpus = spec.cpus if spec.memory else possible_cpus if self._per_cpu else 1
+        self._cpus = possible_cpus if self._per_cpu else spec.cpus
         self._element = round_up(spec.value_size, 8) * possible_cpus if self._per_cpu else spec.value_size
         self._base: State | None = None        # of a keyless aggregate, at its last clear() or zero()
         self._bases: dict[bytes, State] = {}   # the same by key

@@ -25,25 +25,27 @@ def update(lo: Lower, ref: MapRef, call: Call) -> None:
         return
     value = before(lo, call.args[0], ref.key) if call.args else 1
     plain = lo.context.exclusive and info.writers <= 1
-    if ref.key is None:
-        where, done = own_slot(lo, ref.name)
-    else:
-        where, done = maps.element(lo, ref)
+    where, done = own_words(lo, ref)
     _UPDATES[aggregate.kind](lo, Mem(where), aggregate, value, plain)
     lo.b.start(done)
 
 
-def own_slot(lo: Lower, name: str) -> tuple[Reg, Block]:
-    """This CPU's part of a keyless aggregate, and the block behind the update."""
-    spec = lo.unit.maps[name]
-    done = lo.b.block("updated")
+def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+    """This CPU's words of an aggregate, made if they were missing, and the block behind the update."""
+    spec = lo.unit.maps[ref.name]
+    element = None
+    if ref.key is None:
+        done = lo.b.block("updated")
+    else:
+        element, done = maps.element(lo, ref)
     if spec.cpus == 1:
-        return lo.b.address(MapAddr(name)), done
+        return element or lo.b.address(MapAddr(ref.name)), done
     number = cpu(lo)
     inside = lo.b.block("slot")
     lo.b.branch("jlt", number, spec.cpus, inside, done)  # tells the verifier the bound
     lo.b.start(inside)
-    return lo.b.alu("add", lo.b.address(MapAddr(name)), lo.b.alu("mul", number, spec.stride)), done
+    first = element or lo.b.address(MapAddr(ref.name))
+    return lo.b.alu("add", first, lo.b.alu("mul", number, spec.stride)), done
 
 
 def _add(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
@@ -174,6 +176,9 @@ def merged_at(lo: Lower, name: str, info: MapInfo, key: Operand) -> Operand:
     """The merged value of the element under the key at that address."""
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)
+    if lo.unit.maps[name].stride:
+        found = lo.b.call(h.MAP_LOOKUP, [MapFd(name), key], "map_lookup_elem")
+        return merged_slots(lo, name, aggregate, found)
     first, second = _start(lo)
     for number in range(lo.world.cpus):
         have, on = lo.b.block("have"), lo.b.block("on")
@@ -182,6 +187,19 @@ def merged_at(lo: Lower, name: str, info: MapInfo, key: Operand) -> Operand:
         lo.b.start(have)
         _merge(lo, aggregate, Mem(pointer), first, second)
         lo.b.start(on)
+    return _result(lo, aggregate, first, second)
+
+
+def merged_slots(lo: Lower, name: str, aggregate: Aggregate, element: Reg) -> Operand:
+    """The merged value of a slotted element; that of nothing if it is NULL."""
+    spec = lo.unit.maps[name]
+    first, second = _start(lo)
+    have, on = lo.b.block("have"), lo.b.block("on")
+    lo.b.branch("jeq", element, 0, on, have)
+    lo.b.start(have)
+    for number in range(spec.cpus):
+        _merge(lo, aggregate, Mem(element, number * spec.stride), first, second)
+    lo.b.start(on)
     return _result(lo, aggregate, first, second)
 
 
@@ -229,4 +247,4 @@ def _merge(lo: Lower, aggregate: Aggregate, mem: Mem, first: Reg, second: Reg) -
         lo.b.start(on)
 
 
-__all__ = ["MapFd", "log2", "memory", "merged", "merged_words", "own_slot", "update"]
+__all__ = ["MapFd", "log2", "memory", "merged", "merged_slots", "merged_words", "own_words", "update"]

@@ -309,8 +309,10 @@ def _copy_key(lo: Lower, key: Mem, have: Type, into: Mem, want: Type) -> None:
 
 def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> Operand:
     """The element's value over all CPUs (the callback gets only one CPU's)."""
+    assert isinstance(info.value, Aggregate)
+    if lo.unit.maps[name].stride:
+        return aggregates.merged_slots(lo, name, info.value, value.base)
     if not lo.unit.maps[name].type.endswith("percpu_hash"):
-        assert isinstance(info.value, Aggregate)
         return aggregates.merged_words(lo, value, info.value)
     return aggregates.merged_at(lo, name, info, lo.operand_address(key))
 

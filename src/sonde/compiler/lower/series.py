@@ -22,14 +22,14 @@ def tai(lo: Lower) -> Reg:
 
 def update(lo: Lower, ref: MapRef, call: Call) -> None:
     """``@m[k] = tseries(n, interval, count, agg)``."""
-    from .aggregates import own_slot
+    from .aggregates import own_words
     from .expressions import before
     aggregate = maps.info_of(lo, ref).value
     assert isinstance(aggregate, Aggregate)
     value = before(lo, call.args[0], ref.key)
     time = tai(lo)
     epoch = lo.b.alu("div", time, aggregate.low)
-    where, done = own_slot(lo, ref.name) if ref.key is None else maps.element(lo, ref)
+    where, done = own_words(lo, ref)
     place = lo.b.alu("mod", epoch, aggregate.high)
     inside = lo.b.block("inside")
     lo.b.branch("jlt", place, aggregate.high, inside, done)  # always; the verifier wants it said
