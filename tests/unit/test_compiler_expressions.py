@@ -38,6 +38,8 @@ def test_random_expressions(block: int, kernel: str) -> None:
     ("$none && 1 / $none", 0), ("$m || 1 / $none", 1), ("(1, 2, 3).1", 2), ("(a=1, b=9).b", 9),
     ("{ let $y = 4; $y * $y }", 16), ("if ($m > 0) { 1 } else if ($m == -7) { 2 } else { 3 }", 2),
     ("((uint8[8])$big)[0]", 254), ("((int8[8])$big)[1]", -1), ("$m++ + $m", -13), ("++$m + $m", -12),
+    ('one_of($m * -1, "1,7")', 1), ('one_of($m, "1,5-9")', 0), ('one_of($none + 80, "1-79,81-90")', 0),
+    ('one_of($none + 80, "22, 80-90")', 1), ('one_of($big, "1-999999999999999999")', 0), ('one_of($m, "")', 0),
 ])
 def test_operator(expression: str, result: int, kernel: str) -> None:
     before = "@v[0] = (int64)-7; @v[1] = (int64)-2; $m = @v[0]; $big = (uint64)@v[1]; $none = @v[2];"

@@ -174,3 +174,54 @@ def test_tables_are_complete() -> None:
     assert len(names) == len(set(names))
     assert find_provider("kfunc") is find_provider("f") is find_provider("fentry")
     assert not set(BUILTINS) & set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(("given", "names"), [
+    ("t:sched:sched_w*", ["tracepoint:sched:sched_wakeup"]), ("uprobe:prog:main", ["uprobe:/bin/prog:main"]),
+    ("begin", ["begin"]),
+])
+def test_a_parameter_may_be_the_attach_point(given: str, names: list[str]) -> None:
+    assert programs("$1 { }", params=[given]) == [names]
+
+
+def test_a_parameter_without_a_colon_names_functions() -> None:
+    found = check_text("$1 { }", KprobeWorld(), params=["vfs_read"])
+    assert [a.name for p in found.probes for a in p.attach] == ["kprobe:vfs_read"]
+    assert findings("$1 { }", params=["nosuch:thing"]) == [("unknown-probe", "$1")]
+    assert findings("kprob { }") == [("unknown-probe", "kprob")]
+
+
+@pytest.mark.parametrize(("what", "there"), [
+    ("tracepoint:sched:sched_switch", 1), ("tracepoint:sched:nope", 0), ("t:sched:*", 1), ("struct sock", 1),
+    ("struct nope", 0), ("struct sock.sk_rcvbuf", 1), ("struct sock.__sk_common.skc_family", 1),
+    ("struct sock.nope", 0), ("struct sock.sk_rcvbuf.x", 0), ("enum nope", 0), ("kfunc:nope", 0),
+    ("kprobe:vfs_read", 0),
+])
+def test_exists(what: str, there: int) -> None:
+    script = check_text(f'begin {{ if (exists("{what}")) {{ print(1); }} else {{ print(0); }} }}')
+    [branch] = script.probes[0].clause.body
+    assert branch.cond.const == there  # type: ignore[attr-defined]
+
+
+def test_exists_asks_for_something() -> None:
+    assert findings('begin { print(exists("nonsense")); }') == [("bad-argument", '"nonsense"')]
+
+
+@pytest.mark.parametrize(("predicate", "kept"), [
+    ('exists("t:sched:nope")', False), ('!exists("t:sched:sched_switch")', False),
+    ('exists("t:sched:nope") && pid == 1', False), ('exists("t:sched:nope") || exists("struct sock")', True),
+    ('!exists("t:sched:nope")', True), ('exists("struct sock")', True),
+])
+def test_a_clause_that_is_ruled_out_is_not_there(predicate: str, kept: bool) -> None:
+    found = programs(f"begin {{ }} i:s:1 /{predicate}/ {{ print(1); }}")
+    assert found == ([["begin"], ["interval:s:1"]] if kept else [["begin"]])
+
+
+def test_a_missing_probe_of_such_a_clause_is_none() -> None:
+    assert programs('begin { } t:sched:nope /exists("t:sched:nope")/ { print(args.nothing); }') == [["begin"]]
+    assert findings('t:sched:nope /pid == 1 || exists("t:sched:nope")/ { }') == [("missing-probe", "t:sched:nope")]
+
+
+@pytest.mark.parametrize("text", ["x", "1,x", "5-1", "1-2-3", "-1", "0x10", "99999999999999999999"])
+def test_what_is_no_list_of_numbers(text: str) -> None:
+    assert findings(f'begin {{ print(one_of(pid, "{text}")); }}') == [("bad-parameter", f'"{text}"')]

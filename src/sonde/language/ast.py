@@ -283,12 +283,14 @@ class Return(Stmt):
 class AttachPoint(Node):
     """``tracepoint:sched:sched_switch`` as written: ``parts`` split at unquoted colons, quotes removed.
 
-    Positional parameters ($1) are already replaced. ``alias`` is the name in ``name=probe``.
+    Positional parameters ($1) are already replaced; ``given``: one of them stands for all of it.
+    ``alias`` is the name in ``name=probe``.
     """
 
     text: str
     parts: list[str]
     alias: str = ""
+    given: bool = False
 
 
 class Clause(Node):

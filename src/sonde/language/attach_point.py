@@ -13,6 +13,7 @@ from .lexer import complaint
 from .source import Source, Span
 
 _PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
+_PARAMETER = re.compile(r"\$[0-9]+", re.ASCII)
 _ALIAS = re.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", re.ASCII)
 
 # Probes whose second part is a file; their slashes are no predicate.
@@ -38,7 +39,7 @@ class AttachPointReader:
         span = Span(self._source, start, end)
         if end == pos:
             self._no_probe(end)
-        return AttachPoint(span, text, parts, alias), end
+        return AttachPoint(span, text, parts, alias, _PARAMETER.fullmatch(span.text) is not None), end
 
     def _parts(self, pos: int) -> tuple[list[str], str, int]:
         """The parts between unquoted colons, the text with parameters replaced, and the end."""
@@ -59,7 +60,10 @@ class AttachPointReader:
                 continue
             parens += {"(": 1, ")": -1}.get(piece, 0)
             value = self._value(piece, found.start())
-            parts[-1] += value
+            if parts == [""] and piece[0] == "$":  # it may be a whole attach point
+                parts = value.split(":")
+            else:
+                parts[-1] += value
             shown += f'"{value}"' if piece[0] == '"' else value
         return parts, shown, len(source)
 

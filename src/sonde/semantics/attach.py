@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..language.ast import AttachPoint, Clause
+from ..language.ast import AttachPoint, Clause, Expr
 from ..language.diagnostics import Diagnostics, nearest
 from ..spec import Attach, Config
 from ..types import Struct
@@ -29,6 +29,8 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
     found: list[Program] = []
     total = 0
     for clause in clauses:
+        if asks_for_existence(clause.predicate) and _ruled_out(clause, world, options, config):
+            continue
         finder.use = Use([clause.predicate, clause.body])
         attach = [a for point in clause.points for a in expand(finder, point)]
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
@@ -40,16 +42,28 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
     return found
 
 
+def asks_for_existence(predicate: Expr | None) -> bool:
+    """Whether exists() is in a predicate."""
+    return predicate is not None and "exists" in Use(predicate).names
+
+
+def _ruled_out(clause: Clause, world: World, options: Options, config: Config) -> bool:
+    from .existence import ruled_out
+    return ruled_out(clause.predicate, world, options, config)
+
+
 def in_mode(kind: str, mode: str) -> bool:
     """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
     return kind in ("begin", "end", mode) if mode else kind not in ("test", "bench")
 
 
 def expand(finder: Finder, point: AttachPoint) -> list[Attach]:
-    """One attach point as written → the attach points that exist."""
+    """One attach point as written → the attach points that exist. A parameter may just name kernel functions."""
     if not point.parts or not point.parts[0]:
         return finder.error("probe-form", "missing probe", point)
     provider = find_provider(point.parts[0])
+    if provider is None and point.given and len(point.parts) == 1:
+        return expand(finder, AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts], point.alias))
     if provider is None:
         close = nearest(point.parts[0], provider_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,

@@ -40,6 +40,14 @@ def _later(name: str) -> Any:
     return rule
 
 
+def _of_existence(name: str) -> Any:
+    """A rule of ``existence``, loaded as late."""
+    def rule(*args: Any) -> Any:
+        from . import existence
+        return getattr(existence, name)(*args)
+    return rule
+
+
 _COUNT = Aggregate("count")
 
 _ROWS = (
@@ -166,6 +174,11 @@ _ROWS = (
     Function("getopt", ("name:literal", "default:any?", "help:literal?"), None, "A named parameter.",
              'getopt("port", 80)',
              r.getopt),
+    Function("exists", ("what:literal",), None,
+             "Whether the kernel has a probe, a type or a field; a clause that this rules out needs no probe.",
+             'exists("struct sock.sk_family")', _of_existence("exists")),
+    Function("one_of", ("n:int", "list:literal"), None, "Whether a number is in a list of numbers and ranges.",
+             'one_of(pid, "1,80,8000-8010")', _of_existence("one_of")),
     Function("assert_str", ("value:any",), VOID, "Refuse to compile unless it is a string.", "assert_str(comm)",
              r.assert_str),
     Function("is_array", ("value:any",), None, "Whether a value is an array.", "is_array($x)", r.IS_ARRAY),

@@ -395,6 +395,7 @@ def _is_err(lo: Lower, call: Call, yes: Block, no: Block) -> None:
 
 CONDITION_CALLS: dict[str, Callable[[Lower, Call, Block, Block], None]] = {
     "has_key": _has_key, "strcontains": _strcontains, "is_err": _is_err, "globmatch": _later("text", "globmatch"),
+    "one_of": _later("text", "one_of"),
 }
 
 

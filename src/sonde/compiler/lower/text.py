@@ -1,4 +1,4 @@
-"""Lowering of str_concat() and globmatch()."""
+"""Lowering of str_concat(), globmatch() and one_of()."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .. import helpers as h
 from ..ir import Block, Operand, Reg
 from . import memory, strings
 from .core import Lower, Mem
-from .expressions import locate_or_materialise
+from .expressions import locate_or_materialise, scalar
 
 Segment = list[frozenset[int]]
 
@@ -147,3 +147,22 @@ def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capa
     lo.b.branch("jle", last, capacity - len(segment), inside, no) if len(segment) <= capacity else lo.b.jump(no)
     lo.b.start(inside)
     _fits(lo, lo.b.alu("add", base, last), 0, segment, len(segment), yes, no)
+
+
+# --- lists of numbers -------------------------------------------------------------------------------------
+
+
+def one_of(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    """One comparison for each number, two for each range."""
+    value = scalar(lo, call.args[0])
+    for low, high in call.data:
+        other = lo.b.block("other")
+        if low == high:
+            lo.b.branch("jeq", value, low, yes, other)
+        else:
+            above = lo.b.block("above")
+            lo.b.branch("jge", value, low, above, other)
+            lo.b.start(above)
+            lo.b.branch("jle", value, high, yes, other)
+        lo.b.start(other)
+    lo.b.jump(no)

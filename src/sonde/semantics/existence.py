@@ -1,0 +1,98 @@
+"""What a script may ask about the kernel while it is compiled: exists(), and clauses that it rules out by that."""
+
+from __future__ import annotations
+
+from ..language.ast import AttachPoint, Binary, Call, Expr, StrLiteral, Unary
+from ..language.diagnostics import Diagnostics
+from ..language.source import Span
+from ..spec import Config
+from ..types import BOOL, Struct, Type
+from .context import Context, fold
+from .finder import Finder
+from .providers import find_provider
+from .rules import Types
+from .typed import Options
+from .world import World
+
+FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "kfunc:bpf_strlen")
+
+
+def exists(context: Context, node: Call, types: Types) -> Type | None:
+    """A constant: whether the kernel has what the text names."""
+    text = str(node.args[0].const)
+    found = known(text, node.span, context.world, context.options, context.config)
+    if found is None:
+        context.error("bad-argument", f"exists() asks for a probe, a type or a field, not '{text}'", node.args[0],
+                      [f"as in: {', '.join(FORMS)}"])
+        return None
+    return fold(node, int(found), BOOL)
+
+
+def known(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
+    """Whether the kernel has a probe, ``struct x.field``, ``enum x`` or ``kfunc:x``; None if it is none of these."""
+    word, _, rest = text.partition(" ")
+    if word in ("struct", "union"):
+        name, _, path = rest.strip().partition(".")
+        return _has_field(world.struct(name, word == "union"), path)
+    if word == "enum":
+        return world.named_type(text) is not None
+    parts = text.split(":")
+    if parts[0] == "kfunc" and len(parts) == 2:
+        return world.kfunc_id(parts[1]) != 0
+    provider = find_provider(parts[0])
+    if provider is None:
+        return None
+    unheard = Diagnostics()
+    return bool(provider.expand(Finder(world, options, config, unheard), AttachPoint(span, text, parts), parts[1:]))
+
+
+def _has_field(type: Type | None, path: str) -> bool:
+    for name in path.split(".") if path else ():
+        field = type.field(name) if isinstance(type, Struct) else None
+        type = field.type if field is not None else None
+    return type is not None
+
+
+def ruled_out(predicate: Expr | None, world: World, options: Options, config: Config) -> bool:
+    """Whether what the kernel has makes a predicate false for ever: its clause need not be there at all."""
+    def value(node: Expr | None) -> bool | None:
+        if isinstance(node, Call) and node.name == "exists" and len(node.args) == 1 \
+                and isinstance(node.args[0], StrLiteral):
+            return known(node.args[0].value, node.span, world, options, config)
+        if isinstance(node, Unary) and node.op == "!":
+            inner = value(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, Binary) and node.op in ("&&", "||"):
+            sides = value(node.left), value(node.right)
+            decisive = node.op == "||"
+            return decisive if decisive in sides else None if None in sides else not decisive
+        return None
+    return value(predicate) is False
+
+
+# --- lists of numbers -------------------------------------------------------------------------------------
+
+
+def one_of(context: Context, node: Call, types: Types) -> Type | None:
+    """data: [(first, last)]; a constant where the number is one, or the list is empty."""
+    text = str(node.args[1].const)
+    found = [_range(word.strip()) for word in text.split(",") if word.strip()]
+    spans = [span for span in found if span is not None]
+    if len(spans) < len(found):
+        context.error("bad-parameter", f"'{text}' is not a list of numbers", node.args[1],
+                      ["write 80, or 80,443, or 8000-8010"])
+        return None
+    node.data = spans
+    number = node.args[0].const
+    if isinstance(number, int) or not spans:
+        return fold(node, int(any(low <= (number or 0) <= high for low, high in spans)), BOOL)
+    return BOOL
+
+
+def _range(word: str) -> tuple[int, int] | None:
+    low, dash, high = word.partition("-")
+    limits = [int(part) if part.isdecimal() and part.isascii() and len(part) < 19 else None
+              for part in (low, high if dash else low)]
+    if None in limits or limits[0] > limits[1]:  # type: ignore[operator]
+        return None
+    return limits[0], limits[1]  # type: ignore[return-value]
