@@ -238,6 +238,8 @@ class Trace:
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
         self._context = LiveContext(self.spec, self.session.maps)
+        if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
+            self._context.remember(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
         self._decoder = EventDecoder(self.spec, self._context)
 

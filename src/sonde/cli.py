@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import commands
+from .commands import COMMANDS
 from .errors import CompileError, SondeError, UsageError, VerifierError
 from .language.source import Source
 from .options import TOOL, Option, Parsed, parse, usage
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from .output import Output
     from .output.views import Showing
     from .semantics.typed import Options
-    from .tools import Tool
 
 VERSION = "0.1.0"
 
@@ -33,15 +34,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(parsed)
     except CompileError as error:
         for diagnostic in error.diagnostics:
-            _complain(diagnostic.render())
+            complain(diagnostic.render())
         return 1
     except VerifierError as error:
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 1
     except SondeError as error:
-        _complain(f"ERROR: {error.message}")
+        complain(f"ERROR: {error.message}")
         for hint in error.hints:
-            _complain(f"HINT: {hint}")
+            complain(f"HINT: {hint}")
         return 1
     except BrokenPipeError:
         _give_up_stdout()
@@ -49,19 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except RecursionError:
-        _complain("ERROR: the program is nested too deeply")
+        complain("ERROR: the program is nested too deeply")
         return 1
     except MemoryError:
-        _complain("ERROR: out of memory")
+        complain("ERROR: out of memory")
         return 1
     except OSError as error:  # a full disk, a terminal that is gone
         _give_up_stdout()
-        _complain(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        complain(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
         return 1
     except Exception as error:  # a mistake of Sonde's own: said in a line, in full with -v
         if parsed is not None and parsed.has("verbose"):
             raise
-        _complain(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
+        complain(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
                   "HINT: -v shows where it happened")
         return 1
 
@@ -84,7 +85,8 @@ def _have_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """A message for people, on standard error."""
     sys.stdout.flush()
     sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
@@ -98,10 +100,10 @@ def _give_up_stdout() -> None:
 def _explain_rejection(error: VerifierError, verbose: bool) -> None:
     from .language.diagnostics import ERROR, Diagnostic
     hints = [] if verbose else ["-v shows the verifier's log"]
-    _complain(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
+    complain(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
                          else error.message, error.span, hints).render())
     if verbose:
-        _complain(error.log)
+        complain(error.log)
 
 
 # --- commands ---------------------------------------------------------------------------------------------
@@ -128,66 +130,17 @@ def _dispatch(parsed: Parsed) -> int:
         return 0
     if tool == "check":
         return _check(parsed)
-    if tool == "flame" and not os.path.exists(tool):
-        return _flame(parsed)
+    if tool in COMMANDS and not os.path.exists(tool):
+        return commands.run(tool, parsed)
     return _trace(parsed)
 
 
-def _flame(parsed: Parsed) -> int:
-    """Flame graphs: of what runs, or of what two files of folded stacks differ in."""
-    from . import tools
-    from .api import Trace, live_world
-    if parsed.has("help"):
-        sys.stdout.write(tools.help(_flame_page()))
-        return 0
-    before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
-    if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
-        options["output"] = "flame.svg"
-    if before:
-        return _flame_diff(before, parsed)
-    off = bool(named.pop("off-cpu", ""))
-    if named.pop("on-cpu", "") and off:
-        raise UsageError("one flame graph at a time: --on-cpu or --off-cpu")
-    process = _process(parsed)
-    options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
-    named["pid"] = str(process.pid if process else 0)
-    options.setdefault("format", "flamegraph")
-    options["title"] = f"{'Off' if off else 'On'}-CPU{' nanoseconds' if off else ' samples'}" + (
-        f" of process {process.pid}" if process else "")
-    options["unit"] = "ns" if off else "samples"
-    source = _read(os.path.join(tools.FOLDER, "flame", "off-cpu.bt" if off else "on-cpu.bt"))
-    world = _without(live_world(), parsed)
-    trace = Trace(source, _options(parsed, parsed.words[1:] + parsed.rest), process, world, True, parsed.has("stats"))
-    status = run(trace, parsed)
-    if "output" in options and not parsed.has("quiet"):
-        _complain(f"Wrote {options['output']}")
-    return status
-
-
-def _flame_page() -> Tool:
-    """The documentation of ``sonde flame``, at the head of the first of its scripts."""
-    from . import tools
-    path = os.path.join(tools.FOLDER, "flame", "on-cpu.bt")
-    return tools.parse("flame", path, _read(path).text)
-
-
-def _flame_diff(before: str, parsed: Parsed) -> int:
-    from .output.views.flame_diff import flame_diff
-    if len(parsed.words) != 2:
-        raise UsageError("--diff takes two files of folded stacks: sonde flame --diff BEFORE AFTER")
-    text = flame_diff(before, parsed.words[1])
-    descriptor = _output_file(parsed)
-    with open(descriptor, "w", encoding="utf-8", closefd=descriptor != 1) as file:
-        file.write(text)
-    return 0
-
-
 def _tool_options(name: str) -> list[Option]:
-    """The own options of the tool called ``name``; none if there is no such tool, or a file of that name."""
+    """The own options of the tool or command called ``name``; none if there is neither, or a file of that name."""
     if "/" in name or "." in name or os.path.exists(name):
         return []
     from . import tools
-    tool = _flame_page() if name == "flame" else tools.find(name)
+    tool = commands.page(name) if name in COMMANDS else tools.find(name)
     return [Option(row.names, row.value, TOOL, row.help) for row in tool.options] if tool else []
 
 
@@ -195,7 +148,7 @@ def _doctor(parsed: Parsed) -> int:
     """Which tools work on this kernel; 1 if not all do."""
     from .api import live_world
     from .doctor import report
-    text, all_work = report(_without(live_world(), parsed))
+    text, all_work = report(permitted(live_world(), parsed))
     sys.stdout.write(text)
     return 0 if all_work else 1
 
@@ -216,7 +169,7 @@ def _list(parsed: Parsed) -> int:
     from .kernel.listing import listing
     from .kernel.world import LiveWorld
     pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
-    pid = _pid(parsed)
+    pid = pid_of(parsed)
     found = False
     world = LiveWorld()
     for wanted in _points(parsed, pattern):
@@ -237,7 +190,7 @@ def _points(parsed: Parsed, pattern: str) -> list[str]:
     from .language.diagnostics import Diagnostics
     from .language.parser import parse as parse_script
     diagnostics = Diagnostics()
-    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else _read(pattern), diagnostics)
+    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_source(pattern), diagnostics)
     diagnostics.check()
     return [":".join(point.parts) for clause in script.clauses for point in clause.points]
 
@@ -256,14 +209,14 @@ def _check(parsed: Parsed) -> int:
     status = 0
     for path in paths:
         try:
-            spec = api.compile(_read(path), _options(parsed, []), _without(world, parsed))
+            spec = api.compile(read_source(path), options_of(parsed, []), permitted(world, parsed))
         except CompileError as error:
             status = 1
             for diagnostic in error.diagnostics:
-                _complain(diagnostic.render())
+                complain(diagnostic.render())
             continue
         for warning in spec.warnings:
-            _complain(warning.render())
+            complain(warning.render())
         sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
                          f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
                          f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")
@@ -271,26 +224,26 @@ def _check(parsed: Parsed) -> int:
 
 
 def _trace(parsed: Parsed) -> int:
-    source, params = _program(parsed)
+    source, params = program_of(parsed)
     if source is None:
         return 0
     if parsed.has("fmt") or parsed.get("mode") == "format":
         return _format(source, params)
     from .api import Trace, live_world
-    options = _options(parsed, params)
+    options = options_of(parsed, params)
     if "--help" in params:
         from .parameters import script_help
         sys.stdout.write(script_help(source, options, live_world().release))
         return 0
-    process = _process(parsed)
+    process = process_of(parsed)
     if parsed.has("cmd"):
         options.cpid = process.pid
     show = _shower(parsed.get("debug")) if parsed.has("debug") else None
-    world = _without(live_world(), parsed)
+    world = permitted(live_world(), parsed)
     trace = Trace(source, options, process, world, True, parsed.has("stats") or options.mode == "bench", show)
     for warning in trace.spec.warnings:
         if options.warnings:
-            _complain(warning.render())
+            complain(warning.render())
     if show is not None:
         return 0
     return run(trace, parsed)
@@ -304,19 +257,20 @@ def _format(source: Source, params: list[str]) -> int:
     return 0
 
 
-def _without(world: Any, parsed: Parsed) -> Any:
+def permitted(world: Any, parsed: Parsed) -> Any:
+    """The World without the features that --no-feature denies."""
     from .api import Without
     denied = [name for name in parsed.get("no-feature").split(",") if name]
     return Without(world, frozenset(denied)) if denied else world
 
 
-def _program(parsed: Parsed) -> tuple[Source | None, list[str]]:
+def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     """The script, and the parameters given to it; None if only a tool's help was wanted."""
     words = parsed.words
     if parsed.has("e"):
         return Source("stdin", parsed.get("e")), words + parsed.rest
     if not words:
-        _complain(usage())
+        complain(usage())
         raise UsageError("no program given")
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":
@@ -333,10 +287,11 @@ def _program(parsed: Parsed) -> tuple[Source | None, list[str]]:
             return None, []
         parsed.columns = tool.columns
         name = tool.path
-    return _read(name), params
+    return read_source(name), params
 
 
-def _read(path: str) -> Source:
+def read_source(path: str) -> Source:
+    """The script in a file; UsageError if it cannot be read, or is none."""
     try:
         with open(path, "rb") as file:
             text = file.read().decode("utf-8", "surrogateescape")
@@ -347,7 +302,8 @@ def _read(path: str) -> Source:
     return Source(path, text)
 
 
-def _pid(parsed: Parsed) -> int:
+def pid_of(parsed: Parsed) -> int:
+    """The number of -p, 0 without it."""
     if not parsed.has("pid"):
         return 0
     text = parsed.get("pid")
@@ -356,15 +312,17 @@ def _pid(parsed: Parsed) -> int:
     return int(text)
 
 
-def _process(parsed: Parsed) -> Any:
+def process_of(parsed: Parsed) -> Any:
+    """The process of -p or -c; None without either."""
     from .runtime.child import Child, Process
     if parsed.has("cmd"):
         return Child(parsed.get("cmd"))
-    pid = _pid(parsed)
+    pid = pid_of(parsed)
     return Process(pid) if pid else None
 
 
-def _options(parsed: Parsed, params: list[str]) -> Options:
+def options_of(parsed: Parsed, params: list[str]) -> Options:
+    """What the command line asks of the compiler, with a script's parameters."""
     from .api import environment
     from .semantics.typed import Options
     named = dict(parsed.named)
@@ -381,7 +339,7 @@ def _options(parsed: Parsed, params: list[str]) -> Options:
     if viewed:
         from .output.views import view_class
         view_class(parsed.get("format"))
-    return Options(params=plain, named=named, pid=_pid(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
+    return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"), timed=viewed, env=environment(),
                    directories=parsed.get("I").split("\n") if parsed.has("I") else [],
@@ -418,7 +376,7 @@ def run(trace: Trace, parsed: Parsed) -> int:
     from .output import output
     _be_called("sonde")
     showing = _showing(trace, parsed)
-    descriptor = _output_file(parsed)
+    descriptor = open_output(parsed)
     if showing is not None:
         out = showing.open(descriptor)
     else:
@@ -454,7 +412,8 @@ def _be_called(name: str) -> None:
         pass
 
 
-def _output_file(parsed: Parsed) -> int:
+def open_output(parsed: Parsed) -> int:
+    """A descriptor of -o's file, or 1."""
     if not parsed.has("output"):
         return 1
     path = parsed.get("output")

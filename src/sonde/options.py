@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .commands import COMMANDS
 from .errors import UsageError
 from .record import Record
 
@@ -146,7 +147,7 @@ def usage() -> str:
     lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
              "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
              "    sonde tools [--check] | doctor | check [--btf FILE] SCRIPT...",
-             "    sonde flame [--on-cpu | --off-cpu] [-p PID] [SECONDS] | flame --diff BEFORE AFTER", ""]
+             *[f"    sonde {line}" for line in COMMANDS.values()], ""]
     for group in dict.fromkeys(row.group for row in OPTIONS):
         lines.append(f"{group}:")
         for row in [r for r in OPTIONS if r.group == group]:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from support import run_sonde
+from support import Tracer, run_sonde
 
 SVG = "{http://www.w3.org/2000/svg}"
 BUSY = """
+#include <time.h>
 volatile unsigned long sink;
 __attribute__((noinline)) void hot_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
 __attribute__((noinline)) void cool_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink ^= i; }
-int main(void) { for (;;) { hot_function(900000); cool_function(100000); } }
+int main(void) { while (clock() < CLOCKS_PER_SEC) { hot_function(900000); cool_function(100000); } }
 """
-SAMPLES = "profile:hz:199 /pid == cpid/ { @[comm, ustack, kstack] = count(); } interval:s:1 { exit(); }"
+SAMPLES = "profile:hz:199 /pid == cpid/ { @[comm, ustack, kstack] = count(); }"
 READS = """tracepoint:syscalls:sys_enter_read /pid == cpid/ { @since[tid] = nsecs; }
 tracepoint:syscalls:sys_exit_read /@since[tid]/ { @ns = hist(nsecs - @since[tid]); delete(@since, tid); }
 interval:ms:100 { print(@ns); clear(@ns); } end { clear(@since); }"""
@@ -34,7 +36,7 @@ READER = ("import time\nwith open('/dev/zero', 'rb', 0) as file:\n"
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program that spends nine tenths of its time in hot_function."""
+    """A program that spends nine tenths of its time in hot_function, and ends after a second on the CPU."""
     if not shutil.which("gcc"):
         pytest.skip("needs gcc")
     folder = tmp_path_factory.mktemp("busy")
@@ -72,7 +74,7 @@ def test_folded_finds_the_hot_function(busy: str) -> None:
 
 def test_flame_graph_of_a_command(busy: str, tmp_path: Path) -> None:
     file = tmp_path / "busy.svg"
-    done = run_sonde("flame", "-c", busy, "-o", str(file), "1")
+    done = run_sonde("flame", "-c", busy, "-o", str(file))
     assert done.returncode == 0, done.stderr
     assert f"Wrote {file}" in done.stderr
     frames = {g.attrib["data-name"]: int(g.attrib["data-weight"]) for g in ET.parse(file).iter(f"{SVG}g")
@@ -82,13 +84,12 @@ def test_flame_graph_of_a_command(busy: str, tmp_path: Path) -> None:
 
 
 def test_flame_graph_of_a_process(busy: str) -> None:
-    process = subprocess.Popen([busy])
-    try:
-        done = run_sonde("flame", "--on-cpu", "-p", str(process.pid), "-f", "folded", "1")
-    finally:
-        process.kill()
-        process.wait()
-    assert weights(done.stdout)["hot_function"] > 20
+    with subprocess.Popen([busy]) as process:
+        process.send_signal(signal.SIGSTOP)
+        with Tracer("flame", "--on-cpu", "-p", str(process.pid), "-f", "folded") as tracer:
+            process.send_signal(signal.SIGCONT)
+            tracer.wait()
+    assert weights(tracer.stdout)["hot_function"] > 20
 
 
 def test_off_cpu_finds_the_sleep(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_off_cpu_finds_the_sleep(tmp_path: Path) -> None:
 
 def test_the_difference_of_two_runs(busy: str, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        done = run_sonde("flame", "-f", "folded", "-c", busy, "-o", str(tmp_path / name), "1")
+        done = run_sonde("flame", "-f", "folded", "-c", busy, "-o", str(tmp_path / name))
         assert done.returncode == 0, done.stderr
     done = run_sonde("flame", "--diff", str(tmp_path / "a"), str(tmp_path / "b"))
     names = [g.attrib.get("data-name") for g in ET.fromstring(done.stdout.encode()).iter(f"{SVG}g")]

@@ -98,6 +98,11 @@ class LiveContext:
             self._offsets[clock] = host.boot_to_wall(clock)
         return nanoseconds + self._offsets[clock]
 
+    def remember(self, pid: int) -> None:
+        """Take note of what a process has mapped: its stacks can then be named when it has ended."""
+        if self._log is not None:
+            self._user.snapshot(pid)
+
     def follow(self) -> None:
         """Take note of what processes have mapped since the last time."""
         if self._log is not None:

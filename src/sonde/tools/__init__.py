@@ -130,13 +130,18 @@ def parse(name: str, path: str, text: str) -> Tool:
         if not line.startswith("//"):
             break
         lines.append(line[2:].removeprefix(" ").rstrip())
-    first = lines.pop(0) if lines else ""
+    return read_page(name, path, lines)
+
+
+def read_page(name: str, path: str, lines: list[str]) -> Tool:
+    """The documentation that ``lines`` are; UsageError if it has not the form above."""
+    first, *rest = lines or [""]
     title, colon, purpose = first.partition(": ")
     if title != name or not colon or not purpose:
         raise UsageError(f"{path}: the first line has to be '// {name}: what it is for'")
     sections: dict[str, list[str]] = {}
     current: list[str] = []
-    for line in lines:
+    for line in rest:
         if line in SECTIONS:
             current = sections[line] = []
         else:

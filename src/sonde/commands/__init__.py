@@ -1,0 +1,41 @@
+"""Commands that are more than a script: a module each, imported when its command is asked for.
+
+A module has ``PAGE``, its documentation in the sections of a tool's (see :mod:`sonde.tools`), and ``main(parsed)``,
+which gives the exit status. Its OPTIONS are the command's own options.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..tools import Tool
+
+# The name of each command, and the lines about it in ``sonde --help``.
+COMMANDS = {
+    "flame": "flame [--on-cpu | --off-cpu] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
+}
+
+
+def module(name: str) -> Any:
+    """The module of the command called ``name``."""
+    from importlib import import_module
+    return import_module(f".{name}", __name__)
+
+
+def page(name: str) -> Tool:
+    """Its documentation."""
+    from ..tools import read_page
+    found = module(name)
+    return read_page(name, found.__file__, found.PAGE.splitlines())
+
+
+def run(name: str, parsed: Any) -> int:
+    """Run it, or print its ``--help``; the exit status."""
+    if parsed.has("help"):
+        import sys
+
+        from ..tools import help
+        sys.stdout.write(help(page(name)))
+        return 0
+    return int(module(name).main(parsed))
