@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate
-from sonde.api import DIRECT, Trace, Without, _check, live_world
+from sonde.api import DIRECT, Trace, Without, _check, compile, live_world
 from sonde.errors import CompileError, SondeError
 from sonde.language.source import Source
 from sonde.semantics.typed import Options
@@ -115,3 +117,32 @@ def test_random_scripts_pass_the_verifier(probe: str, world: str) -> None:
                     trace._context.close()
                 trace.session.close()
     assert loaded
+
+
+def test_clauses_of_system_calls_share_a_program() -> None:
+    """They are one program at sys_enter and one at sys_exit; each sees its own events, in the script's order."""
+    text = """
+        tracepoint:syscalls:sys_enter_getppid /pid == $1/ { print((1, 0)); }
+        tracepoint:syscalls:sys_enter_getpgid /pid == $1/ { if (args.pid == -7) { return; } print((2, args.pid)); }
+        tracepoint:syscalls:sys_enter_getppid,tracepoint:syscalls:sys_enter_getpgid /pid == $1/ { @[probe] = count(); }
+        tracepoint:syscalls:sys_exit_getpgid /pid == $1/ { print((3, args.ret)); }
+        tracepoint:syscalls:sys_enter_getppid /pid == $1/ { for ($i : 0..2) { print((4, $i)); } }
+        tracepoint:syscalls:sys_exit_getpgid /pid == $1 && args.ret == -3/ { print((5, comm)); exit(); print(6); }
+        tracepoint:syscalls:sys_enter_getppid /pid == $1/ { print(7); }
+    """
+    options = Options(params=[str(os.getpid())])
+    # A program with a callback stays by itself.
+    assert sorted(len(p.attach) for p in compile(text, options).programs) == [1, 2, 5]
+    with Trace(text, options) as trace:
+        os.getppid()
+        for pid in (-7, 1 << 30):
+            with pytest.raises(ProcessLookupError):
+                os.getpgid(pid)
+        values = [event.args[0] for event in trace.events(5)]
+        counts = {str(key): value for key, value in trace.maps["@"].items()}
+    enter = "tracepoint:syscalls:sys_enter_get"
+    name = Path("/proc/self/comm").read_text().strip()
+    first, rest = values[:4], values[4:]
+    assert sorted(map(str, first)) == sorted(map(str, [(1, 0), 7, (4, 0), (4, 1)])) and first.index(7) > 0
+    assert rest == [(3, -3), (5, name)], rest
+    assert counts == {f"{enter}ppid": 1, f"{enter}pgid": 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..asm.assemble import assemble, listing
 from ..language.ast import Call
@@ -14,13 +13,14 @@ from ..spec import ProgramSpec, ScriptSpec
 from . import optimize
 from .emit import emit
 from .ir import Function, Program, dump
+from .join import Emitted, groups, join
 from .lower.core import Lower
 from .lower.program import define_scratch, lower_program
 from .place import place_slots
 from .plan import Planned, plan
 from .pressure import relieve
 from .unit import Unit
-from .widen import widen
+from .widen import find_loops, widen
 
 Show = Callable[[str, str], None]
 
@@ -43,13 +43,14 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit = Unit(checked, world)
     unit.sends_data = sends_data(checked)
     unit.stops_at_exit = any(calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
-    lowered: list[tuple[Lower, Any]] = []
+    lowered: list[tuple[Lower, Planned]] = []
     for probe, planned in _number(unit, [(c, p) for c in checked.probes for p in plan(unit, c)]):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
         _finish(lo, show, verify)
     maps = unit.finish()
-    specs = [_assemble(lo, planned, show) for lo, planned in lowered]
+    emitted = [_emit(lo, planned) for lo, planned in lowered]
+    specs = [_assemble([(*lowered[i], emitted[i]) for i in group], show) for group in groups(emitted)]
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
                       list(checked.diagnostics.items))
 
@@ -119,14 +120,24 @@ def _present(program: Program, name: str, show: Show | None) -> None:
         show(name, f"; {program.name}\n{dump(program)}")
 
 
-def _assemble(lo: Lower, planned: Any, show: Show | None) -> ProgramSpec:
+def _emit(lo: Lower, planned: Planned) -> Emitted:
     items, depth = emit(lo.program, lo.unit.feature("isa_v4"))
-    names = [f.name for f in lo.program.functions]
-    code = assemble(items, names)
+    # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
+    alone = len(lo.program.functions) > 1 or lo.cookies or not planned.how.startswith("raw:") \
+        or any(find_loops(function) for function in lo.program.functions)
+    return Emitted(items, depth, None if alone else planned.how)
+
+
+def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) -> ProgramSpec:
+    """One program of one clause or several."""
+    lo, planned, _ = parts[0]
+    whole = join([emitted for _, _, emitted in parts])
+    code = assemble(whole.items, [f.name for f in lo.program.functions])
+    attach = [point for part, _, _ in parts for point in part.attach]
     if show is not None:
-        show("dis", f"; {lo.program.name}: {', '.join(a.name for a in lo.attach[:3])}"
-                    f"{' ...' if len(lo.attach) > 3 else ''}, {depth} bytes of stack\n"
+        show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
+                    f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
                     + listing(code.code, code.relocations, code.lines))
-    return ProgramSpec(lo.program.name, lo.context.program, code.code, lo.attach, code.relocations, code.lines,
+    return ProgramSpec(lo.program.name, lo.context.program, code.code, attach, code.relocations, code.lines,
                        planned.how, 0, 0, lo.first_probe, lo.cookies, functions=code.functions,
-                       numbers=planned.numbers)
+                       numbers=[number for _, plan, _ in parts for number in plan.numbers])

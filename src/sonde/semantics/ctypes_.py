@@ -161,7 +161,8 @@ class TypeNames:
         if tag == "enum":
             return self.enums.get(name) or self.world.named_type(base)
         return (BASE_TYPES.get(base) or c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
-                or self.structs.get(f"struct {base}") or self.world.named_type(base))
+                or self.structs.get(f"struct {base}") or self.world.named_type(base)
+                or self.world.struct(base, False))  # the dialect of 2018: (task_struct *)curtask
 
     def unknown(self, syntax: TypeSyntax) -> None:
         """Say that nobody defines the type, and which ones are called nearly so."""

@@ -1,0 +1,82 @@
+"""Several clauses in one program.
+
+Each raw tracepoint program costs the kernel some ten nanoseconds around it at every event, and all system calls
+share two raw tracepoints: a script with twenty clauses would have each call of the whole machine run twenty
+programs. Clauses that hang on the same raw tracepoint therefore become one program, in the script's order, in which
+the end of one is the beginning of the next. The context is all that they share; it is kept on the stack.
+"""
+
+from __future__ import annotations
+
+from ..asm import insn as asm
+from ..asm.assemble import Item
+from ..record import Record
+from .emit import FP
+
+STACK = 512
+EXIT = asm.exit_().code
+# Longer programs stay apart: jumps and what the verifier explores add up.
+LONGEST = 4096
+
+
+class Emitted(Record):
+    """A clause's program as symbolic instructions. Those with an equal ``key`` may share one program; None: nobody."""
+
+    items: list[Item]
+    depth: int  # bytes of stack
+    key: object
+
+
+def groups(programs: list[Emitted]) -> list[list[int]]:
+    """Indices of the programs, those to be joined together, in order of their first."""
+    found: list[list[int]] = []
+    open: dict[object, list[int]] = {}
+    for index, program in enumerate(programs):
+        if program.key is None or len(program.items) > LONGEST or program.depth > STACK - 8:
+            found.append([index])
+            continue
+        group = open.get(program.key)
+        if group is None or sum(len(programs[i].items) for i in group) + len(program.items) > LONGEST:
+            group = open[program.key] = []
+            found.append(group)
+        group.append(index)
+    return found
+
+
+def join(programs: list[Emitted]) -> Emitted:
+    """One after the other."""
+    if len(programs) == 1:
+        return programs[0]
+    depth = max(program.depth for program in programs) + 8
+    items: list[Item] = []
+    for number, program in enumerate(programs):
+        head, *rest = program.items
+        assert isinstance(head, str)
+        if number == 0:
+            items += [head, asm.store(FP, -depth, 1, 8)]
+        else:
+            items += [_clause(number), asm.load(1, FP, -depth, 8)]
+        items += _moved(rest, number, number + 1 < len(programs))
+    return Emitted(items, depth, programs[0].key)
+
+
+def _clause(number: int) -> str:
+    return f"clause {number}"
+
+
+def _moved(items: list[Item], number: int, goes_on: bool) -> list[Item]:
+    """With labels that only this clause has, and a jump to the following one where its program would end."""
+    moved: list[Item] = []
+    for item in items:
+        if isinstance(item, str):
+            moved.append(f"{number} {item}")
+        elif goes_on and item.code == EXIT:
+            moved.append(asm.jump(_clause(number + 1)))
+        elif item.label:
+            label = f"{number} {item.label}"
+            moved.append(asm.Insn(item.code, item.dst, item.src, item.off, item.imm, label, item.map, item.span))
+        else:
+            moved.append(item)
+    if isinstance(moved[-1], asm.Insn) and moved[-1].label == _clause(number + 1):
+        moved.pop()
+    return moved
