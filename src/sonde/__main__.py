@@ -1,5 +1,13 @@
-"""``python -m sonde``."""
+"""``python -m sonde`` and the console script: nothing else imports this module."""
 
-from .cli import main
+import signal
+import sys
 
-raise SystemExit(main())
+# Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded: also while the rest is
+# being imported. As an exception it could end in a destructor or an import's callback, where Python swallows it.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from .cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,7 +25,6 @@ VERSION = "0.1.0"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status. Never ends in a traceback."""
     if argv is None:
-        _die_of_interrupts()
         _have_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed: Parsed | None = None
@@ -65,13 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
                   "HINT: -v shows where it happened")
         return 1
-
-
-def _die_of_interrupts() -> None:
-    """Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded. As an exception
-    it could end in a destructor or an import's callback, where Python swallows it, and the trace would go on."""
-    import signal
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _have_standard_streams() -> None:
