@@ -439,6 +439,8 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         return 0
     if parsed.has("verbose"):
         _say_how(trace, out)
+    for path in session.pinned:
+        out.note(f"Pinned: cat {path} runs it; rm {path} removes it")
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     while not session.done:

@@ -105,7 +105,7 @@ class Attach(Record):
     hardware       -                     kernel's event name  period: events per firing
     kprobe         module or ""          function             offset: into the function
     kretprobe      module or ""          function             -
-    fentry fexit   module                function             -
+    fentry fexit   module, or bpf:ID     function             -
 
     watchpoint     -                     the address, written  offset: the address; "length", "mode" in ``extra``
     iter           -                     kind of object       "btf_id" in ``extra``

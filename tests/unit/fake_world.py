@@ -169,7 +169,12 @@ class FakeWorld:
         return [("vmlinux", "vfs_read"), ("vmlinux", "tcp_connect")] if "kprobes" in self.features else []
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+        if module == "bpf:12" and name == "count_packets":
+            return KernelFunction(name, module, 5, struct("_args", {"sk": kernel(SOCK)}), INT32)
         return FUNCTIONS.get(name) if module in ("", "vmlinux") else None
+
+    def bpf_functions(self) -> list[tuple[int, str, bool]]:
+        return [(12, "count_packets", True), (13, "bare", False)]
 
     def function_names(self) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in FUNCTIONS]

@@ -107,3 +107,20 @@ def test_why_not(text: str, why: str) -> None:
 def test_neither() -> None:
     assert "has no fentry" in message("fentry:tcp_connect { }", FakeWorld())
     assert "tracepoint:sock:inet_sock_set_state" in message("fentry:tcp_connect { }", FakeWorld())
+
+
+def test_functions_of_bpf_programs() -> None:
+    [point] = attached("fexit:bpf:count_packets { @ = retval; @d = args.sk->sk_rcvbuf; }", FentryWorld())
+    assert (point.name, point.target, point.extra["module"]) == ("fexit:bpf:12:count_packets", "bpf:12", "bpf:12")
+    assert [a.name for a in attached("fentry:bpf:12:count_* { }", FentryWorld())] == ["fentry:bpf:12:count_packets"]
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("fentry:bpf:count_pakets { }", "did you mean fentry:bpf:count_packets"),
+    ("fentry:bpf:13:count_packets { }", "program 12 has it: fentry:bpf:12:count_packets"),
+    ("fentry:bpf:bare { }", "without function information"),
+    ("fentry:bpf:a:b:c { }", "fentry:bpf:[id:]function"),
+])
+def test_why_not_that_bpf_program(text: str, why: str) -> None:
+    assert why in message(text, FentryWorld())
+    assert "has no fentry" in message("fentry:bpf:count_packets { }", KprobeWorld())

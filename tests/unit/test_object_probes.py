@@ -52,7 +52,9 @@ def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) 
     ("watchpoint:0x1000:8 { }", "written watchpoint:address:length:mode"),
     ("watchpoint:nosuch:8:w { }", "the kernel has no symbol 'nosuch'"),
     ("iter:taks { }", "did you mean iter:task"), ("iter:sockmap { }", "no iterator 'sockmap'"),
-    ("iter:task:name { }", "cannot be pinned"), ("iter:task { } interval:s:1 { }", "cannot be mixed"),
+    ("iter:task:name:more { }", "written iter:kind or iter:kind:pin"),
+    ('iter:task:"a/" { }', "a pin is a file's name"), ("iter:task { } interval:s:1 { }", "cannot be mixed"),
+    ("iter:task:name { print(1); }", "print() has no effect in a pinned iterator"),
     ("iter:task { @ = ctx.nosuch; }", "task"),
 ])
 def test_why_not(text: str, why: str) -> None:
@@ -62,3 +64,18 @@ def test_why_not(text: str, why: str) -> None:
 def test_iterators() -> None:
     checked = check_text("iter:task { @ = ctx.task.pid; @t = ctx->task->tgid; } begin { }", World())
     assert checked.probes[0].attach[0].extra == {"btf_id": 5, "module": "vmlinux"}
+
+
+@pytest.mark.parametrize(("text", "path"), [
+    ("iter:task:list { printf(\"x\"); }", "/sys/fs/bpf/list"), ('iter:task:"/bpf/list" { }', "/bpf/list")])
+def test_pins(text: str, path: str) -> None:
+    [point] = [a for p in check_text(text, World()).probes for a in p.attach]
+    assert point.extra["pin"] == path and point.event == "task"
+
+
+def test_iterators_of_a_process() -> None:
+    world = World()
+    world.struct = lambda name, union=False: struct(name, {"meta": META})  # type: ignore[method-assign]
+    with pytest.raises(CompileError) as caught:
+        check_text("iter:task { }", world, pid=5)
+    assert "belong to no process" in caught.value.diagnostics[0].message

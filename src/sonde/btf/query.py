@@ -52,8 +52,9 @@ class Btf:
     ``first`` is the id of its first own type and ``end`` the one after its last.
     """
 
-    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None) -> None:
+    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None, kernel: bool = True) -> None:
         self.base = base
+        self.numbered = kernel and base is None  # its ids are what the kernel means by ids
         self.index = index
         self.first = index.first
         self.end = index.first + len(index)
@@ -252,7 +253,7 @@ def _array(btf: Btf, raw: Raw) -> Type:
 def _struct(btf: Btf, raw: Raw) -> Type:
     name = raw.name or f"(anonymous {raw.id})"  # structs are compared by name
     alignment = min(8, raw.value & -raw.value) or 1  # a true alignment divides the size; this is its upper bound
-    vmlinux_id = raw.id if btf.base is None else 0
+    vmlinux_id = raw.id if btf.numbered else 0
     return Struct(name, raw.value, _loader(btf, raw), raw.kind == codec.UNION, vmlinux_id, alignment)
 
 
@@ -309,13 +310,13 @@ _CONVERT: dict[int, Callable[[Btf, Raw], Type]] = {
 }
 
 
-def parse(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF") -> Btf:
-    """BTF from memory; with ``base``, a module's. Raises EnvironmentProblem if it is not valid."""
+def parse(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", kernel: bool = True) -> Btf:
+    """BTF from memory; with ``base``, a module's; without ``kernel``, a program's. EnvironmentProblem if not valid."""
     if isinstance(blob, bytes):
         blob = codec.memory_blob(blob)
     header = codec.parse_header(blob, name)
     if base is None:
-        return Btf(blob, header, build(blob, header, name=name))
+        return Btf(blob, header, build(blob, header, name=name), None, kernel)
     return Btf(blob, header, build(blob, header, base.end, base.string_bytes, base.string_size, name), base)
 
 

@@ -125,12 +125,22 @@ class KernelTypes:
         return None
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
-        """A function's prototype; ``module`` "" is the kernel proper, then every module."""
+        """A function's prototype; ``module`` "" is the kernel proper, then every module; "bpf:ID" a BPF program."""
+        if module.startswith("bpf:"):
+            return self._program_function(int(module[4:]), name)
         for owner, btf in self._blobs():
             found = btf.find(name, codec.FUNC) if module in ("", owner) else 0
             if found >= btf.first:
-                return _prototype(btf, found, name, owner)
+                return prototype(btf, found, name, owner)
         return None
+
+    def _program_function(self, number: int, name: str) -> KernelFunction | None:
+        """A function of a loaded BPF program: for those Worlds that have such."""
+        return None
+
+    def bpf_functions(self) -> list[tuple[int, str, bool]]:
+        """(program's number, function, whether it can be attached to) of loaded BPF programs."""
+        return []
 
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function with a prototype."""
@@ -146,7 +156,8 @@ class KernelTypes:
         return None
 
 
-def _prototype(btf: Btf, id: int, name: str, module: str) -> KernelFunction:
+def prototype(btf: Btf, id: int, name: str, module: str) -> KernelFunction:
+    """What BTF says about the function with that id."""
     params = btf.params(id)
     variadic = bool(params) and not params[-1].type
     fields, at = [], 0

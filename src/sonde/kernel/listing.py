@@ -70,6 +70,8 @@ def _probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator
 
 
 def _complete(kind: Kind, rest: str) -> str:
+    if kind.name in ("fentry", "fexit") and rest.startswith("bpf:") and rest.count(":") == 1:
+        return f"bpf:*:{rest[4:]}"
     return rest if kind.parts <= rest.count(":") + 1 else f"*:{rest}"
 
 
@@ -120,12 +122,26 @@ def _typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """Functions with a prototype, of those that can be traced where the kernel says which."""
     if not world.feature("fentry"):
         return []
+    if target.partition(":")[0] == "bpf":
+        return [f"bpf:{number}:{name}" for number, name, attachable in world.bpf_functions() if attachable]
     traceable = set(world.kernel_functions())
     return sorted({f"{module}:{name}" for module, name in world.function_names()
                    if not traceable or (module, name) in traceable})
 
 
+def _typed_params(world: LiveWorld, name: str) -> list[str]:
+    if name.startswith("bpf:"):
+        module, _, function = name.rpartition(":")
+        known = world.kernel_function(function, module)
+        return [f"{f.type} {f.name}" for f in known.args.fields] if known is not None else []
+    return _function_params(world, name)
+
+
 def _result_and_params(world: LiveWorld, name: str) -> list[str]:
+    if name.startswith("bpf:"):
+        module, _, function = name.rpartition(":")
+        known = world.kernel_function(function, module)
+        return [*_typed_params(world, name), f"{known.result or 'void'} retval"] if known is not None else []
     return _function_params(world, name) + [f"{line} retval" if line == "void" else line
                                             for line in _function_result(world, name)]
 
@@ -188,7 +204,7 @@ def _named(names: list[str]) -> Candidates:
 
 
 KINDS = [
-    Kind("fentry", "f", 2, True, _typed_functions, _function_params),
+    Kind("fentry", "f", 2, True, _typed_functions, _typed_params),
     Kind("fexit", "fr", 2, False, _typed_functions, _result_and_params),
     Kind("hardware", "h", 1, True, _named(list(uapi.HARDWARE_EVENTS))),
     Kind("iter", "it", 1, True, _iterators, _iterator_fields),

@@ -282,7 +282,8 @@ _TEST_RUN = struct.Struct("=IIIIQQIIIIQQIII")
 def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flags: int = 0, expected_attach: int = 0,
               attach_btf_id: int = 0, attach_btf: Fd | None = None, btf: Fd | None = None, func_info: bytes = b"",
               line_info: bytes = b"", log: Buffer | None = None, log_level: int = 0) -> Fd:
-    """Load a program. ``attach_btf_id`` is in terms of ``attach_btf``, a module's (default: vmlinux).
+    """Load a program. ``attach_btf_id`` is in terms of ``attach_btf``: a module's BTF, or a program (the two fields of
+    union bpf_attr are one); by default vmlinux's.
     ``func_info``/``line_info`` are arrays of 8- and 16-byte records in terms of ``btf``.
 
     The verifier's log goes to ``log`` (NUL-terminated) if given. Raises SyscallError: EACCES or EINVAL for a
@@ -314,6 +315,34 @@ def prog_info(fd: Fd) -> ProgramInfo:
     time, runs, misses, instructions = struct.unpack_from("=QQQI", raw, 192)
     return ProgramInfo(id=struct.unpack_from("=I", raw, 4)[0], name=raw[64:80].rstrip(b"\0").decode(),
                        run_time_ns=time, run_count=runs, recursion_misses=misses, verified_instructions=instructions)
+
+
+def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
+    """Of a program: (name, type, number of its BTF or 0, [(first instruction, type id in that BTF) of each function]).
+
+    struct bpf_prog_info has the name at 64, btf_id at 128, the size of a func_info record and func_info at 132 and 136,
+    nr_func_info at 144. The first call asks how many functions there are, the second for them.
+    """
+    raw = bytearray(_object_info(fd, 232))
+    count, = struct.unpack_from("=I", raw, 144)
+    name, btf = raw[64:80].rstrip(b"\0").decode(), struct.unpack_from("=I", raw, 128)[0]
+    records = bytearray(8 * count)
+    if count:
+        attr = bytearray(232)
+        struct.pack_into("=IQI", attr, 132, 8, _address(records), count)
+        _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
+             bytearray(struct.pack("=IIQ", fd.number, len(attr), _address(attr))))
+    return name, struct.unpack_from("=I", raw)[0], btf, list(struct.iter_unpack("=II", records))
+
+
+def btf_blob(fd: Fd) -> bytes:
+    """The bytes of a BTF object; struct bpf_btf_info starts with where to write them and their size."""
+    size, = struct.unpack_from("=I", _object_info(fd, 32), 8)
+    blob = bytearray(size)
+    info = bytearray(struct.pack("=QIIQII", _address(blob), size, 0, 0, 0, 0))
+    _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
+         bytearray(struct.pack("=IIQ", fd.number, len(info), _address(info))))
+    return bytes(blob)
 
 
 def _object_info(fd: Fd, size: int) -> bytes:
@@ -408,6 +437,12 @@ def link_iterator(program: Fd) -> Fd:
 def iterator_create(link: Fd) -> Fd:
     """A descriptor whose reading runs the iterator program."""
     return Fd(_bpf("ITER_CREATE", uapi.BPF_ITER_CREATE, bytearray(struct.pack("=II", link.number, 0))))
+
+
+def pin(fd: Fd, path: str) -> None:
+    """Give a program, map or link a name in a BPF file system, which keeps it alive."""
+    text = os.fsencode(path) + b"\0"
+    _bpf("OBJ_PIN", uapi.BPF_OBJ_PIN, bytearray(struct.pack("=QII", _address(text), fd.number, 0)))
 
 
 def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[int],

@@ -12,7 +12,7 @@ from functools import cached_property
 from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
-from ..spec import TracepointFormat, UsdtProbe, UserFunction
+from ..spec import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from . import binaries, elf, host, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
@@ -128,6 +128,19 @@ class LiveWorld(KernelTypes, UserSide):
         """(module, function) of every function that could be traced; [] where functions cannot be."""
         possible = self.feature("kprobes") or self.feature("fentry")
         return traceable_functions(self.tracefs) if possible else []
+
+    def _program_function(self, number: int, name: str) -> KernelFunction | None:
+        from . import bpf_programs
+
+        return bpf_programs.function(number, name, self.btf.struct) if self.btf else None
+
+    def bpf_functions(self) -> list[tuple[int, str, bool]]:
+        """(program's number, function, whether it can be attached to) of loaded BPF programs. One without function
+        information goes by its own name, of at most 15 characters."""
+        from . import bpf_programs
+
+        return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded()
+                for name in ([name for _, name in program.functions] or [program.name])]
 
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol; None too if the kernel hides its addresses."""

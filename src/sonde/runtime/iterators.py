@@ -6,9 +6,20 @@ import errno
 import os
 from threading import Thread
 
-from ..errors import AttachError
+from ..errors import AttachError, PrivilegeError, SyscallError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
+
+_PIN_HINTS = {
+    errno.EEXIST: ["an earlier pin: remove the file, or choose another name"],
+    errno.ENOENT: ["the directory has to exist: mount -t bpf bpf /sys/fs/bpf, or mkdir in it"],
+    errno.EPERM: ["the directory is not in a BPF file system: mount -t bpf bpf /sys/fs/bpf"],
+}
+
+
+def _cannot_pin(name: str, path: str, number: int) -> AttachError:
+    return AttachError(f"{name}: it cannot be pinned as {path}: {os.strerror(number)}", name, number,
+                       _PIN_HINTS.get(number, []))
 
 
 class Iterators:
@@ -18,6 +29,7 @@ class Iterators:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC)
         self.done = False
         self.error: AttachError | None = None
+        self.pinned: list[str] = []
         self._waiting: list[tuple[str, Fd]] = []
         self._thread: Thread | None = None
 
@@ -28,6 +40,17 @@ class Iterators:
         """An iterator to be read; SyscallError if the kernel will not have the program as one."""
         with syscalls.link_iterator(program) as link:
             self._waiting.append((name, syscalls.iterator_create(link)))
+
+    def pin(self, name: str, program: Fd, path: str) -> None:
+        """An iterator that is left behind as a file, read by whoever reads that. AttachError if it cannot be."""
+        with syscalls.link_iterator(program) as link:
+            try:
+                syscalls.pin(link, path)
+            except SyscallError as error:
+                raise _cannot_pin(name, path, error.errno) from None
+            except PrivilegeError:
+                raise _cannot_pin(name, path, errno.EPERM) from None
+        self.pinned.append(path)
 
     def start(self) -> None:
         """Read them one after the other."""

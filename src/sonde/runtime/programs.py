@@ -76,6 +76,17 @@ def apart(spec: ProgramSpec) -> list[ProgramSpec]:
     return found
 
 
+def target_of(module: str) -> Fd | None:
+    """What the kernel wants to know of a function that is not its own: the BTF of a module, or the program of "bpf:ID".
+    None, and the load will fail and say why, if it has gone."""
+    if not module.startswith("bpf:"):
+        return syscalls.module_btf(module)
+    try:
+        return syscalls.object_by_id("program", int(module[4:]))
+    except SyscallError:
+        return None
+
+
 def number(spec: ProgramSpec, index: int) -> int:
     """Of attach point ``index`` of a program in ScriptSpec.probes: its cookie."""
     return spec.numbers[index] if spec.numbers else spec.first_probe + index

@@ -45,7 +45,7 @@ from .iterators import Iterators
 from .links import Links
 from .maps import Map
 from .order import Raw, Sequencer
-from .programs import Program, apart, load
+from .programs import Program, apart, load, target_of
 from .ringbuf import CONTROL_RING_BYTES, Ring, data_ring_bytes
 from .signals import Signals
 
@@ -135,7 +135,7 @@ class Session:
     def _load_into(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> None:
         module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
         if module != "vmlinux" and module not in modules:
-            modules[module] = syscalls.module_btf(module)
+            modules[module] = target_of(module)
         try:
             self.programs.append(self._load_program(spec, attach_btf=modules.get(module)))
         except AttachError as error:
@@ -196,11 +196,19 @@ class Session:
             if point.kind == "iter":
                 if self._iterators is None:
                     self._iterators = Iterators()
-                self._iterators.add(point.name, program.fd)
+                if "pin" in point.extra:
+                    self._iterators.pin(point.name, program.fd, point.extra["pin"])
+                else:
+                    self._iterators.add(point.name, program.fd)
         if self._iterators is not None:
             for waiting in (self._urgent, self._idle):
                 waiting.register(self._iterators.fd, 1)
             self._iterators.start()
+
+    @property
+    def pinned(self) -> list[str]:
+        """Files that were made for pinned iterators."""
+        return self._iterators.pinned if self._iterators is not None else []
 
     def _sum_up(self) -> None:
         """One warning for all functions that a pattern found and that cannot be attached."""

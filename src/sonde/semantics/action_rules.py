@@ -42,14 +42,15 @@ def debugf(context: Context, node: Call, types: Types) -> Type | None:
     if parts is None:
         return None
     if len(node.args) > PRINTK_ARGUMENTS + 1:
-        context.error("arity", f"debugf() prints at most {PRINTK_ARGUMENTS} values", node)
+        context.error("arity", f"{node.name}() prints at most {PRINTK_ARGUMENTS} values", node)
         return None
     for part, arg in zip([p for p in parts if p.conversion], node.args[1:]):
         fits = part.conversion in "diuxXpc" and len(part.conversion) == 1 or isinstance(arg.type, Str)
         if not fits or "." in part.spec or "#" in part.spec:
-            context.error("format-type", f"debugf: the kernel cannot print "
+            context.error("format-type", f"{node.name}: the kernel cannot print "
                           f"%{part.spec}{part.conversion} of '{convert.words(arg.type)}'", arg,
-                          ["it knows %d %u %x %p %c, and %s of strings, with a width; printf() knows all"])
+                          ["it knows %d %u %x %p %c, and %s of strings, with a width"
+                           + ("; printf() knows all" if node.name == "debugf" else "")])
             return None
     node.data = parts
     return VOID

@@ -48,6 +48,9 @@ def check_call(context: Context, node: Call) -> Type | None:
     if not _check_arity(context, row, node):
         return None
     types = _check_arguments(context, row, node)
+    if types is not None and context.program.attach.extra.get("pin"):
+        if row.asynchronous or row.aggregate:
+            return _in_pin(context, row, node, types)
     if types is None:
         return row.result if isinstance(row.result, Type) else None
     if row.rule is not None:
@@ -56,6 +59,16 @@ def check_call(context: Context, node: Call) -> Type | None:
         return found
     assert isinstance(row.result, Type)
     return row.result
+
+
+def _in_pin(context: Context, row: Function, node: Call, types: list[Type | None]) -> Type | None:
+    """A call that takes Sonde, in an iterator that runs when somebody reads its pin: printf() writes what is read."""
+    if node.name == "printf":
+        from .action_rules import debugf
+        return debugf(context, node, types)
+    context.error("iter-pin", f"{node.name}() has no effect in a pinned iterator: Sonde does not run when it is read",
+                  node, ["printf() writes what is read from the pin"])
+    return None
 
 
 def _unknown(context: Context, node: Call) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelFunction
 from ..types import Scalar
+from .bpf_probes import bpf_function
 from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
 from .similar import similar_probes
 
@@ -28,6 +29,8 @@ MANY = 50  # functions of one attach point
 def kernel_function(kind: str) -> Expand:
     """The ``expand`` of one of the four kinds."""
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        if kind in TYPED and parts[:1] == ["bpf"]:
+            return bpf_function(finder, point, kind, parts[1:])
         if not 1 <= len(parts) <= 2 or not parts[-1]:
             return finder.error("probe-form", f"{kind} probes are written {kind}:[module:]function", point)
         module, text = parts if len(parts) == 2 else ("", parts[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from ..spec import Attach
 from ..uapi import ITERATORS_OF_ONE
 from .finder import Finder, did_you_mean, number
 
+BPF_FILES = "/sys/fs/bpf"  # where a BPF file system is mounted
 LENGTHS = (1, 2, 4, 8)
 MODES = {"r": 1, "w": 2, "x": 4}  # HW_BREAKPOINT_R, _W, _X of include/uapi/linux/hw_breakpoint.h
 
@@ -53,19 +55,25 @@ def _mode_problem(arch: str, mode: str, length: int) -> str:
 
 
 def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-    """``iter:kind``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
+    """``iter:kind[:pin]``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
     if not 1 <= len(parts) <= 2 or not parts[0]:
-        return finder.error("probe-form", "iter probes are written iter:kind", point, ["for example iter:task"])
-    if len(parts) == 2:
-        return finder.error("not-supported", "iterators cannot be pinned: Sonde runs them itself", point,
-                            [f"write iter:{parts[0]}"])
+        return finder.error("probe-form", "iter probes are written iter:kind or iter:kind:pin", point, [
+            "for example iter:task, or iter:task:list for a file /sys/fs/bpf/list"])
     name = parts[0]
     known = iterators(finder)
     if name not in known:
         return finder.missing(f"iter: this kernel has no iterator '{name}'", point, [
             *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"])
-    return [Attach("iter", f"iter:{name}", event=name, extra={
-        "btf_id": finder.world.kfunc_id(f"bpf_iter_{name}"), "module": "vmlinux"})]
+    context = finder.world.struct(f"bpf_iter__{name}")
+    if finder.options.pid and (context is None or context.field("task") is None):
+        return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: -p cannot "
+                            "choose among them", point, ["it works with iter:task, iter:task_file and iter:task_vma"])
+    extra: dict[str, object] = {"btf_id": finder.world.kfunc_id(f"bpf_iter_{name}"), "module": "vmlinux"}
+    if len(parts) == 2:
+        if not parts[1] or "\0" in parts[1] or parts[1].endswith("/"):
+            return finder.error("probe-form", f"iter:{name}: a pin is a file's name", point)
+        extra["pin"] = posixpath.join(BPF_FILES, parts[1])
+    return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.pid, extra=extra)]
 
 
 def iterators(finder: Finder) -> list[str]:

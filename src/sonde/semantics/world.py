@@ -74,7 +74,12 @@ class World(Protocol):
         ...
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
-        """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any."""
+        """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any, "bpf:ID" a
+        loaded BPF program."""
+        ...
+
+    def bpf_functions(self) -> list[tuple[int, str, bool]]:
+        """(program's number, function, whether it can be attached to) of loaded BPF programs."""
         ...
 
     def function_names(self) -> list[tuple[str, str]]:

@@ -23,9 +23,9 @@ EINVAL, ENOSPC = 22, 28
 def debugf(lo: Lower, call: Call) -> None:
     """bpf_trace_printk() up to three values, bpf_trace_vprintk() beyond."""
     text, count = kernel_format(call.data, call.args[1:])
-    format = _constant(lo, text)
+    format = constant(lo, text)
     with lo.scope():
-        values = [_printed(lo, arg) for arg in call.args[1:]]
+        values = [printed(lo, arg) for arg in call.args[1:]]
         if count <= 3:
             result = lo.b.call(h.TRACE_PRINTK, [format, len(text), *values], "trace_printk")
             lo.on_failure(result, "helper", "trace_printk")
@@ -50,7 +50,7 @@ def kernel_format(parts: list[FormatPart], args: list[Expr]) -> tuple[bytes, int
     return text.encode("utf-8", "surrogateescape") + b"\0", len(args)
 
 
-def _constant(lo: Lower, text: bytes) -> MapAddr:
+def constant(lo: Lower, text: bytes) -> MapAddr:
     """Bytes in read-only memory."""
     name = f"__text{sum(m.startswith('__text') for m in lo.unit.maps)}"
     size = (len(text) + 7) // 8 * 8
@@ -58,7 +58,8 @@ def _constant(lo: Lower, text: bytes) -> MapAddr:
     return MapAddr(name)
 
 
-def _printed(lo: Lower, arg: Expr) -> Operand:
+def printed(lo: Lower, arg: Expr) -> Operand:
+    """An argument as the kernel's printf takes it: a word, for a string its address."""
     if isinstance(arg.type, Scalar):
         return scalar(lo, arg)
     assert isinstance(arg.type, Str)

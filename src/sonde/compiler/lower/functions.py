@@ -49,7 +49,11 @@ def _later(module: str, name: str) -> Callable[..., Any]:
 
 def _formatted(kind: str, **data: Any) -> Callable[[Lower, Call], None]:
     def lower(lo: Lower, call: Call) -> None:
-        records.send(lo, kind, call.args[1:], parts=call.data, data=dict(data))
+        if lo.attach[0].extra.get("pin"):
+            from .iterators import seq_printf
+            seq_printf(lo, call)
+        else:
+            records.send(lo, kind, call.args[1:], parts=call.data, data=dict(data))
     return lower
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ...types import Pointer, Struct
-from ..ir import Block
+from ...language.ast import Call
+from ...types import KERNEL, Pointer, Struct, StructField
+from .. import helpers as h
+from ..ir import Block, Operand
 from ..unit import Unit
+from . import memory
+from .actions import constant, kernel_format, printed
 from .contexts import Context
 from .core import Lower
 
@@ -19,12 +23,46 @@ class Iterated(Context):
         return False
 
     def prologue(self, lo: Lower, leave: Block) -> None:
-        """At the end all pointers are 0; and the verifier lets none be used that was not compared."""
+        """At the end all pointers are 0; the verifier lets none be used that was not compared. -p chooses by task."""
         struct = lo.world.struct(f"bpf_iter__{lo.attach[0].event}")
         for at in object_offsets(struct) if struct is not None else [8]:
             found = lo.b.block("object")
             lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, found, leave)
             lo.b.start(found)
+        if lo.unit.options.pid and struct is not None:
+            self._only_process(lo, struct, lo.unit.options.pid, leave)
+
+    def _only_process(self, lo: Lower, context: Struct, pid: int, leave: Block) -> None:
+        """Leave for tasks of other processes."""
+        where, task = context.field("task"), lo.world.struct("task_struct")
+        group = task.field("tgid") if task is not None else None
+        assert where is not None and task is not None and group is not None
+        mem = memory.pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))
+        ours = lo.b.block("ours")
+        lo.b.branch("jeq", memory.read_field(lo, mem, group), pid, ours, leave)
+        lo.b.start(ours)
+
+    def pointer(self, lo: Lower, field: StructField, btf_id: int) -> Operand:
+        """A typed pointer of the context."""
+        value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
+        if memory.typed_loads(lo):
+            lo.typed[value] = btf_id
+        return value
+
+
+def seq_printf(lo: Lower, call: Call) -> None:
+    """printf() of a pinned iterator: bpf_seq_printf() writes into what is read from it. What no longer fits the page is
+    run again for the next one (bpf_seq_read()), so its failure loses nothing."""
+    text, count = kernel_format(call.data, call.args[1:])
+    format = constant(lo, text)
+    meta = lo.b.load(lo.context_pointer(), 0, 8, pure=True)  # struct bpf_iter_meta, whose first member is the file
+    file = lo.b.load(meta, 0, 8)
+    with lo.scope():
+        array = lo.temp(8 * max(count, 1))
+        for number, arg in enumerate(call.args[1:]):
+            lo.b.store(array.base, array.off + 8 * number, printed(lo, arg))
+        values = lo.operand_address(array) if count else 0
+        lo.b.call(h.SEQ_PRINTF, [file, format, len(text), values, 8 * count], "seq_printf")
 
 
 def object_offsets(struct: Struct) -> list[int]:

@@ -25,7 +25,7 @@ class TracedFunction(Context):
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if not isinstance(field.type, Scalar):
             return _words(lo, field)
-        if not _loadable(field.type):
+        if not _loadable(field.type) or str(lo.attach[0].extra.get("module", "")).startswith("bpf:"):
             return lo.normalise(self.arg(lo, field.offset // 8), field.type)
         value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
         if isinstance(field.type, Pointer) and isinstance(field.type.to, Struct) and memory.typed_loads(lo):

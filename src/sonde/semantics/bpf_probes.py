@@ -1,0 +1,48 @@
+"""fentry and fexit on loaded BPF programs: ``fentry:bpf:function``, ``fentry:bpf:ID:function``, both with wildcards."""
+
+from __future__ import annotations
+
+from ..language.ast import AttachPoint
+from ..spec import Attach
+from .finder import Finder, did_you_mean, is_pattern, matcher
+
+
+def bpf_function(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+    """The functions of loaded programs that ``parts`` means, after the ``bpf``. A name may be that of several."""
+    if not 1 <= len(parts) <= 2 or not all(parts):
+        return finder.error("probe-form", f"{kind} probes on BPF programs are written {kind}:bpf:[id:]function", point)
+    number, name = parts if len(parts) == 2 else ("*", parts[0])
+    shown = f"{kind}:bpf:{':'.join(parts)}"
+    if not finder.world.feature("fentry"):
+        return finder.missing(f"{shown}: this kernel ({finder.world.release}) has no fentry", point, [
+            "with kernel.bpf_stats_enabled=1, bpftool prog show tells every program's runs and time"])
+    every = finder.world.bpf_functions()
+    in_number, in_name = matcher(number), matcher(name)
+    chosen = [(n, f, attachable) for n, f, attachable in every if in_number(str(n)) and in_name(f)]
+    wild = len(chosen) > 1 or is_pattern(name)
+    found = [a for a in [_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
+    if found:
+        return found
+    if chosen:
+        return finder.missing(f"{shown}: program {chosen[0][0]} was loaded without function information (BTF), and "
+                              "the kernel attaches to none that was", point)
+    return finder.missing(f"{shown}: no loaded BPF program has such a function", point, _near(kind, name, every))
+
+
+def _attach(finder: Finder, kind: str, number: int, function: str, wild: bool) -> Attach | None:
+    """None if the program ended meanwhile."""
+    target = f"bpf:{number}"
+    known = finder.world.kernel_function(function, target)
+    if known is None:
+        return None
+    extra: dict[str, object] = {"btf_id": known.id, "module": target, "result": known.result}
+    if wild:
+        extra["wildcard"] = True
+    return Attach(kind, f"{kind}:{target}:{function}", target, function, pid=finder.options.pid, extra=extra)
+
+
+def _near(kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
+    usable = [(n, f) for n, f, attachable in every if attachable]
+    elsewhere = [f"program {n} has it: {kind}:bpf:{n}:{f}" for n, f in usable if f == name][:3]
+    return elsewhere or did_you_mean(f"{kind}:bpf:", name, {f for _, f in usable}) or [
+        f"list them with: sonde -l '{kind}:bpf:*'" if every else "no BPF program is loaded"]
