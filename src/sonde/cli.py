@@ -454,7 +454,8 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     if trace.options.warnings:
         report_losses(out, session.losses(), reads=True)
     if parsed.has("stats"):
-        _statistics(trace, out)
+        from .runtime.statistics import costs
+        out.statistics(costs(session))
     out.flush(True)
     return session.status if session.reason == "exit" else 0
 
@@ -489,9 +490,3 @@ def _say_how(trace: Trace, out: Output) -> None:
             why = "which attaches many at once" if together else f"for this kernel has no {point.kind}"
             how = f"by {program.how}, {why}"
         out.note(f"{names}: {how}, {len(program.code) // 8} instructions")
-
-
-def _statistics(trace: Trace, out: Output) -> None:
-    for name, info in trace.session.run_statistics():
-        mean = info.run_time_ns / info.run_count if info.run_count else 0
-        out.note(f"{name}: {info.run_count} runs, {mean:.0f} ns each, {info.recursion_misses} skipped")

@@ -44,6 +44,14 @@ PROG_TYPES = {
     "syscall": 31,
 }
 
+# Names of the types of programs by number, as in enum bpf_prog_type.
+PROG_TYPE_NAMES = str.split("""
+unspec socket_filter kprobe sched_cls sched_act tracepoint xdp perf_event cgroup_skb cgroup_sock lwt_in lwt_out lwt_xmit
+sock_ops sk_skb cgroup_device sk_msg raw_tracepoint cgroup_sock_addr lwt_seg6local lirc_mode2 sk_reuseport
+flow_dissector cgroup_sysctl raw_tracepoint_writable cgroup_sockopt tracing struct_ops ext lsm sk_lookup syscall
+netfilter
+""")
+
 # flags of maps and of updates
 BPF_ANY, BPF_NOEXIST, BPF_EXIST = 0, 1, 2
 BPF_F_NO_PREALLOC = 1 << 0

@@ -22,6 +22,7 @@ from sonde.kernel import syscalls
 from sonde.runtime.child import Child, Process
 from sonde.runtime.order import Raw
 from sonde.runtime.session import Session
+from sonde.runtime.statistics import costs
 from sonde.spec import Attach, ProgramSpec
 from support import environment
 
@@ -303,8 +304,9 @@ def test_run_statistics() -> None:
         session.attach()
         calls(10)
         session.stop()
-        (name, figures), = session.run_statistics()
-        assert name == "rawtracepoint:sys_enter" and figures.run_count >= 10 and figures.run_time_ns > 0
+        cost, = costs(session)
+        assert cost.probe == "rawtracepoint:sys_enter" and cost.runs >= 10 and cost.time_ns > 0
+        assert 0 < cost.share < 1 and cost.mean * cost.runs == pytest.approx(cost.time_ns)
 
 
 def test_nothing_is_left_after_kill_9() -> None:

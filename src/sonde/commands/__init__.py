@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # The name of each command, and the lines about it in ``sonde --help``.
 COMMANDS = {
     "flame": "flame [--on-cpu | --off-cpu] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
+    "overhead": "overhead [id:NUMBER | NAME] [SECONDS]",
 }
 
 

@@ -75,6 +75,7 @@ class ProgramInfo(Record):
     run_count: int
     recursion_misses: int
     verified_instructions: int
+    type: int = 0  # BPF_PROG_TYPE_*
 
 
 class MapInfo(Record):
@@ -120,12 +121,17 @@ def _bpf(name: str, command: int, attr: Buffer) -> int:
     return result
 
 
+_ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
+
+
 def failure(call: str, number: int) -> PrivilegeError | SyscallError:
     """The error for a failed call: on EPERM one that says which capability is missing and how to get it."""
     if number != errno.EPERM:
         return SyscallError(call, number)
     held = effective_capabilities()
     needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
+    if any(word in call for word in _ADMIN):
+        needed = [("CAP_SYS_ADMIN", 21)]
     missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
     if missing:
         needs = " and ".join(missing)
@@ -314,7 +320,8 @@ def prog_info(fd: Fd) -> ProgramInfo:
     raw = _object_info(fd, 232)
     time, runs, misses, instructions = struct.unpack_from("=QQQI", raw, 192)
     return ProgramInfo(id=struct.unpack_from("=I", raw, 4)[0], name=raw[64:80].rstrip(b"\0").decode(),
-                       run_time_ns=time, run_count=runs, recursion_misses=misses, verified_instructions=instructions)
+                       run_time_ns=time, run_count=runs, recursion_misses=misses, verified_instructions=instructions,
+                       type=struct.unpack_from("=I", raw)[0])
 
 
 def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
@@ -365,14 +372,16 @@ def object_by_id(kind: str, number: int) -> Fd:
 
 
 def object_ids(kind: str) -> list[int]:
-    """Numbers of all objects of a ``kind`` ("program", "map", "btf") in the kernel."""
+    """Numbers of all objects of a ``kind`` ("program", "map", "btf") in the kernel. PrivilegeError."""
     command = {"program": uapi.BPF_PROG_GET_NEXT_ID, "map": uapi.BPF_MAP_GET_NEXT_ID,
                "btf": uapi.BPF_BTF_GET_NEXT_ID}[kind]
     found: list[int] = []
     attr = bytearray(12)
-    while _bpf_raw(command, attr) == 0:
+    while (result := _bpf_raw(command, attr)) == 0:
         found.append(struct.unpack_from("=I", attr, 4)[0])
         struct.pack_into("=I", attr, 0, found[-1])
+    if result != -errno.ENOENT:
+        raise failure(f"bpf({kind.upper()}_GET_NEXT_ID)", -result)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
@@ -127,6 +127,11 @@ class JsonOutput:
             line, column = span.source.position(span.start)
             more += f', "filename": {quote(span.source.name)}, "line": {line}, "col": {column}'
         self.out.write(encode(f'{{"type": "{kind}", "msg": {quote(message)}{more}}}\n'))
+
+    def statistics(self, costs: Sequence[Any]) -> None:
+        """--stats: what each program cost (runtime.statistics.ProbeCost)."""
+        from .statistics import cost_json
+        self._message("stats", cost_json(costs))
 
     def end(self) -> None:
         """Nothing separates the maps at the end from what went before."""

@@ -109,6 +109,12 @@ class TextOutput:
         """errorf() and warnf(): severity is ERROR or WARNING."""
         self.note(located(severity, text.decode("utf-8", "surrogateescape"), span))
 
+    def statistics(self, costs: Sequence[Any]) -> None:
+        """--stats: what each program cost (runtime.statistics.ProbeCost)."""
+        from .statistics import cost_lines
+        for line in cost_lines(costs):
+            self.note(line)
+
     def end(self) -> None:
         """What separates the script's own output from its maps at the end."""
         self.out.write(b"\n\n")

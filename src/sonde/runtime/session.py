@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from ..errors import AttachError, SondeError, VerifierError
 from ..kernel import syscalls
-from ..kernel.syscalls import Fd, ProgramInfo
+from ..kernel.syscalls import Fd
 from ..record import Record
 from ..spec import (
     CONTROL_HEADER,
@@ -48,6 +48,7 @@ from .order import Raw, Sequencer
 from .programs import Program, apart, load, target_of
 from .ringbuf import CONTROL_RING_BYTES, Ring, data_ring_bytes
 from .signals import Signals
+from .statistics import enable
 
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
@@ -97,7 +98,8 @@ class Session:
         self._urgent: Any = None  # epoll of all but the rings
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
-        self._statistics = syscalls.enable_stats() if run_statistics else None
+        self._statistics = enable() if run_statistics else None
+        self._span = [0, 0]  # monotonic nanoseconds when all was attached, and when detaching began
         self._last_position = 0
         self._started = False
         self._stopped = False
@@ -167,6 +169,7 @@ class Session:
         if not self.attached and self.warnings:
             raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
                               [warning.message for warning in self.warnings[:5]])
+        self._span[0] = time.monotonic_ns()
         if isinstance(self.process, Child):
             self.process.start()
 
@@ -349,6 +352,7 @@ class Session:
             field = next(iter(self.spec.sites[site].fields), None)
             self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
             self._end("exit")
+            self._span[1] = time.monotonic_ns()
         self._links.stop()
 
     def global_word(self, name: str) -> int:
@@ -394,6 +398,7 @@ class Session:
             return
         self._stopped = True
         self.done = True
+        self._span[1] = self._span[1] or time.monotonic_ns()
         self._links.stop()
         if self.attached and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
@@ -437,9 +442,11 @@ class Session:
                       errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
                       skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late)
 
-    def run_statistics(self) -> list[tuple[str, ProgramInfo]]:
-        """(first probe, figures) of each program; times and runs only with ``run_statistics``."""
-        return [(self._name(program), program.info()) for program in self.programs]
+    @property
+    def traced_ns(self) -> int:
+        """For how long everything has been attached."""
+        begin, end = self._span
+        return (end or time.monotonic_ns()) - begin if begin else 0
 
     @staticmethod
     def _name(program: Program) -> str:

@@ -1,0 +1,150 @@
+"""``sonde overhead``: what the BPF programs of this machine cost, whoever loaded them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+    from ..runtime.overhead import Latency, Meter, ProgramCost
+
+PAGE = """\
+overhead: what every BPF program on this machine costs, whoever loaded it
+
+USAGE
+  sonde overhead [-f json] [SECONDS]
+  sonde overhead [-f json] id:NUMBER|NAME [SECONDS]
+
+  Counts for SECONDS (5), or until Ctrl-C. With a program, by number or name, prints a histogram of how long it runs.
+
+COLUMNS
+  ID        the kernel's number of the program
+  TYPE      its type
+  RUNS      how often it ran
+  NS/RUN    nanoseconds of a run, on average
+  CPU       share of one CPU's time
+  SKIPPED   how often the kernel did not run it, since it was already running on that CPU
+  NAME      its name
+  HELD BY   processes with a descriptor of it or of its link; a program attached otherwise has none
+
+EXAMPLE
+  # sonde overhead 1
+     ID  TYPE             RUNS  NS/RUN    CPU  SKIPPED  NAME        HELD BY
+  14857  raw_tracepoint  11922      94  0.11%        0  p0          sonde/29093
+      3  cgroup_device       0       0  0.00%        0  sd_devices  -
+  2 programs took 0.11% of one CPU's time in 1.001 s.
+
+NEEDS
+  CAP_SYS_ADMIN, Linux 5.8
+
+NOTES
+  The kernel measures while this runs, which itself costs each run some 20 ns; they are part of NS/RUN. A program that
+  is loaded and unloaded again meanwhile is not seen. What a program costs elsewhere (a uprobe's trap, say, takes far
+  longer than the program that it runs) is no time of the program.
+
+  The histogram is sampled: the program's counts are read each millisecond. Runs that were alone in theirs have their
+  own time; others have the mean of their millisecond, so that rare slow runs of a frequent program are hidden. The
+  last line says how many were exact.
+"""
+
+SECONDS = 5.0
+
+
+def main(parsed: Parsed) -> int:
+    """Measure, print; the exit status."""
+    from ..runtime.overhead import Meter
+    program, seconds = _arguments(parsed.words[1:])
+    form = parsed.get("format", "text")
+    if form not in ("text", "json"):
+        raise UsageError("overhead is printed as text or json")
+    with Meter() as meter:
+        stopped = _until_interrupted()
+        if program:
+            text = _one(meter, program, seconds, stopped, form)
+        else:
+            _wait(seconds, stopped)
+            text = (_json if form == "json" else _table)(meter.costs())
+    from .. import cli
+    descriptor = cli.open_output(parsed)
+    with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
+        file.write(text)
+    return 0
+
+
+def _arguments(words: list[str]) -> tuple[str, float]:
+    """The program ("" for all) and the time."""
+    program, seconds = "", SECONDS
+    for word in words:
+        if word.replace(".", "", 1).isdigit():
+            seconds = float(word)
+        elif program:
+            raise UsageError("overhead takes one program: sonde overhead id:NUMBER [SECONDS]")
+        else:
+            program = word
+    if seconds <= 0 or seconds > 1e6:
+        raise UsageError("SECONDS has to be more than 0, and at most a million")
+    return program, seconds
+
+
+def _until_interrupted() -> Callable[[], bool]:
+    """Ctrl-C ends the measuring, not the process."""
+    import signal
+    seen: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    return lambda: bool(seen)
+
+
+def _wait(seconds: float, stopped: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while not stopped() and (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))
+
+
+def _one(meter: Meter, program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+    found = meter.find(program)
+    if found is None:
+        raise UsageError(f"there is no BPF program '{program}'",
+                         ["sonde overhead lists them: name one as id:NUMBER, or by its name"])
+    latency = meter.watch(found[0], seconds, stopped)
+    return _latency_json(*found, latency) if form == "json" else _latency(*found, latency)
+
+
+def _latency(number: int, name: str, latency: Latency) -> str:
+    head = f"Nanoseconds of a run of program {number} ({name or 'no name'}), {latency.seconds:.3f} s:\n"
+    if not latency.runs:
+        return head + "it did not run\n"
+    return (f"{head}{latency.histogram}{latency.runs} runs, sampled each millisecond: {latency.alone} were alone and "
+            f"are exact, {latency.runs - latency.alone} have the mean of their millisecond.\n")
+
+
+def _latency_json(number: int, name: str, latency: Latency) -> str:
+    from ..output.json import quote, to_json
+    return (f'{{"type": "overhead_latency", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
+            f'{latency.seconds:.6f}, "runs": {latency.runs}, "exact": {latency.alone}, "method": "sampled", '
+            f'"ns": {to_json(latency.histogram)}}}}}\n')
+
+
+def _table(costs: list[ProgramCost]) -> str:
+    from ..output.statistics import share_text, table
+    if not costs:
+        return "There is no BPF program on this machine.\n"
+    rows = [(str(c.id), c.type, str(c.runs), f"{c.mean:.0f}", share_text(c.share), str(c.skipped), c.name or "-",
+             " ".join(c.holders) or "-") for c in costs]
+    lines = table(("ID", "TYPE", "RUNS", "NS/RUN", "CPU", "SKIPPED", "NAME", "HELD BY"), rows, left=(1, 6))
+    lines.append(f"{len(costs)} program{'' if len(costs) == 1 else 's'} took {share_text(sum(c.share for c in costs))}"
+                 f" of one CPU's time in {costs[0].seconds:.3f} s.")
+    return "\n".join(lines) + "\n"
+
+
+def _json(costs: list[ProgramCost]) -> str:
+    from ..output.json import quote
+    programs = [f'{{"id": {c.id}, "type": {quote(c.type)}, "name": {quote(c.name)}, "runs": {c.runs}, '
+                f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
+                f'"skipped": {c.skipped}, "held_by": [{", ".join(map(quote, c.holders))}]}}' for c in costs]
+    return (f'{{"type": "overhead", "data": {{"seconds": {costs[0].seconds if costs else 0:.6f}, '
+            f'"programs": [{", ".join(programs)}]}}}}\n')

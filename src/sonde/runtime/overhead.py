@@ -1,0 +1,182 @@
+"""What every BPF program of the machine costs: differences of the kernel's run counts and run times."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Self
+
+from ..errors import SyscallError
+from ..kernel import syscalls
+from ..kernel.syscalls import Fd, ProgramInfo
+from ..record import Record
+from ..types import Aggregate
+from ..uapi import PROG_TYPE_NAMES
+from .aggregates import Histogram
+from .statistics import enable
+
+STEP = 0.001  # s between looks at one program
+BITS = 2      # of the buckets of its histogram: four to each power of two
+
+
+class ProgramCost(Record):
+    """A program over ``seconds``: ``runs`` in all took ``time_ns``; ``skipped``: how often the kernel did not run it,
+    since it was running on that CPU already. ``holders`` are processes with a descriptor of it or of its link."""
+
+    id: int
+    type: str
+    name: str
+    runs: int
+    time_ns: int
+    skipped: int
+    seconds: float
+    holders: list[str]
+
+    @property
+    def mean(self) -> float:
+        """Nanoseconds of a run; 0 without any."""
+        return self.time_ns / self.runs if self.runs else 0.0
+
+    @property
+    def share(self) -> float:
+        """Of one CPU's time."""
+        return self.time_ns / 1e9 / self.seconds if self.seconds else 0.0
+
+
+class Meter:
+    """Measures all programs from its making on; close it. PrivilegeError without CAP_SYS_ADMIN.
+
+    The programs that are there at the start are held, so that those which are unloaded meanwhile are counted too.
+    """
+
+    def __init__(self) -> None:
+        self._statistics = enable()
+        self._programs: dict[int, Fd] = {}
+        self._before: dict[int, ProgramInfo] = {}
+        self._began = time.monotonic_ns()
+        try:
+            self._hold(new=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def _hold(self, new: bool) -> None:
+        for number in syscalls.object_ids("program"):
+            if number in self._programs:
+                continue
+            try:
+                fd = syscalls.object_by_id("program", number)
+            except SyscallError:  # it was unloaded just now
+                continue
+            self._programs[number] = fd
+            if not new:  # what is new has counted from 0
+                self._before[number] = syscalls.prog_info(fd)
+
+    def costs(self) -> list[ProgramCost]:
+        """Every program so far, the most expensive first."""
+        self._hold(new=True)
+        seconds = (time.monotonic_ns() - self._began) / 1e9
+        infos = {number: syscalls.prog_info(fd) for number, fd in self._programs.items()}
+        held = holders()
+        found = []
+        for number, info in infos.items():
+            before = self._before.get(number)
+            found.append(ProgramCost(
+                number, type_name(info.type), info.name,
+                info.run_count - (before.run_count if before else 0),
+                info.run_time_ns - (before.run_time_ns if before else 0),
+                info.recursion_misses - (before.recursion_misses if before else 0), seconds, held.get(number, [])))
+        return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
+
+    def find(self, program: str) -> tuple[int, str] | None:
+        """(id, name) of the program that is called ``id:NUMBER`` or by its name; None if there is none. The newest
+        one if several have that name."""
+        known = {number: syscalls.prog_info(fd).name for number, fd in self._programs.items()}
+        wanted = program.removeprefix("id:")
+        if program != wanted:
+            return (int(wanted), known[int(wanted)]) if wanted.isdigit() and int(wanted) in known else None
+        found = [number for number, name in known.items() if name == program]
+        return (max(found), program) if found else None
+
+    def watch(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
+        """Look at one program each millisecond."""
+        fd, words = self._programs[number], Aggregate("hist", bits=BITS).words
+        counts, runs, alone = [0] * words, 0, 0
+        began = time.monotonic()
+        before = syscalls.prog_info(fd)
+        ending = False
+        while not ending:
+            ending = stopped() or time.monotonic() - began >= seconds
+            if not ending:
+                time.sleep(STEP)
+            now = syscalls.prog_info(fd)
+            new = now.run_count - before.run_count
+            if new > 0:
+                counts[bucket((now.run_time_ns - before.run_time_ns) // new)] += new
+                runs += new
+                alone += new == 1
+            before = now
+        return Latency(Histogram(counts, BITS), runs, alone, time.monotonic() - began)
+
+    def close(self) -> None:
+        """Let go of the programs, stop counting."""
+        for fd in self._programs.values():
+            fd.close()
+        self._programs = {}
+        if self._statistics is not None:
+            self._statistics.close()
+            self._statistics = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Latency(Record):
+    """``histogram`` of the nanoseconds of ``runs`` runs. ``alone`` of them were the only one between two looks, and
+    so are exact; each of the others is counted with the mean of those that it was seen with."""
+
+    histogram: Histogram
+    runs: int
+    alone: int
+    seconds: float
+
+
+def bucket(value: int) -> int:
+    """The place of a value in a histogram of ``BITS`` (types.Aggregate has the rule)."""
+    if value < 2 << BITS:
+        return value + 1
+    power = value.bit_length() - 1
+    return 1 + ((power - BITS + 1) << BITS) + (value >> power - BITS) - (1 << BITS)
+
+
+def type_name(number: int) -> str:
+    """A program type's name as the kernel has it."""
+    return PROG_TYPE_NAMES[number] if number < len(PROG_TYPE_NAMES) else str(number)
+
+
+def holders() -> dict[int, list[str]]:
+    """The processes (``comm/pid``) that hold each program, directly or by a link, by the program's number."""
+    found: dict[int, list[str]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(("anon_inode:bpf-prog", "anon_inode:bpf_link")):
+                    _note(found, pid, fd)
+        except OSError:  # it has gone, or is none of ours
+            continue
+    return found
+
+
+def _note(found: dict[int, list[str]], pid: str, fd: str) -> None:
+    with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as info:
+        number = next((int(line.split()[1]) for line in info if line.startswith("prog_id:")), None)
+    if number is None or pid == str(os.getpid()):
+        return
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+        name = f"{comm.read().rstrip()}/{pid}"
+    if name not in found.setdefault(number, []):
+        found[number].append(name)
