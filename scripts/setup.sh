@@ -44,6 +44,10 @@ if ! have gcc || ! echo 'int main(void){return 0;}' | gcc -x c -o /dev/null - 2>
     install_packages gcc libc6-dev || true
 fi
 
+# C++ names and debug information: the tests make programs of both, and strip them.
+have g++ || install_packages g++ || true
+have objcopy || install_packages binutils || true
+
 # Network namespaces for the tools' tests; second opinions for some others, which say so where there are none.
 have ip && have tc || install_packages iproute2 || true
 have readelf || install_packages binutils || true

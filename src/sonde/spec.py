@@ -73,6 +73,53 @@ class UsdtProbe(Record):
     arguments: list[UsdtArgument]
 
 
+class UserPlace(Value):
+    """Where a parameter is when its function is entered; registers are offsets in struct pt_regs.
+
+    kind "registers": eight bytes in each of ``registers``; "memory": at ``offset`` from what registers[0] holds;
+    "constant": ``offset``; "unknown": not to be had, ``why`` says the reason.
+    """
+
+    kind: str
+    registers: tuple[int, ...] = ()
+    offset: int = 0
+    why: str = ""
+
+
+class UserPrototype(Record):
+    """A user function as its debug information tells it.
+
+    ``args`` has the parameters at the offsets that their values have when they are printed or kept as a whole;
+    ``places`` says where each of them is at the function's entry, those included that cannot be had and therefore are
+    not in ``args``. ``result`` is None for void. ``declarations`` are the parameters, then the result, in C.
+    ``problem`` (with ``hints``) is set, and nothing else, where there is no such information.
+    """
+
+    args: Struct | None = None
+    places: dict[str, UserPlace] = {}
+    result: Type | None = None
+    declarations: list[str] = []
+    problem: str = ""
+    hints: list[str] = []
+
+
+class SourceLine(Record):
+    """A place where the code of a source line begins: in ``function`` (or what is inlined there), at ``offset`` in the
+    file; ``source`` is the source file's path."""
+
+    source: str
+    function: str
+    offset: int
+
+
+class SourceLines(Record):
+    """The answer to "where is this line": its places, or the ``problem``."""
+
+    places: list[SourceLine] = []
+    problem: str = ""
+    hints: list[str] = []
+
+
 class KernelFunction(Record):
     """A function of the kernel as its type information tells it.
 
@@ -109,6 +156,9 @@ class Attach(Record):
 
     watchpoint     -                     the address, written  offset: the address; "length", "mode" in ``extra``
     iter           -                     kind of object       "btf_id" in ``extra``
+
+    ``extra`` of user functions: "entry" (the offset is that of a function's first instruction), "line" (a source line
+    was asked for), "places" (where the arguments are: :class:`UserPrototype`), "result" (the type of ``retval``).
 
     ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
     attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are

@@ -11,7 +11,7 @@ from sonde.language.source import Source
 from sonde.semantics.check import check
 from sonde.semantics.typed import CheckedScript, Options
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
-from sonde.spec import UsdtArgument
+from sonde.spec import SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
 from sonde.types import (
     INT8,
     INT32,
@@ -71,6 +71,7 @@ IOVEC = struct("iovec", {"iov_base": kernel(VOID), "iov_len": UINT64})
 MSGHDR = struct("user_msghdr", {"msg_iov": kernel(IOVEC), "msg_iovlen": UINT64})
 REASON = Enum("skb_drop_reason", 32, False, {2: "SKB_DROP_REASON_NOT_SPECIFIED", 3: "SKB_DROP_REASON_NO_SOCKET"})
 
+PAIR = struct("pair", {"low": INT32, "high": INT64})
 STRUCTS = {s.name: s for s in (COUNTER, PROTO, SOCK_COMMON, SOCK, SK_BUFF, FILE, TASK, BITS, IOVEC, MSGHDR)}
 
 
@@ -200,6 +201,22 @@ class FakeWorld:
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         return 0x601040 if name == "counter" else None
+
+    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+        if offset != 0x200:
+            return UserPrototype(problem="/bin/prog does not describe it", hints=["compile it with -g"])
+        args = struct("_args_work", {"count": INT32, "pair": PAIR})
+        places = {"count": UserPlace("registers", (112,)), "pair": UserPlace("registers", (104, 96)),
+                  "gone": UserPlace("unknown", why="was optimised out")}
+        return UserPrototype(args, places, INT32, ["int count", "struct pair pair", "int gone", "int retval"])
+
+    def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
+        if source != "prog.c" or line != 12:
+            return SourceLines(problem=f"line {line} of {source} has no code", hints=["the nearest is 12"])
+        return SourceLines([SourceLine("/src/prog.c", "work", 0x208)])
+
+    def demangle(self, names: list[str]) -> list[str] | None:
+        return names
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         eax, edi = UsdtArgument("register", 80, size=4, signed=True, text="-4@%eax"), UsdtArgument(

@@ -1,7 +1,7 @@
 """ELF64 files: functions, data symbols, sections, and file offset ↔ virtual address.
 
-Only what tracing needs. Symbols come from .symtab, .dynsym and a separate debug file (by build id or
-.gnu_debuglink). The compressed mini symbol table .gnu_debugdata is not read.
+Only what tracing needs. Symbols come from .symtab and .dynsym; where a file has been stripped, from its separate
+debug file (by build id or .gnu_debuglink), or from the compressed small symbol table in .gnu_debugdata.
 """
 
 from __future__ import annotations
@@ -180,8 +180,7 @@ class Elf:
         """Functions that lie in this file, debug files consulted, in order of address and name, each once."""
         if self._functions is None:
             found: dict[tuple[int, str], UserFunction] = {}
-            debug = self._debug_file()
-            for file in (self, debug) if debug else (self,):
+            for file in self._symbol_files():
                 for symbol in file.symbols(_FUNCTIONS):
                     offset = self.offset(symbol.address)
                     if offset is not None:
@@ -194,8 +193,7 @@ class Elf:
         """(address, size) of a data or function symbol."""
         if self._objects is None:
             self._objects = {}
-            debug = self._debug_file()
-            for file in (self, debug) if debug else (self,):
+            for file in self._symbol_files():
                 for symbol in file.symbols():
                     if self._objects.get(symbol.name, (0, 0))[1] == 0:
                         self._objects[symbol.name] = (symbol.address, symbol.size)
@@ -223,9 +221,32 @@ class Elf:
 
     # separate debug information
 
-    def _debug_file(self) -> Elf | None:
+    def with_debug_info(self) -> Elf | None:
+        """The file that has the DWARF of this one: itself, or its separate debug file; None if there is none."""
+        if self.section(".debug_info") or self.section(".zdebug_info"):
+            return self
+        debug = self._debug_file()
+        return debug if debug is not None and debug.section(".debug_info") else None
+
+    def _symbol_files(self) -> list[Elf]:
+        """This file and whatever else has symbols of it."""
         if any(s.type == SHT_SYMTAB for s in self.sections):
+            return [self]
+        more = self._debug_file() or self._small_symbols()
+        return [self, more] if more is not None else [self]
+
+    def _small_symbols(self) -> Elf | None:
+        """An ELF file of symbols within this one, compressed by xz."""
+        section = self.section(".gnu_debugdata")
+        if section is None:
             return None
+        import lzma
+        try:
+            return _Inner(self.path, lzma.decompress(self.contents(section)))
+        except (lzma.LZMAError, EOFError, EnvironmentProblem):
+            return None
+
+    def _debug_file(self) -> Elf | None:
         build_id = self.build_id
         for path in self._debug_candidates(build_id):
             if path != self.path and os.path.isfile(path):
@@ -249,6 +270,17 @@ class Elf:
             if name and "/" not in name:
                 found += [f"{where}/{name}", f"{where}/.debug/{name}", f"{DEBUG_DIRECTORY}{where}/{name}"]
         return found
+
+
+class _Inner(Elf):
+    """An ELF file in memory, found in the file at ``path``."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._data = data
+        super().__init__(path)
+
+    def read(self, at: int, size: int) -> bytes:
+        return self._data[at:at + size] if size > 0 and at >= 0 else b""
 
 
 def _plainer(new: UserFunction, old: UserFunction) -> bool:

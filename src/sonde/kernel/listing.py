@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 from .. import uapi
@@ -169,6 +170,25 @@ def _user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     return sorted(found)
 
 
+def _user_arguments(result: bool) -> Details:
+    """Parameters (and ``result``) of a user function, where debug information has them."""
+    def details(world: LiveWorld, name: str) -> list[str]:
+        path, _, symbol = name.partition(":") if not name.startswith("/") else _split_path(world, name)
+        function = next((f for f in world.user_functions(path) if f.name == symbol), None)
+        found = world.user_prototype(path, function.offset).declarations if function else []
+        return [line + (" retval" if line == "void" else "") for line in (found if result else found[:-1])]
+    return details
+
+
+def _split_path(world: LiveWorld, name: str) -> tuple[str, str, str]:
+    """``path:function`` where the path may have colons of its own."""
+    path, _, symbol = name.rpartition(":")
+    while "/" in path and not os.path.exists(path):
+        path, _, more = path.rpartition(":")
+        symbol = f"{more}:{symbol}"
+    return path, ":", symbol
+
+
 def _static_probes(world: LiveWorld, target: str, pid: int) -> list[str]:
     if not target and not pid:
         return []
@@ -215,8 +235,8 @@ KINDS = [
     Kind("rawtracepoint", "rt", 2, True, _raw_tracepoints, _raw_tracepoint_params),
     Kind("software", "s", 1, True, _named(list(uapi.SOFTWARE_EVENTS))),
     Kind("tracepoint", "t", 2, True, _tracepoints, _tracepoint_fields),
-    Kind("uprobe", "u", 2, False, _user_functions, files=True),
-    Kind("uretprobe", "ur", 2, False, _user_functions, files=True),
+    Kind("uprobe", "u", 2, False, _user_functions, _user_arguments(False), files=True),
+    Kind("uretprobe", "ur", 2, False, _user_functions, _user_arguments(True), files=True),
     Kind("usdt", "U", 2, False, _static_probes, _static_arguments, files=True),
 ]
 

@@ -22,7 +22,7 @@ from typing import Any
 from ..btf import codec
 from ..btf.query import Btf, open_file, parse
 from ..errors import EnvironmentProblem
-from ..spec import TracepointFormat, UsdtProbe, UserFunction
+from ..spec import SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ..types import Str, Struct, StructField
 from . import host, tracefs
 from .features import ROWS
@@ -106,6 +106,18 @@ class RecordedWorld(KernelTypes):
     def process_symbol(self, pid: int, name: str) -> int | None:
         """No process is recorded."""
         return None
+
+    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+        """None are recorded."""
+        return UserPrototype(problem="debug information is not recorded")
+
+    def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
+        """None are recorded."""
+        return SourceLines(problem="debug information is not recorded")
+
+    def demangle(self, names: list[str]) -> list[str] | None:
+        """As they are recorded."""
+        return names
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """None are recorded."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
-from ..spec import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
+from ..spec import KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from . import binaries, elf, host, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
@@ -64,6 +64,24 @@ class UserSide:
         from .symbols import process_symbol
 
         return process_symbol(pid, name)
+
+    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+        """Parameters and result of the function that begins at a file offset."""
+        from . import dwarf
+
+        return dwarf.prototype(path, offset)
+
+    def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
+        """Where the code of a source line begins."""
+        from . import dwarf
+
+        return dwarf.source_lines(path, source, line, column)
+
+    def demangle(self, names: list[str]) -> list[str] | None:
+        """C++ names as people write them; None where the C++ runtime cannot be had."""
+        from . import demangle
+
+        return [demangle.demangle(name) for name in names] if demangle.available() else None
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """Static probes of an ELF file; [] if it is none."""

@@ -26,6 +26,7 @@ class LiveContext:
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], kernel: KernelSymbols | None = None,
                  user: UserSymbols | None = None) -> None:
         self.max_strlen = spec.config.max_strlen
+        self._demangle = spec.config.cpp_demangle
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
         self._maps = maps
@@ -63,7 +64,13 @@ class LiveContext:
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         """The same of a user address, with the file; the name is "" where the file has no symbol for it."""
         found = self._user.lookup(tgid, address)
-        return (found.name, found.offset, found.module) if found else None
+        if found is None:
+            return None
+        name = found.name
+        if self._demangle and name.startswith("_Z"):
+            from ..kernel.demangle import demangle
+            name = demangle(name)
+        return name, found.offset, found.module
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id of the file mapped at ``address``, and the offset in that file."""

@@ -16,6 +16,7 @@ from .nodes import Use, copy
 from .object_probes import check_mixed
 from .providers import find_provider, provider_names
 from .typed import CheckedProbe, Options
+from .user_probes import user_arguments, user_results
 from .world import World
 
 ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
@@ -98,6 +99,8 @@ def _check_limits(clauses: Sequence[Clause], found: list[Program], total: int, c
 def _share(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
     """Programs of one clause: attach points share one where nothing that the clause uses differs."""
     use = Use([clause.predicate, clause.body])
+    if "retval" in use.names:
+        user_results(attach, world)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
         if use.args:
@@ -122,6 +125,10 @@ def _places(item: Attach, use: Use) -> Hashable:
 
 def arguments(item: Attach, world: World) -> Struct | None:
     """The type of ``args`` at an attach point."""
+    if item.kind == "uprobe":
+        if "places" not in item.extra and "no_args" not in item.extra:
+            user_arguments(item, world)
+        return item.args
     if item.kind == "tracepoint":
         format = world.tracepoint(item.target, item.event)
         return format.args if format is not None else None
@@ -133,9 +140,19 @@ def arguments(item: Attach, world: World) -> Struct | None:
 
 def _args_key(item: Attach, use: Use) -> Hashable:
     """System calls and functions share a program when the fields in use lie alike; other events have one each."""
+    if item.kind == "uprobe":
+        return _user_key(item, use)
     shared = item.target == "syscalls" or item.kind in TYPED
     if not shared or use.fields is None or item.args is None:
         return (item.target, item.event)
     direction = item.event.split("_")[1:2] if item.target == "syscalls" else []
     fields = [(name, item.args.field(name)) for name in sorted(use.fields)]
     return (*direction, *[(n, f and (f.offset, f.type, f.bit_offset, f.bit_size)) for n, f in fields])
+
+
+def _user_key(item: Attach, use: Use) -> Hashable:
+    """User functions share a program when the arguments in use are of one type and in one place."""
+    if use.fields is None or item.args is None:
+        return (item.target, item.offset)
+    return tuple([(n, f and f.type, repr(item.extra["places"].get(n)))
+                  for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])

@@ -67,13 +67,19 @@ class Builtin(Record):
 
 def _args(context: Context, node: Expr) -> Type | None:
     struct = context.program.args
-    if struct is None:
+    if struct is None and "no_args" in context.program.attach.extra:
+        why, hints = context.program.attach.extra["no_args"]
+        context.error("no-args", f"The args of {context.program.attach.name} are not known: {why}", node, hints)
+    elif struct is None:
         context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
                       ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])
     return struct
 
 
 def _retval(context: Context, node: Expr) -> Type | None:
+    if context.program.kind == "uretprobe":
+        typed = context.program.attach.extra.get("result")
+        return typed if isinstance(typed, Type) else UINT64
     if context.program.kind != "fexit":
         return UINT64
     extra = context.program.attach.extra

@@ -209,7 +209,11 @@ def _field_hints(operand: Type) -> list[str]:
 def _unknown_field(context: Context, node: ast.FieldAccess, target: Struct) -> None:
     names = target.field_names()
     close = nearest(node.name, names)
-    if isinstance(node.operand, ast.Name) and node.operand.name == "args":
+    if _is_args(node.operand):
+        place = context.program.attach.extra.get("places", {}).get(node.name)
+        if place is not None:
+            context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
+            return
         message = f"{context.program.attach.name} has no argument '{node.name}'"
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
     else:

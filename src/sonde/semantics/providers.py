@@ -12,11 +12,11 @@ from collections.abc import Callable
 from ..language.ast import AttachPoint
 from ..record import Record
 from ..spec import Attach
-from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .finder import Finder, did_you_mean, is_pattern, matcher, number
 from .kernel_probes import kernel_function
 from .object_probes import iterator, watchpoint
 from .usdt_probes import usdt
-from .world import UserFunction
+from .user_probes import user_function
 
 Expand = Callable[["Finder", AttachPoint, "list[str]"], "list[Attach]"]
 
@@ -184,80 +184,6 @@ def _counter(kind: str, events: dict[str, int]) -> Expand:
     return expand
 
 
-# --- user functions ---------------------------------------------------------------------------------------
-
-
-def _user_function(kind: str) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if len(parts) == 3 and parts[1] in ("cpp", "cxx"):
-            return finder.error("not-supported", "demangled C++ names in probes are not supported yet", point,
-                                ["use the mangled name, with wildcards if need be"])
-        if len(parts) != 2 or not parts[0] or not parts[1]:
-            return finder.error("probe-form", f"{kind} probes are written {kind}:path:function or {kind}:path:address",
-                                point, ["the path may be a library's name: uprobe:libc:malloc"])
-        paths = finder.world.find_binary(parts[0], finder.options.pid)
-        if not paths:
-            return finder.missing(f"{kind}: no executable or library '{parts[0]}' was found", point,
-                                  ["give the whole path, or a library's name such as libc or libssl.so.3"])
-        found: list[Attach] = []
-        for path in paths:
-            found += _in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
-        return found
-    return expand
-
-
-def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
-    pid = finder.options.pid
-    address = number(text)
-    if address is not None:
-        offset = finder.world.user_offset(path, address)
-        if offset is None:
-            return finder.missing(f"{kind}:{path}: address {text} is in no segment of the file", point)
-        inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
-        if inside and not _between_instructions(finder, path, inside[0], offset - inside[0].offset, point):
-            return []
-        return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=pid)]
-    split = split_offset(text)
-    if split is None or (split[1] and kind == "uretprobe"):
-        return finder.error("probe-form", f"Invalid offset in {kind}:{path}:{text}" if split is None else
-                            "Offset not allowed in uretprobe", point)
-    symbol, offset = split
-    functions = finder.world.user_functions(path)
-    matches = matcher(symbol)
-    chosen = _once_per_place([f for f in functions if matches(f.name)])
-    if not chosen:
-        if not alone:
-            return []
-        hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
-        return finder.missing(f"{kind}:{path}: no function '{symbol}'", point,
-                              hints or ([] if functions else ["the file has no symbols: is a debug package missing?"]))
-    if offset and offset >= max(chosen[0].size, 1):
-        return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
-                            point)
-    if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
-        return []
-    shown = f"+{offset}" if offset else ""
-    return [Attach(kind, f"{kind}:{path}:{f.name}{shown}", path, f.name, f.offset + offset, pid=pid) for f in chosen]
-
-
-def _between_instructions(finder: Finder, path: str, function: UserFunction, offset: int, point: AttachPoint) -> bool:
-    """A breakpoint within an instruction would wreck the traced program."""
-    if finder.options.unsafe or finder.world.user_instruction(path, function.offset, offset):
-        return True
-    finder.error("mid-instruction",
-                 "Possible attachment attempt in the middle of an instruction, try a different offset.", point,
-                 [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
-    return False
-
-
-def _once_per_place(functions: list[UserFunction]) -> list[UserFunction]:
-    """Aliases of one function are probed once."""
-    seen: dict[int, UserFunction] = {}
-    for function in functions:
-        seen.setdefault(function.offset, function)
-    return list(seen.values())
-
-
 # --- the table --------------------------------------------------------------------------------------------
 
 PROVIDERS = (
@@ -277,9 +203,11 @@ PROVIDERS = (
     Provider("fexit", ("fr", "kretfunc"), "fexit:[module:]function",
              "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
              kernel_function("fexit")),
-    Provider("uprobe", ("u",), "uprobe:path:function[+offset]", "Entry of a user function.", _user_function("uprobe")),
+    Provider("uprobe", ("u",), "uprobe:path:function[+offset]",
+             "Entry of a user function (also cpp:\"ns::f(int)\"), or a source line (file.c:line[:column]).",
+             user_function("uprobe")),
     Provider("uretprobe", ("ur",), "uretprobe:path:function", "Return of a user function.",
-             _user_function("uretprobe")),
+             user_function("uretprobe")),
     Provider("usdt", ("U",), "usdt:path:[provider:]name", "A static probe of a user program.",
              usdt),
     Provider("interval", ("i",), "interval:unit:count", "A timer on one CPU.", _timer("interval")),

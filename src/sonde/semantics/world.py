@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..spec import KernelFunction as KernelFunction
+from ..spec import SourceLines as SourceLines
 from ..spec import TracepointFormat as TracepointFormat  # what both halves speak of
 from ..spec import UsdtProbe as UsdtProbe
 from ..spec import UserFunction as UserFunction
+from ..spec import UserPrototype as UserPrototype
 from ..types import Enum, Struct, Type
 
 
@@ -114,6 +116,18 @@ class World(Protocol):
 
     def user_instruction(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts ``distance`` bytes behind the one at a file offset; True if not known."""
+        ...
+
+    def user_prototype(self, path: str, offset: int) -> UserPrototype:
+        """Parameters and result of the function whose first instruction is at a file offset, by debug information."""
+        ...
+
+    def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
+        """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
+        ...
+
+    def demangle(self, names: list[str]) -> list[str] | None:
+        """C++ names as people write them, others as they are; None where the C++ runtime cannot be had."""
         ...
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...arch import ARCHES, Arch
-from ...spec import MapSpec
+from ...spec import MapSpec, UserPlace
 from ...types import CTX, KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from .. import helpers as h
 from ..ir import Block, MapAddr, Operand
@@ -231,7 +231,18 @@ class UserFunction(Context):
         return memory.read_scalar(lo, at, Int(64, False))
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
-        return lo.normalise(self.arg(lo, field.offset // 8), field.type)
+        """A parameter, from where debug information says that it is."""
+        place: UserPlace = lo.attach[0].extra["places"][field.name]
+        if place.kind == "constant":
+            return lo.normalise(place.offset, field.type)
+        if place.kind == "memory":
+            base = self.register(lo, place.registers[0])
+            assert not isinstance(base, int)
+            mem = Mem(base, place.offset, USER)
+            return memory.read_scalar(lo, mem, field.type) if isinstance(field.type, Scalar) else mem
+        words = [self.register(lo, register) for register in place.registers]
+        return lo.normalise(words[0], field.type) if isinstance(field.type, Scalar) else \
+            memory.from_words(lo, words, field.type.size)
 
     def retval(self, lo: Lower) -> Operand:
         return self.register(lo, arch_of(lo).return_value)
@@ -246,6 +257,9 @@ class KernelFunction(UserFunction):
     preemptible = False
     default_space = KERNEL
     filters_pid = True
+
+    def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
+        return lo.normalise(self.arg(lo, field.offset // 8), field.type)
 
 
 def arch_of(lo: Lower) -> Arch:

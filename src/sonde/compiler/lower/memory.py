@@ -160,6 +160,19 @@ def zero(lo: Lower, mem: Mem, size: int) -> None:
         lo.b.call(h.READ_KERNEL, [lo.operand_address(mem), size, 0], "probe_read_kernel")
 
 
+def from_words(lo: Lower, words: list[Operand], size: int) -> Mem:
+    """A struct of ``size`` bytes that was passed in registers, put together from its words."""
+    mem = lo.temp(size)
+    for number, word in enumerate(words):
+        at = 8 * number
+        left = min(8, size - at)
+        while left > 0:
+            step = 1 << left.bit_length() - 1
+            lo.b.store(mem.base, mem.off + at, word, step)
+            word, left, at = lo.b.alu("rsh", word, 8 * step) if left > step else word, left - step, at + step
+    return mem
+
+
 def slot_of(lo: Lower, value: Operand, size: int = 8) -> Mem:
     """A scalar's bytes in frame memory."""
     mem = lo.temp(size)
@@ -171,5 +184,5 @@ def is_text(type: Type | None) -> bool:
     return isinstance(type, Str)
 
 
-__all__ = ["ANY", "Slot", "copy", "direct", "is_text", "pointee", "read_bytes", "read_field", "read_memory",
-           "read_scalar", "slot_of", "typed_pointer", "zero"]
+__all__ = ["ANY", "Slot", "copy", "direct", "from_words", "is_text", "pointee", "read_bytes", "read_field",
+           "read_memory", "read_scalar", "slot_of", "typed_pointer", "zero"]

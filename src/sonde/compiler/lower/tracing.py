@@ -63,12 +63,6 @@ def _loadable(type: Type) -> bool:
 
 def _words(lo: Lower, field: StructField) -> Mem:
     """A struct that is passed by value, put together from its words."""
-    mem = lo.temp(field.type.size)
-    for at in range(0, field.type.size, 8):
-        size = min(8, field.type.size - at)
-        word = lo.b.load(lo.context_pointer(), field.offset + at, 8, pure=True)
-        while size:
-            step = 1 << size.bit_length() - 1
-            lo.b.store(mem.base, mem.off + at, word, step)
-            word, size, at = lo.b.alu("rsh", word, 8 * step) if size > step else word, size - step, at + step
-    return mem
+    words: list[Operand] = [lo.b.load(lo.context_pointer(), field.offset + at, 8, pure=True)
+                            for at in range(0, field.type.size, 8)]
+    return memory.from_words(lo, words, field.type.size)

@@ -1,0 +1,252 @@
+"""Functions of user programs: ``uprobe`` and ``uretprobe``, by symbol, address, C++ name or source line.
+
+::
+
+    uprobe:path:function[+offset]     a symbol, with wildcards
+    uprobe:path:address               a virtual address of the file
+    uprobe:path:cpp:"ns::f(int)"      a C++ function; without parentheses all of its overloads; with wildcards
+    uprobe:path:file.c:line[:column]  where the code of a source line begins (also @file.c:line)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..language.ast import AttachPoint
+from ..spec import Attach
+from ..types import Pointer, Scalar, Type
+from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .world import UserFunction, World
+
+if TYPE_CHECKING:
+    from .providers import Expand
+
+_LANGUAGES = ("cpp", "cxx")
+_FORMS = ["the path may be a library's name: uprobe:libc:malloc",
+          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path:file.c:12"]
+
+
+def user_function(kind: str) -> Expand:
+    """The ``expand`` of one of the two kinds."""
+    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        line = _source_line(parts)
+        named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
+        if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
+            return finder.error("probe-form", f"{kind} probes are written {kind}:path:function or {kind}:path:address",
+                                point, _FORMS)
+        if line and kind == "uretprobe":
+            return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
+        paths = finder.world.find_binary(parts[0], finder.options.pid)
+        if not paths:
+            return finder.missing(f"{kind}: no executable or library '{parts[0]}' was found", point,
+                                  ["give the whole path, or a library's name such as libc or libssl.so.3"])
+        found: list[Attach] = []
+        for path in paths:
+            if line:
+                found += _at_line(finder, point, path, *line)
+            elif named:
+                found += _cpp(finder, point, kind, path, parts[2], len(paths) == 1)
+            else:
+                found += _in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
+        return found
+    return expand
+
+
+def _source_line(parts: list[str]) -> tuple[str, int, int] | None:
+    """(file, line, column) of ``path:file.c:12[:3]``."""
+    if len(parts) not in (3, 4) or parts[1] in _LANGUAGES or not parts[1].lstrip("@"):
+        return None
+    line, column = number(parts[2]), number(parts[3]) if len(parts) == 4 else 0
+    return (parts[1].lstrip("@"), line, column) if line and column is not None else None
+
+
+def _at_line(finder: Finder, point: AttachPoint, path: str, source: str, line: int, column: int) -> list[Attach]:
+    shown = f"{source}:{line}" + (f":{column}" if column else "")
+    found = finder.world.source_lines(path, source, line, column)
+    if found.problem:
+        return finder.missing(f"uprobe:{path}:{shown}: {found.problem}", point, found.hints)
+    return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
+                   extra={"line": True}) for place in found.places]
+
+
+def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+    address = number(text)
+    if address is not None:
+        return _at_address(finder, point, kind, path, text, address)
+    split = split_offset(text)
+    if split is None or (split[1] and kind == "uretprobe"):
+        return finder.error("probe-form", f"Invalid offset in {kind}:{path}:{text}" if split is None else
+                            "Offset not allowed in uretprobe", point)
+    symbol, offset = split
+    functions = finder.world.user_functions(path)
+    matches = matcher(symbol)
+    chosen = _once_per_place([f for f in functions if matches(f.name)])
+    if not chosen:
+        if not alone:
+            return []
+        hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
+        return finder.missing(f"{kind}:{path}: no function '{symbol}'", point,
+                              hints or ([] if functions else ["the file has no symbols: is a debug package missing?"]))
+    if offset and offset >= max(chosen[0].size, 1):
+        return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
+                            point)
+    if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
+        return []
+    shown = f"+{offset}" if offset else ""
+    return _attach(finder, point, kind, path, [(f, f"{f.name}{shown}") for f in chosen], offset, is_pattern(symbol))
+
+
+def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, address: int) -> list[Attach]:
+    offset = finder.world.user_offset(path, address)
+    if offset is None:
+        return finder.missing(f"{kind}:{path}: address {text} is in no segment of the file", point)
+    inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
+    if inside and not _between_instructions(finder, path, inside[0], offset - inside[0].offset, point):
+        return []
+    entry = {"entry": True} if inside and inside[0].offset == offset else {}
+    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, extra=entry)]
+
+
+def _attach(finder: Finder, point: AttachPoint, kind: str, path: str, chosen: list[tuple[UserFunction, str]],
+            offset: int, wild: bool) -> list[Attach]:
+    """Attach points of (function, how it is shown). A pattern leaves out what has no ``args``, if they are used."""
+    found, without = [], []
+    for function, shown in chosen:
+        if wild and not offset and kind == "uprobe" and finder.use.args:
+            if finder.world.user_prototype(path, function.offset).problem:
+                without.append(function.name)
+                continue
+        extra: dict[str, object] = {} if offset else {"entry": True}
+        found.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
+                            pid=finder.options.pid, extra=extra | ({"pattern": True} if wild else {})))
+    if finder.use.fields is None and kind == "uprobe" and not wild and not offset:
+        _warn_of_unknown(finder, point, found[0])
+    if without and not found:
+        problem = finder.world.user_prototype(path, chosen[0][0].offset)
+        return finder.error("no-args", f"the args of {kind}:{path}: {problem.problem}", point, problem.hints)
+    if without and finder.options.warnings:
+        more = f" and {len(without) - 3} more" if len(without) > 3 else ""
+        finder.diagnostics.warning("no-args", f"left out, since their args are not known: {', '.join(without[:3])}"
+                                   f"{more}", point.span)
+    return found
+
+
+def _warn_of_unknown(finder: Finder, point: AttachPoint, item: Attach) -> None:
+    """``args`` as a whole is without the arguments that cannot be had."""
+    places = finder.world.user_prototype(item.target, item.offset).places
+    gone = [f"{name} {place.why}" for name, place in places.items() if place.kind == "unknown"]
+    if gone and finder.options.warnings:
+        finder.diagnostics.warning("args-left-out", f"args of {item.name} is without some: {'; '.join(gone)}",
+                                   point.span)
+
+
+# --- C++ --------------------------------------------------------------------------------------------------
+
+
+def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+    functions = finder.world.user_functions(path)
+    names = finder.world.demangle([f.name for f in functions])
+    if names is None:
+        return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
+                            "installed here", point, ["install it (libstdc++6), or use the mangled name"])
+    whole = "(" in text.replace("(anonymous namespace)", "")
+    matches = matcher(_spaceless(text))
+    pairs = [(f, name) for f, name in zip(functions, names) if name != f.name]
+    chosen = {f.offset: (f, name) for f, name in reversed(pairs)
+              if matches(_spaceless(name if whole else function_name(name)))}
+    if not chosen:
+        if not alone:
+            return []
+        known = sorted({name if whole else function_name(name) for _, name in pairs})
+        near = did_you_mean(f"{kind}:{path}:cpp:", text, known)
+        return finder.missing(f"{kind}:{path}: no C++ function '{text}'", point,
+                              near or ([] if known else ["the file has no C++ symbols"]))
+    found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
+    return _attach(finder, point, kind, path, found, 0, len(found) > 1)
+
+
+def _spaceless(name: str) -> str:
+    """``f(int, char)`` and ``f(int,char)`` are one name; ``unsigned int`` keeps its space."""
+    return re.sub(r"\s*([,*&<>()])\s*", r"\1", name)
+
+
+def function_name(name: str) -> str:
+    """A demangled name without its parameters, and without the result that templates have in front.
+
+    ``void ns::f<int>(int) const`` → ``ns::f<int>``.
+    """
+    name = re.sub(r"( \[clone [^\]]*\])+$", "", name)
+    end = name.rfind(")")
+    if end >= 0 and not name.endswith("operator()"):
+        depth = 0
+        for at in range(end, -1, -1):
+            depth += {")": 1, "(": -1}.get(name[at], 0)
+            if depth == 0:
+                name = name[:at] or name
+                break
+    operator = re.search(r"\boperator\b", name)
+    head = name[:operator.start()] if operator else name
+    depth = 0
+    for at in range(len(head) - 1, -1, -1):
+        depth += {">": 1, ")": 1, "<": -1, "(": -1}.get(head[at], 0)
+        if head[at] == " " and depth == 0:
+            return name[at + 1:]
+    return name
+
+
+# --- types ------------------------------------------------------------------------------------------------
+
+
+def user_arguments(item: Attach, world: World) -> None:
+    """Let an attach point know its ``args`` and where they are. Without them it keeps the reason ("no_args")."""
+    if not item.extra.get("entry"):
+        item.extra["no_args"] = ("they are known where a function begins", ["a function's name, without an offset, "
+                                                                            "is such a place"])
+        return
+    found = world.user_prototype(item.target, item.offset)
+    if found.problem:
+        item.extra["no_args"] = (found.problem, [*found.hints, "arg0, arg1 ... are the argument registers"])
+        return
+    item.args = found.args
+    item.extra["places"] = found.places
+
+
+def user_results(attach: list[Attach], world: World) -> None:
+    """Give ``retval`` its type where one is enough: of functions that are named, and that agree."""
+    returns = [item for item in attach if item.kind == "uretprobe"]
+    if len(returns) != len(attach) or any(item.extra.get("pattern") for item in returns):
+        return
+    types = [_result(item, world) for item in returns]
+    if types and types[0] is not None and all(repr(type) == repr(types[0]) for type in types):
+        for item in returns:
+            item.extra["result"] = types[0]
+
+
+def _result(item: Attach, world: World) -> Type | None:
+    """A result that fits the register; others, and those of unknown functions, stay plain numbers."""
+    if not item.extra.get("entry"):
+        return None
+    found = world.user_prototype(item.target, item.offset).result
+    return found if isinstance(found, (Scalar, Pointer)) else None
+
+
+# --- places -----------------------------------------------------------------------------------------------
+
+
+def _between_instructions(finder: Finder, path: str, function: UserFunction, offset: int, point: AttachPoint) -> bool:
+    """A breakpoint within an instruction would wreck the traced program."""
+    if finder.options.unsafe or finder.world.user_instruction(path, function.offset, offset):
+        return True
+    finder.error("mid-instruction",
+                 "Possible attachment attempt in the middle of an instruction, try a different offset.", point,
+                 [f"objdump -d {path} shows where instructions start; --unsafe attaches all the same"])
+    return False
+
+
+def _once_per_place(functions: list[UserFunction]) -> list[UserFunction]:
+    """Aliases of one function are probed once."""
+    seen: dict[int, UserFunction] = {}
+    for function in functions:
+        seen.setdefault(function.offset, function)
+    return list(seen.values())

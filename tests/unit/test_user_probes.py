@@ -1,0 +1,57 @@
+"""uprobes with types, by C++ name and by source line, against the fake World."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.semantics.user_probes import function_name
+from sonde.types import INT32
+from unit.fake_world import check_text, findings
+
+
+@pytest.mark.parametrize("text, code, at", [
+    ("uprobe:prog:work { print(args.count) }", "", ""),
+    ("uprobe:prog:work { print(args.pair.low) }", "", ""),
+    ("uprobe:prog:work { print(args.gone) }", "no-argument", "args.gone"),
+    ("uprobe:prog:work { print(args.nope) }", "unknown-field", "args.nope"),
+    ("uprobe:prog:work { print(args) }", "args-left-out", "uprobe:prog:work"),
+    ("uprobe:prog:main { print(args) }", "no-args", "args"),
+    ("uprobe:prog:work+4 { print(args) }", "no-args", "args"),
+    ("uprobe:prog:prog.c:12 { print(args) }", "no-args", "args"),
+    ("uprobe:prog:* { print(args.count) }", "no-args", "uprobe:prog:*"),
+    ("uprobe:prog:prog.c:13 { }", "missing-probe", "uprobe:prog:prog.c:13"),
+    ("uretprobe:prog:prog.c:12 { }", "probe-form", "uretprobe:prog:prog.c:12"),
+    ('uprobe:prog:cpp:"nope" { }', "missing-probe", 'uprobe:prog:cpp:"nope"'),
+    ("uprobe:prog:cpp { }", "missing-probe", "uprobe:prog:cpp"),
+])
+def test_findings(text: str, code: str, at: str) -> None:
+    found = findings(text)
+    assert [f[0] for f in found] == ([code] if code else [])
+    assert all(at in f[1] for f in found)
+
+
+@pytest.mark.parametrize("form", ["prog.c:12", "@prog.c:12"])
+def test_a_source_line(form: str) -> None:
+    attach = check_text(f"uprobe:prog:{form} {{ }}").probes[0].attach
+    assert [(a.name, a.event, a.offset) for a in attach] == [("uprobe:/bin/prog:prog.c:12", "work", 0x208)]
+
+
+def test_retval_has_a_type_where_functions_agree() -> None:
+    def result(text: str) -> object:
+        return check_text(text).probes[0].attach[0].extra.get("result")
+
+    assert result("uretprobe:prog:work { @ = retval }") == INT32
+    assert result("uretprobe:prog:work, uretprobe:prog:main { @ = retval }") is None
+    assert result("uretprobe:prog:w* { @ = retval }") is None
+
+
+@pytest.mark.parametrize("whole, name", [
+    ("ns::f(int)", "ns::f"), ("ns::point::sum(int) const", "ns::point::sum"), ("f()", "f"), ("plain", "plain"),
+    ("void ns::f<int>(int)", "ns::f<int>"), ("ns::f(int (*)(char))", "ns::f"),
+    ("std::vector<int, std::allocator<int> >::push_back(int&&)", "std::vector<int, std::allocator<int> >::push_back"),
+    ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"), ("ns::operator()(int)", "ns::operator()"),
+    ("ns::x::operator bool() const", "ns::x::operator bool"), ("operator new(unsigned long)", "operator new"),
+    ("f(int) [clone .cold]", "f"), ("ns::x::~x()", "ns::x::~x"),
+])
+def test_names_without_parameters(whole: str, name: str) -> None:
+    assert function_name(whole) == name
