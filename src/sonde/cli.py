@@ -171,8 +171,18 @@ def _list(parsed: Parsed) -> int:
             sys.stdout.write(line + "\n")
     sys.stdout.flush()
     if not found and pattern:
-        raise UsageError(f"nothing matches {pattern!r}")
+        raise UsageError(f"nothing matches {pattern!r}", _why_nothing(world, pattern))
     return 0
+
+
+def _why_nothing(world: Any, pattern: str) -> list[str]:
+    """Hints for a kind of probe that this kernel does not have at all."""
+    kind = {"k": "kprobe", "kr": "kretprobe", "f": "fentry", "fr": "fexit", "kfunc": "fentry", "kretfunc": "fexit"}.get(
+        pattern.partition(":")[0], pattern.partition(":")[0])
+    missing = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}.get(kind, "")
+    if not missing or world.feature(missing):
+        return []
+    return [f"this kernel has no {kind} probes; its tracepoints: sonde -l 'tracepoint:*'"]
 
 
 def _points(parsed: Parsed, pattern: str) -> list[str]:
@@ -445,6 +455,10 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     while not session.done:
         _handle(trace, printer, trace.records())
+        if session.asked:
+            session.asked = False
+            if showing is None:  # a view is made once, at the end
+                printer.maps()
         out.flush()
     _handle(trace, printer, trace.rest())
     if trace.spec.config.print_maps_on_exit:

@@ -96,6 +96,18 @@ def test_sigterm_prints_maps() -> None:
     assert "@there: 1\n" in tracer.stdout
 
 
+def test_sigusr1_prints_maps_and_goes_on() -> None:
+    with Tracer("-p", ME, "-e", f"{GETPPID} {{ @calls = count(); }}") as tracer:
+        os.getppid()
+        tracer.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 20
+        while "@calls: 1\n" not in tracer.output() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.getppid()
+    assert tracer.status == 0
+    assert [line for line in tracer.stdout.splitlines() if line] == ["@calls: 1", "@calls: 2"]
+
+
 def test_ctrl_c_is_answered_at_any_moment() -> None:
     """Interrupted at 20 moments of starting up and tracing, it ends at once, and never with a traceback."""
     for step in range(20):

@@ -62,6 +62,10 @@ class Printer:
     def final_maps(self) -> None:
         """Every map of the script, by name, as it is printed at the end."""
         self.out.end()
+        self.maps()
+
+    def maps(self) -> None:
+        """Every map of the script, by name, as it is now."""
         for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
             self.out.map(name, self.take(name, ""))
 

@@ -51,6 +51,7 @@ from .signals import Signals
 from .statistics import enable
 
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
+ASKS = "SIGUSR1"
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
 PORTION = 1 << 20  # bytes that are read from the data ring at a time: bounds the memory that Python objects take
 
@@ -87,6 +88,7 @@ class Session:
         self.warnings: list[AttachError] = []  # attach points that were left out (missing_probes=warn)
         self.done = False
         self.reason = ""
+        self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.status = 0  # of exit(), or of the child
         self.attached = 0
         self._values = dict(values or {})
@@ -265,7 +267,7 @@ class Session:
 
         wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
         if self._handle_signals or wanted:
-            self._signals = Signals(self._handle_signals, wanted)
+            self._signals = Signals(self._handle_signals, {*wanted, *([ASKS] if self._handle_signals else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         rings = [ring.fd.fileno() for ring in (self._data, self._control) if ring]
@@ -283,7 +285,7 @@ class Session:
             now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
             records = self._sequencer.release(self._certain(now))
             self._look_around()
-            if records or self.done:
+            if records or self.done or self.asked:
                 return records
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -309,7 +311,7 @@ class Session:
         """Signals, and the end of the process that is waited for."""
         if self._signals is not None:
             for name in self._signals.take():
-                self._run("self", name)
+                self.asked |= not self._run("self", name) and name == ASKS
             if self._signals.interrupted:
                 self._end("signal")
         if self._iterators is not None and self._iterators.done:
@@ -380,11 +382,13 @@ class Session:
             pass
         self.done, self.reason, self.status = False, "", 0
 
-    def _run(self, kind: str, event: str = "") -> None:
-        for program in self.programs:
-            for point in program.spec.attach:
-                if point.kind == kind and (not event or point.event.removeprefix("SIG") == event.removeprefix("SIG")):
-                    program.run()
+    def _run(self, kind: str, event: str = "") -> bool:
+        """Run the programs of this kind; False if there are none."""
+        found = [program for program in self.programs for point in program.spec.attach
+                 if point.kind == kind and (not event or point.event.removeprefix("SIG") == event.removeprefix("SIG"))]
+        for program in found:
+            program.run()
+        return bool(found)
 
     # ending
 
