@@ -45,6 +45,17 @@ def adapts(expr: Expr) -> bool:
     return isinstance(expr.const, int) and expr.const >= 0 or isinstance(expr.type, Bool)
 
 
+def divides_signed(type: Type, value: Expr) -> bool:
+    """Whether a division in place is signed: int64 holds both numbers, or a constant takes the other's sign."""
+    unsigned = [t.bits for t, free in ((type, False), (value.type, adapts(value)))
+                if isinstance(t, Int) and not t.signed and not free]
+    if len(unsigned) == 2 or not isinstance(type, Int):
+        return False
+    if adapts(value):
+        return type.signed
+    return not unsigned or unsigned[0] < 64
+
+
 def converted(value: Any, have: Type | None, want: Type | None) -> Any:
     """A value as another type of its kind: integers wrap, strings are cut to their place."""
     if isinstance(want, (Int, Bool)):
@@ -174,8 +185,7 @@ class Evaluator:
         """``x op= value`` is ``x = x op value``."""
         if node.op not in ("/", "%"):
             return int(EXACT[node.op](old, value))
-        left = isinstance(type, Int) and type.signed
-        return divided(node.op, old, value, left and (signed(node.value) or adapts(node.value)))
+        return divided(node.op, old, value, divides_signed(type, node.value))
 
     def _do_if(self, node: ast.If) -> None:
         self.block(node.then if self.true(node.cond) else node.other)

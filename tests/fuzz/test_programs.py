@@ -54,7 +54,8 @@ def test_random_programs(block: int) -> None:
         try:
             got, wanted = judge.compare(script)
         except CompileError as error:
-            assert all(item.code == SELF_REFERENCE for item in error.diagnostics), (seed, str(error), script)
+            assert all(item.code == SELF_REFERENCE for item in error.diagnostics if item.severity == "ERROR"), \
+                (seed, str(error), script)
             refused += 1
             continue
         except Exception as error:

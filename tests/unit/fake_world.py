@@ -127,11 +127,12 @@ class FakeWorld:
 
     arch = "x86_64"
     cpus = 2
+    pid_namespace = False
     release = "6.18.0-test"
     features = frozenset(("bpf_loop",))
 
     def feature(self, name: str) -> bool:
-        return name in self.features
+        return name in self.features or name.startswith("kfunc_") and self.kfunc_id(name[6:]) != 0
 
     def kfunc_id(self, name: str) -> int:
         return 7 if name == "bpf_strlen" else 0

@@ -196,7 +196,8 @@ def test_named_parameters(expression: str, named: dict[str, str], value: object)
 
 
 @pytest.mark.parametrize(("comparison", "how"), [
-    ("pid == 5", "unsigned"), ("pid < -5", "unsigned"), ("(int32)pid < 5", "signed"), ("(int32)pid < nsecs",
+    ("pid == 5", "unsigned"), ("pid < -5", "signed"), ("nsecs < -5", "unsigned"),
+    ("(int32)pid < 5", "signed"), ("(int32)pid < nsecs",
                                                                                        "unsigned"),
     ("comm == \"x\"", "string"), ("(1, 2) == (pid, 2)", "bytes"), ("curtask != 0", "unsigned"), ("probe == \"x\"",
                                                                                                  "string"),

@@ -117,6 +117,26 @@ def _rdonly_cast(program: str) -> Probe:
     return probe
 
 
+def _may_call(host: Features, kfunc: int, program: str) -> bool | None:
+    """Load a program that calls it without arguments, and read why the verifier refuses."""
+    from . import syscalls
+
+    log = bytearray(1 << 16)
+    tracing = program == "tracing"
+    target = host.btf.find("bpf_iter_task", codec.FUNC) if tracing and host.btf else 0
+    try:
+        syscalls.prog_load(uapi.PROG_TYPES[program], _INSN.pack(0x85, 0x20, 0, kfunc) + _MOV_R0_0 + _EXIT, "probe",
+                           expected_attach=uapi.BPF_TRACE_ITER if tracing else 0, attach_btf_id=target, log=log,
+                           log_level=1).close()
+    except PrivilegeError:
+        pass
+    except SyscallError:
+        pass
+    if not log[0]:
+        return None
+    return b"R10=fp0" in log and b"is not allowed" not in log  # the first: it began to follow the program at all
+
+
 def _tracing(function: str, expected: int, code: bytes = b"") -> Probe:
     def probe(host: Features) -> bool | None:
         target = host.btf.find(function, codec.FUNC) if host.btf else 0
@@ -196,7 +216,8 @@ class Features:
     def has(self, name: str) -> bool:
         """Whether the kernel can do ``name``; "could not find out" counts as no.
 
-        ``helper_NAME`` and ``kfunc_NAME`` ask for any helper or kernel function.
+        ``helper_NAME`` and ``kfunc_NAME`` ask for any helper or kfunc, ``kfunc_NAME@PROGRAM`` whether programs of that
+        type (``kprobe``, ``raw_tracepoint`` ...) may call it.
         """
         return self.ask(name) or False
 
@@ -205,7 +226,7 @@ class Features:
         if name.startswith("helper_"):
             return self.helper(name.removeprefix("helper_"))
         if name.startswith("kfunc_"):
-            return bool(self.btf.find(name.removeprefix("kfunc_"), codec.FUNC)) if self.btf else False
+            return self.kfunc(*name.removeprefix("kfunc_").partition("@")[::2])
         row = ROWS[name]
         known = self._load()
         if name not in known:
@@ -222,6 +243,17 @@ class Features:
     def helper(self, name: str) -> bool | None:
         """Whether the helper ``bpf_NAME`` exists: enum bpf_func_id of the kernel's BTF lists them."""
         return self.btf.enum_constant(f"BPF_FUNC_{name}") is not None if self.btf else None
+
+    def kfunc(self, name: str, program: str = "") -> bool | None:
+        """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has but the function's name.
+        With ``program``, whether the verifier lets programs of that type call it: it says so before anything else."""
+        found = self.btf.find(name, codec.FUNC) if self.btf else 0
+        if not self.btf or not found:
+            return False
+        tagged = {self.btf.raw(tag).value for tag, kind in self.btf.ids("bpf_kfunc") if kind == codec.DECL_TAG}
+        if tagged and found not in tagged:
+            return False
+        return _may_call(self, found, program) if program else True
 
     # the cache: a line "name 0" or "name 1" for each answer
 

@@ -33,6 +33,8 @@ from .world import UserSide
 class RecordedWorld(KernelTypes):
     """Implements World. ``features`` overrides recorded ones."""
 
+    pid_namespace = False
+
     def __init__(self, path: str, features: dict[str, bool] | None = None) -> None:
         data = load(path)
         self.arch: str = data["arch"]
@@ -48,6 +50,8 @@ class RecordedWorld(KernelTypes):
 
     def feature(self, name: str) -> bool:
         """As recorded; what was not is absent."""
+        if name.startswith("kfunc_") and name not in self._features:
+            return self.kfunc_id(name.removeprefix("kfunc_")) != 0
         return self._features.get(name, False)
 
     def tracepoints(self) -> list[tuple[str, str]]:
@@ -135,6 +139,8 @@ class BtfWorld(KernelTypes, UserSide):
     so any is believed. Feature tests that need a program are answered by what BTF implies.
     """
 
+    pid_namespace = False
+
     def __init__(self, path: str, arch: str = "", release: str = "") -> None:
         self.arch: str = arch or os.uname().machine
         self.cpus: int = host.possible_cpus()
@@ -147,6 +153,8 @@ class BtfWorld(KernelTypes, UserSide):
     def feature(self, name: str) -> bool:
         """What the presence of helpers and types implies; kprobes are assumed, for BTF cannot tell."""
         btf = self.btf
+        if name.startswith("kfunc_"):
+            return self.kfunc_id(name.removeprefix("kfunc_").partition("@")[0]) != 0
         if btf is None or name not in ROWS:
             return False
         if name in _IMPLIED_BY:

@@ -18,6 +18,8 @@ from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
 from .symbols import KernelSymbols, traceable_functions
 
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
+
 
 class UserSide:
     """The questions about programs and libraries; they are the same whichever kernel is meant."""
@@ -103,6 +105,14 @@ class LiveWorld(KernelTypes, UserSide):
         self.arch: str = os.uname().machine
         self.cpus: int = host.possible_cpus()
         self.release: str = host.release()
+
+    @cached_property
+    def pid_namespace(self) -> bool:
+        """Whether Sonde's PID namespace is not the first: that one's inode has a fixed number."""
+        try:
+            return os.stat("/proc/self/ns/pid").st_ino != INITIAL_PID_NAMESPACE
+        except OSError:
+            return False
 
     def _open(self) -> Btf | None:
         return open_kernel() if os.path.exists(f"{BTF_DIRECTORY}/vmlinux") else None

@@ -222,7 +222,7 @@ def _comm_call(context: Context, node: Call) -> Type | None:
     if type is None:
         return None
     if len(node.args) > 1 or convert.as_int(type) is None:
-        context.error("bad-argument", f"comm() expects the id of a process ({convert.name(type)} provided)", pid)
+        context.error("bad-argument", f"comm() expects the id of a thread ({convert.name(type)} provided)", pid)
         return None
     if not context.world.kfunc_id("bpf_iter_task_new"):
         context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
@@ -239,7 +239,7 @@ BUILTINS: dict[str, Builtin] = {row.name: row for row in (
     Builtin("args", _args, "The arguments of the traced function or tracepoint, as a struct.",
             probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2)."),
-    Builtin("comm", Str(16), "Name of the current thread, or of the process with an id.", call=_comm_call,
+    Builtin("comm", Str(16), "Name of the current thread, or of the thread with an id.", call=_comm_call,
             arguments="[pid]"),
     Builtin("config", _config, "The configuration variables, as a record."),
     Builtin("cpid", UINT32, "Process id of the child started with -c; 0 if there is none."),
@@ -259,13 +259,15 @@ BUILTINS: dict[str, Builtin] = {row.name: row for row in (
             call=_choice_call("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
     Builtin("numaid", UINT32, "Number of the NUMA node on which the program runs."),
     Builtin("pcomm", Str(16), "Name of a task's parent.", call=_task_call, arguments="[task]"),
-    Builtin("pid", UINT32, "Process id.", call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+    Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",
+            call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
     Builtin("ppid", UINT32, "Process id of a task's parent.", call=_task_call, arguments="[task]"),
     Builtin("probe", Symbol("probe"), "Full name of the probe."),
     Builtin("probetype", _probetype, "Kind of the probe; \"special\" for begin and end."),
     Builtin("rand", UINT32, "A random number.", pure=False),
     Builtin("retval", _retval, "Value returned by the traced function.", probes=("kretprobe", "uretprobe", "fexit")),
-    Builtin("tid", UINT32, "Thread id.", call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+    Builtin("tid", UINT32, "Thread id, as the PID namespace numbers it that Sonde runs in.",
+            call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
     Builtin("uid", UINT32, "User id of the current task."),
     Builtin("usermode", _x86_only, "1 if the CPU was in user mode, else 0."),
     Builtin("username", Symbol("username"), "Name of the current user; looked up when printed."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..language.ast import Call, If, MapDecl, Script, StrLiteral
+from ..language.ast import Call, ExprStmt, If, MapDecl, Script, StrLiteral
 from ..language.diagnostics import Diagnostics, nearest
 from ..language.source import Source
 from . import attach
@@ -12,6 +12,7 @@ from .convert import condition, name, plain
 from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
+from .map_rules import UNFILLED
 from .nodes import walk
 from .statements import check_statements
 from .subprograms import declare
@@ -31,6 +32,7 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     programs = attach.programs(script.clauses, world, options, config, diagnostics)
     context = Context(world, options, config, types, script.defines)
     context.evaluate, context.statements = evaluate, check_statements
+    context.clauses = script.clauses
     declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
     if options.named:
@@ -96,18 +98,26 @@ def _visit(context: Context, program: Program) -> None:
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.failed else ():
         if isinstance(variable, VarState) and variable.inferred is None:
-            context.error("undefined-variable", f"Undefined or undeclared variable: ${variable.name}", variable.span,
-                          ["nothing is ever assigned to it"])
+            context.warning("never-assigned", f"Variable ${variable.name} was never assigned to.", variable.span)
 
 
 def _prune(program: Program) -> None:
-    """Remove the branches that a constant condition rules out: nothing in them was checked."""
-    for node in walk(program.probe.trees):
+    """Remove the branches that a constant condition rules out (nothing in them was checked) and what does nothing."""
+    probe = program.probe
+    for node in walk([probe.clause, *[f.clause for f in probe.functions.values()]]):
         if isinstance(node, If) and node.cond.const is not None:
             if node.cond.const:
                 node.other = []
             else:
                 node.then = []
+        for value in node.values():
+            if isinstance(value, list) and any(_does_nothing(item) for item in value):
+                value[:] = [item for item in value if not _does_nothing(item)]
+
+
+def _does_nothing(node: object) -> bool:
+    """Whether a statement prints or empties a map that nothing can fill: see ``map_rules.whole_map``."""
+    return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and node.expr.data == UNFILLED
 
 
 def _maps(context: Context) -> dict[str, MapInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..language.ast import Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
+from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
 from ..language.diagnostics import Diagnostics, nearest
 from ..language.source import Span
 from ..record import Record
@@ -13,6 +13,7 @@ from ..spec import Attach, Config
 from ..types import BPF, KERNEL, USER, Aggregate, NoneType, Pointer, Struct, Tuple, Type
 from . import convert
 from .ctypes_ import TypeNames
+from .nodes import walk
 from .typed import CheckedFunction, CheckedProbe, MapInfo, Options, ScratchVar
 from .world import World
 
@@ -71,6 +72,7 @@ class Context:
         self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
+        self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
         self.subprograms: dict[str, Subprogram] = {}
         self.function: CheckedFunction | None = None  # whose body is being checked
         self.calling: list[str] = []                  # the functions that are being checked, outermost first
@@ -145,6 +147,7 @@ class Context:
             self._retype(state, type)
             return
         merged = convert.merge(state.inferred, type)
+        self._mixed_signs(f"${state.name}", state.inferred, type, node, const)
         if state.fixed:
             self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)))
         elif merged is None:
@@ -168,6 +171,13 @@ class Context:
         elif merged is None or (merged.size > (state.inferred.size if state.inferred else 0)):
             self.error("type-mismatch", f"Type mismatch for ${state.name}: trying to assign value of type "
                        f"'{convert.name(type)}' when variable already has a type '{shown}'", node)
+
+    def _mixed_signs(self, name: str, have: Type, give: Type, node: Node, const: Any) -> None:
+        a, b = convert.as_int(have), convert.as_int(give)
+        if a is not None and b is not None and convert.undecided(a, b) and not isinstance(const, int):
+            self.warning("sign-mismatch", f"Type mismatch for {name}: it is given '{convert.name(give)}' and "
+                         f"'{convert.name(have)}', and no integer holds the values of both", node,
+                         ["values from 2^63 on will be taken for negative ones; cast one of them"])
 
     def _retype(self, state: VarState, type: Type) -> None:
         state.inferred = type
@@ -230,6 +240,8 @@ class Context:
             return
         have = state.inferred_value
         merged = type if have is None else convert.merge(have, type)
+        if have is not None and isinstance(node, Assign):
+            self._mixed_signs(state.name, have, type, node, node.value.const)
         if merged is None:
             assert have is not None
             self.error("type-mismatch", f"Type mismatch for {state.name}: trying to assign value of type "
@@ -238,11 +250,23 @@ class Context:
             state.inferred_value = merged
             self.changed = True
 
+    def left_out(self, name: str) -> Node | None:
+        """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,
+        a clause whose probes do not exist."""
+        for node in walk(list(self.clauses)):
+            target = node.target if isinstance(node, Assign) else node.operand if isinstance(node, Unary) else None
+            if isinstance(target, MapRef) and target.name == name and not (isinstance(node, Unary) and node.op == "&"):
+                return node
+        return None
+
     def map_value(self, state: MapState, node: Node) -> Type | None:
         """The type of the map's values, or None after saying that nothing is ever stored in it."""
         if state.inferred_value is None:
             others = [name for name, other in self.maps.items() if other.inferred_value is not None]
             hints = [f"did you mean {close}?" for close in nearest(state.name, others)[:1]]
+            filled = self.left_out(state.name)
+            if filled is not None and filled.span != node.span:
+                hints = [f"it is filled at {filled.span}, which is left out in this run"]
             self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
         return state.inferred_value
 

@@ -86,19 +86,28 @@ def merge_ints(a: Int, b: Int) -> Int:
 
 
 def arithmetic(a: Int, b: Int) -> Int:
-    """Type of ``a + b`` and the like: 64 bits, signed if both are; constants adapt to the other side."""
+    """Type of ``a + b`` and the like: 64 bits, with the sign of :func:`signed_pair`."""
     return Int(64, signed_pair(a, b))
 
 
 def signed_pair(a: Int, b: Int) -> bool:
-    """Whether two integers are compared or divided as signed ones."""
+    """Whether two integers are computed with as signed ones: where int64 holds both, which leaves out uint64 alone.
+    Constants adapt to the other side."""
     if isinstance(a, Flexible) and isinstance(b, Flexible):
         return True
     if isinstance(a, Flexible):
         return b.signed
     if isinstance(b, Flexible):
         return a.signed
-    return a.signed and b.signed
+    if a.signed == b.signed:
+        return a.signed
+    return (b if a.signed else a).bits < 64
+
+
+def undecided(a: Int, b: Int) -> bool:
+    """Whether one type cannot hold the values of both: int64 (or less) beside uint64."""
+    return not isinstance(a, Flexible) and not isinstance(b, Flexible) and a.signed != b.signed \
+        and (b if a.signed else a).bits == 64
 
 
 def merge(a: Type, b: Type) -> Type | None:

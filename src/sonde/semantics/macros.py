@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..language.ast import Block as BlockStmt
-from ..language.ast import BlockExpr, Call, Clause, Expr, ExprStmt, Macro, MapRef, Name, Node, Subprogram, Variable
+from ..language.ast import (
+    BlockExpr,
+    Call,
+    Clause,
+    Expr,
+    ExprStmt,
+    IntLiteral,
+    Macro,
+    MapRef,
+    Name,
+    Node,
+    Subprogram,
+    Variable,
+)
 from ..language.diagnostics import Diagnostics
 from .nodes import copy
 
@@ -73,15 +86,18 @@ class _Expander:
             return node  # type: ignore[no-any-return]
         self.uses += 1
         bound = self._bind(macro, args)
+        if bound is None:
+            return IntLiteral(node.span, value=0)  # what went wrong has been said
         body = self._instance(copy(macro.body), macro, bound, f"#{self.uses}")
         found = self.rewrite(body, depth + 1)
         assert isinstance(found, Expr)
         found.span = node.span
         return found
 
-    def _bind(self, macro: Macro, args: list[Any]) -> dict[str, Any]:
-        """What each parameter stands for, by its name with its sigil."""
+    def _bind(self, macro: Macro, args: list[Any]) -> dict[str, Any] | None:
+        """What each parameter stands for, by its name with its sigil; None after saying that an argument is wrong."""
         bound: dict[str, Any] = {}
+        good = True
         for param, arg in zip(macro.params, args):
             if isinstance(param, Variable):
                 bound[f"${param.name}"] = arg
@@ -94,9 +110,10 @@ class _Expander:
                 bound[param.name] = arg
                 fits, wants = isinstance(arg, Expr), "an expression"
             if not fits:
+                good = False
                 self.diagnostics.error("bad-argument", f"Mismatched arg to macro call: {macro.name} expects {wants}",
                                        arg.span)
-        return bound
+        return bound if good else None
 
     def _instance(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:
         """A copied body with the arguments put in and its own variables renamed."""

@@ -40,7 +40,7 @@ def _print_map(context: Context, node: Call, target: MapRef) -> Type | None:
         limits.append(arg.const)
     top, div = [*limits, 0, 0][:2]
     node.data = {"map": target.name, "top": top, "div": div}
-    return whole_map(context, target)
+    return whole_map(context, target, node)
 
 
 def _print_element(context: Context, target: MapRef) -> Type | None:
@@ -56,12 +56,18 @@ def _print_element(context: Context, target: MapRef) -> Type | None:
     return VOID
 
 
-def whole_map(context: Context, target: MapRef, value: Type = VOID) -> Type | None:
-    """A map named as a whole; it must exist."""
+UNFILLED = {"map": ""}  # Call.data of print(@x), clear(@x), zero(@x) where no code of this run fills @x: left out
+
+
+def whole_map(context: Context, target: MapRef, node: Call, value: Type = VOID) -> Type | None:
+    """A map named as a whole; it must exist, if only in code that does not run here."""
     if target.key is not None:
         context.error("bad-argument", f"this takes a whole map, not an element: {target.name}", target)
         return None
     state = context.map(target)
+    if state.inferred_value is None and value == VOID and context.left_out(state.name) is not None:
+        node.data = dict(UNFILLED)
+        return value
     found = context.map_value(state, target)
     if found is None:
         return None
@@ -72,7 +78,7 @@ def whole_map(context: Context, target: MapRef, value: Type = VOID) -> Type | No
 def clear(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"map": name}."""
     node.data = {"map": node.args[0].name}
-    return whole_map(context, node.args[0])
+    return whole_map(context, node.args[0], node)
 
 
 # --- elements ---------------------------------------------------------------------------------------------
@@ -145,7 +151,7 @@ def len_(context: Context, node: Call, types: Types) -> Type | None:
                 context.error("map-key", f"len() expects a map with explicit keys (non-scalar map): {target.name}",
                               target)
                 return None
-            return whole_map(context, target, INT64)
+            return whole_map(context, target, node, INT64)
     found = context.value(target, "len()")
     node.data = {}
     if found is None or isinstance(found, Stack):

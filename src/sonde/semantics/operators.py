@@ -195,17 +195,41 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
         return _shift(context, node, op, a, left, right)
     if isinstance(left, int) and isinstance(right, int):
         if isinstance(first[0], ast.Cast) or isinstance(second[0], ast.Cast):  # a type was asked for: keep to it
-            type = Int(64, _sign(*first) and _sign(*second))
+            type = Int(64, convert.signed_pair(_literal(*first), _literal(*second)))
             return fold(node, convert.wrap(_FOLD[op](left, right), type), type)
         return _fold_binary(context, node, op, left, right)
+    if op in ("/", "%"):
+        _mixed(context, node, op, first, second)
     return convert.arithmetic(a, b)
 
 
-def _sign(node: Expr, type: Type) -> bool:
-    """Whether a constant makes a result signed; a literal leaves that to the other side."""
+def _literal(node: Expr, type: Type) -> Int:
+    """The integer that a constant is: a cast says which, a literal adapts."""
+    number = convert.as_int(type) if isinstance(node, ast.Cast) else number_of(node, type)
+    assert number is not None
+    return number
+
+
+def _mixed(context: Context, node: Expr, op: str, first: Side, second: Side) -> None:
+    """Warn where the sign decides and no type holds both sides, and of what can never be negative."""
+    a, b = number_of(*first), number_of(*second)
+    given = convert.as_int(first[1])
+    if op in ("<", ">=") and second[0].const == 0 and first[0].const is None and given is not None \
+            and not given.signed and not isinstance(first[1], Enum):
+        context.warning("sign-mismatch", f"'{convert.name(first[1])}' is never negative: this is always "
+                        f"{'false' if op == '<' else 'true'}", node, ["cast it, as in (int64)x"])
+    if a is None or b is None or not convert.undecided(a, b) or _fits_unsigned(*first) and _fits_unsigned(*second):
+        return
+    what = "comparison of" if op in _COMPARISONS else "arithmetic on"
+    context.warning("sign-mismatch", f"{what} integers of different signs: '{convert.name(first[1])}' and "
+                    f"'{convert.name(second[1])}' can lead to undefined behavior", node,
+                    ["both are taken as unsigned; cast one of them to say otherwise"])
+
+
+def _fits_unsigned(node: Expr, type: Type) -> bool:
+    """Whether a value means the same with and without a sign."""
     number = convert.as_int(type)
-    return not isinstance(node, ast.Cast) and isinstance(node.const, int) and node.const >= 0 \
-        or number is not None and number.signed
+    return number is None or not number.signed or isinstance(node.const, int) and node.const >= 0
 
 
 def _shift(context: Context, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
@@ -287,6 +311,8 @@ def _comparison(context: Context, node: Expr, op: str, first: Side, second: Side
         return None
     if isinstance(node, ast.Binary):
         node.compare = how
+    if op not in ("==", "!="):
+        _mixed(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
         node.const = _FOLD[op](left, right)

@@ -472,8 +472,21 @@ def strcap(context: Context, node: Call, types: Types) -> Type | None:
     return fold(node, given.size if isinstance(given, (Str, Array)) else context.config.max_strlen, INT64)
 
 
+_PERF = ("perf_event",)
+PROGRAMS = {  # the types of program that a probe may become; see compiler/plan.py
+    "begin": ("raw_tracepoint",), "end": ("raw_tracepoint",), "self": ("raw_tracepoint",), "test": ("raw_tracepoint",),
+    "bench": ("raw_tracepoint",), "rawtracepoint": ("raw_tracepoint",), "tracepoint": ("raw_tracepoint", "tracepoint"),
+    "kprobe": ("kprobe",), "kretprobe": ("kprobe",), "uprobe": ("kprobe",), "uretprobe": ("kprobe",),
+    "usdt": ("kprobe",), "profile": _PERF, "interval": _PERF, "software": _PERF, "hardware": _PERF, "watchpoint": _PERF,
+}
+
+
 def kfunc(context: Context, node: Call, types: Types) -> Type | None:
-    return fold(node, int(context.world.kfunc_id(node.args[0].const) != 0), BOOL)
+    """Whether there is such a kfunc, and for kfunc_allowed() whether programs of this probe may call it."""
+    name = node.args[0].const
+    types_of = PROGRAMS.get(context.program.kind, ("tracing",)) if node.name == "kfunc_allowed" else ()
+    wanted = [f"kfunc_{name}", *[f"kfunc_{name}@{type}" for type in types_of]]
+    return fold(node, int(all(context.world.feature(feature) for feature in wanted)), BOOL)
 
 
 def default_str_length(context: Context, node: Call, types: Types) -> Type | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..language import ast
-from ..types import Aggregate, Int, Tuple, Type
+from ..types import Aggregate, Int, NoneType, Tuple, Type
 from . import convert
 from .context import Context
 from .expressions import resolve_type
@@ -17,7 +17,12 @@ from .subprograms import check_return
 
 def check_statements(context: Context, body: Sequence[Any]) -> None:
     """Each statement, in the current scope."""
+    last: Any = None
     for statement in body:
+        if isinstance(last, (ast.Return, ast.Break, ast.Continue)):
+            word = type(last).__name__.lower()
+            context.warning("unreachable", f"All code after a '{word}' is unreachable.", statement)
+        last = statement
         rule = _RULES.get(type(statement))
         if rule is None:
             context.error("not-supported", "this statement is not supported here", statement)
@@ -31,8 +36,25 @@ def _scoped(context: Context, body: Sequence[Any]) -> None:
     context.scopes.pop()
 
 
+EFFECTS = ("delete", "find", "skboutput", "write_user", "comptime")  # functions whose value may be left lying
+
+
 def _expression(context: Context, node: ast.ExprStmt) -> None:
-    context.expr(node.expr)
+    found = context.expr(node.expr)
+    if found is not None and not node.discard and _idle(context, node.expr):
+        context.warning("discarded", "Return value discarded.", node, ["_ = ... says that it is meant"])
+
+
+def _idle(context: Context, node: ast.Expr) -> bool:
+    """Whether an expression that stands alone does nothing."""
+    if isinstance(node, ast.BlockExpr):
+        return node.value is not None and _idle(context, node.value)
+    if isinstance(node, ast.Ternary):
+        return (node.then is None or _idle(context, node.then)) and _idle(context, node.other)
+    if isinstance(node, ast.Call):
+        return not isinstance(node.type, NoneType) and node.name not in EFFECTS \
+            and node.name not in context.subprograms
+    return not (isinstance(node, ast.Unary) and node.op in ("++", "--"))
 
 
 # --- assignment -------------------------------------------------------------------------------------------
@@ -193,6 +215,8 @@ def _range_type(context: Context, node: ast.For) -> Type | None:
         ends.append(number)
     if ends[0] is None or ends[1] is None:
         return None
+    if isinstance(ends[0], convert.Flexible) and isinstance(ends[1], convert.Flexible):
+        return convert.Flexible(64)
     return Int(64, convert.signed_pair(ends[0], ends[1]))
 
 

@@ -24,6 +24,11 @@ class World(Protocol):
     cpus: int        # possible CPUs: slots of per-CPU memory
     release: str     # "6.18.44", for messages only
 
+    @property
+    def pid_namespace(self) -> bool:
+        """Whether Sonde runs in another PID namespace than the first: its process ids are not the kernel's."""
+        ...
+
     def feature(self, name: str) -> bool:
         """Whether the kernel can do ``name``; the names are rows of kernel/features.py, e.g. ``rdonly_cast``,
         ``kprobes``, ``raw_tp_cookie``, ``bpf_loop``, ``for_each_map_elem``."""

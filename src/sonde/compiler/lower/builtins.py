@@ -12,6 +12,7 @@ from ..ir import Operand, Reg
 from . import memory
 from .core import Lower, Mem
 
+ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
 CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
 
 
@@ -24,26 +25,31 @@ def pid_tgid(lo: Lower) -> Reg:
     return lo.b.call(h.PID_TGID, [], "pid_tgid", pure=True)
 
 
-def _pid(lo: Lower, node: Expr) -> Operand:
-    if option(node, "namespace") == "curr_ns":
-        return _namespaced(lo, 4)
+def process(lo: Lower, namespace: str = "") -> Operand:
+    """The process id in ``namespace`` (curr_ns, init), by default as Sonde's own namespace numbers it: the number
+    that -p, cpid and /proc know."""
+    if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
+        return _namespaced(lo, 4, namespace)
     return lo.b.alu("rsh", pid_tgid(lo), 32)
 
 
-def _tid(lo: Lower, node: Expr) -> Operand:
-    if option(node, "namespace") == "curr_ns":
-        return _namespaced(lo, 0)
+def thread(lo: Lower, namespace: str = "") -> Operand:
+    """The thread id; see :func:`process`."""
+    if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
+        return _namespaced(lo, 0, namespace)
     return lo.b.extend(pid_tgid(lo), 32, False)
 
 
-def _namespaced(lo: Lower, off: int) -> Operand:
-    """struct bpf_pidns_info {u32 pid, tgid} for the namespace that Sonde runs in."""
+def _namespaced(lo: Lower, off: int, asked: str) -> Operand:
+    """struct bpf_pidns_info {u32 pid, tgid} for the namespace that Sonde runs in. A task of another one has no number
+    there and gets 0, as in /proc; that is counted as a failure where the script asks for the namespace."""
     with lo.scope():
         info = lo.temp(8)
         memory.zero(lo, info, 8)
         device, inode = (lo.b.load(lo.unit.global_word(n), 0, 8) for n in ("pidns_dev", "pidns_ino"))
         result = lo.b.call(h.NS_PID_TGID, [device, inode, lo.operand_address(info), 8], "ns_current_pid_tgid")
-        lo.on_failure(result, "helper", "get_ns_current_pid_tgid")
+        if asked:
+            lo.on_failure(result, "helper", "get_ns_current_pid_tgid")
         return lo.b.load(info.base, info.off + off, 4)
 
 
@@ -132,7 +138,9 @@ def _helper(number: int, name: str, pure: bool = True, bits: int = 64) -> Callab
 
 
 SCALARS: dict[str, Callable[[Lower, Expr], Operand]] = {
-    "pid": _pid, "tid": _tid, "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": _func,
+    "pid": lambda lo, node: process(lo, option(node, "namespace") or ""),
+    "tid": lambda lo, node: thread(lo, option(node, "namespace") or ""),
+    "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": _func,
     "cpu": lambda lo, node: cpu(lo),
     "cgroup": _helper(h.CGROUP_ID, "cgroup_id"), "rand": _helper(h.RANDOM, "random", False, 32),
     "jiffies": _helper(h.JIFFIES, "jiffies", False), "numaid": _helper(h.NUMA_NODE, "numa_node", True, 32),
@@ -178,24 +186,24 @@ def write_text(lo: Lower, node: Name | Call, into: Mem) -> None:
 
 
 def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
-    """The name of the process with that id: walk all of them, as only an iterator may in every kind of program."""
+    """The name of the thread with that id: walk all of them, as only an iterator may in every kind of program."""
     from .expressions import scalar
     struct = task_struct(lo)
-    tgid, comm = struct.field("tgid"), struct.field("comm")
-    assert tgid is not None and comm is not None
+    number, comm = struct.field("pid"), struct.field("comm")
+    assert number is not None and comm is not None
     wanted = lo.b.extend(scalar(lo, pid), 32, False)
     memory.zero(lo, into, 16)
     lo.forget()
     with lo.scope():
         iterator = lo.temp(24, "tasks")  # struct bpf_iter_task
         where = lo.operand_address(iterator)
-        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, 0], "iter_task_new")
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, ALL_THREADS], "iter_task_new")
         loop, one, found, done = (lo.b.block(n) for n in ("tasks", "task", "found", "done"))
         lo.b.start(loop)
         task = lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_next"), [where], "iter_task_next")
         lo.b.branch("jne", task, 0, one, done)
         lo.b.start(one)
-        lo.b.branch("jeq", lo.b.load(task, tgid.offset, 4), wanted, found, loop)
+        lo.b.branch("jeq", lo.b.load(task, number.offset, 4), wanted, found, loop)
         lo.b.start(found)
         memory.copy(lo, Mem(task, comm.offset, KERNEL, struct.btf_id), into, 16)
         lo.b.jump(done)

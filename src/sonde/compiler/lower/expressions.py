@@ -489,7 +489,13 @@ def _same_place(target: Variable | MapRef, node: object) -> bool:
 
 def _number_into(lo: Lower, expr: Cast, mem: Mem, type: Type) -> None:
     """``(uint8[8])number``: its bytes; a register holds all eight of a smaller number."""
-    lo.b.store(mem.base, mem.off, scalar(lo, expr.operand), type.size)
+    value, at = scalar(lo, expr.operand), 0
+    while at < type.size:  # an array of bytes may lie anywhere
+        step = type.size - at
+        while (mem.off + at) % step or step & step - 1:
+            step -= 1
+        lo.b.store(mem.base, mem.off + at, lo.b.alu("rsh", value, 8 * at) if at else value, step)
+        at += step
 
 
 def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:

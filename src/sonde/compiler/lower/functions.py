@@ -307,21 +307,35 @@ def _strlen(lo: Lower, call: Call) -> Operand:
 
 
 def _memcmp(lo: Lower, call: Call) -> Operand:
-    """0 if equal, else 1."""
+    """0 if equal, else 1, or -1 where the first byte that differs is the smaller on the left."""
     length = call.data["length"]
     result = lo.b.function.reg("differs")
-
-    def compare(yes: Block, no: Block) -> None:
-        places = []
-        for side in call.args[:2]:
-            place = _bytes_of(lo, side)
-            copy = lo.temp(length)
-            memory.copy(lo, place, copy, length)
-            places.append(copy)
-        strings.equal_bytes(lo, places[0], places[1], length, yes, no)
-
     with lo.scope():
-        lo.select(result, compare, lambda: 0, lambda: 1)
+        left, right = lo.temp(length), lo.temp(length)
+        for side, copy in zip(call.args[:2], (left, right)):
+            memory.copy(lo, _bytes_of(lo, side), copy, length)
+        less, more, on = lo.b.block("less"), lo.b.block("more"), lo.b.block("on")
+        lo.b.set(result, 0)
+        at = 0
+        while at < length:
+            step = 8
+            while step > length - at or (left.off + at) % step or (right.off + at) % step:
+                step //= 2
+            a, b = (lo.b.swap(lo.b.load(m.base, m.off + at, step), 8 * step) if step > 1
+                    else lo.b.load(m.base, m.off + at, 1) for m in (left, right))  # the first byte counts most
+            differ, same = lo.b.block("differ"), lo.b.block("same")
+            lo.b.branch("jne", a, b, differ, same)
+            lo.b.start(differ)
+            lo.b.branch("jlt", a, b, less, more)
+            lo.b.start(same)
+            at += step
+        lo.b.jump(on)
+        lo.b.start(less)
+        lo.b.set(result, -1)
+        lo.b.jump(on)
+        lo.b.start(more)
+        lo.b.set(result, 1)
+        lo.b.start(on)
     return result
 
 
@@ -345,7 +359,12 @@ def _percpu_kaddr(lo: Lower, call: Call) -> Operand:
     number = scalar(lo, call.args[1]) if len(call.args) > 1 else builtins.cpu(lo)
     at = lo.b.alu("add", lo.b.mov(_signed(table or 0)), lo.b.alu("lsh", number, 3))
     base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
-    return lo.b.alu("add", base, _signed(call.data["address"]))
+    found = lo.b.alu("add", base, _signed(call.data["address"]))
+    if len(call.args) < 2:
+        return found
+    result = lo.b.function.reg("percpu")  # there is no such CPU: NULL
+    lo.select(result, lambda yes, no: lo.b.branch("jlt", number, lo.world.cpus, yes, no), lambda: found, lambda: 0)
+    return result
 
 
 def _signed(value: int) -> int:
@@ -493,7 +512,7 @@ def _usym(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
     value = scalar(lo, node.args[0]) if isinstance(node, Call) and node.args else \
         lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
     lo.b.store(mem.base, mem.off, value)
-    lo.b.store(mem.base, mem.off + 8, lo.b.alu("rsh", builtins.pid_tgid(lo), 32), 4)
+    lo.b.store(mem.base, mem.off + 8, builtins.process(lo), 4)
     lo.b.store(mem.base, mem.off + 12, 0, 4)
 
 

@@ -44,7 +44,7 @@ def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
     assert lo.done is not None
     ours = lo.b.block("process")
-    lo.b.branch("jeq", lo.b.alu("rsh", builtins.pid_tgid(lo), 32), pid, ours, lo.done)
+    lo.b.branch("jeq", builtins.process(lo), pid, ours, lo.done)
     lo.b.start(ours)
 
 

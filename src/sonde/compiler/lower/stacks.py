@@ -6,7 +6,7 @@ from ...types import Stack
 from .. import helpers as h
 from ..ir import MapFd, Operand
 from ..unit import STACK_FRAMES
-from .builtins import pid_tgid
+from .builtins import process
 from .core import Lower, Mem
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
@@ -35,7 +35,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         _store_once(lo, frames, size, identity)
         lo.b.store(into.base, into.off, identity)
         if type.user:
-            lo.b.store(into.base, into.off + 8, lo.b.alu("rsh", pid_tgid(lo), 32), 4)
+            lo.b.store(into.base, into.off + 8, process(lo), 4)
         lo.b.store(into.base, into.off + 12, count, 4)
         lo.b.start(done)
 

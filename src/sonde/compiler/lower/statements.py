@@ -8,6 +8,7 @@ from typing import Any
 from ...language.ast import (
     Assign,
     Block,
+    BlockExpr,
     Break,
     Call,
     Continue,
@@ -69,6 +70,11 @@ def _expr(lo: Lower, stmt: ExprStmt) -> None:
     expr = stmt.expr
     if isinstance(expr, Ternary) and expr.then is not None and not isinstance(expr.type, Scalar):
         _if(lo, If(stmt.span, expr.cond, [ExprStmt(stmt.span, expr.then)], [ExprStmt(stmt.span, expr.other)]))
+        return
+    if isinstance(expr, BlockExpr) and expr.value is not None:  # a macro's argument: its value may be none
+        block(lo, expr.body)
+        if not lo.b.closed:
+            _expr(lo, ExprStmt(stmt.span, expr.value))
         return
     if isinstance(expr, Call):
         from .functions import STATEMENT_CALLS
