@@ -37,7 +37,8 @@ def in_namespace(*args: str) -> subprocess.CompletedProcess[str]:
 
 def test_processes_have_the_numbers_of_the_namespace() -> None:
     done = in_namespace("-e", "tracepoint:syscalls:sys_enter_execve /pid == cpid/ { print((pid == cpid, tid == pid, "
-                        "pid == pid(curr_ns), pid(init) == pid, tid(init) == pid(init), pid < 10)); }", "-c", "/bin/true")
+                        "pid == pid(curr_ns), pid(init) == pid, tid(init) == pid(init), pid < 10)); }",
+                        "-c", "/bin/true")
     assert done.stdout.strip() == "(true, true, true, false, true, true)", done.stderr
 
 

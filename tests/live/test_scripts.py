@@ -107,19 +107,21 @@ TEXT = [
     Case("begin { @ = (); }", err="it has no size", status=1),
     Case("begin { $l = curtask.se.load; print($l.weight > 0); print(curtask.cred.uid); exit(); }",
          "true\n{ .val = 0 }"),
-    Case("begin { (); (1, 2); _ = (); print(1); exit(); }", "1", "1:9-11: WARNING: Return value discarded.(?s:.*)1:13-19: "
-         "WARNING: Return value discarded."),
+    Case("begin { (); (1, 2); _ = (); print(1); exit(); }", "1", "1:9-11: WARNING: Return value discarded.(?s:.*)"
+         "1:13-19: WARNING: Return value discarded."),
     Case("macro twice(x) { x; x } begin { twice({ printf(\"hi\") }); exit(); }", "hihi"),
-    Case("begin { if (pid > -1) { print(1); } print((uint32)5 + (int32)-6); $a = (uint32)5; $b = (int32)-6; print($a + $b); "
-         "print($a > $b); print($a / $b); exit(); }", "1\n-1\n-1\ntrue\n0"),
-    Case("begin { $a = nsecs; $b = (int64)rand; print($b < $a); exit(); }", "true", "WARNING: comparison of integers of "
-         "different signs: 'int64' and 'uint64'"),
+    Case("begin { if (pid > -1) { print(1); } print((uint32)5 + (int32)-6); $a = (uint32)5; $b = (int32)-6; "
+         "print($a + $b); print($a > $b); print($a / $b); exit(); }", "1\n-1\n-1\ntrue\n0"),
+    Case("begin { $a = nsecs; $b = (int64)rand; print($b < $a); exit(); }", "true", "WARNING: comparison of "
+         "integers of different signs: 'int64' and 'uint64'"),
     Case("begin { if (getopt(\"x\", false)) { @u = 5; } print(@u); clear(@u); exit(); }"),
-    Case("config = { missing_probes = ignore } t:foo:bar { @z[args.x] = count(); } begin { print(@z); zero(@z); exit(); }"),
-    Case("begin { if (getopt(\"x\", false)) { @u = 5; } $q = @u + 1; }", "", "Undefined map: @u\n.*\n.*\nHINT: it is filled "
-         "at stdin:1:35-41, which is left out in this run", 1),
-    Case('begin { print((memcmp("abc", "abd", 3), memcmp("abd", "abc", 3), memcmp("abcdefghijk", "abcdefghijz", 10), '
-         'memcmp("abcdefghijk", "abcdefghijz", 11), memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -1, 1)"),
+    Case("config = { missing_probes = ignore } t:foo:bar { @z[args.x] = count(); } begin { print(@z); "
+         "zero(@z); exit(); }"),
+    Case("begin { if (getopt(\"x\", false)) { @u = 5; } $q = @u + 1; }", "", "Undefined map: @u\n.*\n.*\nHINT: "
+         "it is filled at stdin:1:35-41, which is left out in this run", 1),
+    Case('begin { print((memcmp("abc", "abd", 3), memcmp("abd", "abc", 3), '
+         'memcmp("abcdefghijk", "abcdefghijz", 10), memcmp("abcdefghijk", "abcdefghijz", 11), '
+         'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -1, 1)"),
     Case('begin { print(("a", (uint8[8])(uint64)0x0102030405060708, "b", (uint8[4])(uint32)-1)); exit(); }',
          "(a, [8,7,6,5,4,3,2,1], b, [255,255,255,255])"),
     Case('begin { print((kfunc_exist("bpf_rdonly_cast"), kfunc_allowed("bpf_rdonly_cast"), kfunc_exist("vfs_read"), '

@@ -20,6 +20,18 @@ fn total($n: uint64): uint64 {
 fn lookup($k: int64): int64 { for ($kv : @m) { if ($kv.0 == $k) { return $kv.1; } } return -1; }
 fn change($s: string) { $s = "changed"; print($s); }
 fn is_me($s: string): bool { return comm == $s; }
+fn greet($n: int64): string[32] { if ($n > 1) { return "many"; } return "one"; }
+fn pair($n: int64): typeof((1, "abc")) { return ((int8)$n, "xy"); }
+fn named(): typeof((a=1, b="abc")) { return (a=2, b="x"); }
+fn bytes(): uint8[4] { return (uint8[4])(uint32)258; }
+fn name($t: struct task_struct *): string[16] { return $t->comm; }
+fn text($t: typeof((1, "abcd"))): string[8] { return $t.1; }
+fn load($l: struct load_weight): uint64 { return $l.weight; }
+fn search($n: int64): string[8] { for ($i : 0..1000) { if ($i == $n) { return "found"; } } return "none"; }
+fn joined($a: string[8], $b: string[8]): string[16] { return str_concat($a, $b); }
+fn cut($n: int64): string[4] { if ($n > 5) { return "abcdefgh"; } }
+fn home(): inet { return ntop(pton("127.0.0.1")); }
+fn never($n: int64): int64 { @nobody[$n] = 1; return arg0 + $n; }
 fn stop($c: int64) { if ($c > 2) { printf("stopping\\n"); exit(); } }
 """
 
@@ -34,6 +46,15 @@ fn stop($c: int64) { if ($c > 2) { printf("stopping\\n"); exit(); } }
     ('if (is_me(comm) && !is_me("x")) { print(1); }', ["1"]),
     ("@[add(1, 1)] = add(2, 2); print(@[2]); clear(@);", ["4"]),
     ("for ($i : 0..1000) { stop($i); @n = count(); }", ["stopping", "", "", "", "@n: 3"]),
+    ("$s = greet(2); print($s); printf(\"%s %s\\n\", greet(1), joined(\"ab\", \"cd\")); @[greet(1)] = 1; print(@); "
+     "clear(@); print(greet(5) == \"many\");", ["many", "one abcd", "@[one]: 1", "true"]),
+    ("print(pair(3)); print(pair(9).0); @t = pair(4); print(@t); print(named()); print(named().b);",
+     ["(3, xy)", "9", "@t: (4, xy)", "{ .a = 2, .b = x }", "x", "", "", "", "@t: (4, xy)"]),
+    ("print(bytes()); print(bytes()[1]); print(text((5, \"hey\"))); print(name(curtask) == comm); print(home());",
+     ["[2,1,0,0]", "1", "hey", "true", "127.0.0.1"]),
+    ("print(search(500)); print(search(5000)); print((cut(6), cut(1), load(curtask->se.load) > 0));",
+     ["found", "none", "(abc, , true)"]),
+    ("greet(1); _ = greet(2); print(1);", ["1"]),
     ("unroll (3) { print(add(1, 1)); }", ["2", "2", "2"]),
 ])
 def test_functions(action: str, expected: list[str]) -> None:

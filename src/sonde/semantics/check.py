@@ -15,7 +15,7 @@ from .macros import expand
 from .map_rules import UNFILLED
 from .nodes import walk
 from .statements import check_statements
-from .subprograms import declare
+from .subprograms import check_uncalled, declare
 from .typed import CheckedScript, MapInfo, Options
 from .world import World
 
@@ -32,7 +32,7 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     programs = attach.programs(script.clauses, world, options, config, diagnostics)
     context = Context(world, options, config, types, script.defines)
     context.evaluate, context.statements = evaluate, check_statements
-    context.clauses = script.clauses
+    context.clauses, context.programs = script.clauses, programs
     declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
     if options.named:
@@ -41,6 +41,9 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     for item in _settle(context, programs).items:
         if not (unseen and item.code == "undefined-map"):
             diagnostics._add(item)
+    if script.functions:
+        context.diagnostics = diagnostics
+        check_uncalled(context)
     diagnostics.check()
     for program in programs:
         _prune(program)

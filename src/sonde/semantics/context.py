@@ -73,6 +73,7 @@ class Context:
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
         self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
+        self.programs: Sequence[Program] = ()
         self.subprograms: dict[str, Subprogram] = {}
         self.function: CheckedFunction | None = None  # whose body is being checked
         self.calling: list[str] = []                  # the functions that are being checked, outermost first

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy as copy_record
 from typing import Any
 
 from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
 from ..language.diagnostics import Diagnostics
-from ..types import Aggregate, NoneType, Scalar, Type
+from ..types import Aggregate, NoneType, Tuple, Type
 from . import convert
 from .builtins import find_builtin
-from .context import Context, VarState
+from .context import Context, Program, VarState
 from .expressions import resolve_type
 from .functions import FUNCTIONS
 from .nodes import copy, walk
@@ -64,9 +65,9 @@ def _instance(context: Context, written: Subprogram) -> CheckedFunction | None:
         result = resolve_type(context, written.returns, context.program.space) if written.returns is not None else None
         if written.returns is not None and result is None:
             return None
-        if result is not None and not isinstance(result, (Scalar, NoneType)):
-            context.error("bad-return", f"a function can return a number or a pointer, not '{convert.name(result)}'",
-                          written.returns or written, ["keep it in a map"])
+        if isinstance(result, Aggregate) or result is not None and not isinstance(result, NoneType) and not result.size:
+            context.error("bad-return", f"a function cannot return '{convert.name(result)}'",
+                          written.returns or written)
             return None
         clause = Clause(written.span, [], None, copy(written.body))
         made = functions[written.name] = CheckedFunction(
@@ -78,11 +79,41 @@ def _instance(context: Context, written: Subprogram) -> CheckedFunction | None:
     return made
 
 
+# What only the probe that calls a function can decide.
+PROBE_DECIDES = frozenset(("builtin-probe", "function-probe", "no-args", "no-argument", "no-retval"))
+
+
+def check_uncalled(context: Context) -> None:
+    """The functions that no program calls: their errors too are found, and their maps are nobody's."""
+    from ..spec import Attach
+    from .typed import CheckedProbe
+    called = {name for program in context.programs for name in program.probe.functions}
+    maps, found = context.maps, context.diagnostics
+    for written in [f for name, f in context.subprograms.items() if name not in called]:
+        clause = Clause(written.span, [], None, [])
+        program = Program(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
+        context.maps = {name: copy_record(state) for name, state in maps.items()}
+        for _ in range(PASSES):
+            context.diagnostics, context.changed = Diagnostics(), False
+            context.begin(program)
+            _instance(context, written)
+            if not context.changed:
+                break
+        for item in context.diagnostics.items:
+            if item.code not in PROBE_DECIDES and item not in found.items:
+                found._add(item)
+    context.maps, context.diagnostics = maps, found
+
+
+PASSES = 20  # far more than the types of one function need
+
+
 def _check_form(context: Context, written: Subprogram, made: CheckedFunction) -> None:
-    most = REGISTERS - made.frame
+    most = REGISTERS - made.frame - made.by_address
     if len(written.params) > most:
         context.error("too-many-parameters", f"{written.name}() has {len(written.params)} parameters; "
-                      f"{most} is the limit" + (" for one that uses builtins or functions" if made.frame else ""),
+                      f"{most} is the limit" + (" for one that uses builtins or functions" if made.frame else "")
+                      + (f" and returns '{convert.name(made.result)}'" if made.by_address else ""),
                       written, ["pass a pointer, or keep some of them in a map"])
     if not isinstance(made.result, NoneType) and not any(isinstance(n, Return) for n in walk(written.body)):
         context.error("no-return", f"{written.name}() is to return '{convert.name(made.result)}' and never does",
@@ -143,6 +174,10 @@ def check_return(context: Context, node: Return) -> None:
     found = context.value(node.value, "return")
     if found is None:
         return
+    if isinstance(made.result, Tuple) and isinstance(found, Tuple):
+        merged = convert.merge(made.result, found)
+        if merged is not None and convert.plain(merged) == made.result:
+            return
     number, wants = convert.as_int(found), convert.as_int(made.result)
     if (number is None) != (wants is None) or number is None and convert.merge(made.result, found) is None:
         context.error("bad-return", f"{made.name}() returns '{convert.name(made.result)}', not "

@@ -8,7 +8,7 @@ from ..language.ast import Clause
 from ..language.source import Source, Span
 from ..record import Record
 from ..spec import Attach, Config
-from ..types import Struct, Type
+from ..types import NoneType, Scalar, Struct, Type
 
 
 class ScratchVar(Record):
@@ -45,6 +45,11 @@ class CheckedFunction(Record):
     params: list[ScratchVar]
     result: Type
     frame: bool
+
+    @property
+    def by_address(self) -> bool:
+        """Whether the caller says where the result goes: it is no number."""
+        return not isinstance(self.result, (Scalar, NoneType))
 
 
 class CheckedProbe(Record):

@@ -84,6 +84,7 @@ class Lower:
         self.frame_pointers: dict[int, int] = {}  # where the frame keeps the addresses of large shared variables
         self.frame_starts: dict[int, int] = {}  # where a callback loop keeps its first index
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label
+        self.result_at: Operand | None = None  # where the function that is being lowered writes its result
         self.subprogram: Any = None  # CheckedFunction | None: the one that is being lowered
         self.return_at = 0  # where in its frame a callback leaves the result
         self.done: Block | None = None  # where this program ends

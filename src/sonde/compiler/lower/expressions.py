@@ -31,7 +31,7 @@ from ..ir import Block, Operand, Reg
 from ..optimize import signed
 from . import builtins, maps, memory, records, strings
 from .arithmetic import arithmetic, divide, plain
-from .core import Lower, Mem, is_scalar
+from .core import Lower, Mem, is_function_call, is_scalar
 
 # --- scalars ----------------------------------------------------------------------------------------------
 
@@ -452,6 +452,10 @@ def into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
             into(lo, expr.value, mem, type, pad)
         else:
             if_value(lo, expr.body, lambda value: into(lo, value, mem, type, pad))
+    elif is_function_call(expr):
+        from .subprograms import call_into
+        assert isinstance(expr, Call)
+        call_into(lo, expr, mem, type, pad)
     elif isinstance(expr, TupleExpr) and isinstance(type, Tuple):
         _tuple_into(lo, expr.items, mem, type, pad)
     elif isinstance(type, Str):
@@ -540,16 +544,23 @@ def _tuple_into(lo: Lower, items: list[Expr], mem: Mem, type: Tuple, pad: bool) 
 def _copy_into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool) -> None:
     source = locate(lo, expr)
     assert source is not None and expr.type is not None, f"{expr!r} has no value in memory"
-    if isinstance(type, Tuple) and isinstance(expr.type, Tuple) and type != expr.type:
-        convert_tuple(lo, source, expr.type, mem, type)
+    copy_from(lo, source, expr.type, mem, type, pad)
+
+
+def copy_from(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: bool) -> None:
+    """A value of type ``have`` that lies in memory, as a ``type``: see :func:`into`."""
+    if isinstance(type, Tuple) and isinstance(have, Tuple) and type != have:
+        convert_tuple(lo, source, have, mem, type)
         return
-    size = min(type.size, expr.type.size)
-    if source.btf and isinstance(expr.type, Struct):  # a word may reach from a member into the padding behind it
+    size = min(type.size, have.size)
+    if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding behind it
         memory.read_bytes(lo, Mem(source.base, source.off, KERNEL), size, mem)
     else:
         memory.copy(lo, source, mem, size)
-    if pad and type.size > expr.type.size:
-        lo.b.zero(mem.base, mem.off + expr.type.size, type.size - expr.type.size)
+    if isinstance(type, Str) and have.size > type.size:
+        lo.b.store(mem.base, mem.off + type.size - 1, 0, 1)
+    if pad and type.size > have.size:
+        lo.b.zero(mem.base, mem.off + have.size, type.size - have.size)
 
 
 def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) -> None:

@@ -1,7 +1,8 @@
 """The script's own functions (``fn``): each becomes a BPF function of the program that calls it.
 
-Numbers and pointers are passed in registers, anything else as the address of a copy. A function that needs the
-program's context, or may end the program, gets the caller's frame too (see :mod:`.loops` for what is in it).
+Numbers and pointers are passed in registers, anything else as the address of a copy; the address where a result that
+is no number shall be written comes behind the arguments. A function that needs the program's context, or may end the
+program, gets the caller's frame too, last of all (see :mod:`.loops` for what is in it).
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from ...language.ast import Call, Clause, Return
 from ...semantics.nodes import walk
 from ...semantics.typed import CheckedFunction
-from ...types import NoneType, Scalar
+from ...types import NoneType, Scalar, Type
 from ..builder import Builder
 from ..ir import Function, Operand
-from . import expressions, loops
+from . import expressions, loops, memory
 from .core import Lower, Mem, is_function_call
 
 RETURNING = 3  # in the frame: a callback is leaving its function with a value
@@ -22,7 +23,17 @@ def calls_functions(clause: Clause) -> bool:
     return any(is_function_call(node) for node in walk([clause.predicate, clause.body]))
 
 
-def call(lo: Lower, node: Call) -> Operand:
+def call_into(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool) -> None:
+    """A result that is no number, into memory."""
+    have = lo.probe.functions[node.name].result
+    with lo.scope():
+        made = lo.temp(have.size, "result")
+        memory.zero(lo, made, have.size)
+        call(lo, node, made)
+        expressions.copy_from(lo, made, have, mem, type, pad)
+
+
+def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
     """The function's result; the program ends behind the call if the function says so."""
     made = lo.probe.functions[node.name]
     label = lo.subprograms.get(node.name) or _define(lo, made)
@@ -34,6 +45,10 @@ def call(lo: Lower, node: Call) -> Operand:
             copy = lo.temp(parameter.type.size, parameter.name)
             expressions.into(lo, arg, copy, parameter.type)
             args.append(lo.operand_address(copy))
+    if result_at is None and not isinstance(made.result, (Scalar, NoneType)):  # nobody wants it
+        result_at = lo.temp(made.result.size, "result")
+    if result_at is not None:
+        args.append(lo.operand_address(result_at))
     if made.frame:
         assert lo.frame is not None
         args.append(lo.operand_address(lo.frame))
@@ -59,7 +74,7 @@ def _end_if_told(lo: Lower) -> None:
 
 def _define(lo: Lower, made: CheckedFunction) -> str:
     """Lower the function, once in each program; its label."""
-    function = Function(f"fn_{made.name}", len(made.params) + made.frame)
+    function = Function(f"fn_{made.name}", len(made.params) + made.by_address + made.frame)
     lo.subprograms[made.name] = function.name
     saved = {name: getattr(lo, name) for name in _STATE}
     lo.program.functions.append(function)
@@ -79,6 +94,7 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
             lo.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
         else:
             lo.variables[id(parameter)] = Mem(register)
+    lo.result_at = function.params[len(made.params)] if made.by_address else None
     _body(lo, made, outer)
     for name, value in saved.items():
         setattr(lo, name, value)
@@ -86,13 +102,16 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
 
 
 _STATE = ("function", "b", "ctx", "scratch", "variables", "lookups", "typed", "loops", "temps", "frame", "frame_vars",
-          "frame_pointers", "last_time", "dispatch", "done", "subprogram")
+          "frame_pointers", "last_time", "dispatch", "done", "subprogram", "result_at")
 
 
 def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
     from .statements import block
     if loops.has_callbacks(made.clause) or calls_functions(made.clause):
         loops.prepare_frame(lo, made.clause)
+        if lo.result_at is not None:
+            assert lo.frame is not None
+            lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, lo.result_at)
     block(lo, made.clause.body)
     if not lo.b.closed:
         lo.b.exit(0)
@@ -111,7 +130,8 @@ def _leave_with_value(lo: Lower) -> None:
     returning, ending = lo.b.block("returning"), lo.b.block("ending")
     lo.b.branch("jeq", lo.b.load(lo.frame.base, lo.frame.off + 8), RETURNING, returning, ending)
     lo.b.start(returning)
-    lo.b.exit(lo.b.load(lo.frame.base, lo.frame.off + lo.return_at))
+    assert lo.subprogram is not None
+    lo.b.exit(0 if lo.subprogram.by_address else lo.b.load(lo.frame.base, lo.frame.off + lo.return_at))
     lo.b.start(ending)
 
 
@@ -119,15 +139,25 @@ def return_value(lo: Lower, node: Return) -> None:
     """``return`` in a function."""
     assert lo.subprogram is not None
     value: Operand = 0
-    if node.value is not None and not isinstance(lo.subprogram.result, NoneType):
+    within = lo.b.function is lo.function
+    if lo.subprogram.by_address:
+        assert node.value is not None
+        if within:
+            place = lo.result_at
+        else:
+            assert lo.frame is not None
+            place = lo.b.load(lo.frame.base, lo.frame.off + lo.return_at)
+        expressions.into(lo, node.value, Mem(place), lo.subprogram.result)
+    elif node.value is not None and not isinstance(lo.subprogram.result, NoneType):
         value = lo.normalise(expressions.scalar(lo, node.value), lo.subprogram.result)
-    if lo.b.function is lo.function:
+    if within:
         lo.b.exit(value)
         return
     assert lo.frame is not None
-    lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, value)
+    if not lo.subprogram.by_address:
+        lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, value)
     lo.b.store(lo.frame.base, lo.frame.off + 8, RETURNING)
     lo.b.exit(1)
 
 
-__all__ = ["call", "calls_functions", "return_value"]
+__all__ = ["call", "call_into", "calls_functions", "return_value"]
