@@ -297,7 +297,7 @@ def _read_str(k: Kernel, m: Machine, into: int, size: int, address: int) -> int:
 
 
 def _comm(k: Kernel, m: Machine, into: int, size: int) -> int:
-    m.memory.write(into, k.comm.ljust(size, b"\0"))
+    m.memory.write(into, k.comm[:size - 1] + b"\0")  # as 5.18 to 6.2 do: the rest stays as it was
     return 0
 
 

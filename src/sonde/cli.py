@@ -138,9 +138,8 @@ def _tool_options(name: str) -> list[Option]:
 
 def _doctor(parsed: Parsed) -> int:
     """Which tools work on this kernel; 1 if not all do."""
-    from .api import live_world
     from .doctor import report
-    text, all_work = report(permitted(live_world(), parsed))
+    text, all_work = report(permitted(_kernel(parsed), parsed), parsed.get("btf"))
     sys.stdout.write(text)
     return 0 if all_work else 1
 
@@ -197,17 +196,22 @@ def _points(parsed: Parsed, pattern: str) -> list[str]:
     return [":".join(point.parts) for clause in script.clauses for point in clause.points]
 
 
+def _kernel(parsed: Parsed) -> Any:
+    """The World to compile for: this machine, or the kernel whose BTF --btf names."""
+    if parsed.has("btf"):
+        from .kernel.recorded import BtfWorld
+        return BtfWorld(parsed.get("btf"))
+    from .api import live_world
+    return live_world()
+
+
 def _check(parsed: Parsed) -> int:
     """Compile scripts, attach nothing."""
     from . import api
     paths = parsed.words[1:]
     if not paths:
         raise UsageError("check needs at least one script")
-    if parsed.has("btf"):
-        from .kernel.recorded import BtfWorld
-        world: Any = BtfWorld(parsed.get("btf"))
-    else:
-        world = api.live_world()
+    world = _kernel(parsed)
     status = 0
     for path in paths:
         try:

@@ -60,8 +60,10 @@ def _way(program: ProgramSpec) -> str:
     return str(program.attach[0].extra.get("how", kind))
 
 
-def report(world: World) -> tuple[str, bool]:
-    """What ``sonde doctor`` prints, and whether every tool works."""
+def report(world: World, btf: str = "") -> tuple[str, bool]:
+    """What ``sonde doctor`` prints, and whether every tool works. ``btf`` is the file that ``world`` knows its kernel
+    from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then."""
+    world.struct("task_struct")  # a file that is no BTF is one error, not one for each tool
     found = [examine(tool, world) for tool in tools.tools()]
     width = max(len(verdict.name) for verdict in found)
     lines = []
@@ -71,5 +73,7 @@ def report(world: World) -> tuple[str, bool]:
         more = verdict.why if verdict.works else verdict.why[1:]
         lines += [f"{'':{width}}    {line}" for line in more]
     working = sum(verdict.works for verdict in found)
-    lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release}).")
+    lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release})." if not btf else
+                 f"{working} of {len(found)} tools compile for the kernel of {btf}; whether it allows their probes, "
+                 "only that kernel can tell.")
     return "".join(line + "\n" for line in lines), working == len(found)

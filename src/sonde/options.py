@@ -52,7 +52,7 @@ OPTIONS = [
     Option(("-d", "--debug"), "STAGE", "DEBUGGING", "show a stage of the compiler, or all"),
     Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
     Option(("--check",), "", "DEBUGGING", "tools: which work on this kernel, how, and what keeps the others from it"),
-    Option(("--btf",), "FILE", "DEBUGGING", "check: compile for the kernel with this BTF"),
+    Option(("--btf",), "FILE", "DEBUGGING", "check, doctor: compile for the kernel with this BTF"),
 ]
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
 TOOL = "TOOL"  # the group of a tool's own options
@@ -146,7 +146,7 @@ def usage() -> str:
     """``--help``."""
     lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
              "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
-             "    sonde tools [--check] | doctor | check [--btf FILE] SCRIPT...",
+             "    sonde tools [--check] | doctor [--btf FILE] | check [--btf FILE] SCRIPT...",
              *[f"    sonde {line}" for line in COMMANDS.values()], ""]
     for group in dict.fromkeys(row.group for row in OPTIONS):
         lines.append(f"{group}:")

@@ -296,6 +296,21 @@ def test_doctor_knows_them_all() -> None:
     assert run_sonde("tools", "--check").stdout == done.stdout
 
 
+def test_doctor_asks_a_btf_file() -> None:
+    """This kernel's own file: what compiles for it is what works here."""
+    done = run_sonde("tools", "--check", "--btf", "/sys/kernel/btf/vmlinux")
+    assert done.returncode == 0, done.stdout
+    assert [line for line in done.stdout.splitlines() if "does not work" in line] == []
+    assert "/sys/kernel/btf/vmlinux; whether it allows" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("path", "why"), [("/etc/hostname", "not BTF"), ("/nonexistent", "No such file")])
+def test_doctor_says_once_that_a_file_is_no_btf(path: str, why: str) -> None:
+    done = run_sonde("doctor", "--btf", path)
+    assert done.returncode == 1 and done.stdout == ""
+    assert why in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(("text", "word"), [
     ("tracepoint:nosuch:event { @ = count(); }", "nosuch"),
     ("begin { print(((struct no_such *)0)->field); }", "no_such"),

@@ -91,8 +91,11 @@ def test_sockstat() -> None:
         total[key] = total.get(key, 0) + int(n)
     assert len(re.findall(r"^\d\d:\d\d:\d\d$", tracer.stdout, re.M)) == 2
     system = "tracepoint:syscalls:sys_enter_"
+    names = "tracepoint:sock:sock_send_length", "tracepoint:sock:sock_recv_length"
+    if not any(name in total for name in names):  # Linux 6.1: doctor says so
+        names = "fexit:vmlinux:__sock_sendmsg", "fexit:vmlinux:sock_recvmsg"
     expected = {f"{system}socket": 4, f"{system}bind": 1, f"{system}listen": 1, f"{system}connect": 3,
-                f"{system}accept4": 3, "tracepoint:sock:sock_send_length": 3, "tracepoint:sock:sock_recv_length": 3}
+                f"{system}accept4": 3, names[0]: 3, names[1]: 3}
     assert total == expected
 
 

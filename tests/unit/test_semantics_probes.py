@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sonde.errors import CompileError
 from sonde.semantics import formats
 from sonde.semantics.builtins import BUILTINS
 from sonde.semantics.functions import FUNCTIONS
@@ -225,3 +226,12 @@ def test_a_missing_probe_of_such_a_clause_is_none() -> None:
 @pytest.mark.parametrize("text", ["x", "1,x", "5-1", "1-2-3", "-1", "0x10", "99999999999999999999"])
 def test_what_is_no_list_of_numbers(text: str) -> None:
     assert findings(f'begin {{ print(one_of(pid, "{text}")); }}') == [("bad-parameter", f'"{text}"')]
+
+
+@pytest.mark.parametrize("form", ["if ({0}) {{ print({1}); }} else {{ print({2}); }}", "print({0} ? {1} : {2});"])
+def test_what_a_constant_rules_out_is_not_checked(form: str) -> None:
+    there, missing = 'exists("struct sock.sk_rmem")', 'exists("struct sock.nosuch")'
+    for test, then, other in ((there, "1", "args.nosuch"), (missing, "args.nosuch", "1")):
+        check_text("t:sched:sched_switch { " + form.format(test, then, other) + " }")
+        with pytest.raises(CompileError, match="nosuch"):
+            check_text("t:sched:sched_switch { " + form.format(test, other, then) + " }")

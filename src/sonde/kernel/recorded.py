@@ -163,8 +163,16 @@ class BtfWorld(KernelTypes, UserSide):
         return name.startswith("rdonly_cast") and bool(btf.find("bpf_rdonly_cast", codec.FUNC))
 
     def tracepoints(self) -> list[tuple[str, str]]:
-        """(category, event): the category is guessed from the event's first word."""
-        return [(event.partition("_")[0], event) for _, event in self.raw_tracepoints()]
+        """(category, event): the category is what it is here, and else guessed from the event's first word."""
+        return [(self._categories.get(event) or event.partition("_")[0], event) for _, event in self.raw_tracepoints()]
+
+    @cached_property
+    def _categories(self) -> dict[str, str]:
+        """Event → category, as far as this machine can tell."""
+        try:
+            return {event: category for category, event in tracefs.events(tracefs.find(mount=False))}
+        except EnvironmentProblem:
+            return {}
 
     def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
         """The format of the event's class; system calls, which are the same everywhere, from this machine."""
@@ -183,14 +191,29 @@ class BtfWorld(KernelTypes, UserSide):
 
     def _record(self, event: str) -> Struct | None:
         """The record of an event. Events of one class share it; those classes are recognised by their
-        ``perf_trace_CLASS`` function, which has the event's own parameters."""
+        ``perf_trace_CLASS`` function, which has the event's own parameters, and, of several, by the fields that the
+        event has on this machine, or by the name."""
         own = self.struct(f"trace_event_raw_{event}")
         params = self.raw_tracepoint_params(event)
         if own or params is None:
             return own
-        candidates = self._classes.get(tuple([kind for _, kind in params[1]]), [])
-        best = max(candidates, key=lambda name: _common(name, event), default="")
-        return self.struct(f"trace_event_raw_{best}") if _common(best, event) > 3 else None
+        records = [(name, record) for name in self._classes.get(tuple([kind for _, kind in params[1]]), [])
+                   if (record := self.struct(f"trace_event_raw_{name}")) is not None]
+        if local := self._local_fields(event):
+            likeness, record = max(((_likeness(record, local), record) for _, record in records),
+                                   key=lambda found: found[0], default=(0.0, None))
+            if likeness > 0.7:
+                return record
+        best = max(records, key=lambda found: _common(found[0], event), default=("", None))
+        return best[1] if _common(best[0], event) > 3 else None
+
+    def _local_fields(self, event: str) -> set[str]:
+        """Names of the event's fields on this machine; empty if it has no such event."""
+        category = self._categories.get(event)
+        if category is None:
+            return set()
+        text = tracefs.format_text(tracefs.find(mount=False), category, event) or ""
+        return {field.name for field in tracefs.parse_fields(text)}
 
     @cached_property
     def _classes(self) -> dict[tuple[int, ...], list[str]]:
@@ -213,6 +236,12 @@ class BtfWorld(KernelTypes, UserSide):
     def kernel_symbol(self, name: str) -> int | None:
         """Addresses are not in BTF; a known function gets 1, which is enough to check with."""
         return 1 if self.btf and self.btf.find(name, codec.FUNC, codec.VAR) else None
+
+
+def _likeness(record: Struct, fields: set[str]) -> float:
+    """How many of the fields of either both have: 0 to 1."""
+    own = {field.name.removeprefix("__data_loc_") for field in record.fields} - {"ent", "__data"}
+    return len(own & fields) / len(own | fields)
 
 
 def _common(a: str, b: str) -> int:

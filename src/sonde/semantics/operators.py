@@ -31,6 +31,7 @@ from ..types import (
 from . import convert
 from .context import Context, fold
 from .expressions import element_type
+from .nodes import copy
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
@@ -374,6 +375,9 @@ def comparable(a: Type, b: Type) -> bool:
 
 def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
     condition = context.value(node.cond)
+    if node.cond.const is not None and node.then is not None:  # as with if: the branch that is ruled out is not checked
+        live = node.then if node.cond.const else node.other
+        node.then, node.other = live, copy(live)
     then = context.expr(node.then) if node.then is not None else condition
     other = context.expr(node.other)
     if condition is None or then is None or other is None:

@@ -182,6 +182,7 @@ def write_text(lo: Lower, node: Name | Call, into: Mem) -> None:
     elif source is not None:
         memory.copy(lo, source, into, 16)
     else:
+        memory.zero(lo, into, 16)  # 5.18 to 6.2 do not: bpf_get_current_comm() in kernel/bpf/helpers.c used strscpy()
         lo.b.call(h.COMM, [lo.operand_address(into), 16], "current_comm")
 
 
