@@ -231,7 +231,9 @@ def test_what_is_no_list_of_numbers(text: str) -> None:
 @pytest.mark.parametrize("form", ["if ({0}) {{ print({1}); }} else {{ print({2}); }}", "print({0} ? {1} : {2});"])
 def test_what_a_constant_rules_out_is_not_checked(form: str) -> None:
     there, missing = 'exists("struct sock.sk_rmem")', 'exists("struct sock.nosuch")'
-    for test, then, other in ((there, "1", "args.nosuch"), (missing, "args.nosuch", "1")):
+    for test, then, other in ((there, "1", "args.nosuch"), (missing, "args.nosuch", "1"),
+                              ('exists("args.prev_pid")', "1", "args.nosuch"),
+                              ('exists("args.nosuch")', "args.nosuch", "1")):
         check_text("t:sched:sched_switch { " + form.format(test, then, other) + " }")
         with pytest.raises(CompileError, match="nosuch"):
             check_text("t:sched:sched_switch { " + form.format(test, other, then) + " }")

@@ -14,12 +14,14 @@ from .rules import Types
 from .typed import Options
 from .world import World
 
-FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "kfunc:bpf_strlen")
+FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen")
 
 
 def exists(context: Context, node: Call, types: Types) -> Type | None:
     """A constant: whether the kernel has what the text names."""
     text = str(node.args[0].const)
+    if text.startswith("args."):
+        return fold(node, int(_has_field(context.program.args, text.removeprefix("args."))), BOOL)
     found = known(text, node.span, context.world, context.options, context.config)
     if found is None:
         context.error("bad-argument", f"exists() asks for a probe, a type or a field, not '{text}'", node.args[0],
