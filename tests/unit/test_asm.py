@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpf_machine import Machine, Memory
 from sonde.asm import insn as asm
 from sonde.asm.assemble import assemble, listing
 from sonde.asm.insn import Insn
@@ -54,6 +55,7 @@ KNOWN: list[tuple[Insn, str, str]] = [
     (asm.call(14), "850000000e000000", "call helper 14"),
     (asm.kfunc(7000), "85200000581b0000", "call kfunc 7000"),
     (asm.exit_(), "9500000000000000", "exit"),
+    (Insn(asm.JMP32 | asm.JMP_OPS["ja"], imm=70000), "0600000070110100", "gotol +70000"),
     (asm.load_imm64(1, 0x1122334455667788), "18010000887766550000000044332211", "r1 = 0x1122334455667788 ll"),
     (asm.load_imm64(1, -1), "18010000ffffffff00000000ffffffff", "r1 = 0xffffffffffffffff ll"),
 ]
@@ -118,11 +120,31 @@ def test_function_addresses_count_slots() -> None:
     assert first.imm & 0xFFFFFFFF == 3 - 0 - 1
 
 
-def test_jumps_that_are_too_long() -> None:
+def test_jumps_that_just_reach() -> None:
     filler: list[Insn | str] = [asm.alu("mov", 1, imm=1)] * 32767
-    assemble([asm.jump("end"), *filler, "end", asm.exit_()])
-    assemble(["start", *filler, asm.jump("start")])
+    for items in (["main", asm.jump("end"), *filler, "end", asm.exit_()], ["main", *filler, asm.jump("main")]):
+        assert len(assemble(items, long_jumps=lambda: True).code) == 8 * (len(items) - (2 if "end" in items else 1))
+
+
+@pytest.mark.parametrize("count", [10, 32_760, 32_770, 50_000, 300_000])
+@pytest.mark.parametrize("long_jumps", [True, False])
+def test_long_jumps(long_jumps: bool, count: int) -> None:
+    """Forward and back, with a condition that has an opposite, one that has none, and without: in the interpreter."""
+    filler: list[Insn | str] = [asm.alu("add", 2, imm=1)] * count
+    items = ["main", asm.alu("mov", 0, imm=0), asm.alu("mov", 1, imm=5), asm.branch("jset", 1, None, 4, "end"),
+             "back", asm.alu("add", 0, imm=1000), asm.branch("jset", 1, None, 2, "never"), asm.jump("out"),
+             "never", *filler, "end", asm.alu("add", 0, imm=1), asm.branch("jeq", 1, None, 5, "back"),
+             "out", asm.exit_()]
+    made = assemble(items, ["main"], lambda: long_jumps)
+    assert Machine(made.code, {}, Memory(), {}, {}).run() == 1001
+    offsets = [insn for _, insn in asm.decode(made.code) if insn.code == asm.JMP32]
+    assert bool(offsets) == (long_jumps and count > 32_767)
+
+
+def test_more_long_jumps_than_islands_hold() -> None:
+    far: list[Insn | str] = [asm.branch("jeq", 1, None, n, f"end{n}") for n in range(20_000)]
+    items = [*far, *[asm.alu("mov", 1, imm=1)] * 30_000,
+             *[item for n in range(20_000) for item in (f"end{n}", asm.alu("mov", 0, imm=n))], asm.exit_()]
     with pytest.raises(SondeError, match="too long"):
-        assemble([asm.jump("end"), *filler, asm.exit_(), "end", asm.exit_()])
-    with pytest.raises(SondeError, match="too long"):
-        assemble(["start", *filler, asm.exit_(), asm.jump("start")])
+        assemble(items)
+    assert assemble(items, long_jumps=lambda: True).code

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import SondeError
 from ..record import Record
 from ..spec import Relocation
 from .insn import JMP, JMP32, JMP_OPS, PSEUDO_FUNC, PSEUDO_MAP_VALUE, Insn
-
-Item = Insn | str  # an instruction, or a label that stands before the next one
+from .relax import REACH, Item, positions, relax
 
 
 class Assembled(Record):
@@ -22,16 +21,12 @@ class Assembled(Record):
     functions: list[tuple[int, str]]
 
 
-def assemble(items: Iterable[Item], functions: Iterable[str] = ()) -> Assembled:
-    """Resolve labels and encode. Raises SondeError when a jump is further than 32,767 instructions."""
-    items = list(items)
-    labels: dict[str, int] = {}
-    at = 0
-    for item in items:
-        if isinstance(item, str):
-            labels[item] = at
-        else:
-            at += 2 if item.wide else 1
+def assemble(items: Iterable[Item], functions: Iterable[str] = (),
+             long_jumps: Callable[[], bool] = lambda: False) -> Assembled:
+    """Resolve labels and encode; ``long_jumps()`` is asked if a jump is too long for an offset of 16 bits. Raises
+    SondeError when there are more long jumps than can be served without an instruction for them."""
+    items = relax(list(items), long_jumps)
+    labels, _ = positions(items)
     out: list[bytes] = []
     relocations: list[Relocation] = []
     lines: list[tuple[int, Any]] = []
@@ -57,9 +52,12 @@ def _resolve(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
     distance = labels[insn.label] - at - 1
     if insn.wide and insn.src == PSEUDO_FUNC or insn.code == JMP | JMP_OPS["call"]:
         return Insn(insn.code, insn.dst, insn.src, imm=distance)
-    if insn.code & 7 in (JMP, JMP32) and not -32768 <= distance <= 32767:
-        raise SondeError("the program is too long: a jump spans more than 32,767 instructions",
-                         ["split the action into several probes or shorten its loops"])
+    if insn.code == JMP32 | JMP_OPS["ja"]:
+        return Insn(insn.code, imm=distance)
+    if insn.code & 7 in (JMP, JMP32) and not -REACH - 1 <= distance <= REACH:
+        raise SondeError("the program is too long: too many of its jumps span more than 32,767 instructions",
+                         ["split the action into several probes or shorten its loops",
+                          "a kernel from Linux 6.6 on knows longer jumps"])
     return Insn(insn.code, insn.dst, insn.src, distance, insn.imm)
 
 
@@ -81,3 +79,6 @@ def listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable
             insn.imm = maps[index].offset
         out.append(f"{index:5}: {text(insn)}")
     return "\n".join(out)
+
+
+__all__ = ["Assembled", "Item", "assemble", "listing"]

@@ -129,6 +129,11 @@ def jump(label: str) -> Insn:
     return Insn(JMP | JMP_OPS["ja"], label=label)
 
 
+def jump_long(label: str) -> Insn:
+    """``gotol``: an offset of 32 bits; Linux 6.6."""
+    return Insn(JMP32 | JMP_OPS["ja"], label=label)
+
+
 def branch(op: str, dst: int, src: int | None, imm: int, label: str, bits: int = 64) -> Insn:
     """``if dst op (src | imm) goto label``."""
     code = JMP_OPS[op] | (JMP if bits == 64 else JMP32)
@@ -189,13 +194,14 @@ def _alu_text(insn: Insn, bits: int) -> str:
 
 def _jump_text(insn: Insn) -> str:
     name = JMP_NAMES.get(insn.code & 0xF0, "?")
-    target = insn.label or f"{insn.off:+d}"
+    long = insn.code == JMP32 | JMP_OPS["ja"]
+    target = insn.label or f"{insn.imm if long else insn.off:+d}"
     if name == "exit":
         return "exit"
     if name == "call":
         return f"call {insn.label or ('kfunc ' if insn.src == PSEUDO_KFUNC else 'helper ') + str(insn.imm)}"
     if name == "ja":
-        return f"goto {target}"
+        return f"goto{'l' if long else ''} {target}"
     reg = "w" if insn.code & 7 == JMP32 else "r"
     source = f"{reg}{insn.src}" if insn.code & 8 else str(insn.imm)
     return f"if {reg}{insn.dst} {JMP_SIGNS[name]} {source} goto {target}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..asm import insn as asm
-from ..asm.assemble import Item
+from ..asm.relax import Item
 from .allocate import Allocation, allocate
 from .ir import ALU, CALLS, COMMUTATIVE, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .dominators import predecessors, reachable
 from .ir import ALU, CALLS, CONDITIONS, TERMINATORS, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
-from .optimize import predecessors, reachable
 
 
 class IllegalIR(AssertionError):

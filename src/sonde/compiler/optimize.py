@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .dominators import Tree, predecessors, reachable
 from .ir import ALU, CALLS, COMMUTATIVE, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
 
 MASK = (1 << 64) - 1
@@ -16,35 +17,6 @@ def signed(value: int) -> int:
 
 
 # --- control flow -----------------------------------------------------------------------------------------
-
-
-def reachable(function: Function) -> list[Block]:
-    """Blocks in reverse post-order from the entry."""
-    order: list[Block] = []
-    seen: set[Block] = set()
-    stack: list[tuple[Block, int]] = [(function.blocks[0], 0)]
-    seen.add(function.blocks[0])
-    while stack:
-        block, index = stack.pop()
-        following = block.successors
-        if index < len(following):
-            stack.append((block, index + 1))
-            child = following[index]
-            if child not in seen:
-                seen.add(child)
-                stack.append((child, 0))
-        else:
-            order.append(block)
-    order.reverse()
-    return order
-
-
-def predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
-    found: dict[Block, list[Block]] = {b: [] for b in blocks}
-    for block in blocks:
-        for child in block.successors:
-            found[child].append(block)
-    return found
 
 
 def _thread(block: Block) -> Block:
@@ -110,63 +82,6 @@ def evaluate_condition(cond: str, a: int, b: int, bits: int = 64) -> bool:
             "jsgt": sa > sb, "jsge": sa >= sb, "jslt": sa < sb, "jsle": sa <= sb, "jset": bool(ua & ub)}[cond]
 
 
-# --- dominators -------------------------------------------------------------------------------------------
-
-
-def dominator_tree(blocks: list[Block]) -> dict[Block, list[Block]]:
-    """Children of each block in the dominator tree; ``blocks`` in reverse post-order (Cooper, Harvey, Kennedy)."""
-    number = {b: i for i, b in enumerate(blocks)}
-    preds = predecessors(blocks)
-    idom: dict[Block, Block] = {blocks[0]: blocks[0]}
-    changed = True
-    while changed:
-        changed = False
-        for block in blocks[1:]:
-            new: Block | None = None
-            for pred in preds[block]:
-                if pred not in idom:
-                    continue
-                if new is None:
-                    new = pred
-                    continue
-                a, b = pred, new
-                while a is not b:
-                    while number[a] > number[b]:
-                        a = idom[a]
-                    while number[b] > number[a]:
-                        b = idom[b]
-                new = a
-            assert new is not None
-            if idom.get(block) is not new:
-                idom[block] = new
-                changed = True
-    children: dict[Block, list[Block]] = {b: [] for b in blocks}
-    for block in blocks[1:]:
-        children[idom[block]].append(block)
-    return children
-
-
-def first_use(function: Function, reg: Reg) -> tuple[Block, int] | None:
-    """Where ``reg`` must be defined at the latest: (block, operation) that dominates every use; None without uses."""
-    blocks = reachable(function)
-    children = dominator_tree(blocks)
-    parent = {child: block for block, found in children.items() for child in found}
-    users = [b for b in blocks if any(a is reg for op in b.ops for a in op.args)]
-    if not users:
-        return None
-    common = users[0]
-    for block in users[1:]:
-        above = {common}
-        while common in parent:
-            common = parent[common]
-            above.add(common)
-        common = block
-        while common not in above:  # the nearest ancestor of both
-            common = parent[common]
-    uses = [i for i, op in enumerate(common.ops) if any(a is reg for a in op.args)]
-    return common, uses[0] if uses else len(common.ops) - 1
-
-
 # --- value numbering --------------------------------------------------------------------------------------
 
 
@@ -220,17 +135,23 @@ class Numbering:
         self.defined: dict[Reg, Op] = {}
 
     def run(self) -> None:
-        blocks = reachable(self.function)
-        children = dominator_tree(blocks)
-        stack: list[tuple[Block, dict[Any, Reg]]] = [(blocks[0], {})]
+        """Down the dominator tree: what a block computes is known below it, and forgotten when the walk leaves it."""
+        tree = Tree(reachable(self.function))
+        table: dict[Any, Reg] = {}
+        stack: list[Block | list[Any]] = [tree.blocks[0]]
         while stack:
-            block, table = stack.pop()
-            self._block(block, table)
-            for child in children[block]:
-                stack.append((child, dict(table)))
+            block = stack.pop()
+            if isinstance(block, list):
+                for key in block:
+                    del table[key]
+                continue
+            stack.append(self._block(block, table))
+            stack += tree.children[block]
 
-    def _block(self, block: Block, table: dict[Any, Reg]) -> None:
+    def _block(self, block: Block, table: dict[Any, Reg]) -> list[Any]:
+        """Number a block's operations; the keys that it added to the table."""
         kept = []
+        added = []
         for op in block.ops:
             if self.value:
                 op.args = [self.value.get(a, a) if type(a) is Reg else a for a in op.args]
@@ -251,10 +172,12 @@ class Numbering:
                         self.value[dst] = known
                         continue
                     table[key] = dst
+                    added.append(key)
                 self.defined[dst] = op
                 self._width(op, dst)
             kept.append(op)
         block.ops = kept
+        return added
 
     def _copy(self, dst: Reg, source: Any) -> bool:
         """Whether uses of ``dst`` may read ``source`` instead."""

@@ -132,7 +132,8 @@ def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) ->
     """One program of one clause or several."""
     lo, planned, _ = parts[0]
     whole = join([emitted for _, _, emitted in parts])
-    code = assemble(whole.items, [f.name for f in lo.program.functions])
+    code = assemble(whole.items, [f.name for f in lo.program.functions],
+                    lambda: lo.unit.feature("long_jumps"))
     attach = [point for part, _, _ in parts for point in part.attach]
     if show is not None:
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .allocate import liveness
+from .dominators import Tree, predecessors, reachable
 from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Reg
-from .optimize import dominator_tree, predecessors, reachable
 
 BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
 _MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
@@ -94,15 +94,11 @@ def widen(function: Function, zero: Callable[[], MapAddr]) -> None:
 def find_loops(function: Function) -> list[Loop]:
     """Every natural loop, inner ones and outer ones."""
     blocks = reachable(function)
-    parent = {child: block for block, children in dominator_tree(blocks).items() for child in children}
-    before = predecessors(blocks)
+    tree, before = Tree(blocks), predecessors(blocks)
     loops: dict[Block, set[Block]] = {}
     for block in blocks:
         for head in block.successors:
-            above: Block | None = block
-            while above is not None and above is not head:
-                above = parent.get(above)
-            if above is head:
+            if tree.dominates(head, block):
                 _collect(block, before, loops.setdefault(head, {head}))
     return [Loop(head, inside) for head, inside in loops.items()]
 

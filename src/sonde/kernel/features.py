@@ -190,6 +190,8 @@ TABLE = [
     # 0xbf with an offset of 8: sign-extending move of a byte, new in instruction set version 4
     Feature("isa_v4", "sign extension and signed division", "6.6",
             _program("raw_tracepoint", _MOV_R0_0 + _INSN.pack(0xBF, 0x01, 8, 0))),
+    Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",
+            _program("raw_tracepoint", _INSN.pack(0x06, 0, 0, 0))),
     Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.helper("loop")),
     Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.helper("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",

@@ -7,8 +7,8 @@ from ...spec import MapSpec
 from ...types import round_up
 from .. import helpers as h
 from ..builder import Builder
+from ..dominators import dominator_tree, first_use
 from ..ir import Block, Function, MapAddr, Op, Reg
-from ..optimize import dominator_tree, first_use, reachable
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
 from . import builtins, expressions, loops, statements, subprograms
@@ -79,10 +79,7 @@ def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Bloc
     """``place``, or where the record is reserved that is being filled there: a program must not end with a record in
     hand, and computing the base may end it."""
     block, at = place
-    parent = {child: block for block, found in dominator_tree(reachable(function)).items() for child in found}
-    way = [block]
-    while way[0] in parent:
-        way.insert(0, parent[way[0]])
+    way = dominator_tree(function).way(block)
     found = place
     for i, step in enumerate(way):
         for number, op in enumerate(step.ops[:at] if step is block else step.ops):

@@ -1,0 +1,145 @@
+"""Jumps that are further than 32,767 instructions away.
+
+A jump's offset has 16 bits. Since Linux 6.6 there is one with 32, without a condition (``gotol``; instruction set v4).
+Before that a long way takes several jumps, from one island to the next: an island is a row of jumps, one for each
+distant label, and the program's own way leads around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .insn import JMP, JMP32, JMP_OPS, Insn, jump, jump_long
+
+Item = Insn | str  # an instruction, or a label that stands before the next one
+REACH = 32_767
+SPACING = 24_000  # instructions between islands; the rest of a jump's reach is for what islands and branches add
+INVERSE = {"jeq": "jne", "jne": "jeq", "jgt": "jle", "jle": "jgt", "jge": "jlt", "jlt": "jge",
+           "jsgt": "jsle", "jsle": "jsgt", "jsge": "jslt", "jslt": "jsge"}
+_INVERSE = {JMP_OPS[a]: JMP_OPS[b] for a, b in INVERSE.items()}
+_JA = JMP | JMP_OPS["ja"]
+
+
+def relax(items: list[Item], long_jumps: Callable[[], bool]) -> list[Item]:
+    """``items`` with every jump within its reach; ``long_jumps()`` says whether the kernel knows ``gotol``."""
+    if len(items) <= REACH // 2 or not far_jumps(items, positions(items)[0]):
+        return items
+    return _with_long_jumps(items) if long_jumps() else _with_islands(items)
+
+
+def positions(items: list[Item]) -> tuple[dict[str, int], int]:
+    """The slot of every label, and how many slots there are."""
+    labels: dict[str, int] = {}
+    at = 0
+    for item in items:
+        if isinstance(item, str):
+            labels[item] = at
+        else:
+            at += 2 if item.wide else 1
+    return labels, at
+
+
+def is_jump(insn: Insn) -> bool:
+    """A jump with an offset of 16 bits to a label."""
+    return bool(insn.label) and insn.code & 7 in (JMP, JMP32) and insn.code & 0xF0 != JMP_OPS["call"] \
+        and insn.code != JMP32 | JMP_OPS["ja"]
+
+
+def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> set[int]:
+    """Indices of the jumps whose labels are further than ``reach``."""
+    found = set()
+    at = 0
+    for index, item in enumerate(items):
+        if isinstance(item, str):
+            continue
+        if is_jump(item) and abs(labels[item.label] - at - 1) > reach:
+            found.add(index)
+        at += 2 if item.wide else 1
+    return found
+
+
+def _with_long_jumps(items: list[Item]) -> list[Item]:
+    """A branch becomes its opposite, around a long jump. Each round makes others longer, until none is too long."""
+    for round in range(100):
+        far = far_jumps(items, positions(items)[0])
+        if not far:
+            break
+        made: list[Item] = []
+        for index, item in enumerate(items):
+            if index in far and isinstance(item, Insn):
+                made += _far(item, jump_long(item.label), f".near.{round}.{index}")
+            else:
+                made.append(item)
+        items = made
+    return items
+
+
+def _far(insn: Insn, jump: Insn, label: str) -> list[Item]:
+    """``insn`` as a jump of another kind."""
+    jump.span = insn.span
+    if insn.code == _JA:
+        return [jump]
+    inverse = _INVERSE.get(insn.code & 0xF0)
+    if inverse is not None:
+        around = Insn(insn.code & 0x0F | inverse, insn.dst, insn.src, 0, insn.imm, label, span=insn.span)
+        return [around, jump, label]
+    taken = Insn(insn.code, insn.dst, insn.src, 0, insn.imm, label + ".taken", span=insn.span)  # jset has no opposite
+    return [taken, Insn(_JA, label=label, span=insn.span), label + ".taken", jump, label]
+
+
+def _with_islands(items: list[Item]) -> list[Item]:
+    """An island every SPACING instructions. A far jump goes to the island next to it in the label's direction, and
+    on from there; it goes to the label itself from the last one before it."""
+    labels, _ = positions(items)
+    part = _parts(items)
+    home = {item: number for item, number in zip(items, part) if isinstance(item, str)}
+    wanted: dict[int, set[str]] = {}  # the labels that island n, behind part n, leads to
+    redirected: dict[int, str] = {}
+    for index in sorted(far_jumps(items, labels, SPACING)):
+        insn = items[index]
+        assert isinstance(insn, Insn)
+        here, there = part[index], home[insn.label]
+        if here == there:
+            continue
+        islands = range(here, there) if there > here else range(here - 1, there - 1, -1)
+        for island in islands:
+            wanted.setdefault(island, set()).add(insn.label)
+        redirected[index] = _on(insn.label, islands[0])
+    made: list[Item] = []
+    for index, item in enumerate(items):
+        if index and part[index] != part[index - 1]:
+            made += _island(part[index - 1], sorted(wanted.get(part[index - 1], ())), home)
+        if index in redirected and isinstance(item, Insn):
+            item = Insn(item.code, item.dst, item.src, item.off, item.imm, redirected[index], item.map, item.span)
+        made.append(item)
+    return made
+
+
+def _on(label: str, island: int) -> str:
+    return f".island.{island}.{label}"
+
+
+def _parts(items: list[Item]) -> list[int]:
+    """For each item the number of the part of the program that it is in."""
+    found, at = [], 0
+    for item in items:
+        found.append(at // SPACING)
+        if isinstance(item, Insn):
+            at += 2 if item.wide else 1
+    return found
+
+
+def _island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:
+    """The jumps to ``labels`` behind part ``number``, and one around them."""
+    if not labels:
+        return []
+    made: list[Item] = [jump(f".past.{number}")]
+    for label in labels:
+        ahead, behind = number + 1, number - 1
+        there = home[label]
+        near = there in (number, ahead)
+        made += [_on(label, number), jump(label if near else _on(label, ahead if there > number else behind))]
+    return [*made, f".past.{number}"]
+
+
+__all__ = ["REACH", "Item", "far_jumps", "is_jump", "positions", "relax"]
