@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from .errors import UsageError, VerifierError
 from .language.diagnostics import Diagnostics
 from .language.source import Source
 from .semantics.typed import CheckedScript, Options
-from .spec import ScriptSpec
+from .spec import MapSpec, ScriptSpec
 
 if TYPE_CHECKING:
+    from .reading import Events
     from .runtime.child import Process
     from .runtime.events import Event
     from .runtime.session import Losses, Session
@@ -123,10 +124,13 @@ class MapView(Mapping[Any, Any]):
     """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
     stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``."""
 
-    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],
+                 spec: MapSpec, trace: Trace) -> None:
         self.name = name
+        self.spec = spec
         self._read = read
         self._final = final
+        self._trace = trace
 
     def items(self) -> Any:
         """(key, value) pairs in the kernel's order."""
@@ -152,6 +156,43 @@ class MapView(Mapping[Any, Any]):
     def __repr__(self) -> str:
         return f"<map {self.name}: {len(self)} keys>"
 
+    # tables: need the extra ``tables``
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table: a column for each key (named as in a record's, else key, key1 ...), then the values; a
+        histogram has a row for each bucket. Warns if the map was full or anything else was lost."""
+        from .tables import arrow_table
+        return arrow_table(self._columns())
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame."""
+        from .tables import to_pandas
+        return to_pandas(self._columns())
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame."""
+        from .tables import to_polars
+        return to_polars(self._columns())
+
+    def _columns(self) -> Any:
+        from .reading import warn_of_losses
+        from .tables import map_columns
+        found = map_columns(self.spec, self.items())
+        warn_of_losses(self._trace)
+        return found
+
+    # Jupyter
+
+    def _repr_html_(self) -> str:
+        from .notebook import map_html
+        return map_html(self.spec, self.items())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
+        from .notebook import map_html, map_text
+        items = self.items()
+        return {"text/plain": map_text(self.name, items), "text/html": map_html(self.spec, items)}
+
 
 class Trace:
     """A script that traces. Enter it to attach, leave it to detach; then maps and losses can still be read."""
@@ -171,7 +212,6 @@ class Trace:
         self._context: Any = None
         self._reader: Any = None
         self._decoder: Any = None
-        self._pending: list[Any] = []
         self._final: dict[str, Any] = {}
         self._losses: Losses | None = None
 
@@ -280,26 +320,30 @@ class Trace:
 
     # events, for programs
 
-    def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Typed events in order, until the script ends or ``timeout`` seconds have passed.
+    def events(self, timeout: float | None = None) -> Events:
+        """Typed events in order, until the script ends or ``timeout`` seconds have passed: for ``for``, ``async for``,
+        or as a table (``to_pandas()`` ...).
 
         A ``print(@map)`` is an event of kind ``print_map`` whose args are the map's name and its pairs.
         """
-        import time
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            yield from self._events(self.records(left))
-            if self.session.done:
-                yield from self._events(self.rest())
-                return
+        from .reading import Events
+        return Events(self, timeout)
 
     def __iter__(self) -> Iterator[Event]:
-        return self.events()
+        return iter(self.events())
 
-    def _events(self, records: Sequence[tuple[int, Any, int]]) -> Iterator[Event]:
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.events().__aiter__()
+
+    async def __aenter__(self) -> Self:
+        self.attach()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def decoded(self, records: Sequence[tuple[int, Any, int]]) -> Iterator[Event]:
+        """The events of records; what the script asks for on the way (print a map, clear it) is done."""
         for site, buffer, offset in records:
             event = self._decoder.decode(buffer, offset)
             if event.kind == "print_map":
@@ -308,11 +352,18 @@ class Trace:
             elif event.kind in ("clear", "zero"):
                 self.act(site)
             if event.kind not in ("exit", "clear", "zero"):
+                keep_stacks(event.args)
                 yield event
 
     def stop(self) -> list[Event]:
         """Detach, run ``end``, and give the events that are left."""
-        return list(self._events(self.rest()))
+        return list(self.decoded(self.rest()))
+
+    def show(self, timeout: float | None = None, every: float = 0.5) -> None:
+        """In a notebook: the maps, drawn again and again in one output until the script ends or ``timeout`` seconds
+        have passed; interrupting the cell ends it too. Needs IPython."""
+        from .notebook import show
+        show(self, timeout, every)
 
     def run(self, callback: Callable[[Event], object] | None = None, timeout: float | None = None) -> Self:
         """Trace until the script ends or ``timeout`` seconds have passed, calling back for each event."""
@@ -326,7 +377,8 @@ class Trace:
     @property
     def maps(self) -> Mapping[str, MapView]:
         """The script's maps by name (``@``, ``@x``)."""
-        return {m.name: MapView(m.name, self.take, self._final) for m in self.spec.maps if m.name.startswith("@")}
+        return {m.name: MapView(m.name, self.take, self._final, m, self) for m in self.spec.maps
+                if m.name.startswith("@")}
 
     @property
     def status(self) -> int:
@@ -343,14 +395,24 @@ class Trace:
         if self._session is None:
             return
         if self._reader is not None and self.session.maps:
-            for _ in self._events(self.session.stop()):
+            for _ in self.decoded(self.session.stop()):
                 pass
             for name in [m.name for m in self.spec.maps if m.name.startswith("@")]:
                 self._final[name] = list(self.take(name))
+                keep_stacks([key for key, _ in self._final[name]])
             self._losses = self.session.losses()
         if self._context is not None:
             self._context.close()
         self.session.close()
+
+
+def keep_stacks(values: Sequence[Any]) -> None:
+    """Fetch the frames of all stacks in values while the kernel has them; their names can be looked up later."""
+    for value in values:
+        if isinstance(value, tuple):
+            keep_stacks(value)
+        elif hasattr(value, "addresses"):
+            value.addresses  # noqa: B018
 
 
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
@@ -369,5 +431,5 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         from .runtime.child import Process as Watched
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, cpid=process.pid if command is not None and process else 0,
-                      unsafe=unsafe, env=environment())
+                      unsafe=unsafe, timed=True, env=environment())
     return Trace(Source("stdin", source), options, process, world, handle_signals)

@@ -16,7 +16,8 @@ LONGEST = 600  # lines
 BASE = {"record", "errors", "types", "uapi", "arch", "asm", "btf", "spec"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
-ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands"}
+ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
+                              "tables", "reading", "notebook", "exporters"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,6 +42,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "selftest": ROOMS,
     "parameters": FRONT | BASE,
     "options": {"record", "errors", "language", "commands"},
+    "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
+    "tables": BASE | BACK,
+    "notebook": BASE | BACK | {"api", "tables"},
+    "exporters": BASE | BACK | {"api", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
     "__main__": {"cli"},

@@ -49,6 +49,10 @@ class Drawing:
         """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
         raise NotImplementedError
 
+    def _repr_html_(self) -> str:
+        """The drawing, for notebooks; it has no markup in it."""
+        return f"<pre>{self.draw()}</pre>"
+
 
 class Histogram(Drawing):
     """Counts by power of two, each power cut into ``2**bits`` buckets; iterates over the buckets in use.

@@ -292,6 +292,15 @@ class Session:
                 return []
             self._wait(now, left, busy)
 
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is something for :meth:`poll`; for event loops."""
+        return int(self._idle.fileno())
+
+    @property
+    def holding(self) -> bool:
+        """Whether records have been read whose place in the order is not yet certain: poll again in a moment."""
+        return bool(self._sequencer)
+
     def _certain(self, now: int) -> int:
         """The time before which every record has come: so much is in the ring yet, or may still be on its way."""
         unread = self._data is not None and self._data.backlog() > 0

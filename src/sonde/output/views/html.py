@@ -135,14 +135,15 @@ class View(Base):
                 yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
         for name, (spec, totals) in sorted(self._totals.items()):
             yield f"<h2>{svg.escape(name)}</h2>\n"
-            yield from _map(spec, ordered(totals.latest))
+            yield from map_elements(spec, ordered(totals.latest))
         if self._text:
             yield f"<h2>output</h2>\n<pre>{svg.lines(''.join(self._text))}</pre>\n"
             if len(self._text) == MOST_LINES:
                 yield f'<p class="soft">the last {MOST_LINES} lines</p>\n'
 
 
-def _map(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+    """A map as HTML: a histogram for each key, or a table."""
     if not items:
         yield '<p class="soft">empty</p>\n'
     elif isinstance(items[0][1], Histogram):

@@ -1,0 +1,105 @@
+"""How maps look in Jupyter: histograms with bars, flame graphs, tables; and a cell that is drawn again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .output.text import TextOutput, ordered
+from .output.views import svg
+from .output.views.html import STYLE, map_elements
+from .output.views.stacks import Folder, shows_stacks
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .spec import MapSpec
+
+Items = Sequence[tuple[Any, Any]]
+
+HEIGHT = 420  # pixels of a flame graph's frame
+# The page's style for a part of somebody else's page.
+_STYLE = ".sonde { --paper: transparent; --ink: inherit; --soft: #8a93a0; --line: #8a93a055; }\n" + "\n".join(
+    f".sonde {rule}" for rule in STYLE.replace("\n       ", " ").replace("\n         ", " ").replace("\n      ", " ")
+    .strip().splitlines() if rule.startswith(("table", "th", "td", "p.soft")))
+
+
+def map_html(spec: MapSpec, items: Items) -> str:
+    """A map as HTML for a notebook's output."""
+    if shows_stacks(spec) and items:
+        return _flame(spec, items)
+    name = f"<b>{svg.escape(spec.name)}</b>"
+    return f'<div class="sonde"><style>{_STYLE}</style>{name}{"".join(map_elements(spec, ordered(items)))}</div>'
+
+
+def _flame(spec: MapSpec, items: Items) -> str:
+    """The flame graph in a frame of its own: its style and script stay there."""
+    from .output.views.flame_script import SCRIPT
+    from .output.views.flamegraph import STYLE as FLAME_STYLE
+    from .output.views.flamegraph import flame_element
+    folder = Folder([spec.name])
+    folder.add(spec, items, "")
+    page = svg.page(spec.name, FLAME_STYLE, [flame_element(folder.folded, spec.name, folder.heads)], SCRIPT)
+    return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
+            f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape(spec.name)}"></iframe>')
+
+
+class _Sink:
+    """Looks like a Stream to an output; what is written goes to ``write``."""
+
+    terminal = True  # so that control characters of traced programs are escaped
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self.write = write
+
+    def flush(self, end: bool = False) -> None:
+        """Nothing is held back."""
+
+
+def _text_output(write: Callable[[bytes], object]) -> TextOutput:
+    sink: Any = _Sink(write)
+    return TextOutput(sink, sink)
+
+
+def map_text(name: str, items: Items) -> str:
+    """What sonde prints of a map."""
+    pieces: list[bytes] = []
+    _text_output(pieces.append).map(name, items)
+    return b"".join(pieces).decode("utf-8", "replace").rstrip("\n")
+
+
+def show(trace: Trace, timeout: float | None, every: float) -> None:
+    """Draw the trace's maps in one output until the script ends or the time is over."""
+    import sys
+    import time
+
+    from .output import Printer
+    from .tables import require
+    display = require("IPython.display", "notebook")
+    out = _text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
+    handlers = Printer(trace.spec, trace.context, out, trace.take).handlers
+    handle = display.display(display.HTML(_maps(trace)), display_id=True)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        while not trace.session.done and (deadline is None or time.monotonic() < deadline):
+            left = every if deadline is None else min(every, deadline - time.monotonic())
+            _print(trace, handlers, trace.records(max(left, 0.01)))
+            handle.update(display.HTML(_maps(trace)))
+    except KeyboardInterrupt:
+        handle.update(display.HTML(_maps(trace)))
+
+
+def _print(trace: Trace, handlers: Sequence[Any], records: Sequence[tuple[int, Any, int]]) -> None:
+    """What the script prints, under the cell as text."""
+    for site, buffer, offset in records:
+        handler = handlers[site]
+        if handler is not None:
+            handler(buffer, offset)
+        else:
+            trace.act(site)
+
+
+def _maps(trace: Trace) -> str:
+    maps = "".join(view._repr_html_() for _, view in sorted(trace.maps.items()))
+    losses = trace.losses
+    lost = sum(count for _, count in losses.records)
+    return maps + (f"<p>{lost} events lost</p>" if lost else "")

@@ -1,0 +1,123 @@
+"""Events as they are read: one after another, awaited, or all of them as a table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .runtime.events import Event
+
+_AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
+
+
+class Events:
+    """The events of a running trace, in order, until the script ends or ``timeout`` seconds have passed.
+
+    Iterate over them with ``for`` or ``async for``, or take all of them as a table: then this waits until the end.
+    Each event is given out once.
+    """
+
+    def __init__(self, trace: Trace, timeout: float | None = None) -> None:
+        self._trace = trace
+        self._timeout = timeout
+        self._iterator: Iterator[Event] | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        if self._iterator is None:
+            self._iterator = self._read()
+        return self._iterator
+
+    def __next__(self) -> Event:
+        return next(iter(self))
+
+    def _read(self) -> Iterator[Event]:
+        import time
+        trace = self._trace
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            yield from trace.decoded(trace.records(left))
+            if trace.session.done:
+                yield from trace.decoded(trace.rest())
+                return
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """The same without blocking the event loop: it watches the rings' descriptor. No threads; cancelling loses
+        no event."""
+        import asyncio
+        import time
+        trace, session = self._trace, self._trace.session
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            for event in trace.decoded(trace.records(0)):
+                yield event
+            if session.done:
+                for event in trace.decoded(trace.rest()):
+                    yield event
+                return
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            if session.holding:
+                await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
+            else:
+                await _readable(session.fileno(), left)
+
+    # tables: need the extra ``tables``
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table of what printf() and print() send: time, probe, and a column for each argument, called as
+        the format calls it (``pid=%d``), else arg1, arg2 ... Warns of events that were lost."""
+        from .tables import arrow_table
+        return arrow_table(self._columns())
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame."""
+        from .tables import to_pandas
+        return to_pandas(self._columns())
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame."""
+        from .tables import to_polars
+        return to_polars(self._columns())
+
+    def _columns(self) -> Any:
+        from .tables import event_table, require
+        require("pyarrow", "tables")  # before any event is taken
+        trace = self._trace
+        found = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
+        warn_of_losses(trace)
+        return found
+
+
+def warn_of_losses(trace: Trace) -> None:
+    """A RuntimeWarning if the trace lost anything: what is missing from a table cannot be seen in it."""
+    import warnings
+    losses = trace.losses
+    lost = sum(count for _, count in losses.records)
+    failed = [site for site, _ in losses.errors if site.kind in ("map_full", "stack_lost", "preempted")]
+    skipped = sum(count for _, count in losses.skipped)
+    if lost or failed or skipped:
+        parts = [f"{lost} events lost"] if lost else []
+        parts += [f"{skipped} events skipped by the kernel"] if skipped else []
+        parts += sorted({{"map_full": f"{site.map} was full", "stack_lost": "stacks lost",
+                          "preempted": "events dropped"}[site.kind] for site in failed})
+        warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
+                      stacklevel=4)
+
+
+async def _readable(fd: int, timeout: float | None) -> None:
+    """Wait until a descriptor is readable, so many seconds at most."""
+    import asyncio
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await asyncio.wait_for(ready.wait(), timeout)
+    except TimeoutError:
+        pass
+    finally:
+        loop.remove_reader(fd)

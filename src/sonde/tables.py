@@ -1,0 +1,261 @@
+"""Maps and events as tables for pandas, polars and Arrow, with the types that their values have.
+
+Needs the extra ``tables``. Everything is made as an Arrow table first::
+
+    value of the script       Arrow                       pandas               polars
+    integer, bool, pointer    the same width, uint64      the same             the same
+    time of an event          timestamp[ns, UTC]          datetime64[ns, UTC]  Datetime(ns, UTC)
+    ``dur`` of a record       duration[ns]                timedelta64[ns]      Duration(ns)
+    string, address, name     string                      str                  String
+    enum, probe               dictionary                  category             Categorical
+    stack                     list<string>, outermost first
+    array; tuple, struct      list; struct (in a value of several parts: a column for each)
+    hist, lhist               a row for each bucket: low, high (null: no bound), count
+    stats                     count, average, total
+    tseries                   a row for each interval: start, value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import types as t
+from .errors import SondeError
+from .output.views.csv import event_columns, key_columns, value_columns
+from .output.views.stacks import frame_names
+from .output.views.view import key_parts, key_types
+from .record import Record
+from .runtime.aggregates import Histogram, Stats
+from .runtime.series import Series
+from .runtime.values import EnumValue, StackTrace, StructValue, to_text
+
+if TYPE_CHECKING:
+    from .runtime.events import Event
+    from .spec import EventSite, MapSpec, ScriptSpec
+
+TIME, DURATION, CATEGORY = "time", "duration", "category"  # what a column may be besides a Type
+_SHOWN = ("printf", "print")  # kinds of events that are rows
+
+
+class Column(Record):
+    """``type`` is the script's, or one of the words above (nanoseconds; text that comes again and again)."""
+
+    name: str
+    type: Any
+    cells: list[Any]
+
+
+class NotInstalled(SondeError):
+    """A package of an extra is not there; the message says how to get it."""
+
+
+def require(name: str, extra: str) -> Any:
+    """Import a package of an extra."""
+    from importlib import import_module
+    try:
+        return import_module(name)
+    except ImportError as error:
+        top = name.partition(".")[0]
+        raise NotInstalled(f"this needs {top}: pip install 'sonde[{extra}]' ({error})") from None
+
+
+# maps ---------------------------------------------------------------------------------------------------------------
+
+def map_columns(spec: MapSpec, items: Sequence[tuple[Any, Any]]) -> list[Column]:
+    """The columns of a map: its keys, then its values."""
+    keys = [Column(name, _key_type(name, type), []) for name, type in zip(key_columns(spec), key_types(spec))]
+    values = [Column(name, type, []) for name, type in zip(value_columns(spec), _value_types(spec))]
+    for key, value in items:
+        parts = key_parts(key)
+        for row in _rows(value, len(values)):
+            for column, cell in zip(keys + values, (*parts, *row)):
+                column.cells.append(cell)
+    return keys + values
+
+
+def _key_type(name: str, type: t.Type) -> Any:
+    return DURATION if name == "dur" and isinstance(type, t.Int) else type
+
+
+def _value_types(spec: MapSpec) -> list[Any]:
+    value = spec.value
+    if not isinstance(value, t.Aggregate):
+        return _member_types(value) if value is not None else [t.INT64]
+    number = t.INT64 if value.signed else t.UINT64
+    if value.kind in ("hist", "lhist"):
+        return [t.INT64, t.UINT64, t.UINT64]  # the last bound of a histogram is 2**63
+    if value.kind == "tseries":
+        return [TIME, number]
+    return [t.UINT64, number, number] if value.kind == "stats" else [t.UINT64 if value.kind == "count" else number]
+
+
+def _rows(value: Any, width: int) -> Iterable[Sequence[Any]]:
+    if isinstance(value, Histogram):
+        return [(bucket.low, bucket.high, bucket.count) for bucket in value]
+    if isinstance(value, Series):
+        return [(point.start, point.value) for point in value]
+    if isinstance(value, Stats):
+        return [(value.count, value.average, value.total)]
+    return [_members(value) if width > 1 else [value]]
+
+
+def _members(value: Any) -> Sequence[Any]:
+    return list(value.values()) if isinstance(value, StructValue) else list(value)
+
+
+def _member_types(type: t.Type) -> list[Any]:
+    """Types of the columns that csv.value_columns and event_columns name."""
+    if isinstance(type, t.Struct):
+        return [_found(type, name) for name in type.field_names()]
+    if isinstance(type, t.Tuple):
+        return [_key_type(name, each) for name, each in zip(type.names or [""] * len(type.of), type.of)]
+    return [type]
+
+
+def _found(type: t.Struct, name: str) -> t.Type:
+    field = type.field(name)
+    assert field is not None
+    return t.UINT32 if field.data_loc else field.type
+
+
+# events -------------------------------------------------------------------------------------------------------------
+
+def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int], int]) -> list[Column]:
+    """The columns of events: time, probe, then those of what printf() and print() sent.
+
+    Sites with columns of the same name share them; where their types differ the column is text. ``wall`` gives
+    nanoseconds since 1970 of a record's time.
+    """
+    shapes = {index: _site_columns(site) for index, site in enumerate(spec.sites) if is_row(site)}
+    types: dict[str, Any] = {}
+    for shape in shapes.values():
+        for name, type in shape:
+            types[name] = _common(types[name], type) if name in types else type
+    lead = [Column("time", TIME, []), Column("probe", CATEGORY, [])]
+    columns = {name: Column(name, type, []) for name, type in types.items()}
+    last = 0
+    for event in events:
+        if event.site not in shapes:
+            continue
+        last = event.time or last  # a record without a time comes right after the one before it
+        lead[0].cells.append(wall(last) if last else None)  # without Options.timed nobody knows
+        lead[1].cells.append(event.probe)
+        args = event.args if event.kind == "printf" or len(shapes[event.site]) == 1 else _members(event.args[0])
+        found = dict(zip([name for name, _ in shapes[event.site]], args))
+        for name, column in columns.items():
+            column.cells.append(found.get(name))
+    return lead + list(columns.values())
+
+
+def is_row(site: EventSite) -> bool:
+    """Whether the events of a site are rows of the table: what is printed, but no messages and no map elements."""
+    return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data
+
+
+def _site_columns(site: EventSite) -> list[tuple[str, Any]]:
+    taken = {"time": "time_", "probe": "probe_"}
+    names = [taken.get(name, name) for name in event_columns(site)]
+    if site.kind == "print":
+        return list(zip(names, _member_types(site.fields[0].type)))
+    return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))
+
+
+def _common(one: Any, other: Any) -> Any:
+    if isinstance(one, t.Int) and isinstance(other, t.Int):
+        if one.signed == other.signed:
+            return one if one.bits >= other.bits else other
+        if (other if one.signed else one).bits < 64:  # else neither holds what the other may have
+            return t.INT64
+    if isinstance(one, t.Str) and isinstance(other, t.Str) or one == other:
+        return one
+    return t.Str(0)
+
+
+# Arrow and what is made of it ---------------------------------------------------------------------------------------
+
+def arrow_table(columns: Sequence[Column]) -> Any:
+    """A pyarrow.Table."""
+    pa = require("pyarrow", "tables")
+    names = [column.name for column in columns]
+    return pa.table([_array(pa, column) for column in columns], names=names)
+
+
+def to_pandas(columns: Sequence[Column]) -> Any:
+    """A pandas.DataFrame. Integers stay integers: a column in which some are missing gets pandas' nullable type."""
+    pd = require("pandas", "tables")
+    table = arrow_table(columns)
+    pa = require("pyarrow", "tables")
+    nullable = {getattr(pa, f"{sign}int{bits}")(): getattr(pd, f"{sign.upper()}Int{bits}Dtype")()
+                for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    with_gaps = {field.type for field, column in zip(table.schema, table.columns) if column.null_count}
+    return table.to_pandas(types_mapper=lambda type: nullable.get(type) if type in with_gaps else None)
+
+
+def to_polars(columns: Sequence[Column]) -> Any:
+    """A polars.DataFrame."""
+    return require("polars", "tables").from_arrow(arrow_table(columns))
+
+
+def _array(pa: Any, column: Column) -> Any:
+    values = [None if value is None else plain(value, column.type) for value in column.cells]
+    if column.type == CATEGORY or isinstance(column.type, t.Enum):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, arrow_type(pa, column.type))
+
+
+def arrow_type(pa: Any, type: Any) -> Any:
+    """The Arrow type of values of a script's type."""
+    if type == TIME or isinstance(type, t.Timestamp):
+        return pa.timestamp("ns", "UTC")
+    if type == DURATION:
+        return pa.duration("ns")
+    if isinstance(type, t.Int):
+        return getattr(pa, f"{'' if type.signed else 'u'}int{type.bits}")()
+    if isinstance(type, t.Bool | t.Pointer):
+        return pa.bool_() if isinstance(type, t.Bool) else pa.uint64()
+    if isinstance(type, t.Buf):
+        return pa.binary()
+    if isinstance(type, t.Stack):
+        return pa.list_(pa.string())
+    if isinstance(type, t.Array):
+        return pa.list_(arrow_type(pa, type.of))
+    if isinstance(type, t.Tuple | t.Struct):
+        return pa.struct([(name, arrow_type(pa, each)) for name, each in _fields(type)])
+    return pa.string()
+
+
+def _fields(type: t.Tuple | t.Struct) -> list[tuple[str, Any]]:
+    if isinstance(type, t.Struct):
+        return [(name, _found(type, name)) for name in type.field_names()]
+    return list(zip(type.names or [f"value{i}" for i in range(1, len(type.of) + 1)], type.of))
+
+
+def plain(value: Any, type: Any) -> Any:
+    """A value as Arrow takes it: numbers, text, bytes, lists and dictionaries of those."""
+    if type in (TIME, DURATION):
+        return int(value)
+    if isinstance(type, t.Timestamp):
+        return int(value.wall)
+    if isinstance(type, t.Stack):
+        return list(reversed(frame_names(value))) if isinstance(value, StackTrace) else []
+    if isinstance(type, t.Enum):
+        return str(value) if isinstance(value, EnumValue) else to_text(value)
+    if isinstance(type, t.Int | t.Pointer):
+        return int(value)
+    if isinstance(type, t.Bool):
+        return bool(value)
+    if isinstance(type, t.Buf):
+        return bytes(value)
+    if isinstance(type, t.Array):
+        return [plain(each, type.of) for each in value]
+    if isinstance(type, t.Tuple | t.Struct):
+        parts = value.values() if isinstance(value, StructValue) else tuple(value)
+        return {name: plain(part, each) for (name, each), part in zip(_fields(type), parts)}
+    return text(value)
+
+
+def text(value: Any) -> str:
+    """A value's text, as UTF-8."""
+    return to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
