@@ -68,7 +68,7 @@ def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
     """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute."""
     tree = ast.parse(path.read_text(), str(path))
     package = ("sonde", *path.relative_to(ROOT).parent.parts)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
         outer = id(node) not in inner
