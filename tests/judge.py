@@ -6,7 +6,7 @@ Each gives what the script prints, then its maps; histograms as their buckets. A
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bpf_kernel import Kernel
@@ -81,8 +81,15 @@ class Unexpected(AssertionError):
     """Something was lost, or left out."""
 
 
-def on_kernel(spec: ScriptSpec, events: int = 0) -> str:
-    """What the running kernel and the real output make of it."""
+def events_of(count: int) -> Callable[[], None]:
+    def hit() -> None:
+        for _ in range(count):
+            os.getppid()
+    return hit
+
+
+def on_kernel(spec: ScriptSpec, hit: Callable[[], object] = lambda: None) -> str:
+    """What the running kernel and the real output make of it; ``hit`` makes the events."""
     out = Capture()
     with Session(spec) as session:
         session.load()
@@ -90,8 +97,7 @@ def on_kernel(spec: ScriptSpec, events: int = 0) -> str:
         try:
             printer = Printer(spec, context, out, MapReader(session.maps, context))
             session.attach()
-            for _ in range(events):
-                os.getppid()
+            hit()
             for batch in session.finish():
                 _handle(spec, session, printer, batch)
             printer.final_maps()
@@ -155,7 +161,7 @@ def compare(script: str, world: World | None = None) -> tuple[str, str]:
     found = checked(script, world, params=[str(pid)])
     expected = wanted(found, events, pid=pid)
     spec = compile_checked(found, world, None, verify=True)
-    return on_kernel(spec, events), expected
+    return on_kernel(spec, events_of(events)), expected
 
 
-__all__ = ["EVENTS", "Capture", "checked", "compare", "interpreted", "on_kernel", "wanted"]
+__all__ = ["EVENTS", "Capture", "checked", "compare", "events_of", "interpreted", "on_kernel", "wanted"]

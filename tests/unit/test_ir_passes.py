@@ -310,6 +310,8 @@ def test_callbacks_share_the_stack_with_their_caller() -> None:
         bases[function] = b.mov(0, "scratch")
         for size in (200, 100, 64, 40, 16, 8):
             b.store(b.slot(size), 0, 1)
+        if name != "loop":
+            b.store(b.slot(8), 0, b.callback({"main": "each", "each": "loop"}[name]))
         b.exit(0)
     place_slots(program, bases)
     used = sum((s.size + 7) // 8 * 8 for f in program.functions for s in f.slots if not s.scratch)

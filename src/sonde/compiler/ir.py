@@ -191,6 +191,18 @@ class Program:
         self.functions: list[Function] = []
         self.scratch_size = 0
 
+    def levels(self) -> int:
+        """How many frames may lie on the main function's: callbacks call functions, which have callbacks ..."""
+        inner = {f.name: {op.label for block in f.blocks for op in block.ops if op.kind in ("func", "function")}
+                 for f in self.functions}
+        return self._depth(self.functions[0].name, inner, {})
+
+    def _depth(self, name: str, inner: dict[str, set[str]], depth: dict[str, int]) -> int:
+        if name not in depth:
+            depth[name] = 0  # a function that calls itself is refused before
+            depth[name] = max([1 + self._depth(label, inner, depth) for label in inner[name]], default=0)
+        return depth[name]
+
 
 def show(op: Op) -> str:
     """One line of IR."""

@@ -16,10 +16,10 @@ SPILL_ROOM = 64  # kept for spilled registers
 def place_slots(program: Program, bases: dict[Function, Reg]) -> None:
     """Give each slot an offset. ``bases`` has, for each function, the register with the address of this CPU's
     scratch memory (its definition disappears as dead code if nothing is placed there)."""
-    callbacks = len(program.functions) - 1
+    levels = program.levels()
     for function in program.functions:
         main = function is program.functions[0]
-        room = (FRAME - SPILL_ROOM if not callbacks else 256) if main else max(32, (FRAME - 320) // callbacks - 32)
+        room = (FRAME - SPILL_ROOM if not levels else 256) if main else max(32, (FRAME - 320) // max(levels, 1) - 32)
         _spread(function, room)
         at = 0
         for slot in function.slots:

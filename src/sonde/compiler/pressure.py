@@ -16,10 +16,10 @@ ROUNDS = 4
 
 def relieve(program: Program) -> None:
     """Move what does not fit, function by function. The callbacks' frames lie on top of the main function's."""
-    callbacks = len(program.functions) - 1
+    levels = program.levels()
     for function in program.functions:
         main = function is program.functions[0]
-        room = (FRAME if not callbacks else 320) if main else 192 // callbacks
+        room = (FRAME if not levels else 320) if main else 192 // max(levels, 1)
         for _ in range(ROUNDS):
             if not _relieve(function, room - MARGIN if main else room):
                 break

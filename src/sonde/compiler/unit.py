@@ -43,6 +43,7 @@ class Unit:
         self.sends_data = False  # some program writes to the data ring
         self.uses_data_ring = False
         self.uses_control_ring = False
+        self.short_loops: dict[int, bool] = {}  # loops that stay loops, by the id of their node; see lower/loops.py
         self._features: dict[str, bool] = {}
         self.observed, self.cleared = map_uses(checked)
         for info in checked.maps.values():

@@ -16,6 +16,7 @@ _MESSAGES = {
     "map_full": "Map full; can't update element. Raise max_map_keys, or declare {map} larger: let {map} = hash(20000);",
     "no_key": "Can't delete map element because it does not exist.",
     "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",
+    "loop": "A loop or a search was stopped after 8388608 rounds, the most that the kernel allows.",
     "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",
     "stack_lost": "Stack trace lost: there was no room for it, or the kernel could not take it.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",

@@ -83,6 +83,7 @@ class Lower:
         self.counted: set[int] = set()  # those whose values the verifier shall not know; see compiler.widen
         self.frame_pointers: dict[int, int] = {}  # where the frame keeps the addresses of large shared variables
         self.frame_starts: dict[int, int] = {}  # where a callback loop keeps its first index
+        self.shared: dict[object, str] = {}  # callbacks that several places use: what they do → label
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label
         self.result_at: Operand | None = None  # where the function that is being lowered writes its result
         self.subprogram: Any = None  # CheckedFunction | None: the one that is being lowered

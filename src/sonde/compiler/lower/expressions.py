@@ -307,7 +307,8 @@ def _equal_values(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> 
             mem = lo.temp(type.size)
             into(lo, side, mem, type)
             places.append(mem)
-        strings.equal_bytes(lo, places[0], places[1], type.size, yes, no)
+        from .words import equal_bytes
+        equal_bytes(lo, places[0], places[1], type.size, yes, no)
 
 
 # --- fields -----------------------------------------------------------------------------------------------

@@ -275,8 +275,9 @@ def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
             strings.equal_literal(lo, place, strings.capacity_of(left), text, yes, no, prefix=length)
         else:
             other = locate_or_materialise(lo, right)
-            strings.equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
-                                  limit=length)
+            from .words import equal_strings
+            equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
+                          length)
 
 
 def _strstr(lo: Lower, call: Call) -> Operand:
@@ -287,14 +288,16 @@ def _strstr(lo: Lower, call: Call) -> Operand:
 
 
 def _search(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
+    from . import search
     needle = strings.literal(call.args[1])
     with lo.scope():
         hay = locate_or_materialise(lo, call.args[0])
-        size = strings.capacity_of(call.args[0])
+        size, ends = strings.capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
         if needle is not None:
-            return strings.contains(lo, hay, size, needle, yes, no)
+            return search.contains(lo, hay, size, ends, needle, yes, no)
         other = locate_or_materialise(lo, call.args[1])
-        return strings.contains_string(lo, hay, size, other, strings.capacity_of(call.args[1]), yes, no)
+        return search.contains_string(lo, hay, size, ends, other, strings.capacity_of(call.args[1]),
+                                      isinstance(call.args[1].type, Str), yes, no)
 
 
 def _strlen(lo: Lower, call: Call) -> Operand:
@@ -303,7 +306,8 @@ def _strlen(lo: Lower, call: Call) -> Operand:
         return len(text)
     with lo.scope():
         place = locate_or_materialise(lo, call.args[0])
-        return strings.length(lo, place, strings.capacity_of(call.args[0]))
+        from .words import length
+        return length(lo, place, strings.capacity_of(call.args[0]))
 
 
 def _memcmp(lo: Lower, call: Call) -> Operand:

@@ -1,5 +1,6 @@
-"""``for`` loops. Over a map and over ranges that are long or not known when compiling, the body becomes a
-callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); it reaches the variables of the
+"""``for`` loops, and ``while`` loops whose end cannot be seen. Over a map, over ranges that are long or not known when
+compiling, and where there is too much in it for the verifier to look at it again and again (:mod:`..cost`), the body
+becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); it reaches the variables of the
 program through a piece of the main function's frame:
 
     +0  the program's context   +8  1: the program is to end, 2: break   +16 ...  shared variables
@@ -9,55 +10,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...language.ast import Binary, Clause, For, If, MapRef, Ternary, Unroll, VarDecl, Variable, While
+from ...language.ast import Binary, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
 from ...semantics.nodes import walk
 from ...semantics.typed import MapInfo, ScratchVar
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
 from .. import helpers as h
 from ..builder import Builder
 from ..ir import Block, Function, MapFd, Operand, Reg
-from ..unit import short_type
+from ..unit import Unit, short_type
 from . import aggregates, expressions, maps, memory
 from .core import Loop, Lower, Mem
 
 BROKEN = 2
 LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
-SHORT = 256  # a constant range up to here is an ordinary loop, which the verifier follows step by step
+MAX_LOOPS = 1 << 23  # BPF_MAX_LOOPS
 
 
-def is_short(stmt: For) -> bool:
+def is_short(unit: Unit, stmt: For | While) -> bool:
     """Whether the loop stays a loop."""
-    if stmt.end is None or not isinstance(stmt.start.const, int) or not isinstance(stmt.end.const, int):
-        return False
-    nested = any(isinstance(n, (For, While, Unroll)) for n in walk(stmt.body))
-    return stmt.end.const - stmt.start.const <= (16 if nested else SHORT)
+    if id(stmt) not in unit.short_loops:
+        if isinstance(stmt, For) and stmt.end is None:
+            short = False
+        elif unit.feature("bpf_loop"):
+            from ..cost import stays_loop
+            short = stays_loop(stmt)
+        else:  # the verifier may yet be able to follow it
+            short = isinstance(stmt, While) or isinstance(stmt.start.const, int) \
+                and stmt.end is not None and isinstance(stmt.end.const, int)
+        unit.short_loops[id(stmt)] = short
+    return unit.short_loops[id(stmt)]
 
 
-def shared_variables(clause: Clause, parameters: Sequence[ScratchVar] = ()) -> dict[int, Variable]:
+def _long_loops(unit: Unit, tree: object) -> list[For | While]:
+    return [n for n in walk(tree) if isinstance(n, (For, While)) and not is_short(unit, n)]
+
+
+def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar] = ()) -> dict[int, Variable]:
     """Variables that a callback uses and the code around it too, by the id of their slot."""
     found: dict[int, Variable] = {}
-    for loop in [n for n in walk(clause.body) if isinstance(n, For) and not is_short(n)]:
-        own = {id(n.target.slot) for n in walk(loop.body) if isinstance(n, VarDecl)} | {id(loop.variable.slot)}
+    for loop in _long_loops(unit, clause.body):
+        own = {id(n.target.slot) for n in walk(loop.body) if isinstance(n, VarDecl)}
+        if isinstance(loop, For):
+            own.add(id(loop.variable.slot))
         outside = {id(n.slot) for n in _outside(clause, loop)} | {id(p) for p in parameters}
-        for node in walk(loop.body):
+        for node in walk(_inside(loop)):
             if isinstance(node, Variable) and id(node.slot) in outside and id(node.slot) not in own:
                 found[id(node.slot)] = node
     return found
 
 
-def _outside(clause: Clause, loop: For) -> list[Variable]:
-    """Every use of a variable that is not in the loop's body."""
-    inner = {id(n) for n in walk(loop.body)}
+def _inside(loop: For | While) -> Sequence[Node]:
+    """What becomes the callback."""
+    return [loop.cond, *loop.body] if isinstance(loop, While) else loop.body
+
+
+def _outside(clause: Clause, loop: For | While) -> list[Variable]:
+    """Every use of a variable that is not in the callback."""
+    inner = {id(n) for n in walk(_inside(loop))}
     return [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Variable) and id(n) not in inner]
 
 
-def has_callbacks(clause: Clause) -> bool:
-    return any(isinstance(n, For) and not is_short(n) for n in walk(clause.body))
+def has_callbacks(unit: Unit, clause: Clause) -> bool:
+    return bool(_long_loops(unit, clause.body))
 
 
 def prepare_frame(lo: Lower, clause: Clause) -> None:
     """Make the shared part of the frame and put the shared variables there."""
-    shared = shared_variables(clause, lo.subprogram.params if lo.subprogram is not None else ())
+    shared = shared_variables(lo.unit, clause, lo.subprogram.params if lo.subprogram is not None else ())
     at = 16
     if lo.subprogram is not None:
         lo.return_at, at = at, at + 8
@@ -69,7 +88,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         at += size if size <= LARGE else 8
     at = round_up(at, 8)
     for loop in walk(clause.body):
-        if isinstance(loop, For) and loop.end is not None and not is_short(loop):
+        if isinstance(loop, For) and loop.end is not None and not is_short(lo.unit, loop):
             lo.frame_starts[id(loop)] = at
             at += 8
     slot = lo.b.slot(at, "frame")
@@ -84,15 +103,15 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
             _keep(lo, type, given, place)
             continue
         memory.zero(lo, place, round_up(type.size, 8))
-    lo.counted -= _deciding(clause)
-    if not any(isinstance(n, (If, Ternary)) or isinstance(n, Binary) and n.op in ("&&", "||")
-               for loop in walk(clause.body) if isinstance(loop, For) for n in walk(loop.body)):
+    lo.counted -= _deciding(lo.unit, clause)
+    if not any(isinstance(n, (If, Ternary, While)) or isinstance(n, Binary) and n.op in ("&&", "||")
+               for loop in _long_loops(lo.unit, clause.body) for n in walk(loop)):
         lo.counted = set()  # every iteration goes the same way
 
 
-def _deciding(clause: Clause) -> set[int]:
-    """Variables by which a ``while`` may come to its end, by the id of their slot."""
-    loops = [n for n in walk(clause.body) if isinstance(n, While)]
+def _deciding(unit: Unit, clause: Clause) -> set[int]:
+    """Variables by which a ``while`` that stays a loop may come to its end, by the id of their slot."""
+    loops = [n for n in walk(clause.body) if isinstance(n, While) and is_short(unit, n)]
     tests = [loop.cond for loop in loops] + [n.cond for loop in loops for n in walk(loop.body) if isinstance(n, If)]
     return {id(n.slot) for test in tests for n in walk(test) if isinstance(n, Variable)}
 
@@ -122,7 +141,7 @@ def _keep(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None:
 def for_loop(lo: Lower, stmt: For) -> None:
     if stmt.end is None:
         _over_map(lo, stmt)
-    elif is_short(stmt):
+    elif is_short(lo.unit, stmt):
         _short_range(lo, stmt)
     else:
         _long_range(lo, stmt)
@@ -184,7 +203,7 @@ class _Callback:
         lo.b, lo.scratch, lo.frame, lo.variables, lo.lookups, lo.loops, lo.last_time, lo.dispatch = self.saved
 
 
-def _body(lo: Lower, stmt: For, tell: bool = False) -> None:
+def _body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     """The loop's body; ``tell``: a break is noted in the frame."""
     from .statements import block
     leave, again = lo.b.block("leave"), lo.b.block("again")
@@ -246,6 +265,25 @@ def _long_range(lo: Lower, stmt: For) -> None:
     result = _run(lo, h.LOOP, count, function, "loop")
     lo.on_failure(result, "helper", "loop")
     lo.b.start(none)
+
+
+def while_loop(lo: Lower, stmt: While) -> None:
+    """bpf_loop(as often as it may, callback(u32 index, void *ctx), ctx, 0); the callback looks at the condition."""
+    with _Callback(lo, "while", 2, 1):
+        body, leave = lo.b.block("body"), lo.b.block("end")
+        with lo.scope():
+            expressions.condition(lo, stmt.cond, body, leave)
+        lo.b.start(body)
+        _body(lo, stmt)
+        lo.b.start(leave)
+        lo.b.exit(1)
+        function = lo.b.function
+    made = _run(lo, h.LOOP, MAX_LOOPS, function, "loop")
+    stopped, on = lo.b.block("stopped", cold=True), lo.b.block("on")
+    lo.b.branch("jlt", made, MAX_LOOPS, on, stopped)
+    lo.b.start(stopped)
+    lo.count_error("loop")
+    lo.b.start(on)
 
 
 def _start_value(lo: Lower, stmt: For) -> Operand:
@@ -317,4 +355,4 @@ def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> 
     return aggregates.merged_at(lo, name, info, lo.operand_address(key))
 
 
-__all__ = ["for_loop", "has_callbacks", "prepare_frame"]
+__all__ = ["for_loop", "has_callbacks", "is_short", "prepare_frame", "while_loop"]

@@ -25,7 +25,7 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         _only_process(lo, unit.options.pid)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
         _unless_exiting(lo)
-    if loops.has_callbacks(probe.clause) or subprograms.calls_functions(probe.clause):
+    if loops.has_callbacks(unit, probe.clause) or subprograms.calls_functions(probe.clause):
         loops.prepare_frame(lo, probe.clause)
     if probe.clause.predicate is not None:
         lo.b.span = probe.clause.predicate.span

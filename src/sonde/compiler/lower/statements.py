@@ -214,6 +214,10 @@ def _loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
 
 
 def _while(lo: Lower, stmt: While) -> None:
+    from .loops import is_short, while_loop
+    if not is_short(lo.unit, stmt):
+        while_loop(lo, stmt)
+        return
     head, body, leave = lo.b.block("while"), lo.b.block("body"), lo.b.block("leave")
     lo.forget()
     lo.last_time = None

@@ -107,7 +107,7 @@ _STATE = ("function", "b", "ctx", "scratch", "variables", "lookups", "typed", "l
 
 def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
     from .statements import block
-    if loops.has_callbacks(made.clause) or calls_functions(made.clause):
+    if loops.has_callbacks(lo.unit, made.clause) or calls_functions(made.clause):
         loops.prepare_frame(lo, made.clause)
         if lo.result_at is not None:
             assert lo.frame is not None

@@ -6,7 +6,7 @@ from ...language.ast import Call
 from ...types import Str
 from .. import helpers as h
 from ..ir import Block, Operand, Reg
-from . import memory, strings
+from . import memory, search, strings, words
 from .core import Lower, Mem
 from .expressions import locate_or_materialise, scalar
 
@@ -55,6 +55,8 @@ def globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     capacity = strings.capacity_of(call.args[0])
     with lo.scope():
         text = strings.plain_memory(lo, locate_or_materialise(lo, call.args[0]), capacity)
+        if any(segments[1:-1]):
+            text = search.padded(lo, text, capacity, isinstance(call.args[0].type, Str))
         lo.forget()
         base = lo.b.address(text.base, text.off)
         first = lo.b.block("first")
@@ -66,7 +68,7 @@ def globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
         at: Operand = len(segments[0])
         for segment in segments[1:-1]:
             if segment:
-                at = lo.b.alu("add", _search(lo, base, at, segment, capacity, no), len(segment))
+                at = lo.b.alu("add", _search(lo, text, at, segment, capacity, no), len(segment))
         _at_end(lo, text, base, at, segments[-1], capacity, yes, no)
 
 
@@ -115,23 +117,15 @@ def ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _search(lo: Lower, base: Reg, start: Operand, segment: Segment, capacity: int, no: Block) -> Reg:
+def _search(lo: Lower, text: Mem, start: Operand, segment: Segment, capacity: int, no: Block) -> Reg:
     """The first place from ``start`` on where the segment fits."""
-    index = lo.b.function.reg("index")
-    lo.b.set(index, start)
-    loop, body, fits, step, on = (lo.b.block(n) for n in ("search", "body", "fits", "step", "on"))
-    lo.b.start(loop)
-    lo.b.branch("jle", index, capacity - len(segment), body, no)
-    lo.b.start(body)
-    _fits(lo, lo.b.alu("add", base, index), 0, segment, len(segment), fits, step)
-    lo.b.start(step)
-    ended = lo.b.load(lo.b.alu("add", base, index), 0, 1)
-    lo.b.branch("jeq", ended, 0, no, on)
-    lo.b.start(on)
-    lo.b.set(index, lo.b.alu("add", index, 1))
-    lo.b.jump(loop)
-    lo.b.start(fits)
-    return index
+    def look(at: Reg, found: Block, step: Block, stop: Block) -> None:
+        other = lo.b.block("other")
+        _fits(lo, at, 0, segment, len(segment), found, other)
+        lo.b.start(other)
+        lo.b.branch("jeq", lo.b.load(at, 0, 1), 0, stop, step)
+
+    return search.scan(lo, text, start, capacity - len(segment) + 1, tuple(segment), look, no)
 
 
 def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capacity: int, yes: Block,
@@ -140,7 +134,7 @@ def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capa
     if not segment:
         lo.b.jump(yes)
         return
-    last = lo.b.alu("sub", strings.length(lo, text, capacity), len(segment))
+    last = lo.b.alu("sub", words.length(lo, text, capacity), len(segment))
     behind, inside = lo.b.block("behind"), lo.b.block("inside")
     lo.b.branch("jsge", last, at, behind, no)
     lo.b.start(behind)

@@ -1,0 +1,126 @@
+"""How much the verifier has to look at: a guess, by which loops stay loops or become callbacks of bpf_loop().
+
+A loop is followed round by round, with all the ways that lead through its body; it costs least when it runs. A callback
+is looked at until nothing new comes of it, however often it may run (check_helper_call() and is_state_visited() in
+kernel/bpf/verifier.c).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..language.ast import (
+    Assign,
+    Binary,
+    Call,
+    ExprStmt,
+    For,
+    If,
+    MapRef,
+    Name,
+    Node,
+    Ternary,
+    Unary,
+    Unroll,
+    Variable,
+    While,
+)
+from ..semantics.nodes import walk
+from ..types import Scalar
+
+BUDGET = 6_000   # of a loop that stays one
+ROUNDS = 256     # the most rounds of one
+CALLBACK = 3     # times that the verifier looks at a callback
+SEARCHES = frozenset(("strstr", "strcontains", "globmatch"))
+_OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2), (Name, 6))
+
+
+def cost(tree: Any) -> int:
+    """Of all statements and expressions in ``tree``, in instructions, roughly."""
+    if isinstance(tree, list):
+        return sum([cost(item) for item in tree])
+    if not isinstance(tree, Node):
+        return 0
+    inside = sum([cost(value) for value in tree.values() if isinstance(value, (Node, list))])
+    if isinstance(tree, (For, While)):
+        count = rounds(tree)
+        return inside * (CALLBACK if count is None else min(count, max(CALLBACK, BUDGET // max(inside, 1))))
+    if isinstance(tree, Unroll) and isinstance(tree.count.const, int):
+        return inside * tree.count.const
+    return inside + _own(tree)
+
+
+def _own(node: Node) -> int:
+    if isinstance(node, Call):
+        return 400 if node.name in SEARCHES else 150 if node.name in ("strlen", "strncmp", "str_concat") else 30
+    if isinstance(node, Binary):
+        return 3 if isinstance(node.left.type, Scalar) else 120
+    for kind, amount in _OWN:
+        if isinstance(node, kind):
+            return amount
+    return 1
+
+
+def rounds(loop: For | While) -> int | None:
+    """The most rounds that a loop can make, if that is plain to see."""
+    if isinstance(loop, While):
+        return _counted(loop)
+    if loop.end is None or not isinstance(loop.start.const, int) or not isinstance(loop.end.const, int):
+        return None
+    return max(0, loop.end.const - loop.start.const)
+
+
+def _counted(loop: While) -> int | None:
+    """``while ($i < 10) { ... $i++; ... }``, where nothing else is done to $i and no round goes without the step. What
+    $i begins with is not known, but it is hardly far from 0."""
+    test = loop.cond
+    if not isinstance(test, Binary) or test.op not in ("<", "<=", ">", ">=", "!="):
+        return None
+    counter, bound = (test.left, test.right) if isinstance(test.left, Variable) else (test.right, test.left)
+    if not isinstance(counter, Variable) or not isinstance(bound.const, int):
+        return None
+    steps = [n for statement in loop.body for n in _stepped(statement) if n.slot is counter.slot]
+    changes = [n for n in walk(loop.body) if isinstance(n, Variable) and n.slot is counter.slot
+               and _is_target(loop.body, n)]
+    continues = any(type(n).__name__ == "Continue" for n in walk(loop.body))
+    if len(steps) != 1 or len(changes) != 1 or continues and not _steps_first(loop, counter):
+        return None
+    return abs(bound.const) + 1
+
+
+def _stepped(statement: Any) -> list[Variable]:
+    """The variable that a statement adds a constant to."""
+    if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op in ("++", "--") \
+            and isinstance(statement.expr.operand, Variable):
+        return [statement.expr.operand]
+    if isinstance(statement, Assign) and statement.op in ("+", "-") and isinstance(statement.target, Variable) \
+            and isinstance(statement.value.const, int) and statement.value.const:
+        return [statement.target]
+    return []
+
+
+def _steps_first(loop: While, counter: Variable) -> bool:
+    return bool(loop.body) and any(n.slot is counter.slot for n in _stepped(loop.body[0]))
+
+
+def _is_target(body: list[Any], variable: Variable) -> bool:
+    """Whether this use of a variable changes it, or lets something else do so."""
+    for node in walk(body):
+        if isinstance(node, Assign) and node.target is variable:
+            return True
+        if isinstance(node, Unary) and node.op in ("++", "--", "&") and node.operand is variable:
+            return True
+        if isinstance(node, Call) and node.name == "find" and variable in node.args:
+            return True
+    return False
+
+
+def stays_loop(loop: For | While) -> bool:
+    """Whether the verifier may as well follow it round by round."""
+    count = rounds(loop)
+    if count is None or count > ROUNDS:
+        return False
+    return count * max(1, cost(loop.body)) <= BUDGET
+
+
+__all__ = ["cost", "rounds", "stays_loop"]

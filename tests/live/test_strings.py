@@ -1,0 +1,140 @@
+"""Strings of every size, on the running kernel: lengths, equality and searches are what Python says.
+
+The probe is a system call of this process, whose buffers it can read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fnmatch
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import judge
+from fuzz.programs import EVENT
+from sonde.api import Without, live_world
+from sonde.compiler.pipeline import compile_checked
+
+NEW = live_world()
+WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": Without(NEW, frozenset(["bpf_loop"]))}
+
+
+def printed(script: str, world: Any, hit: Callable[[], object] = os.getppid) -> list[str]:
+    """What a script prints when ``hit`` has made its events."""
+    spec = compile_checked(judge.checked(script, world), world, None, verify=True)
+    return judge.on_kernel(spec, hit).split("\n\n")[0].splitlines()
+
+
+def text(buffer: Any, size: int) -> str:
+    return f"str(uptr((uint8 *){ctypes.addressof(buffer)}), {size})"
+
+
+def pairs(size: int, seed: int) -> list[tuple[bytes, bytes]]:
+    """(text, part): at the beginning, in the middle, at the end, not there, there but for its last character, empty."""
+    chance = random.Random(seed)
+    found: list[tuple[bytes, bytes]] = [(b"", b""), (b"", b"a"), (b"a", b"")]
+    for length in sorted({1, 7, 8, 9, min(size - 1, 63), min(size - 1, 65), size // 2, size - 2, size - 1}):
+        if not 0 < length < size:
+            continue
+        whole = bytes(chance.choice(b"ab") for _ in range(length))
+        for count in {1, 3, min(8, length), min(9, length), min(length, size // 3)}:
+            if not 0 < count <= length:
+                continue
+            at = chance.randrange(length - count + 1)
+            part = whole[at:at + count]
+            found += [(whole, part), (whole, part[:-1] + b"c"), (whole, whole[-count:]), (whole, part + b"\xff")]
+        found += [(whole, whole), (whole, whole[:-1]), (whole[:-1], whole)]
+    return found
+
+
+def run_all(size: int, cases: list[tuple[bytes, bytes]], world: Any, expression: str) -> list[str]:
+    """``expression`` of $a and $b, for each pair."""
+    a, b = ctypes.create_string_buffer(size + 1), ctypes.create_string_buffer(size + 1)
+    script = (f"config = {{ max_strlen = {max(size, 64)} }}\n"
+              f"{EVENT} /pid == {os.getpid()}/ {{ $a = {text(a, size)}; $b = {text(b, size)}; "
+              f"printf(\"%d\\n\", {expression}); }}")
+
+    def hit() -> None:
+        for one, other in cases:
+            a.value, b.value = one[:size], other[:size]
+            os.getppid()
+
+    return printed(script, world, hit)
+
+
+SIZES = [8, 16, 17, 64, 65, 200, 1024]
+
+
+@pytest.mark.parametrize("kernel", WORLDS)
+@pytest.mark.parametrize("size", SIZES)
+def test_length_and_equality(size: int, kernel: str) -> None:
+    cases = pairs(size, size)
+    got = run_all(size, cases, WORLDS[kernel], "strlen($a) * 4 + (int64)($a == $b) * 2 + strncmp($a, $b, 5)")
+    wanted = [len(a[:size - 1]) * 4 + (a[:size - 1] == b[:size - 1]) * 2 + (a[:size - 1][:5] != b[:size - 1][:5])
+              for a, b in cases]
+    assert got == [str(w) for w in wanted]
+
+
+@pytest.mark.parametrize("kernel", WORLDS)
+@pytest.mark.parametrize("size", SIZES)
+def test_search(size: int, kernel: str) -> None:
+    if kernel != "as it is" and size > 64:
+        size = 64  # more is too much for a verifier that has to follow each step
+    cases = pairs(size, size)
+    got = run_all(size, cases, WORLDS[kernel], "strstr($a, $b)")
+    assert got == [str(a[:size - 1].find(b[:size - 1])) for a, b in cases]
+
+
+@pytest.mark.parametrize("needle", ["a", "ab", "abbabbab", "aabbaabba", "b" * 17, "ba" * 40, "ab" * 200])
+@pytest.mark.parametrize("size", SIZES)
+def test_search_of_a_literal(size: int, needle: str) -> None:
+    chance = random.Random(needle)
+    cases = [(bytes(chance.choice(b"ab") for _ in range(chance.randrange(size))), b"") for _ in range(8)]
+    part = needle.encode()
+    cases += [(head + part + tail, b"") for head in (b"", b"b", b"a" * 7, b"ab" * 33) for tail in (b"", b"a" * 9)]
+    got = run_all(size, cases, NEW, f'strstr($a, "{needle}") * 2 + (int64)strcontains($a, "{needle}")')
+    cut = [a[:size - 1] for a, _ in cases]
+    assert got == [str(a.find(part) * 2 + (part in a)) for a in cut]
+
+
+@pytest.mark.parametrize("pattern", ["*", "a*", "*b", "*ab*", "a*b*a", "*a?b*", "a*[ab]b*ba", "*bbbbbbbb*a*"])
+@pytest.mark.parametrize("size", [16, 64, 300, 1024])
+def test_patterns(size: int, pattern: str) -> None:
+    chance = random.Random(pattern)
+    cases = [(bytes(chance.choice(b"ab") for _ in range(chance.randrange(length + 1))), b"")
+             for length in (3, 5, 12, size - 1, size - 1) for _ in range(3)]
+    got = run_all(size, cases, NEW, f'(int64)globmatch($a, "{pattern}")')
+    assert got == [str(int(fnmatch.fnmatchcase(a.decode(), pattern))) for a, _ in cases]
+
+
+LONG = 65536
+
+
+def test_the_longest_strings() -> None:
+    """64 KiB: lengths, equality up to the last character, and searches that end in the last bytes."""
+    whole = b"a" * (LONG - 40) + b"needle" + b"z" * 33
+    cases = [(whole, whole), (whole, whole[:-1]), (whole, whole[:-1] + b"y"), (whole, b"needlez"), (whole, b"needled"),
+             (whole, b"a" * 300 + b"n"), (b"short", b"ort"), (b"", b"")]
+    got = run_all(LONG, cases, NEW, 'strlen($a) * 2 + (int64)($a == $b)')
+    assert got == [str(len(a) * 2 + (a == b)) for a, b in cases]
+    worst = cases.pop(2)
+    assert run_all(LONG, cases, NEW, "strstr($a, $b)") == [str(a.find(b)) for a, b in cases]
+    with pytest.raises(judge.Unexpected, match="'loop'"):  # each position agrees in half of it: that it gave up is said
+        run_all(LONG, [worst], NEW, "strstr($a, $b)")
+    assert run_all(LONG, cases, NEW, 'strstr($a, "needlezz")') == [str(a.find(b"needlezz")) for a, _ in cases]
+    assert run_all(LONG, cases, NEW, '(int64)globmatch($a, "a*need?e*z")') == ["1"] * 5 + ["0"] * 2
+
+
+def test_strings_in_a_loop() -> None:
+    """Every iteration does all of it: what the verifier once followed step by step, times the iterations."""
+    a, b = ctypes.create_string_buffer(b"/usr/lib/passwords/file"), ctypes.create_string_buffer(b"passwords")
+    (line,) = printed(
+        f"{EVENT} /pid == {os.getpid()}/ {{ $n = 0; for ($i : 0..100) {{ $a = {text(a, 1024)}; $b = {text(b, 1024)}; "
+        'if ($a == $b || $a == "x") { $n += 1000000; } if (strcontains($a, $b)) { $n += strstr($a, $b); } '
+        'if (strcontains($a, "passwords")) { $n += strlen($a); } if (globmatch($a, "*pass*")) { $n += 1; } } '
+        'printf("%d\\n", $n); }', NEW)
+    assert line == str(100 * (9 + 23 + 1))
