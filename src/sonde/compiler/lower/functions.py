@@ -257,59 +257,6 @@ def _find(lo: Lower, call: Call) -> Operand:
     return found
 
 
-def _strncmp(lo: Lower, call: Call) -> Operand:
-    """0 if equal in so many characters, else 1."""
-    result = lo.b.function.reg("differs")
-    lo.select(result, lambda yes, no: _same_prefix(lo, call, yes, no), lambda: 0, lambda: 1)
-    return result
-
-
-def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
-    left, right, length = call.args[0], call.args[1], call.data["length"]
-    if strings.literal(left) is not None:
-        left, right = right, left
-    text = strings.literal(right)
-    with lo.scope():
-        place = locate_or_materialise(lo, left)
-        if text is not None:
-            strings.equal_literal(lo, place, strings.capacity_of(left), text, yes, no, prefix=length)
-        else:
-            other = locate_or_materialise(lo, right)
-            from .words import equal_strings
-            equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
-                          length)
-
-
-def _strstr(lo: Lower, call: Call) -> Operand:
-    result = lo.b.function.reg("where")
-    index: list[Operand] = []
-    lo.select(result, lambda yes, no: index.append(_search(lo, call, yes, no)), lambda: index[0], lambda: -1)
-    return result
-
-
-def _search(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
-    from . import search
-    needle = strings.literal(call.args[1])
-    with lo.scope():
-        hay = locate_or_materialise(lo, call.args[0])
-        size, ends = strings.capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
-        if needle is not None:
-            return search.contains(lo, hay, size, ends, needle, yes, no)
-        other = locate_or_materialise(lo, call.args[1])
-        return search.contains_string(lo, hay, size, ends, other, strings.capacity_of(call.args[1]),
-                                      isinstance(call.args[1].type, Str), yes, no)
-
-
-def _strlen(lo: Lower, call: Call) -> Operand:
-    text = strings.literal(call.args[0])
-    if text is not None:
-        return len(text)
-    with lo.scope():
-        place = locate_or_materialise(lo, call.args[0])
-        from .words import length
-        return length(lo, place, strings.capacity_of(call.args[0]))
-
-
 def _memcmp(lo: Lower, call: Call) -> Operand:
     """0 if equal, else 1, or -1 where the first byte that differs is the smaller on the left."""
     length = call.data["length"]
@@ -397,8 +344,9 @@ def _socket_cookie(lo: Lower, call: Call) -> Operand:
 
 
 SCALAR_CALLS: dict[str, Callable[[Lower, Call], Operand]] = {
-    "delete": _delete, "bswap": _bswap, "len": _len, "find": _find, "strncmp": _strncmp, "strstr": _strstr,
-    "strlen": _strlen, "memcmp": _memcmp, "kptr": _argument, "uptr": _argument, "container_of": _container_of,
+    "delete": _delete, "bswap": _bswap, "len": _len, "find": _find, "strncmp": _later("text", "strncmp"),
+    "strstr": _later("text", "strstr"), "strlen": _later("text", "strlen"), "memcmp": _memcmp,
+    "kptr": _argument, "uptr": _argument, "container_of": _container_of,
     "percpu_kaddr": _percpu_kaddr, "reg": _reg, "uaddr": _uaddr, "socket_cookie": _socket_cookie, "ksym": _argument,
     "skboutput": _later("actions", "skboutput"), "write_user": _later("actions", "write_user"),
     "strerror": _argument, "signal_name": _argument, "syscall_name": _argument, "cgroup_path": _argument,
@@ -412,17 +360,13 @@ def _has_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     maps.has_key(lo, call.data["map"], call.data["key"], yes, no)
 
 
-def _strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
-    _search(lo, call, yes, no)
-
-
 def _is_err(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     lo.b.branch("jge", scalar(lo, call.args[0]), -4095, yes, no)  # MAX_ERRNO
 
 
 CONDITION_CALLS: dict[str, Callable[[Lower, Call, Block, Block], None]] = {
-    "has_key": _has_key, "strcontains": _strcontains, "is_err": _is_err, "globmatch": _later("text", "globmatch"),
-    "one_of": _later("text", "one_of"),
+    "has_key": _has_key, "strcontains": _later("text", "strcontains"), "is_err": _is_err,
+    "globmatch": _later("text", "globmatch"), "one_of": _later("text", "one_of"),
 }
 
 

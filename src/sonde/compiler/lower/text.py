@@ -1,4 +1,4 @@
-"""Lowering of str_concat(), globmatch() and one_of()."""
+"""Lowering of what works on strings: str_concat(), strlen(), searches, globmatch() and one_of()."""
 
 from __future__ import annotations
 
@@ -11,6 +11,60 @@ from .core import Lower, Mem
 from .expressions import locate_or_materialise, scalar
 
 Segment = list[frozenset[int]]
+
+
+def strncmp(lo: Lower, call: Call) -> Operand:
+    """0 if equal in so many characters, else 1."""
+    result = lo.b.function.reg("differs")
+    lo.select(result, lambda yes, no: _same_prefix(lo, call, yes, no), lambda: 0, lambda: 1)
+    return result
+
+
+def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    left, right, length = call.args[0], call.args[1], call.data["length"]
+    if strings.literal(left) is not None:
+        left, right = right, left
+    text = strings.literal(right)
+    with lo.scope():
+        place = locate_or_materialise(lo, left)
+        if text is not None:
+            strings.equal_literal(lo, place, strings.capacity_of(left), text, yes, no, prefix=length)
+        else:
+            other = locate_or_materialise(lo, right)
+            words.equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
+                                length)
+
+
+def strstr(lo: Lower, call: Call) -> Operand:
+    result = lo.b.function.reg("where")
+    index: list[Operand] = []
+    lo.select(result, lambda yes, no: index.append(_find(lo, call, yes, no)), lambda: index[0], lambda: -1)
+    return result
+
+
+def _find(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
+    needle = strings.literal(call.args[1])
+    with lo.scope():
+        hay = locate_or_materialise(lo, call.args[0])
+        size, ends = strings.capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
+        if needle is not None:
+            return search.contains(lo, hay, size, ends, needle, yes, no)
+        other = locate_or_materialise(lo, call.args[1])
+        return search.contains_string(lo, hay, size, ends, other, strings.capacity_of(call.args[1]),
+                                      isinstance(call.args[1].type, Str), yes, no)
+
+
+def strlen(lo: Lower, call: Call) -> Operand:
+    text = strings.literal(call.args[0])
+    if text is not None:
+        return len(text)
+    with lo.scope():
+        place = locate_or_materialise(lo, call.args[0])
+        return words.length(lo, place, strings.capacity_of(call.args[0]))
+
+
+def strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    _find(lo, call, yes, no)
 
 
 def str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
