@@ -316,6 +316,7 @@ class Config(Record):
     cache_user_symbols: str = ""
     show_debug_info: bool = True
     use_blazesym: bool = True
+    unstable_import_statement: str = "enable"
     unstable_tseries: str = "warn"
     unstable_typeinfo: str = "warn"
 

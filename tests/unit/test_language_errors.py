@@ -89,7 +89,7 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
     ("begin { while (1) }", "syntax-error", "}"),
     ("begin { for ($i : 5) {} }", "bad-range", "5"),
     ("begin { for (i : 0..5) {} }", "syntax-error", "i"),
-    ("begin { import \"x\"; }", "not-supported", "import"),
+    ("begin { import \"x\"; }", "import-not-found", "import \"x\""),
     # the top level
     ("", "empty-script", ""),
     ("// nothing", "empty-script", ""),

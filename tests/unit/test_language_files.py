@@ -178,3 +178,19 @@ def test_wrong_imports(text: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "x.bpf.c").write_text("int x;")
     (tmp_path / "x.bt").write_text("")
     assert failure(text, str(tmp_path / "s.bt"))[0] == code
+
+
+def test_an_import_in_a_block_is_one_of_the_script(tmp_path: Path) -> None:
+    (tmp_path / "lib.bt").write_text("macro four() { 4 }\n")
+    errors = Diagnostics()
+    source = Source(str(tmp_path / "main.bt"), 'begin { import "lib.bt"; print(four()); }')
+    script = parse(source, errors, (), Files())
+    assert not errors.items and [macro.name for macro in script.macros] == ["four"]
+
+
+def test_programs_in_c_are_told_apart_from_scripts(tmp_path: Path) -> None:
+    (tmp_path / "x.bpf.c").write_text("int x;\n")
+    errors = Diagnostics()
+    parse(Source(str(tmp_path / "main.bt"), 'import "x.bpf.c";\nbegin { }'), errors, (), Files())
+    assert [item.code for item in errors.items] == ["not-supported"]
+    assert "fentry:bpf:" in errors.items[0].hints[0]

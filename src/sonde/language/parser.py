@@ -17,7 +17,7 @@ from .constants import NotConstant, evaluate
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
 from .files import Files, is_system, version
-from .lexer import Lexer, integer
+from .lexer import Lexer, Token, integer
 from .preprocessor import Preprocessor
 from .source import Source, Span
 from .statements import StatementParser
@@ -271,10 +271,8 @@ class Parser(StatementParser):
     def _import(self) -> None:
         start = self.advance()[2]
         token = self.expect("str")
-        name = self.string_value(token)
-        self._script.imports.append(ast.StrLiteral(self.place(token), value=name))
         self.expect(";", "';'")
-        self._import_file(name, self.since(start))
+        self.imported(token, self.since(start))
 
     def _macro(self) -> None:
         """``macro name(a, $b, @c) { ... }``."""
@@ -324,8 +322,10 @@ class Parser(StatementParser):
 
     # --- other files --------------------------------------------------------------------------------------
 
-    def _import_file(self, name: str, span: Span) -> None:
+    def imported(self, token: Token, span: Span) -> None:
         """A script, a header, or a directory of them becomes part of this script; each file only once."""
+        name = self.string_value(token)
+        self._script.imports.append(ast.StrLiteral(self.place(token), value=name))
         path = self._files.imported(name, self.source)
         if path is None:
             self.error("import-not-found", f"Cannot import '{name}': there is no such file or directory", span,
@@ -354,7 +354,8 @@ class Parser(StatementParser):
             return
         if path.endswith(".c"):
             self.error("not-supported", f"{path} is a program in C, which would have to be compiled", span,
-                       ["write a macro or a function in the language"])
+                       ["Sonde brings no C compiler along: write a macro or a fn in the language, or load the program "
+                        "with bpftool and trace it with fentry:bpf:NAME"])
             return
         try:
             source = self._files.read(path)

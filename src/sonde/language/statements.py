@@ -7,6 +7,8 @@ from collections.abc import Callable
 from . import ast
 from .ast import Expr, Stmt
 from .cdecl import DeclarationParser
+from .lexer import Token
+from .source import Span
 
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 _BLOCK_LIKE = (ast.If, ast.While, ast.For, ast.Unroll, ast.Block)
@@ -194,8 +196,16 @@ class StatementParser(DeclarationParser):
         return ast.For(self.since(start), variable, first, last, body)
 
     def _import_within(self) -> Stmt:
-        self.fail("not-supported", "import within a block is not supported", self.place(self.token),
-                  ["write it at the top of the script"])
+        """As at the top of the script: what the file defines belongs to the script, wherever it is asked for."""
+        start = self.advance()[2]
+        token = self.expect("str")
+        self.tail = False
+        self.imported(token, self.since(start))
+        return ast.Block(self.since(start), [])
+
+    def imported(self, token: Token, span: Span) -> None:
+        """Read what an ``import`` names; the parser of whole scripts knows how."""
+        raise AssertionError("only a script imports")
 
     def _break(self) -> Stmt:
         return ast.Break(self.place(self.advance()))

@@ -12,7 +12,7 @@ from .convert import condition, name, plain
 from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
-from .map_rules import UNFILLED
+from .map_rules import UNFILLED, unstable
 from .nodes import walk
 from .statements import check_statements
 from .subprograms import check_uncalled, declare
@@ -32,6 +32,9 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     programs = attach.programs(script.clauses, world, options, config, diagnostics)
     context = Context(world, options, config, types, script.defines)
     context.evaluate, context.statements = evaluate, check_statements
+    context.diagnostics = diagnostics
+    for imported in script.imports:
+        unstable(context, imported, "import_statement", config.unstable_import_statement)
     context.clauses, context.programs = script.clauses, programs
     declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)

@@ -77,6 +77,7 @@ VARIABLES = {row.name: row for row in (
     Variable("show_debug_info", _bool, "Show file and line in stacks where known."),
     Variable("stack_mode", _choice(*STACK_MODES), "How stacks are printed: bpftrace, perf, raw or build_id."),
     Variable("str_trunc_trailer", str, "What is appended to strings that were cut."),
+    Variable("unstable_import_statement", _choice("error", "warn", "enable"), "What using import does."),
     Variable("unstable_tseries", _choice("error", "warn", "enable"), "What using tseries() does."),
     Variable("unstable_typeinfo", _choice("error", "warn", "enable"), "What using typeinfo() does."),
     Variable("use_blazesym", _bool, "Accepted for compatibility."),
@@ -110,6 +111,8 @@ def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: D
     shown = shown or name
     negated = name == "no_cpp_demangle"
     name = _RENAMED.get(name, name)
+    if name == "unstable_import":  # its older name
+        name = "unstable_import_statement"
     if name in _IGNORED or name.startswith("unstable_") and name not in VARIABLES:
         return
     row = VARIABLES.get(name)

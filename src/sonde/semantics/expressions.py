@@ -89,8 +89,6 @@ def check_name(context: Context, node: ast.Name) -> Type | None:
     found = _constant(context, node)
     if found is not None:
         return found
-    if node.name == "default_str_length":
-        return fold(node, context.config.max_strlen)
     context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, _name_hints(context, node.name))
     return None
 

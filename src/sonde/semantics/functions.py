@@ -3,7 +3,8 @@
 ``params`` are ``name:kind|kind``, with ``?`` if optional and ``...`` for "any more". Kinds: int ptr str buf array
 bool stack any; ``literal`` a constant string, ``number`` a constant integer; and what is no value: ``map`` (@x, or
 @x[k]), ``var``, ``type``, ``word``, ``raw`` (the rule checks it). ``rule`` gives the type where it is not always
-``result``; its docstring says what it leaves in ``Call.data`` for the lowering.
+``result``; its docstring says what it leaves in ``Call.data`` for the lowering. What the language can express in itself
+is a macro of ``library``, see :mod:`.macros`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Function(Record):
     unsafe: bool = False
     aggregate: bool = False     # only as the value of @x = ...
     probes: tuple[str, ...] = ()
+    library: str = ""           # the file of stdlib/ that has it, as a macro
 
 
 def _later(name: str) -> Any:
@@ -122,8 +124,8 @@ _ROWS = (
     Function("path", ("path:ptr|struct", "length:raw?"), None, "Full path of a struct path.", "path(ctx.file.f_path)",
              r.path,
              probes=("fentry", "fexit", "iter")),
-    Function("default_str_length", (), None, "Size of strings: max_strlen.", "default_str_length()",
-             r.default_str_length),
+    Function("default_str_length", (), UINT64, "Size of strings: max_strlen.", "default_str_length()",
+             library="values"),
     # names for numbers
     Function("ksym", ("address:int|ptr",), Symbol("ksym"), "Kernel symbol of an address.", "ksym(args.location)"),
     Function("usym", ("address:int|ptr",), USym(), "User symbol of an address.", 'usym(reg("ip"))'),
@@ -149,7 +151,8 @@ _ROWS = (
     Function("uptr", ("pointer:ptr|int",), None, "The pointer, into user memory.", "uptr($p)", r.mark("user")),
     Function("container_of", ("pointer:ptr|int", "type:raw", "member:raw"), None, "The object that holds a member.",
              "container_of($l, struct task_struct, tasks)", r.container_of),
-    Function("is_err", ("pointer:ptr|int",), BOOL, "Whether a pointer is an error number.", "is_err($p)"),
+    Function("is_err", ("pointer:ptr|int",), BOOL, "Whether a pointer is an error number.", "is_err($p)",
+             library="values"),
     Function("reg", ("name:literal",), UINT64, "A register of the traced code.", 'reg("ip")', r.reg, probes=REGISTERS),
     Function("socket_cookie", ("sock:ptr",), UINT64, "The kernel's cookie of a socket.", "socket_cookie(args.sk)"),
     # actions
@@ -164,8 +167,8 @@ _ROWS = (
              "write_user(arg0, $x, 8)", _later("write_user"), unsafe=True),
     Function("unwatch", ("address:int|ptr",), None, "Remove a watchpoint.", "unwatch($p)", _later("unwatch")),
     # checks
-    Function("assert", ("condition:any", "message:literal?"), VOID, "End tracing with an error unless it holds.",
-             'assert(@x > 0, "nothing seen")', r.assert_, asynchronous=True),
+    Function("assert", ("condition:any", "message:str?"), VOID, "End tracing with an error unless it holds.",
+             'assert(@x > 0, "nothing seen")', asynchronous=True, library="checks"),
     Function("static_assert", ("condition:any", "message:literal?"), VOID, "Refuse to compile unless it holds.",
              'static_assert(sizeof(struct sock) > 0, "no sock")', r.static_assert),
     Function("fail", ("format:literal", "..."), VOID, "Refuse to compile, where this can be reached.",
@@ -181,7 +184,7 @@ _ROWS = (
     Function("one_of", ("n:int", "list:literal"), None, "Whether a number is in a list of numbers and ranges.",
              'one_of(pid, "1,80,8000-8010")', _of_existence("one_of")),
     Function("assert_str", ("value:any",), VOID, "Refuse to compile unless it is a string.", "assert_str(comm)",
-             r.assert_str),
+             library="checks"),
     Function("is_array", ("value:any",), None, "Whether a value is an array.", "is_array($x)", r.IS_ARRAY),
     Function("is_integer", ("value:any",), None, "Whether a value is an integer.", "is_integer($x)", r.IS_INTEGER),
     Function("is_literal", ("value:any",), None, "Whether a value is written as a literal.", "is_literal(1)",

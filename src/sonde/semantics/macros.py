@@ -2,11 +2,17 @@
 
 ``macro name(a, $b, @c)``: ``a`` stands for an expression, ``$b`` for a variable, ``@c`` for a map of the caller. Other
 variables of the body are its own, whatever the caller has; other maps are refused.
+
+Functions of the language that are written in it are macros too, in ``stdlib/*.bt``: the row in :mod:`.functions` names
+the file, which is read when a script uses one. Such macros may exist with several numbers of parameters, and what goes
+wrong in them is said of the call.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ..language.ast import Block as BlockStmt
@@ -25,18 +31,20 @@ from ..language.ast import (
     Variable,
 )
 from ..language.diagnostics import Diagnostics
-from .nodes import copy
+from .functions import FUNCTIONS
+from .nodes import copy, walk
 
+LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib", "")
 MAX_DEPTH = 32
 MAX_NODES = 30_000
 
 
 def expand(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
     """Replace every call of a macro in ``clauses`` and functions."""
-    if not macros:
-        return
     known: dict[str, Macro] = {}
     for macro in macros:
+        if _is_shipped(macro) and macro.name in FUNCTIONS:  # imported, though it is there anyway
+            continue
         if macro.name in known:
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}", macro.span)
         known[macro.name] = macro
@@ -73,6 +81,9 @@ class _Expander:
         if not isinstance(node, (Call, Name)):
             return None
         macro = self.macros.get(node.name)
+        if macro is None and node.name in FUNCTIONS and FUNCTIONS[node.name].library:
+            given = len(node.args) if isinstance(node, Call) else 0
+            return library(FUNCTIONS[node.name].library).get((node.name, given))
         return macro if macro is not None and (isinstance(node, Call) or not macro.params) else None
 
     def _expansion(self, macro: Macro, node: Any, depth: int) -> Expr:
@@ -88,10 +99,16 @@ class _Expander:
         bound = self._bind(macro, args)
         if bound is None:
             return IntLiteral(node.span, value=0)  # what went wrong has been said
-        body = self._instance(copy(macro.body), macro, bound, f"#{self.uses}")
+        body = copy(macro.body)
+        if _is_shipped(macro):  # the call is the place of everything but the arguments, which come with theirs
+            for part in walk(body):
+                part.span = node.span
+        body = self._instance(body, macro, bound, f"#{self.uses}")
         found = self.rewrite(body, depth + 1)
         assert isinstance(found, Expr)
         found.span = node.span
+        if isinstance(found, BlockExpr) and not found.body and found.value is not None:
+            return found.value
         return found
 
     def _bind(self, macro: Macro, args: list[Any]) -> dict[str, Any] | None:
@@ -143,6 +160,21 @@ class _Expander:
             self.diagnostics.error("macro-hygiene",
                                    f"Unhygienic access to map: {node.name}. Maps must be passed into the "
                                    "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
+
+
+def _is_shipped(macro: Macro) -> bool:
+    return macro.span.source.name.startswith(LIBRARY)
+
+
+@cache
+def library(name: str) -> dict[tuple[str, int], Macro]:
+    """The macros of a file of the standard library, by name and number of parameters."""
+    from ..language.files import Files
+    from ..language.parser import parse
+    diagnostics = Diagnostics()
+    script = parse(Files.read(f"{LIBRARY}{name}.bt"), diagnostics)
+    diagnostics.check()
+    return {(macro.name, len(macro.params)): macro for macro in script.macros}
 
 
 def _has_no_value(block: BlockExpr) -> bool:

@@ -396,15 +396,6 @@ def static_assert(context: Context, node: Call, types: Types) -> Type | None:
     return VOID
 
 
-def assert_(context: Context, node: Call, types: Types) -> Type | None:
-    """data: {"message": text}."""
-    if not convert.condition(types[0]):
-        context.error("bad-condition", f"Invalid condition in assert(): {convert.name(types[0])}", node.args[0])
-        return None
-    node.data = {"message": node.args[1].const if len(node.args) > 1 else "assert failed"}
-    return VOID
-
-
 def fail(context: Context, node: Call, types: Types) -> Type | None:
     if check_format(context, "fail", node.args[0], node.args[1:]) is None:
         return None
@@ -461,12 +452,6 @@ def predicate(test: Callable[[Type, Expr], bool]) -> Rule:
     return rule
 
 
-def assert_str(context: Context, node: Call, types: Types) -> Type | None:
-    if not isinstance(types[0], Str):
-        context.error("bad-argument", f"expected a string ({convert.name(types[0])} provided)", node.args[0])
-    return VOID
-
-
 def strcap(context: Context, node: Call, types: Types) -> Type | None:
     given = types[0]
     return fold(node, given.size if isinstance(given, (Str, Array)) else context.config.max_strlen, INT64)
@@ -487,10 +472,6 @@ def kfunc(context: Context, node: Call, types: Types) -> Type | None:
     types_of = PROGRAMS.get(context.program.kind, ("tracing",)) if node.name == "kfunc_allowed" else ()
     wanted = [f"kfunc_{name}", *[f"kfunc_{name}@{type}" for type in types_of]]
     return fold(node, int(all(context.world.feature(feature) for feature in wanted)), BOOL)
-
-
-def default_str_length(context: Context, node: Call, types: Types) -> Type | None:
-    return fold(node, context.config.max_strlen)
 
 
 IS_STR = predicate(lambda type, node: isinstance(type, Str))

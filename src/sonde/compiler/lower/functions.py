@@ -140,23 +140,6 @@ def _signal(helper: int) -> Callable[[Lower, Call], None]:
     return lower
 
 
-def _assert(lo: Lower, call: Call) -> None:
-    """Unless the condition holds: an error of this line, then the end, with status 1."""
-    from ...spec import FormatPart
-    from .statements import leave_program
-    fine, broken = lo.b.block("holds"), lo.b.block("broken", cold=True)
-    with lo.region():
-        expressions.condition(lo, call.args[0], fine, broken)
-    lo.b.start(broken)
-    with lo.region():
-        records.send(lo, "printf", [], parts=[FormatPart(call.data["message"])], data={"severity": "ERROR"})
-        records.control(lo, "exit", {}, 1)
-        if lo.unit.stops_at_exit:
-            lo.b.store(lo.unit.global_word("exiting"), 0, 1)
-        leave_program(lo)
-    lo.b.start(fine)
-
-
 def _nothing(lo: Lower, call: Call) -> None:
     """Checked when compiling."""
 
@@ -175,7 +158,7 @@ STATEMENT_CALLS: dict[str, Callable[[Lower, Call], None]] = {
     "signal": _signal(h.SEND_SIGNAL), "signal_thread": _signal(h.SEND_SIGNAL_THREAD), "delete": _delete_statement,
     "debugf": _later("actions", "debugf"), "write_user": _later("actions", "write_user_statement"),
     "override": _later("actions", "override"),
-    "assert": _assert, "static_assert": _nothing, "assert_str": _nothing, "fail": _nothing,
+    "static_assert": _nothing, "fail": _nothing,
 }
 
 
@@ -360,12 +343,8 @@ def _has_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     maps.has_key(lo, call.data["map"], call.data["key"], yes, no)
 
 
-def _is_err(lo: Lower, call: Call, yes: Block, no: Block) -> None:
-    lo.b.branch("jge", scalar(lo, call.args[0]), -4095, yes, no)  # MAX_ERRNO
-
-
 CONDITION_CALLS: dict[str, Callable[[Lower, Call, Block, Block], None]] = {
-    "has_key": _has_key, "strcontains": _later("text", "strcontains"), "is_err": _is_err,
+    "has_key": _has_key, "strcontains": _later("text", "strcontains"),
     "globmatch": _later("text", "globmatch"), "one_of": _later("text", "one_of"),
 }
 

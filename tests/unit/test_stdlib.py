@@ -1,0 +1,69 @@
+"""Functions that are written in the language itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sonde
+from compiled import compiled
+from sonde import api
+from sonde.errors import CompileError
+from sonde.semantics.functions import FUNCTIONS
+from sonde.semantics.macros import library
+from sonde.types import Str
+
+FOLDER = Path(sonde.__file__).parent / "stdlib"
+ROWS = [row for row in FUNCTIONS.values() if row.library]
+
+
+def finding(text: str) -> tuple[str, str]:
+    with pytest.raises(CompileError) as caught:
+        compiled(text)
+    first = caught.value.diagnostics[0]
+    assert first.span is not None
+    return first.code, first.span.text
+
+
+def test_every_macro_has_a_row_and_every_row_its_macros() -> None:
+    """For each number of arguments that the row allows."""
+    written = {(path.stem, *key) for path in FOLDER.glob("*.bt") for key in library(path.stem)}
+    wanted = {(row.library, row.name, count) for row in ROWS
+              for count in range(len([p for p in row.params if not p.endswith("?")]), len(row.params) + 1)}
+    assert written == wanted and wanted
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.bt")), ids=lambda path: path.stem)
+def test_the_library_is_formatted(path: Path) -> None:
+    assert api.format(path.read_text()) == path.read_text()
+
+
+@pytest.mark.parametrize(("text", "code", "where"), [
+    ('begin { print(is_err("x")); }', "bad-cast", 'is_err("x")'),
+    ("begin { is_err(); }", "arity", "is_err()"),
+    ("begin { assert(1, 2, 3); }", "arity", "assert(1, 2, 3)"),
+    ("begin { assert_str(pid + 1); }", "static-assert", "assert_str(pid + 1)"),
+    ("begin { assert(pid == @nothing); }", "undefined-map", "@nothing"),
+    ("begin { $x = assert(1); }", "no-value", "assert(1)"),
+])
+def test_what_goes_wrong_is_said_of_the_call(text: str, code: str, where: str) -> None:
+    """And of an argument where that is what is wrong, never of the library's own text."""
+    assert finding(text) == (code, where)
+
+
+def test_a_macro_of_the_script_goes_first() -> None:
+    sites = compiled('macro is_err(x) { "own" } begin { print(is_err(1)); }').sites
+    assert isinstance(sites[0].fields[0].type, Str)
+
+
+def test_importing_what_is_there_anyway_changes_nothing() -> None:
+    assert compiled('import "stdlib/checks.bt"; begin { assert(pid); }').programs
+
+
+def test_a_script_that_uses_none_reads_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    library.cache_clear()
+    compiled("begin { print(1); }")
+    assert library.cache_info().misses == 0
+    compiled("begin { print(is_err(1)); }")
+    assert library.cache_info().misses == 1
