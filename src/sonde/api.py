@@ -278,6 +278,7 @@ class Trace:
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
         self._context = LiveContext(self.spec, self.session.maps)
+        self.session.follow(self._context.log)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
             self._context.remember(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
@@ -303,7 +304,6 @@ class Trace:
 
     def records(self, timeout: float | None = None) -> list[tuple[int, Any, int]]:
         """The next records (site, buffer, offset), in order; [] after ``timeout`` seconds or at the end."""
-        self._context.follow()
         return self.session.poll(timeout)
 
     def rest(self) -> list[tuple[int, Any, int]]:

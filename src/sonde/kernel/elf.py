@@ -242,7 +242,7 @@ class Elf:
             return None
         import lzma
         try:
-            return _Inner(self.path, lzma.decompress(self.contents(section)))
+            return Inner(self.path, lzma.decompress(self.contents(section)))
         except (lzma.LZMAError, EOFError, EnvironmentProblem):
             return None
 
@@ -272,7 +272,7 @@ class Elf:
         return found
 
 
-class _Inner(Elf):
+class Inner(Elf):
     """An ELF file in memory, found in the file at ``path``."""
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -303,21 +303,29 @@ def parse_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:
         at += (size + 3) & ~3
 
 
-_open: dict[str, tuple[tuple[int, int, int], Elf]] = {}
+_open: dict[str, tuple[tuple[int, ...], Elf]] = {}
+_same: dict[tuple[int, ...], Elf] = {}  # by what tells files apart, whatever their paths
 
 
 def open_elf(path: str) -> Elf:
-    """The file, from the cache unless it changed. EnvironmentProblem if it is unreadable or no ELF64 file."""
+    """The file, from the cache unless it changed; one that has been read and is gone stays known.
+
+    EnvironmentProblem if it is unreadable or no ELF64 file.
+    """
     try:
         stat = os.stat(path)
     except OSError as error:
+        if path in _open:
+            return _open[path][1]
         raise EnvironmentProblem(f"{path}: {error.strerror}") from None
     if not S_ISREG(stat.st_mode):
         raise EnvironmentProblem(f"{path}: not an ELF file")
-    stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     known = _open.get(path)
     if known is None or known[0] != stamp:
-        known = _open[path] = stamp, Elf(path)
+        if stamp not in _same or not os.path.exists(_same[stamp].path):
+            _same[stamp] = Elf(path)
+        known = _open[path] = stamp, _same[stamp]
     return known[1]
 
 

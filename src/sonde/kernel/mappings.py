@@ -9,27 +9,41 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from .. import uapi
 from ..errors import EnvironmentProblem, SondeError
-from . import binaries, syscalls
-from .symbols import Mapping, is_file
+from . import binaries, elf, syscalls
+from .symbols import Mapping, is_file, read_maps
 
-RING_BYTES = 1 << 18  # per CPU, a power of two: some 2000 mappings between two looks
+RING_BYTES = 1 << 18  # per CPU, a power of two: some 2000 mappings; whoever polls is woken when it is half full
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
-_MMAP, _COMM, _TASK, _MMAP2, _COMM_EXEC = 1 << 8, 1 << 9, 1 << 13, 1 << 23, 1 << 24  # bits of perf_event_attr
-_RECORD_FORK, _RECORD_MMAP2 = 7, 10
+# bits of perf_event_attr
+_MMAP, _COMM, _TASK, _WATERMARK, _ID_ALL = 1 << 8, 1 << 9, 1 << 13, 1 << 14, 1 << 18
+_MMAP2, _COMM_EXEC = 1 << 23, 1 << 24
+_SAMPLE_TIME = 1 << 2
+_RECORD_LOST, _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 2, 3, 7, 10
+_MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail
 _HEADER = struct.Struct("=IHH")
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
+LOOK = 0.2        # s: at most so long for the processes that run at the start
 PROCESSES = 4096  # remembered; the oldest go first
 
 
 class MappingLog:
-    """The executable mappings since :meth:`start`; keeps what it has read when it is closed."""
+    """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
-    def __init__(self) -> None:
+    ``lost`` counts reports that found a ring full. ``changed`` is called with the id of each process that is new, or
+    that another program runs in: what was known of that number does not hold any more.
+    """
+
+    def __init__(self, changed: Callable[[int], None] = lambda pid: None) -> None:
+        self.lost = 0
+        self.changed = changed
         self._events: list[syscalls.Fd] = []
         self._rings: list[Any] = []
         self._found: dict[int, list[Mapping]] = {}
@@ -37,14 +51,35 @@ class MappingLog:
 
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
-        flags = _MMAP | _COMM | _TASK | _MMAP2 | _COMM_EXEC
+        flags = _MMAP | _COMM | _TASK | _WATERMARK | _ID_ALL | _MMAP2 | _COMM_EXEC
         try:
             for cpu in range(os.cpu_count() or 1):
-                event = syscalls.perf_event_open(uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags)
+                event = syscalls.perf_event_open(uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags,
+                                                 sample_type=_SAMPLE_TIME, wakeup=RING_BYTES // 2)
                 self._events.append(event)
                 self._rings.append(syscalls.mmap_fd(event, mmap.PAGESIZE + RING_BYTES))
         except (EnvironmentProblem, SondeError):
             self.close()
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        """Processes that are there already may end before anybody asks for them."""
+        enough = time.monotonic() + LOOK
+        for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
+            if time.monotonic() > enough:
+                return  # the youngest were first; the others are looked at when they are seen
+            found = read_maps(pid)
+            if found:
+                self._found[pid] = found
+
+    @property
+    def fds(self) -> list[int]:
+        """To be polled: readable when there is much to read."""
+        return [event.number for event in self._events]
+
+    def knows(self, pid: int) -> bool:
+        """Whether something was reported of a process."""
+        return pid in self._found or pid in self._parents
 
     def close(self) -> None:
         """Read what is left, stop watching."""
@@ -66,29 +101,38 @@ class MappingLog:
         return None
 
     def read(self) -> None:
-        """Take in what has been reported."""
+        """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings."""
+        found: list[tuple[int, int, int, bytes]] = []
         for ring in self._rings:
             head = int.from_bytes(ring[_HEAD:_HEAD + 8], "little")
             tail = int.from_bytes(ring[_TAIL:_TAIL + 8], "little")
             while tail < head:
-                kind, _, size = _HEADER.unpack(_bytes(ring, tail, 8))
-                if size < 8:
+                kind, misc, size = _HEADER.unpack(_bytes(ring, tail, 8))
+                if size < 16:
                     break
-                self._take(kind, _bytes(ring, tail + 8, size - 8))
+                body = _bytes(ring, tail + 8, size - 8)
+                found.append((int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8]))
                 tail += size
             ring[_TAIL:_TAIL + 8] = head.to_bytes(8, "little")
+        for _, kind, misc, body in sorted(found):
+            self._take(kind, misc, body)
 
-    def _take(self, kind: int, body: bytes) -> None:
+    def _take(self, kind: int, misc: int, body: bytes) -> None:
         if kind == _RECORD_FORK:
             pid, parent = struct.unpack_from("=II", body)
             if pid != parent:
                 self._parents[pid] = parent
                 self._found.pop(pid, None)  # the number was another process's
+                self.changed(pid)
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             path = _openable(pid, name) if is_file(name) else ""
             self._found.setdefault(pid, []).append(Mapping(start, start + length, offset, path, name))
+        elif kind == _RECORD_COMM and misc & _MISC_EXEC:
+            self.changed(struct.unpack_from("=I", body)[0])
+        elif kind == _RECORD_LOST:
+            self.lost += struct.unpack_from("=QQ", body)[1]
         for table in (self._found, self._parents):
             if len(table) > PROCESSES:
                 del table[next(iter(table))]
@@ -96,8 +140,14 @@ class MappingLog:
 
 def _openable(pid: int, name: str) -> str:
     """Where the file can be opened from here: in the process's root while there is one."""
-    path = binaries.process_root(pid) + name
-    return path if os.path.exists(path) else name
+    root = binaries.process_root(pid)
+    if not root or not os.path.exists(root + name):
+        return name
+    try:  # the way there ends with the process: what is to be known of the file is read now
+        elf.open_elf(root + name).functions()
+    except EnvironmentProblem:
+        pass
+    return root + name
 
 
 def _bytes(ring: Any, at: int, size: int) -> bytes:

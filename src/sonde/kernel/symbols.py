@@ -160,7 +160,8 @@ def read_maps(pid: int) -> list[Mapping]:
                 start, _, end = parts[0].partition("-")
                 name = parts[5] if len(parts) > 5 else ""
                 deleted = name.endswith(" (deleted)")
-                path = f"/proc/{pid}/map_files/{start}-{end}" if deleted else root + name
+                # maps fills addresses up to eight digits, map_files does not
+                path = f"/proc/{pid}/map_files/{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
                 found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
                                      path if is_file(name) else "", name.removesuffix(" (deleted)")))
     except OSError:
@@ -209,7 +210,8 @@ class UserSymbols:
 
     def forget(self, pid: int) -> None:
         """Drop what is known of a process (it called exec, or its id is another's now)."""
-        self._processes.pop(pid, None)
+        if self._processes.pop(pid, None) is None:
+            return
         self._cache = {key: value for key, value in self._cache.items() if key[0] != pid}
 
     def lookup(self, pid: int, address: int) -> UserSymbol | None:
@@ -251,8 +253,9 @@ class UserSymbols:
     def _elsewhere(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
         """In the vdso, or in code that the process made itself."""
         if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
-            return UserSymbol(mapping.name, address - mapping.start, mapping.name)
-        if process.jit is None:
+            inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
+            return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
+        if process.jit is None or process.jit.lookup(address) is None and process.jit.grown():
             process.jit = _JitMap(process.pid)
         found = process.jit.lookup(address)
         return UserSymbol(found[0], found[1], process.jit.path) if found else UserSymbol("", address, "[anon]")
@@ -271,6 +274,25 @@ def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
     return UserSymbol(found[0], found[1], name or path)
 
 
+def _vdso_symbol(offset: int) -> UserSymbol | None:
+    """Code that the kernel gives every process; this one's is as good as any."""
+    if not _vdso:
+        _vdso.append(None)
+        mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
+        if mapping is not None:
+            try:
+                with open("/proc/self/mem", "rb", buffering=0) as memory:
+                    memory.seek(mapping.start)
+                    _vdso[0] = elf.Inner("[vdso]", memory.read(mapping.end - mapping.start))
+            except (OSError, EnvironmentProblem):
+                pass
+    found = _vdso[0].function_at(offset) if _vdso[0] is not None else None
+    return UserSymbol(found[0], found[1], "[vdso]") if found else None
+
+
+_vdso: list[elf.Elf | None] = []
+
+
 class _JitMap:
     """/tmp/perf-PID.map, which run-time compilers write: lines of hexadecimal start and size, then a name."""
 
@@ -278,12 +300,17 @@ class _JitMap:
         self.path = f"/tmp/perf-{pid}.map"
         rows: list[tuple[int, int, str]] = []
         for path in (f"/proc/{pid}/root/tmp/perf-{self._inner(pid)}.map", self.path):
+            self._from, self._size = path, _size_of(path)
             rows = self._read(path)
             if rows:
                 break
         rows.sort()
         self._rows = rows
         self._starts = [row[0] for row in rows]
+
+    def grown(self) -> bool:
+        """Whether the process has written more since."""
+        return _size_of(self._from) > self._size
 
     @staticmethod
     def _inner(pid: int) -> int:
@@ -315,6 +342,13 @@ class _JitMap:
             return None
         start, size, name = self._rows[at]
         return (name, address - start) if address < start + size else None
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def process_symbol(pid: int, name: str) -> int | None:

@@ -490,13 +490,15 @@ def link_missed(link: Fd) -> int:
 # ---- perf events
 
 def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample_period: int = 0, flags: int = 0,
-                    config1: int | bytes = 0, config2: int = 0, bp_type: int = 0) -> Fd:
+                    config1: int | bytes = 0, config2: int = 0, bp_type: int = 0, sample_type: int = 0,
+                    wakeup: int = 1) -> Fd:
     """Open a perf event; a breakpoint's address and length are in ``config1`` and ``config2``. ``config1``
-    may be bytes: then the address of that text (NUL added) is passed."""
+    may be bytes: then the address of that text (NUL added) is passed. ``wakeup``: after how many events, or bytes
+    with PERF_ATTR_WATERMARK, a poll of the event returns."""
     text = config1 + b"\0" if isinstance(config1, bytes) else b""
     attr = bytearray(128)
-    struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, 0, 0, flags, 1,
-                     bp_type,
+    struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, sample_type, 0, flags,
+                     wakeup, bp_type,
                      _address(text) if isinstance(config1, bytes) else config1, config2)
     result: int = _syscall(_numbers["perf_event_open"], _address(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
     if result < 0:

@@ -39,6 +39,9 @@ def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
             out.runtime_error(message(site, count), site.span, site.helper if code else "", -code)
     if losses.late:
         out.note(f"WARNING: {losses.late} event{'' if losses.late == 1 else 's'} came late, out of order")
+    if losses.unseen:
+        out.note(f"WARNING: {losses.unseen} mapping{'' if losses.unseen == 1 else 's'} of processes went unseen: names "
+                 "in user stacks may be missing")
     for probe, count in losses.skipped:
         out.note(f"WARNING: {probe}: the kernel skipped {count} nested event{'' if count == 1 else 's'}")
 

@@ -33,6 +33,8 @@ class LiveContext:
         self._kernel = kernel or KernelSymbols()
         self._log = _mapping_log() if user is None and names_user_addresses(spec) else None
         self._user = user or UserSymbols(self._log)
+        if self._log is not None:
+            self._log.changed = self._user.forget
         self._cgroups = procfs.Cgroups()
         self._stacks: dict[int, Sequence[int]] = {}
         self._offsets: dict[str, int] = {}
@@ -110,10 +112,10 @@ class LiveContext:
         if self._log is not None:
             self._user.snapshot(pid)
 
-    def follow(self) -> None:
-        """Take note of what processes have mapped since the last time."""
-        if self._log is not None:
-            self._log.read()
+    @property
+    def log(self) -> Any:
+        """What tells of processes' mappings (kernel.mappings.MappingLog); None if nobody wants to know."""
+        return self._log
 
     def close(self) -> None:
         """Stop watching processes; what was seen of them stays known."""

@@ -65,9 +65,10 @@ class Losses(Record):
     errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
     skipped: list[tuple[str, int]]        # by first probe of a program: the kernel did not run it (nested, too many)
     late: int = 0                         # records that came too late for their place: printed, but out of order
+    unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.errors or self.skipped or self.late)
+        return bool(self.records or self.errors or self.skipped or self.late or self.unseen)
 
 
 class Session:
@@ -107,6 +108,7 @@ class Session:
         self._stopped = False
         self._last_losses: Losses | None = None
         self._iterators: Iterators | None = None
+        self._followed: Any = None  # a MappingLog
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
 
@@ -260,6 +262,10 @@ class Session:
         at = 8 * (len(self.spec.probes) + len(self.spec.errors))
         struct.pack_into(f"={len(words)}Q", self.maps[STATE].memory, at, *words)
 
+    def follow(self, log: Any) -> None:
+        """Read a log of mappings (or None) while the session waits; called before :meth:`attach`."""
+        self._followed = log
+
     # waiting
 
     def _watch(self) -> None:
@@ -271,6 +277,7 @@ class Session:
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         rings = [ring.fd.fileno() for ring in (self._data, self._control) if ring]
+        rings += self._followed.fds if self._followed is not None else []
         self._urgent, self._idle = select.epoll(), select.epoll()
         for fd in urgent:
             self._urgent.register(fd, select.EPOLLIN)
@@ -317,7 +324,9 @@ class Session:
         self._urgent.poll(held if left is None else min(left, held))
 
     def _look_around(self) -> None:
-        """Signals, and the end of the process that is waited for."""
+        """Signals, mappings, and the end of the process that is waited for."""
+        if self._followed is not None:
+            self._followed.read()
         if self._signals is not None:
             for name in self._signals.take():
                 self.asked |= not self._run("self", name) and name == ASKS
@@ -453,7 +462,8 @@ class Session:
         misses += self._links.missed()
         return Losses(records=[(name, n) for name, n in zip(self.spec.probes, counts) if n],
                       errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
-                      skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late)
+                      skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late,
+                      unseen=self._followed.lost if self._followed is not None else 0)
 
     @property
     def traced_ns(self) -> int:

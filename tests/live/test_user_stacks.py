@@ -1,0 +1,151 @@
+"""Names in user stacks: of processes that have ended, of replaced and unusual code. The program knows its own chain."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support import Tracer, compile_c, trace
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the programs have code for x86_64")
+
+# getppid() by hand: at a system call all frames are complete, as they are not at the first instruction of a function.
+CALL = r"""
+static inline __attribute__((always_inline)) void call(void)
+{ long r; __asm__ volatile("syscall" : "=a"(r) : "a"(110) : "rcx", "r11", "memory"); }
+"""
+PROBE = "tracepoint:syscalls:sys_enter_getppid"
+CHAIN = CALL + r"""
+#include <stdio.h>
+#include <unistd.h>
+volatile int depth;
+void touch(void) { depth++; }
+void leaf(void) { call(); touch(); }
+void middle(void) { leaf(); depth--; }
+void top(void) { middle(); depth++; }
+int main(int argc, char **argv) { if (argc > 1) getchar(); top(); if (argc > 1) getchar(); return 0; }
+"""
+FRAMES = ["leaf", "middle", "top", "main"]
+POINTERS = ("-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls")
+
+
+@pytest.fixture(scope="module", params=["-pie", "-no-pie"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pie = str(request.param)
+    return compile_c(CHAIN, tmp_path_factory.mktemp("stacks"), "chain", *POINTERS,
+                     *(["-fpie", "-pie"] if pie == "-pie" else ["-fno-pie", "-no-pie"]))
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"^\s+(\w+)\+\d+$", text, re.M)[:4]
+
+
+def test_the_process_has_ended(target: Path) -> None:
+    """A map is printed when nothing is left of the processes."""
+    tracer = trace(f"{PROBE} /comm == \"chain\"/ {{ @[ustack] = count(); }}",
+                   lambda: [subprocess.run([target], check=True) for _ in range(5)])
+    stacks = re.findall(r"^@\[\n(.*?)^\]: (\d+)$", tracer.stdout, re.M | re.S)
+    assert stacks and sum(int(count) for _, count in stacks) == 5
+    assert all(names(stack) == FRAMES for stack, _ in stacks)
+    assert "went unseen" not in tracer.stderr
+
+
+def test_the_process_was_there_before(target: Path) -> None:
+    """It started before the tracer, is seen once at its end, and is gone when its stack is printed."""
+    process = subprocess.Popen(["sh", "-c", f"read line; exec {target}"], stdin=subprocess.PIPE, text=True)
+    sleeper = subprocess.Popen([target, "wait"], stdin=subprocess.PIPE, text=True)
+    tracer = trace(f"{PROBE} /comm == \"chain\"/ {{ @[ustack(4), pid] = count(); }}",
+                   lambda: (process.communicate("\n"), sleeper.communicate("\n")))
+    for pid in (process.pid, sleeper.pid):
+        found = re.search(rf"^@\[\n((?:\s+\S+\n)+), {pid}\]: 1$", tracer.stdout, re.M)
+        assert found and names(found[1]) == FRAMES
+
+
+def test_another_program_in_the_same_process(tmp_path: Path) -> None:
+    """Two programs, one after the other in one process: each address has its program's name."""
+    first = compile_c(CHAIN.replace("leaf", "early").replace("top();", "top(); execv(argv[2], argv + 2);"), tmp_path,
+                      "first", *POINTERS, "-fpie", "-pie")
+    second = compile_c(CHAIN.replace("leaf", "later"), tmp_path, "second", *POINTERS, "-fpie", "-pie")
+    script = f'{PROBE} /comm == "first" || comm == "second"/ {{ print(ustack(2)); }}'
+    tracer = trace(script, lambda: subprocess.run([first, "0", second], stdin=subprocess.DEVNULL, check=True))
+    assert names(tracer.stdout) == ["early", "middle", "later", "middle"]
+
+
+def test_modes(target: Path) -> None:
+    script = (f"uprobe:{target}:leaf {{ print(ustack(perf, 1)); print(ustack(raw, 1)); print(ustack(build_id, 1)); "
+              "print(ustack(1)); print(usym(reg(\"ip\"))); }")
+    lines = [line.strip() for line in trace(script, lambda: subprocess.run([target], check=True)).lines]
+    address = lines[1]
+    notes = subprocess.run(["readelf", "-nW", target], capture_output=True, text=True, check=True).stdout
+    build_id = re.search(r"Build ID: (\w+)", notes)
+    assert build_id and len(lines) == 5
+    assert lines[0] == f"{address} leaf+0 ({target})"
+    assert re.fullmatch(rf"{build_id[1]} 0x[0-9a-f]+", lines[2])
+    assert lines[3:] == ["leaf+0", "leaf"]
+
+
+def test_a_deleted_program(target: Path, tmp_path: Path) -> None:
+    """While it runs its file can be read, though it has no name any more."""
+    copy = tmp_path / "copy"
+    shutil.copy(target, copy)
+    with subprocess.Popen([copy, "wait"], stdin=subprocess.PIPE) as process, \
+            Tracer("-e", f'{PROBE} /comm == "copy"/ {{ print(ustack(4)); exit(); }}') as tracer:
+        copy.unlink()
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        tracer.wait()
+        process.communicate(b"\n")
+    assert names(tracer.stdout) == FRAMES
+
+
+JIT = CALL + r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) void hook(int n) { call(); printf("%d\n", n); }
+int main(void)
+{
+    /* push rbp; mov rbp, rsp; mov rax, rdi; mov edi, esi; call rax; pop rbp; ret */
+    unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3 };
+    char path[64];
+    unsigned char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FILE *map;
+    memcpy(page, code, sizeof code);
+    memcpy(page + 64, code, sizeof code);
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+    for (int i = 0; i < 2; i++) {
+        map = fopen(path, "a");
+        fprintf(map, "%lx %x compiled_%d\n", (unsigned long)page + 64 * i, (int)sizeof code, i);
+        fclose(map);
+        ((void (*)(void (*)(int), int))(page + 64 * i))(hook, i);
+        usleep(300000);
+    }
+    return 0;
+}
+"""
+
+
+def test_code_that_was_made_at_run_time(tmp_path: Path) -> None:
+    """/tmp/perf-PID.map, which grows while the program runs."""
+    target = compile_c(JIT, tmp_path, "jit", *POINTERS)
+    pids: list[int] = []
+
+    def run() -> None:
+        child = subprocess.Popen([target], stdout=subprocess.DEVNULL)
+        pids.append(child.pid)
+        assert child.wait() == 0
+
+    try:
+        tracer = trace(f"{PROBE} /comm == \"jit\"/ {{ print(ustack(3)); }}", run)
+    finally:
+        for pid in pids:
+            Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
+    assert names(tracer.stdout) == ["hook", "compiled_0", "main", "hook"]
+    assert "compiled_1+" in tracer.stdout
