@@ -52,6 +52,9 @@ have objcopy || install_packages binutils || true
 have ip && have tc || install_packages iproute2 || true
 have readelf || install_packages binutils || true
 have bpftool || install_packages bpftool || true
+# What is seen: a terminal and a browser, driven by tests, and a font for both.
+have tmux || install_packages tmux || true
+have chromium || install_packages chromium fonts-dejavu-core || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'

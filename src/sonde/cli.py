@@ -15,6 +15,7 @@ from .options import TOOL, Option, Parsed, parse, usage
 
 if TYPE_CHECKING:
     from .api import Trace
+    from .monitor import Follower
     from .output import Output
     from .output.views import Showing
     from .semantics.typed import Options
@@ -103,6 +104,8 @@ def _explain_rejection(error: VerifierError, verbose: bool) -> None:
 
 def _dispatch(parsed: Parsed) -> int:
     words = parsed.words
+    if parsed.has("heatmap") and parsed.options.setdefault("format", "heatmap") != "heatmap":
+        raise UsageError(f"one form at a time: --heatmap or -f {parsed.get('format')}")
     tool = words[0] if words and not parsed.has("e") else ""
     if parsed.has("help") and not tool:
         sys.stdout.write(usage())
@@ -246,7 +249,8 @@ def _trace(parsed: Parsed) -> int:
         options.cpid = process.pid
     show = _shower(parsed.get("debug")) if parsed.has("debug") else None
     world = permitted(live_world(), parsed)
-    trace = Trace(source, options, process, world, True, parsed.has("stats") or options.mode == "bench", show)
+    trace = Trace(source, options, process, world, True,
+                  parsed.has("stats") or options.mode == "bench" or bool(parsed.command), show)
     for warning in trace.spec.warnings:
         if options.warnings:
             complain(warning.render())
@@ -291,7 +295,7 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         if parsed.has("help"):
             sys.stdout.write(tools.help(tool))
             return None, []
-        parsed.columns = tool.columns
+        parsed.columns, parsed.tool = tool.columns, tool.name
         name = tool.path
     return read_source(name), params
 
@@ -347,9 +351,20 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         view_class(parsed.get("format"))
     return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
-                   probe_filter=parsed.get("probe-filter"), timed=viewed, env=environment(),
+                   probe_filter=parsed.get("probe-filter"), timed=viewed or _watched(parsed), env=environment(),
                    directories=parsed.get("I").split("\n") if parsed.has("I") else [],
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
+
+
+_WATCHING = {"count", "redraw"}  # options whose runs monitor.py looks after
+
+
+def _watched(parsed: Parsed) -> bool:
+    """Whether the run needs more than printing what comes. Plain runs do not import what finds it out."""
+    if not (parsed.tool or parsed.command or parsed.options.keys() & _WATCHING or parsed.get("format") == "heatmap"):
+        return False
+    from .monitor import watched
+    return watched(parsed)
 
 
 def _mode(parsed: Parsed) -> str:
@@ -381,16 +396,27 @@ def run(trace: Trace, parsed: Parsed) -> int:
     """Attach, print until the end, print maps and losses, detach."""
     from .output import output
     _be_called("sonde")
+    if parsed.command:
+        from .monitor import show
+        return show(trace, parsed)
     showing = _showing(trace, parsed)
     descriptor = open_output(parsed)
-    if showing is not None:
+    follower = _follower(trace, parsed, showing)
+    if follower is not None and follower.screen is not None:
+        out: Output = follower.screen
+        if showing is not None:
+            showing.text = out
+            showing.open(descriptor)
+    elif showing is not None:
         out = showing.open(descriptor)
     else:
         out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
     try:
         with trace:
-            return _print_all(trace, parsed, out, showing)
+            return _print_all(trace, parsed, out, showing, follower)
     finally:
+        if follower is not None and follower.screen is not None:
+            follower.screen.leave()
         out.flush(True)
         if showing is not None:
             showing.flush()
@@ -429,7 +455,17 @@ def open_output(parsed: Parsed) -> int:
         raise UsageError(f"failed to open output file '{path}': {error.strerror}") from None
 
 
-def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None) -> int:
+def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:
+    """The run loop of what is redrawn, counted or looked at; None if records are just to be printed."""
+    if not _watched(parsed) or trace.options.mode:
+        return None
+    from . import monitor
+    return monitor.Follower(trace, parsed, monitor.blocks(trace, parsed, showing),
+                            showing.sample if showing is not None else None)
+
+
+def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
+               follower: Follower | None = None) -> int:
     from .output import Printer
     from .output.losses import report_losses
     session = trace.session
@@ -457,14 +493,12 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         out.note(f"Pinned: cat {path} runs it; rm {path} removes it")
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
-    while not session.done:
-        _handle(trace, printer, trace.records())
-        if session.asked:
-            session.asked = False
-            if showing is None:  # a view is made once, at the end
-                printer.maps()
-        out.flush()
-    _handle(trace, printer, trace.rest())
+    if follower is not None:
+        follower.run(printer, out.flush)
+        follower.rest(printer)
+    else:
+        _follow(trace, printer, out, showing)
+        _handle(trace, printer, trace.rest())
     if trace.spec.config.print_maps_on_exit:
         printer.final_maps()
     if showing is not None:
@@ -476,6 +510,18 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         out.statistics(costs(session))
     out.flush(True)
     return session.status if session.reason == "exit" else 0
+
+
+def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) -> None:
+    """Print what comes until the script has ended."""
+    session = trace.session
+    while not session.done:
+        _handle(trace, printer, trace.records())
+        if session.asked:
+            session.asked = False
+            if showing is None:  # a view is made once, at the end
+                printer.maps()
+        out.flush()
 
 
 def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:

@@ -31,6 +31,12 @@ OPTIONS = [
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
            "output format: text, json, folded, flamegraph, heatmap, dot, html, csv or perfetto"),
+    Option(("--heatmap",), "", "OPTIONS", "-f heatmap: histograms over time"),
+    Option(("--every",), "SECONDS", "OPTIONS", "how often top, serve and heat maps look at maps (1)"),
+    Option(("--count",), "N", "OPTIONS", "end after N blocks of what interval probes print"),
+    Option(("--redraw",), "", "OPTIONS", "on a terminal, each block over the one before it, as tools have it"),
+    Option(("--no-redraw",), "", "OPTIONS", "each block below the one before it"),
+    Option(("--port",), "PORT", "OPTIONS", "serve: the port on 127.0.0.1 (any that is free)"),
     Option(("-B",), "MODE", "OPTIONS", "output buffering: line, full or none"),
     Option(("-q", "--quiet"), "", "OPTIONS", "keep messages about the tracer quiet"),
     Option(("-v", "--verbose"), "", "OPTIONS", "details: how probes are attached, the verifier's whole log"),
@@ -55,6 +61,7 @@ OPTIONS = [
     Option(("--btf",), "FILE", "DEBUGGING", "check, doctor: compile for the kernel with this BTF"),
 ]
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
+VIEWERS = ("top", "serve")  # words before the program that say how it is shown
 TOOL = "TOOL"  # the group of a tool's own options
 REPEATED = {"I", "include"}  # may be given several times: the values are lines
 FLAGS = {row.key for row in OPTIONS if not row.value}
@@ -68,6 +75,8 @@ class Parsed(Record):
     rest: list[str]  # behind --
     named: dict[str, str] = {}  # a tool's own options
     columns: list[str] = []     # a tool's columns
+    tool: str = ""              # the tool's name
+    command: str = ""           # top or serve: how the program is shown
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -90,6 +99,9 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
             found.rest = pending
             break
         if word == "-" or not word.startswith("-") or _number(word):
+            if word in VIEWERS and not found.words and not found.command and not found.has("e") and own is not None:
+                found.command = word
+                continue
             if own is not None and not found.words and not found.has("e"):
                 known = _BY_NAME | {name: row for row in own(word) for name in row.names}
             found.words.append(word)
@@ -146,6 +158,7 @@ def usage() -> str:
     """``--help``."""
     lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
              "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
+             "    sonde top | serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
              "    sonde tools [--check] | doctor [--btf FILE] | check [--btf FILE] SCRIPT...",
              *[f"    sonde {line}" for line in COMMANDS.values()], ""]
     for group in dict.fromkeys(row.group for row in OPTIONS):

@@ -94,7 +94,7 @@ COUNTS = map_of("@counts", COMM, COUNT)
 
 @pytest.mark.parametrize(("spec", "views"), [
     (script(STACKS), ["folded", "flamegraph", "html", "csv"]),
-    (script(LATENCY), ["html", "csv"]),
+    (script(LATENCY), ["heatmap", "html", "csv"]),
     (script(LATENCY, sites=[printing(LATENCY)]), ["heatmap", "html", "csv"]),
     (script(PAIRS), ["dot", "html", "csv"]),
     (script(COUNTS), ["html", "csv"]),

@@ -142,9 +142,13 @@ class JsonOutput:
         """What printf() formatted."""
         self._text("printf", text)
 
-    def row(self, members: str) -> None:
-        """A row of a tool's table: an object, as text."""
-        self._message("row", members)
+    def heading(self, names: Sequence[str]) -> None:
+        """A tool's heading: its names are in each row."""
+
+    def row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
+        """A row of a tool's table: (column, text, whether it is a number) of each cell."""
+        members = [f"{quote(name)}: {text if number else quote(text)}" for name, text, number in cells]
+        self._message("row", f"{{{', '.join(members)}}}")
 
     def time(self, text: str) -> None:
         self._message("time", quote(text))

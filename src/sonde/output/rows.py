@@ -9,14 +9,22 @@ row, an object by column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ..runtime.values import Context
 from ..spec import EventField, EventSite, FormatPart
 from .format import Format, compile_format
-from .json import JsonOutput, quote
 
 _BETWEEN = " \t,:\n"
+
+
+class Sink(Protocol):
+    """Who wants the rows: (column, text, whether it is a number) of each cell; what is no row comes as text."""
+
+    def heading(self, names: Sequence[str]) -> None: ...
+    def row(self, cells: Sequence[tuple[str, str, bool]]) -> None: ...
+    @property
+    def write_text(self) -> Callable[[bytes], object]: ...
 
 
 class Cell:
@@ -80,9 +88,9 @@ def _pieces(literal: str) -> list[str]:
 
 
 class Rows:
-    """What a tool prints with printf, as objects; ``columns`` are those that it explains."""
+    """What a tool prints with printf, as rows; ``columns`` are those that it explains."""
 
-    def __init__(self, columns: Sequence[str], context: Context, out: JsonOutput) -> None:
+    def __init__(self, columns: Sequence[str], context: Context, out: Sink) -> None:
         self.columns = [name for column in columns for name in column.split(":")]
         self.context = context
         self.out = out
@@ -101,13 +109,12 @@ class Rows:
             names = [word for word in words if any(map(str.isalnum, word))]
             if names and set(names) <= explained:
                 self.heading = names
+                out.heading(names)
                 return
             heading = self.heading or self.columns
             if not makers or len(heading) != len(makers):
                 out.write_text(text)
                 return
             values = [form(buffer, offset).decode("utf-8", "surrogateescape").strip() for form, _ in makers]
-            members = [f"{quote(name)}: {value if number else quote(value)}"
-                       for name, value, (_, number) in zip(heading, values, makers)]
-            out.row(f"{{{', '.join(members)}}}")
+            out.row([(name, value, number) for name, value, (_, number) in zip(heading, values, makers)])
         return handle

@@ -72,8 +72,8 @@ class Losses(Record):
 
 
 class Session:
-    """Runs one ScriptSpec. ``done`` says that the script has ended, ``reason`` why: exit, signal, child, process or
-    iterators (all of them have been read).
+    """Runs one ScriptSpec. ``done`` says that the script has ended, ``reason`` why: exit, signal, child, process,
+    iterators (all of them have been read), or what :meth:`end` was given.
 
     ``values`` gives the spec's globals beyond those that the session knows (start_ns, cpid, self_pid, cpus).
     ``handle_signals``: SIGINT and SIGTERM end the session (main thread only). ``process`` ends it by its own end;
@@ -348,6 +348,10 @@ class Session:
     def _end(self, reason: str) -> None:
         if not self.done:
             self.done, self.reason = True, reason
+
+    def end(self, reason: str) -> None:
+        """End the script from outside: ``done`` from here on, with this ``reason``."""
+        self._end(reason)
 
     def _drain(self) -> bool:
         """Read a portion of both rings into the sequencer; True if much was there. The control ring goes

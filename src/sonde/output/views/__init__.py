@@ -100,6 +100,7 @@ class Showing:
         self._title = title or (name if name != "stdin" else "")
         self._unit = unit
         self._view: View | None = None
+        self._printer: ViewPrinter | None = None
         self.stream: Stream | None = None
         self.text: Output = output("text", 1 if path else 2, 2, LINE, quiet)
 
@@ -119,7 +120,17 @@ class Showing:
             stream.write(encode(text))
             stream.flush()
         self._view = self._class(spec, context, write, where)
-        return ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
+        self._printer = ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
+        return self._printer
+
+    def sample(self) -> None:
+        """Look at the maps that the script itself does not print."""
+        if self._printer is not None:
+            self._printer.sample()
+
+    def picture(self, columns: int, rows: int) -> list[str]:
+        """What has been collected so far, as lines for a terminal with so much room."""
+        return self._view.picture(columns, rows) if self._view is not None else []
 
     def finish(self) -> None:
         """All has been collected: let the view write what it has not written yet."""
@@ -169,6 +180,13 @@ class ViewPrinter(Printer):
                 self.view.map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
             elif items:
                 self.out.map(name, items)
+
+    def sample(self) -> None:
+        """Give the view the maps that it wants to see while the script runs."""
+        from time import CLOCK_BOOTTIME, clock_gettime_ns
+        for name, spec in self._maps.items():
+            if self.view.shows_map(spec, self.spec) and self.view.samples(spec):
+                self.view.map(spec, self.take(name, ""), clock_gettime_ns(CLOCK_BOOTTIME), "")
 
     def _handler(self, site: EventSite) -> Handler | None:
         named = self._maps.get(site.data.get("map", ""))

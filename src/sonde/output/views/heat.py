@@ -7,42 +7,79 @@ from typing import Any
 
 from ...record import Record
 from ...runtime.aggregates import Bucket, Histogram
+from ...runtime.values import key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import label
 from .view import Items, is_printed
 
 MOST_MAPS = 12  # of one map with keys, those with most values
+MOST_SERIES = 40  # keys of a map of tseries(), those with the greatest values
 
 
 class Column(Record):
-    """What was counted until ``time`` (nanoseconds since 1970), by row of the heat map."""
+    """What was counted until ``time`` (nanoseconds since 1970), by row of the heat map; of a series the values of the
+    interval that began then."""
 
     time: int
-    counts: list[int]
+    counts: list[Any]  # int, or None
 
 
 class Heat(Record):
-    """One heat map: ``rows`` are ranges of values, least first; a count of 0 of each row's bucket means nothing."""
+    """One heat map: ``rows`` are ranges of values, least first, or the keys of a tseries(); the buckets' own counts
+    mean nothing. Cells are counts, or with ``series`` the values of the tseries(), None where there is none."""
 
     name: str
-    rows: list[Bucket]
+    rows: list[Bucket] | list[str]
     columns: list[Column]
+    series: bool = False
 
     @property
     def most(self) -> int:
         """The greatest count of all cells."""
-        return max((count for column in self.columns for count in column.counts), default=0)
+        return max(self._known, default=0)
+
+    @property
+    def least(self) -> int:
+        """From where the colours count: 0, or the least value if that is below."""
+        return min(0, *self._known, 0)
+
+    @property
+    def _known(self) -> list[int]:
+        return [count for column in self.columns for count in column.counts if count is not None]
 
     @property
     def totals(self) -> list[int]:
-        """The counts of each row over the whole time."""
-        return [sum(column.counts[row] for column in self.columns) for row in range(len(self.rows))]
+        """The counts of each row over the whole time; of a series the greatest value of each."""
+        rows = [[column.counts[row] or 0 for column in self.columns] for row in range(len(self.rows))]
+        return [max(row) if self.series else sum(row) for row in rows]
+
+    @property
+    def labels(self) -> list[str]:
+        """What stands beside each row."""
+        return [row if isinstance(row, str) else span(row) for row in self.rows]
+
+    def depth(self, count: int | None, levels: int) -> int:
+        """The colour of a cell: 0 for nothing, else 1 .. levels."""
+        if count is None or not count and not self.series:
+            return 0
+        lowest = self.least
+        return max(1, level(count - lowest, self.most - lowest, levels))
+
+
+def is_histogram(named: MapSpec) -> bool:
+    """A map of hist() or lhist()."""
+    return isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist")
+
+
+def is_series(named: MapSpec) -> bool:
+    """A map of tseries()."""
+    return isinstance(named.value, Aggregate) and named.value.kind == "tseries"
 
 
 def shows_heat(named: MapSpec, spec: ScriptSpec) -> bool:
     """A map of histograms that the script prints while it runs."""
-    return isinstance(named.value, Aggregate) and named.value.kind in ("hist", "lhist") and is_printed(named, spec)
+    return is_histogram(named) and is_printed(named, spec)
 
 
 class Collector:
@@ -104,15 +141,40 @@ def _less(now: Histogram, before: Histogram) -> Histogram:
     return now if min(gained, default=0) < 0 else _with(now, gained)
 
 
+def series_heat(name: str, items: Items) -> Heat | None:
+    """A map of tseries(): a row for each key, those with the greatest values on top; None if nothing was recorded."""
+    found = [(key, value) for key, value in items if value.total]
+    if not found:
+        return None
+    found.sort(key=lambda item: max([point.value for point in item[1] if point.value is not None], key=abs))
+    found = found[-MOST_SERIES:]
+    values = [{point.start: point.value for point in value} for _, value in found]
+    interval = found[0][1].interval
+    starts = range(min(map(min, values)), max(map(max, values)) + 1, interval)
+    columns = [Column(start, [row.get(start) for row in values]) for start in starts]
+    labels = ["value" if key is None else key_text(key).replace("\n", " ") for key, _ in found]
+    return Heat(name, labels, columns, True)
+
+
 def squeezed(heat: Heat, most: int) -> Heat:
-    """The same with at most so many columns: neighbours are added up."""
+    """The same with at most so many columns: neighbours are added up; of a series the greatest is taken."""
     step = -(-len(heat.columns) // most)
     if step <= 1:
         return heat
     groups = [heat.columns[at:at + step] for at in range(0, len(heat.columns), step)]
-    columns = [Column(group[-1].time, [sum(column.counts[row] for column in group) for row in range(len(heat.rows))])
+    join = _greatest if heat.series else sum
+    columns = [Column(group[-1].time, [join([column.counts[row] for column in group]) for row in range(len(heat.rows))])
                for group in groups]
-    return Heat(heat.name, heat.rows, columns)
+    return Heat(heat.name, heat.rows, columns, heat.series)
+
+
+def _greatest(values: list[int | None]) -> int | None:
+    return max([value for value in values if value is not None], default=None)
+
+
+def latest(heat: Heat, most: int) -> Heat:
+    """The same with at most so many columns: the last ones."""
+    return Heat(heat.name, heat.rows, heat.columns[-most:], heat.series)
 
 
 def level(count: int, most: int, levels: int) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import svg
-from .heat import Heat, clock, level, span, squeezed
+from .heat import Heat, clock, squeezed
 
 WIDTH, LEFT, RIGHT, PANEL = 1200, 130, 16, 190
 TOP, ROW, FOOT, GAP = 34, 17, 34, 22
 LEVELS = 10
 MOST_COLUMNS = 600
+_LABEL = 18  # characters that fit beside the rows
 _LIGHT = ("#fff3c7", "#fee39b", "#fdcd72", "#fbb254", "#f79244", "#ee7239", "#dd5236", "#c23539", "#9d1f40", "#701040")
 _DARK = ("#241640", "#3a1a5c", "#561f6c", "#742871", "#95346c", "#b7445f", "#d55b4c", "#ec7a3c", "#f8a444", "#fce07c")
 
@@ -41,8 +42,8 @@ SCRIPT = r"""
     function show(counts, text) {
       var most = Math.max.apply(null, counts.concat([1]));
       bars.forEach(function (b, i) {
-        b.setAttribute("width", counts[i] / most * +heat.dataset.panel);
-        tips[i].textContent = b.dataset.span + ": " + counts[i];
+        b.setAttribute("width", Math.max(0, counts[i]) / most * +heat.dataset.panel);
+        tips[i].textContent = b.dataset.span + ": " + (counts[i] === null ? "none" : counts[i]);
       });
       caption.textContent = text;
     }
@@ -52,7 +53,7 @@ SCRIPT = r"""
         chosen = chosen === column ? null : column;
         if (!chosen) { return show(totals, total); }
         column.classList.add("chosen");
-        show(column.dataset.counts.split(" ").map(Number), column.dataset.time);
+        show(column.dataset.counts.split(" ").map(function (c) { return c === "-" ? null : +c; }), column.dataset.time);
       });
     });
   });
@@ -87,10 +88,9 @@ def _heat(heat: Heat, y: int) -> str:
     width = WIDTH - LEFT - RIGHT - PANEL - 20
     step = min(width / len(heat.columns), 40.0)
     height = ROW * len(heat.rows)
-    most = heat.most
-    columns = [_column(heat, i, step, most) for i in range(len(heat.columns))]
-    labels = [f'<text x="{LEFT - 6}" y="{_y(heat, row) + 12}" text-anchor="end" font-size="11">{span(each)}</text>\n'
-              for row, each in enumerate(heat.rows)]
+    columns = [_column(heat, i, step) for i in range(len(heat.columns))]
+    labels = [f'<text x="{LEFT - 6}" y="{_y(heat, row) + 12}" text-anchor="end" font-size="11">'
+              f"{svg.escape(cut(each))}</text>\n" for row, each in enumerate(heat.labels)]
     right = LEFT + step * len(heat.columns)
     return (f'<g class="heat" transform="translate(0,{y})" data-panel="{PANEL}">\n'
             f'<text x="{LEFT}" y="22" font-size="15">{svg.escape(heat.name)}</text>\n{"".join(labels)}'
@@ -98,7 +98,7 @@ def _heat(heat: Heat, y: int) -> str:
             f'height="{height}"/>\n'
             f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">{clock(heat.columns[0].time)}</text>'
             f'<text class="soft" x="{svg.number(max(right, LEFT + 130))}" y="{TOP + height + 16}" text-anchor="end" '
-            f'font-size="11">{clock(heat.columns[-1].time)}</text>\n{_legend(most, TOP + height + 16)}'
+            f'font-size="11">{clock(heat.columns[-1].time)}</text>\n{_legend(heat, TOP + height + 16)}'
             f"{_panel(heat)}</g>\n")
 
 
@@ -107,31 +107,40 @@ def _y(heat: Heat, row: int) -> int:
     return TOP + ROW * (len(heat.rows) - 1 - row)
 
 
-def _column(heat: Heat, index: int, step: float, most: int) -> str:
-    column = heat.columns[index]
+def cut(text: str) -> str:
+    """As much of a label as fits beside the rows."""
+    return text if len(text) <= _LABEL else text[:_LABEL - 1] + "…"
+
+
+def _column(heat: Heat, index: int, step: float) -> str:
+    column, labels = heat.columns[index], heat.labels
     x, when = svg.number(LEFT + index * step), clock(column.time)
     width = svg.number(step)
-    cells = [f'<rect class="heat{level(count, most, LEVELS)}" x="{x}" y="{_y(heat, row)}" width="{width}" '
-             f'height="{ROW}" data-count="{count}"><title>{when} {span(heat.rows[row])}: {count}</title></rect>'
-             for row, count in enumerate(column.counts) if count]
-    return (f'<g class="column" data-time="{when}" data-counts="{" ".join(map(str, column.counts))}">'
+    depths = [heat.depth(count, LEVELS) for count in column.counts]
+    cells = [f'<rect class="heat{depths[row]}" x="{x}" y="{_y(heat, row)}" width="{width}" '
+             f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape(labels[row])}: {count}</title></rect>'
+             for row, count in enumerate(column.counts) if depths[row]]
+    counts = " ".join(["-" if count is None else str(count) for count in column.counts])
+    return (f'<g class="column" data-time="{when}" data-counts="{counts}">'
             f'<rect class="all" x="{x}" y="{TOP}" width="{width}" height="{ROW * len(heat.rows)}"/>{"".join(cells)}'
             "</g>\n")
 
 
-def _legend(most: int, y: int) -> str:
+def _legend(heat: Heat, y: int) -> str:
     x = LEFT + 330
     cells = [f'<rect class="heat{i}" x="{x + 14 * i}" y="{y - 9}" width="14" height="10"/>'
              for i in range(1, LEVELS + 1)]
-    return (f'<text class="soft" x="{x + 8}" y="{y}" text-anchor="end" font-size="11">1</text>{"".join(cells)}'
-            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{most}</text>\n')
+    low = heat.least if heat.series else 1
+    return (f'<text class="soft" x="{x + 8}" y="{y}" text-anchor="end" font-size="11">{low}</text>{"".join(cells)}'
+            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{heat.most}</text>\n')
 
 
 def _panel(heat: Heat) -> str:
-    totals = heat.totals
+    totals, labels = heat.totals, [svg.escape(label) for label in heat.labels]
     most = max([*totals, 1])
     x = WIDTH - RIGHT - PANEL
-    bars = [f'<rect class="bar" x="{x}" y="{_y(heat, row) + 2}" width="{svg.number(count / most * PANEL)}" '
-            f'height="{ROW - 4}" data-count="{count}" data-span="{span(heat.rows[row])}">'
-            f"<title>{span(heat.rows[row])}: {count}</title></rect>\n" for row, count in enumerate(totals)]
-    return f'<text class="soft caption" x="{x}" y="22" font-size="12">all columns</text>\n{"".join(bars)}'
+    bars = [f'<rect class="bar" x="{x}" y="{_y(heat, row) + 2}" width="{svg.number(max(0, count) / most * PANEL)}" '
+            f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}">'
+            f"<title>{labels[row]}: {count}</title></rect>\n" for row, count in enumerate(totals)]
+    caption = "greatest of each" if heat.series else "all columns"
+    return f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n{"".join(bars)}'

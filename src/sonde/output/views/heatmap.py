@@ -8,42 +8,78 @@ from typing import Any
 from ...spec import MapSpec, ScriptSpec
 from ..text import terminal_safe
 from . import svg
-from .heat import MOST_MAPS, Collector, Heat, clock, level, shows_heat, span, squeezed
+from .heat import (
+    MOST_MAPS,
+    Collector,
+    Heat,
+    clock,
+    is_histogram,
+    is_series,
+    latest,
+    level,
+    series_heat,
+    squeezed,
+)
 from .heat_svg import SCRIPT, STYLE, heat_document, heat_element
-from .view import Items
+from .view import Items, is_printed
 from .view import View as Base
 
 _SHADES = " ░▒▓█"
 _RAMP = ((32, 18, 64), (110, 28, 104), (190, 48, 78), (238, 112, 44), (252, 186, 60), (252, 248, 164))  # dark to light
 _STEPS = 24
 _WIDEST = 4  # characters of a column
+_LABEL = 32  # characters of a row's name
 
 
 class View(Base):
-    """A heat map for each map of histograms that is printed at intervals, and for each of its keys."""
+    """A heat map for each map of histograms, and for each of its keys: a column for each printing, or where the script
+    does not print the map, for each look at it. One for each map of tseries()."""
 
-    needs = "histograms that are printed at intervals"
-    example = "tracepoint:syscalls:sys_exit_read { @ = hist(args.ret); } interval:s:1 { print(@); clear(@); }"
+    needs = "histograms or time series (hist, lhist, tseries)"
+    example = "tracepoint:syscalls:sys_exit_read { @ = hist(args.ret); }"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._collectors: dict[str, Collector] = {}
+        self._series: dict[str, list[tuple[Any, Any]]] = {}  # the last that was seen
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
-        return shows_heat(named, spec)
+        return is_histogram(named) or is_series(named)
+
+    def samples(self, named: MapSpec) -> bool:
+        return not is_printed(named, self.spec)
 
     def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
-        self._collector(named).add(items, self.context.wall_clock(time, "boot"), then)
+        if not is_series(named):
+            self._collector(named).add(items, self.context.wall_clock(time, "boot"), then)
+        elif items or then != "final":
+            self._series[named.name] = list(items)
 
     def cleared(self, named: MapSpec) -> None:
-        self._collector(named).cleared()
+        if not is_series(named):
+            self._collector(named).cleared()
 
     def _collector(self, named: MapSpec) -> Collector:
         return self._collectors.setdefault(named.name, Collector(named.name))
 
-    def finish(self) -> None:
+    def _found(self) -> list[list[Heat]]:
+        """The heat maps, by map."""
         found = [collector.heats for _, collector in sorted(self._collectors.items())]
+        series = [series_heat(name, items) for name, items in sorted(self._series.items())]
+        return found + [[heat] for heat in series if heat is not None]
+
+    def picture(self, columns: int, rows: int) -> list[str]:
+        found: list[str] = []
+        for heat in [heat for heats in self._found() for heat in heats[:MOST_MAPS]]:
+            lines = "".join(terminal_lines(heat, columns, self.target.colours, True)).splitlines()
+            if found and len(found) + len(lines) > rows:
+                break
+            found += lines
+        return found or ["", "nothing has been collected yet"]
+
+    def finish(self) -> None:
+        found = self._found()
         heats = [heat for each in found for heat in each[:MOST_MAPS]]
         title = self.target.title or "Heat map"
         if self.target.suffix == ".svg":
@@ -60,31 +96,36 @@ class View(Base):
             self.write(f"... and {left_out} more keys with fewer values\n")
 
 
-def terminal_lines(heat: Heat, width: int, colours: int) -> Iterator[str]:
-    """A heat map in characters: time from left to right, values upwards."""
-    labels = [span(row) for row in heat.rows]
+def terminal_lines(heat: Heat, width: int, colours: int, moving: bool = False) -> Iterator[str]:
+    """A heat map in characters: time from left to right, values upwards. ``moving``: the last columns that fit, instead
+    of all of them, added up to as many as fit."""
+    labels = [_label(text) for text in heat.labels]
     gutter = max(map(len, labels)) + 1
     room = max(8, width - gutter - 2)
-    heat = squeezed(heat, room)
-    wide = max(1, min(_WIDEST, room // max(1, len(heat.columns))))
-    most = heat.most
+    heat = latest(heat, room // 2) if moving else squeezed(heat, room)
+    wide = 2 if moving else max(1, min(_WIDEST, room // max(1, len(heat.columns))))
     yield f"{terminal_safe(heat.name)}:\n"
     for row in reversed(range(len(heat.rows))):
-        cells = [_cell(column.counts[row], most, wide, colours) for column in heat.columns]
+        cells = [_cell(heat.depth(column.counts[row], _STEPS if colours else len(_SHADES) - 1), wide, colours)
+                 for column in heat.columns]
         yield f"{labels[row]:<{gutter}}|{''.join(cells)}{_PLAIN if colours else ''}|\n"
     first, last = clock(heat.columns[0].time), clock(heat.columns[-1].time)
     breadth = wide * len(heat.columns)
     axis = f"{first}{last:>{breadth - len(first)}}" if breadth > len(first) + len(last) else last
-    yield f"{'':<{gutter}} {axis}\n{'':<{gutter}} {_legend(most, colours)}\n\n"
+    yield f"{'':<{gutter}} {axis}\n{'':<{gutter}} {_legend(heat, colours)}\n\n"
+
+
+def _label(text: str) -> str:
+    text = terminal_safe(text)
+    return text if len(text) <= _LABEL else text[:_LABEL - 1] + "…"
 
 
 _PLAIN = "\x1b[0m"
 
 
-def _cell(count: int, most: int, wide: int, colours: int) -> str:
+def _cell(step: int, wide: int, colours: int) -> str:
     if not colours:
-        return _SHADES[level(count, most, len(_SHADES) - 1)] * wide
-    step = level(count, most, _STEPS)
+        return _SHADES[step] * wide
     if not step:
         return f"{_PLAIN}{' ' * wide}"
     return f"\x1b[48;{_colour(ramp((step - 1) / (_STEPS - 1)), colours)}m{' ' * wide}"
@@ -107,8 +148,9 @@ def _colour(rgb: tuple[int, int, int], colours: int) -> str:
     return f"5;{16 + 36 * red + 6 * green + blue}"
 
 
-def _legend(most: int, colours: int) -> str:
+def _legend(heat: Heat, colours: int) -> str:
+    low, most = heat.least if heat.series else 1, heat.most
     if not colours:
-        return f"0 {_SHADES[1:]} {most}"
-    cells = [_cell(max(1, round(most * (i / 12) ** 2)), most, 1, colours) for i in range(1, 13)]
-    return f"1 {''.join(cells)}{_PLAIN} {most}"
+        return f"{low} {_SHADES[1:]} {most}"
+    cells = [_cell(level(max(1, round(100 * (i / 12) ** 2)), 100, _STEPS), 1, colours) for i in range(1, 13)]
+    return f"{low} {''.join(cells)}{_PLAIN} {most}"

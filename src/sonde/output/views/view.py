@@ -48,6 +48,14 @@ class View:
     def finish(self) -> None:
         """The run is over."""
 
+    def samples(self, named: MapSpec) -> bool:
+        """Is the map to be looked at while the script runs, since the script itself does not print it?"""
+        return False
+
+    def picture(self, columns: int, rows: int) -> list[str]:
+        """What has been collected so far, as lines for a terminal with so much room."""
+        return []
+
 
 class Totals:
     """A map's contents over a whole run, though the script may print and clear it at intervals.

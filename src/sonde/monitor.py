@@ -1,0 +1,316 @@
+"""Runs that are watched: blocks redrawn in place, maps looked at each second, ``sonde top`` and ``sonde serve``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import SondeError, UsageError
+from .options import Parsed
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .output import Output
+    from .output.live.blocks import Blocks, Counter
+    from .output.live.model import Snapshot
+    from .output.views import Showing
+
+LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
+_SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
+
+_Records = Sequence[tuple[int, Any, int]]
+
+
+def redraws(parsed: Parsed) -> bool:
+    """Whether blocks are to be redrawn in place: for tools, and for scripts with --redraw, if somebody looks on."""
+    if parsed.has("no-redraw") or parsed.has("output") or parsed.get("format", "text") != "text":
+        return False
+    return (bool(parsed.tool) or parsed.has("redraw")) and _terminal(1) and not _rehearses(parsed)
+
+
+def pictures(parsed: Parsed) -> bool:
+    """Whether a heat map is to be drawn while it grows."""
+    return parsed.get("format") == "heatmap" and not parsed.has("output") and not parsed.has("no-redraw") \
+        and _terminal(1)
+
+
+def _rehearses(parsed: Parsed) -> bool:
+    return parsed.has("test") or parsed.has("bench") or parsed.has("mode")
+
+
+def _terminal(descriptor: int) -> bool:
+    """One that can be drawn on."""
+    return os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def count(parsed: Parsed) -> int:
+    """--count: end after so many blocks; 0 for no end."""
+    return _whole(parsed, "count", 0)
+
+
+def every(parsed: Parsed) -> float:
+    """--every: seconds between two looks at the maps."""
+    text = parsed.get("every", "1")
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.05 <= found <= 86400:
+        raise UsageError(f"--every takes seconds from 0.05 up, not '{text}'")
+    return found
+
+
+def _whole(parsed: Parsed, key: str, default: int) -> int:
+    if not parsed.has(key):
+        return default
+    text = parsed.get(key)
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise UsageError(f"--{key} takes a whole number from 1 up, not '{text}'")
+    return int(text)
+
+
+def watched(parsed: Parsed) -> bool:
+    """Whether the run needs more than printing what comes."""
+    return parsed.has("count") or redraws(parsed) or parsed.get("format") == "heatmap" or bool(parsed.command)
+
+
+def blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
+    """The output that redraws, if this run does."""
+    title = _name(parsed)
+    if showing is not None:
+        if not pictures(parsed):
+            return None
+        from .output.live.blocks import Blocks
+        return Blocks(trace.spec, title, parsed.has("quiet"), 2, showing.picture)
+    if not redraws(parsed):
+        return None
+    from .output.live.blocks import Blocks
+    return Blocks(trace.spec, title, parsed.has("quiet"))
+
+
+def _name(parsed: Parsed) -> str:
+    """What is running, for headings."""
+    return parsed.tool or (os.path.basename(parsed.words[0]) if parsed.words and not parsed.has("e") else "sonde")
+
+
+class Follower:
+    """The run loop of a watched run: ``handle`` prints one record."""
+
+    def __init__(self, trace: Trace, parsed: Parsed, screen: Blocks | None,
+                 sample: Callable[[], object] | None) -> None:
+        from .output.live.blocks import Counter
+        self.trace = trace
+        self.screen = screen
+        self.sample = sample
+        self._counter: Counter = screen.counter if screen is not None else Counter(trace.spec)
+        self._most = count(parsed)
+        if self._most and not self._counter.periods:
+            raise UsageError("--count counts what interval probes print, and this script has none")
+        self._every = every(parsed)
+        self._next = time.monotonic() + self._every
+        self._enough = False
+        self._time = 0
+
+    def run(self, printer: Any, flush: Callable[[], object]) -> None:
+        """Until the script has ended; what is left is for :meth:`rest`."""
+        session = self.trace.session
+        while not session.done:
+            self._handle(printer, self.trace.records(self._patience()))
+            if session.asked:
+                session.asked = False
+                if self.sample is None:  # else the maps are to be seen
+                    printer.maps()
+            self._look()
+            flush()
+            if self._most and self._settled():
+                session.end("count")
+
+    def rest(self, printer: Any) -> None:
+        """Detach, and print what is left: after --count only what ``end`` prints."""
+        records = self.trace.rest()
+        if self._enough:
+            records = [each for each in records if self._probe(each) in ("end", "END")]
+        self._handle(printer, records)
+        if self.screen is not None:
+            self.screen.leave()
+
+    def _patience(self) -> float:
+        wait = LOOK if self.screen is not None or self._most else 3600.0
+        if self.sample is not None:
+            wait = min(wait, LOOK, max(0.0, self._next - time.monotonic()))
+        return wait
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self.sample is not None and now >= self._next:
+            self.sample()
+            done = time.monotonic()
+            self._next = max(self._next + self._every, done + 4 * (done - now))  # a fifth of the time, at most
+        if self.screen is not None:
+            self.screen.lost(losses_in_words(self.trace.session.losses()))
+            self.screen.show()
+
+    def _settled(self) -> bool:
+        """Have all blocks that were asked for come whole?"""
+        if self._counter.blocks < self._most:
+            return False
+        self._enough = self._enough or time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self._counter.begun > _SETTLED
+        return self._enough
+
+    def _probe(self, record: tuple[int, Any, int]) -> str:
+        _, buffer, offset = record
+        number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
+        return self.trace.spec.probes[number] if number < len(self.trace.spec.probes) else ""
+
+    def _handle(self, printer: Any, records: _Records) -> None:
+        for record in records:
+            site, buffer, offset = record
+            if not self._starts(self._probe(record), buffer, offset):
+                return
+            handler = printer.handlers[site]
+            if handler is not None:
+                handler(buffer, offset)
+            else:
+                self.trace.act(site)
+
+    def _starts(self, probe: str, buffer: Any, offset: int) -> bool:
+        """Note where a record comes from; False if it belongs to a block that is one too many."""
+        self._time = int.from_bytes(buffer[offset + 8:offset + 16], sys.byteorder) or self._time
+        if self.screen is not None:
+            self.screen.at(probe, self._time)
+        elif probe in self._counter.periods:
+            self._counter.is_new(probe, self._time)
+        if self._most and self._counter.blocks > self._most:
+            self._enough = True
+            self.trace.session.end("count")
+            return False
+        return True
+
+
+def losses_in_words(losses: Any) -> str:
+    """All that was lost, in a line; "" if nothing was."""
+    parts = [(sum(n for _, n in losses.records), "events lost"),
+             (sum(n for site, n in losses.errors if site.kind == "map_full"), "updates found a map full"),
+             (sum(n for site, n in losses.errors if site.kind not in ("map_full", "read")), "failures"),
+             (sum(n for _, n in losses.skipped), "skipped by the kernel"), (losses.late, "out of order")]
+    return ", ".join([f"{n} {what}" for n, what in parts if n])
+
+
+# --- top and serve ----------------------------------------------------------------------------------------
+
+
+class Show:
+    """A run whose model is shown by something else than text, until :meth:`finish` prints what is left."""
+
+    def __init__(self, trace: Trace, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
+        from .output.live.model import Model, ModelPrinter
+        self.trace = trace
+        self.parsed = parsed
+        self.publish = publish
+        title = f"sonde {_name(parsed)}" if _name(parsed) != "sonde" else "sonde"
+        self.model = Model(trace.spec, title, parsed.tool, parsed.columns)
+        self.printer = ModelPrinter(trace.spec, trace.context, trace.take, self.model, trace.options.warnings)
+        self.follower = Follower(trace, parsed, None, self.look)
+
+    def look(self, ended: str = "") -> None:
+        """Read the maps and publish what there is."""
+        self.model.look(self.trace.take)
+        self.publish(self.model.snapshot(self.trace.session, ended))
+
+    def run(self) -> None:
+        """Trace until the session is done, in the thread that calls this."""
+        for warning in self.trace.session.warnings:
+            self.model.out.note(f"WARNING: {warning.message}")
+        self.look()
+        self.follower.run(self.printer, lambda: None)
+        self.look(_ENDS.get(self.trace.session.reason, self.trace.session.reason))
+
+    def finish(self, out: Output) -> int:
+        """Detach; print what ``end`` prints, the maps and the losses."""
+        from .output import Printer
+        from .output.losses import report_losses
+        trace = self.trace
+        printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings)
+        self.follower.rest(printer)
+        if trace.spec.config.print_maps_on_exit:
+            printer.final_maps()
+        if trace.options.warnings:
+            report_losses(out, trace.session.losses(), reads=True)
+        out.flush(True)
+        return trace.session.status if trace.session.reason == "exit" else 0
+
+
+# How a session's reason reads on the screen.
+_ENDS = {"exit": "the script called exit()", "signal": "interrupted", "child": "the command has ended",
+         "process": "the process has ended", "count": "--count", "quit": "quit", "iterators": "all has been read"}
+
+
+def show(trace: Trace, parsed: Parsed) -> int:
+    """``sonde top`` and ``sonde serve``."""
+    from .output import output
+    if parsed.get("format", "text") not in ("text", "json") or _rehearses(parsed) or parsed.has("dry-run"):
+        raise UsageError(f"sonde {parsed.command} shows a running script; -f, --test, --bench and --dry-run have no "
+                         "place there")
+    port = _whole(parsed, "port", 0)
+    every(parsed)
+    from .cli import open_output
+    descriptor = open_output(parsed)
+    out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
+    try:
+        with trace:
+            out.attached(len(trace.spec.probes))
+            return _serve(trace, parsed, out, port) if parsed.command == "serve" else _top(trace, parsed, out)
+    finally:
+        out.flush(True)
+        if descriptor != 1:
+            os.close(descriptor)
+
+
+def _serve(trace: Trace, parsed: Parsed, out: Output, port: int) -> int:
+    from .output.live.serve import Server
+    server = Server(port)
+    try:
+        shown = Show(trace, parsed, server.publish)
+        out.note(f"Serving on {server.url} until Ctrl-C")
+        shown.run()
+    finally:
+        server.close()
+    return shown.finish(out)
+
+
+def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
+    """The screen belongs to this thread, the session to another one, that neither waits for the other."""
+    import signal
+    from threading import Thread
+    if not _terminal(0) or not _terminal(1):
+        raise UsageError("sonde top needs a terminal", ["without one: sonde serve, or the program by itself"])
+    try:
+        from .output.live.top import TopApp
+    except ModuleNotFoundError as error:
+        raise UsageError(f"sonde top needs the Python package {error.name}", ["pip install 'sonde[ui]'"]) from None
+    app = TopApp(lambda: trace.session.end("quit"))
+    shown = Show(trace, parsed, app.show)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            shown.run()
+        except BaseException as error:  # said by the main thread, when the terminal is its own again
+            failed.append(error)
+            app.give_up()
+
+    thread = Thread(target=work, name="sonde-session")
+    before = signal.signal(signal.SIGINT, lambda number, frame: trace.session.end("signal"))
+    thread.start()
+    try:
+        app.run()
+    finally:
+        trace.session.end("quit")
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    if failed or app.failure is not None:
+        raise failed[0] if failed else app.failure or SondeError("the view has ended")
+    return shown.finish(out)

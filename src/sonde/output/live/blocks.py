@@ -1,0 +1,184 @@
+"""Blocks that a script prints at intervals, each over the one before it: ``sonde tcptop`` on a terminal.
+
+What an interval's clause prints at one firing is a block. The screen shows the last block of every interval probe,
+and below it the last lines of anything else. When the script ends, the terminal gets its old contents back, and below
+them what was on the screen, so that it can be scrolled to and copied.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+
+from ...spec import ScriptSpec
+from ..stream import Stream
+from ..text import TextOutput, encode
+from .screen import Screen
+
+_MOST_LINES = 1000  # of what is printed outside of blocks
+_LEAST_PAUSE = 0.05  # s between two pictures
+_LEADS = ("begin", "BEGIN")
+
+Picture = Callable[[int, int], list[str]]  # (columns, lines of room) -> lines
+
+
+class Collected(Stream):
+    """A stream whose bytes stay here until they are taken; ``direct`` lets them through."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self.direct = False
+
+    def flush(self, end: bool = False) -> None:
+        if self.direct:
+            super().flush(end)
+
+    def taken(self) -> str:
+        """What has come since the last call."""
+        text = b"".join(self._pieces).decode("utf-8", "surrogateescape")
+        self._pieces.clear()
+        return text
+
+
+class Counter:
+    """Tells the firings of interval probes apart by the kernel's time of their records.
+
+    All that one firing prints has times within a moment; the next firing comes a period later. Half of a period lies
+    between.
+    """
+
+    def __init__(self, spec: ScriptSpec) -> None:
+        self.periods = {point.name: point.period for program in spec.programs for point in program.attach
+                        if point.kind == "interval"}
+        self.blocks = 0    # so many have begun
+        self.begun = 0     # boot-clock nanoseconds of the last one's first record
+        self._starts: dict[str, int] = {}
+
+    def is_new(self, probe: str, time: int) -> bool:
+        """Whether a record of an interval ``probe`` begins a block."""
+        if time - self._starts.get(probe, -1 << 62) <= self.periods[probe] // 2:
+            return False
+        self._starts[probe] = time
+        self.blocks += 1
+        self.begun = time
+        return True
+
+
+class Blocks(TextOutput):
+    """Text output that keeps blocks in place. The run loop calls :meth:`at` before each record is printed, and
+    :meth:`show` when it has a moment. A ``picture`` stands in the place of the blocks."""
+
+    def __init__(self, spec: ScriptSpec, title: str, quiet: bool = False, descriptor: int = 1,
+                 picture: Picture | None = None) -> None:
+        self._screen = Screen(1)
+        self._descriptor = descriptor  # where text goes that is not on the screen
+        self._picture = picture
+        self._out, self._err = Collected(descriptor), Collected(2)
+        super().__init__(self._out, self._err, quiet)
+        self._title = title
+        self._sections: dict[str, str] = {}  # the last block, by interval probe
+        self._lead = ""
+        self._tail: deque[str] = deque(maxlen=_MOST_LINES)
+        self._where = ""  # the probe that prints now; "" before the first record
+        self._counter = Counter(spec)
+        self._losses = ""
+        self._drawn: list[str] = []
+        self._next = 0.0
+
+    @property
+    def counter(self) -> Counter:
+        """Of the blocks."""
+        return self._counter
+
+    def at(self, probe: str, time: int) -> None:
+        """What is printed from here on comes from ``probe``, at ``time`` on the boot clock."""
+        self._collect()
+        self._where = probe
+        if probe in self._counter.periods and self._counter.is_new(probe, time):
+            self._sections[probe] = ""
+
+    def _collect(self) -> None:
+        text = self._out.taken()
+        notes = self._err.taken()
+        if text and self._where in self._sections:
+            self._sections[self._where] += text
+        elif text and (self._where in _LEADS or not self._where):
+            self._lead += text
+        elif text:
+            self._tail.extend(text.splitlines(keepends=True))
+        if notes and self._screen.is_open:
+            self._tail.extend(notes.splitlines(keepends=True))
+        elif notes:
+            self._through(2, notes)
+
+    def flush(self, end: bool = False) -> None:
+        """What is not part of a picture goes straight out as long as there is none."""
+        if self._out.direct:
+            return super().flush(end)
+        self._collect()
+        if not self._sections and not self._screen.is_open:
+            self._through(self._descriptor, self._lead + "".join(self._tail))
+            self._lead = ""
+            self._tail.clear()
+
+    def _through(self, descriptor: int, text: str) -> None:
+        if text:
+            stream = Stream(descriptor)
+            stream.write(encode(text))
+            stream.flush(True)
+
+    # pictures
+
+    def lost(self, text: str) -> None:
+        """What the heading says of losses."""
+        self._losses = text
+
+    def show(self) -> None:
+        """Draw, if anything has changed: contents, or the size of the terminal."""
+        self._collect()
+        if not self._sections and self._picture is None:
+            return self.flush()
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LEAST_PAUSE
+        lines = self._lines()
+        if lines != self._drawn:
+            self._drawn = lines
+            self._screen.open()
+            self._screen.draw(lines)
+
+    def _lines(self) -> list[str]:
+        columns, rows = self._screen.size
+        clock = time.strftime("%H:%M:%S")
+        lines = [_heading(f"{self._title}  {clock}", self._losses, "Ctrl-C ends", columns)]
+        lines += self._lead.splitlines()
+        if self._picture is not None:
+            lines += self._picture(columns, rows - len(lines))
+        for section in self._sections.values():
+            lines += section.strip("\n").splitlines()
+        room = rows - len(lines) - 1
+        if self._tail and room > 0:
+            lines += ["", *[line.rstrip("\n") for line in list(self._tail)[-room:]]]
+        return lines
+
+    def leave(self) -> None:
+        """The script has ended: give the terminal back, print what was on the screen; from here on text goes straight
+        out."""
+        self._collect()
+        self._screen.close()
+        self._through(self._descriptor, self._lead + "".join(self._sections.values()) + "".join(self._tail))
+        self._sections, self._lead = {}, ""
+        self._tail.clear()
+        self._out.direct = self._err.direct = True
+
+
+def _heading(left: str, middle: str, right: str, columns: int) -> str:
+    """One line in reverse video; what does not fit is left out from the right."""
+    text = f"{left}  {middle}".rstrip()
+    if len(text) + 2 + len(right) <= columns:
+        text += right.rjust(columns - len(text))
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
+    return text if plain else f"\x1b[7m{text:<{columns}}\x1b[0m"

@@ -1,0 +1,323 @@
+"""``sonde top``: a full-screen view of a running script, with Textual (the extra ``ui``)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import DataTable, Footer, Input, RichLog, Static, Tab, Tabs
+
+from .model import Row, Snapshot, Table
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SPARK = 30        # characters of a sparkline
+_BAR = 28          # characters of the longest bar
+_COSTS = "costs"   # the tab of the programs' figures
+_PAUSED = "paused: the tracing goes on"
+
+
+class TopApp(App[None]):
+    """Shows the snapshots that :meth:`show` is given, from any thread; ``stop`` is called when the user quits."""
+
+    CSS = """
+    #head { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #status { height: 1; padding: 0 1; background: $panel; }
+    #status.lost { background: $error; color: $text; }
+    #main { height: 1fr; }
+    #table { width: 1fr; }
+    #side { width: 64; border-left: solid $panel; padding: 0 1; display: none; }
+    #side.shown { display: block; }
+    #log { height: 30%; border-top: solid $panel; display: none; }
+    #log.shown { display: block; }
+    #filter { display: none; height: 3; }
+    #filter.shown { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"), Binding("ctrl+c", "quit", "quit", show=False, priority=True),
+        Binding("space", "pause", "pause"), Binding("s", "sort", "sort by the next column"),
+        Binding("r", "reverse", "reverse"), Binding("slash", "filter", "filter"),
+        Binding("tab", "next", "next table", priority=True),
+        Binding("shift+tab", "previous", "table before", show=False, priority=True),
+        Binding("l", "log", "text"), Binding("h", "side", "histogram"),
+        Binding("escape", "unfilter", "no filter", show=False)]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, stop: Callable[[], object]) -> None:
+        super().__init__()
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._latest: Snapshot | None = None  # as the session's thread left it
+        self._shown: Snapshot | None = None
+        self._paused = False
+        self._table = ""
+        self._sort: dict[str, tuple[int, bool]] = {}  # by table: column (-1: as it comes), downwards
+        self._filter = ""
+        self._written = 0
+        self._names: list[str] = []
+        self._rows: list[Row] = []
+        self._columns: tuple[str, ...] = ()
+        self._has_side = True
+        self._over = False
+        self._note = ""
+        self.failure: Exception | None = None  # a mistake of the view's own
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave with the error instead of Textual's picture of it; the command line says what it was."""
+        self.failure = self.failure or error
+        self.exit()
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        yield Tabs(id="tabs")
+        yield Input(placeholder="show rows that contain ...", id="filter")
+        with Vertical(id="main"):
+            with Horizontal():
+                yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
+                yield Static("", id="side", markup=False)
+            yield RichLog(id="log", markup=False, highlight=False, wrap=False, max_lines=2000)
+        yield Static("", id="status", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one(DataTable).focus()
+        self.set_interval(0.1, self._look)
+
+    # from the session's thread
+
+    def give_up(self) -> None:
+        """There will be no more: give the terminal back."""
+        self._over = True
+
+    def show(self, snapshot: Snapshot) -> None:
+        """The next snapshot."""
+        with self._lock:
+            self._latest = snapshot
+
+    # pictures
+
+    async def _look(self) -> None:
+        with self._lock:
+            latest = self._latest
+        if self._over:
+            return self.exit()
+        if latest is not None and latest is not self._shown and (not self._paused or latest.ended):
+            self._shown = latest
+            await self._draw()
+
+    async def _draw(self) -> None:
+        snapshot = self._shown
+        if snapshot is None:
+            return
+        await self._draw_tabs([*[table.name for table in snapshot.tables], _COSTS])
+        self._draw_table(self._current(snapshot))
+        self._draw_log(snapshot)
+        self._draw_status(snapshot)
+
+    async def _draw_tabs(self, names: list[str]) -> None:
+        if names == self._names:
+            return
+        self._names = names
+        tabs = self.query_one(Tabs)
+        await tabs.clear()
+        for index, name in enumerate(names):
+            await tabs.add_tab(Tab(Text(name), id=f"t{index}"))
+        if self._table not in names:
+            self._table = names[0]
+        tabs.active = f"t{names.index(self._table)}"
+
+    def _current(self, snapshot: Snapshot) -> Table:
+        found = next((table for table in snapshot.tables if table.name == self._table), None)
+        return found or _cost_table(snapshot)
+
+    def _draw_table(self, table: Table) -> None:
+        widget = self.query_one(DataTable)
+        column, down = self._sort.get(table.name, (-1, True))
+        rows = [row for row in table.rows if self._filter in _text(row).lower()]
+        if 0 <= column < len(table.columns):
+            rows.sort(key=lambda row: _order(row.cells[column]), reverse=down)
+        chosen = self._chosen()
+        sparks = any(row.spark for row in table.rows)
+        heads = [f"{name}{' ' + '↑↓'[down] if i == column else ''}" for i, name in enumerate(table.columns)]
+        columns = (table.name, *heads, *(("over time",) if sparks else ()))
+        if columns != self._columns:
+            self._columns = columns
+            widget.clear(columns=True)
+            for index, head in enumerate(columns[1:]):
+                widget.add_column(Text(head), key=str(index))
+        else:
+            widget.clear()
+        self._rows = rows
+        for row in rows:
+            cells = [_cell(value) for value in row.cells]
+            widget.add_row(*cells, *([Text(sparkline(row.spark), style="cyan")] if sparks else []))
+        at = next((i for i, row in enumerate(rows) if row.id == chosen), None)
+        if rows:
+            widget.move_cursor(row=at if at is not None else min(widget.cursor_row, len(rows) - 1), animate=False)
+        hidden = table.total - len(table.rows)
+        more = f", the {len(table.rows)} greatest are shown" if hidden > 0 else ""
+        match = f", {len(rows)} match {self._filter!r}" if self._filter else ""
+        self.query_one("#table", DataTable).border_title = None
+        self._note = f"{table.name}  {table.note}, {table.total} row{'' if table.total == 1 else 's'}{match}{more}"
+        self._draw_side()
+
+    def _chosen(self) -> str:
+        """The id of the row that the cursor is on; "" before one was chosen."""
+        at = self.query_one(DataTable).cursor_row
+        return self._rows[at].id if 0 < at < len(self._rows) else ""
+
+    def _draw_side(self) -> None:
+        side = self.query_one("#side", Static)
+        at = self.query_one(DataTable).cursor_row
+        row = self._rows[at] if 0 <= at < len(self._rows) else None
+        shown = row is not None and bool(row.buckets) and self._has_side
+        side.set_class(shown, "shown")
+        if shown and row is not None:
+            room = max(4, self.query_one("#main").size.height - 3)
+            side.update(Text(f"{row.id or self._table}\n{chart(row.buckets, room)}"))
+
+    def _draw_log(self, snapshot: Snapshot) -> None:
+        log = self.query_one(RichLog)
+        new = min(snapshot.written - self._written, len(snapshot.lines))
+        if self._written == 0 and new:
+            log.set_class(True, "shown")
+        for line in snapshot.lines[len(snapshot.lines) - new:] if new > 0 else ():
+            log.write(Text(line))
+        self._written = snapshot.written
+
+    def _draw_status(self, snapshot: Snapshot) -> None:
+        minutes, seconds = divmod(int(snapshot.elapsed), 60)
+        state = f"ended: {snapshot.ended}" if snapshot.ended else _PAUSED if self._paused else "live"
+        self.query_one("#head", Static).update(f"{snapshot.title}  {minutes}:{seconds:02}  {state}  {self._note}")
+        status = self.query_one("#status", Static)
+        status.set_class(bool(snapshot.losses), "lost")
+        busiest = max(snapshot.costs, key=lambda cost: cost.share, default=None)
+        cost = f"costs {snapshot.share:.2%} of a CPU"
+        if busiest is not None and busiest.runs:
+            cost += f", most in {busiest.name}: {busiest.runs} runs of {busiest.ns_per_run:.0f} ns"
+        status.update(f"{' · '.join(snapshot.losses) or 'nothing lost'}  |  {cost}")
+
+    # what the user does
+
+    async def action_quit(self) -> None:
+        self._stop()
+        self.exit()
+
+    async def action_pause(self) -> None:
+        self._paused = not self._paused
+        await self._draw()
+        if not self._paused:
+            await self._look()
+
+    async def action_sort(self) -> None:
+        """By the next column; behind the last one as the rows come."""
+        table = self._here()
+        if table is not None:
+            column, _ = self._sort.get(table.name, (-1, True))
+            following = column + 1 if column + 1 < len(table.columns) else -1
+            self._sort[table.name] = (following, True)
+            await self._draw()
+
+    async def action_reverse(self) -> None:
+        table = self._here()
+        if table is not None:
+            column, down = self._sort.get(table.name, (-1, True))
+            self._sort[table.name] = (max(column, 0), not down)
+            await self._draw()
+
+    def _here(self) -> Table | None:
+        return self._current(self._shown) if self._shown is not None else None
+
+    async def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        table = self._here()
+        if table is not None and event.column_index < len(table.columns):
+            column, down = self._sort.get(table.name, (-1, True))
+            self._sort[table.name] = (event.column_index, not down if column == event.column_index else True)
+            await self._draw()
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        self._draw_side()
+
+    async def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        index = int((event.tab.id or "t0")[1:])
+        if index < len(self._names) and self._names[index] != self._table:
+            self._table = self._names[index]
+            await self._draw()
+
+    def action_next(self) -> None:
+        self.query_one(Tabs).action_next_tab()
+
+    def action_previous(self) -> None:
+        self.query_one(Tabs).action_previous_tab()
+
+    def action_log(self) -> None:
+        self.query_one(RichLog).toggle_class("shown")
+
+    def action_side(self) -> None:
+        self._has_side = not self._has_side
+        self._draw_side()
+
+    def action_filter(self) -> None:
+        field = self.query_one(Input)
+        field.set_class(True, "shown")
+        field.focus()
+
+    async def action_unfilter(self) -> None:
+        self.query_one(Input).value = ""
+        await self.on_input_submitted()
+
+    async def on_input_changed(self, event: Input.Changed) -> None:
+        self._filter = event.value.lower()
+        await self._draw()
+
+    async def on_input_submitted(self) -> None:
+        field = self.query_one(Input)
+        field.set_class(bool(field.value), "shown")
+        self.query_one(DataTable).focus()
+
+
+def _cost_table(snapshot: Snapshot) -> Table:
+    rows = [Row(str(i), (cost.name, cost.runs, round(cost.ns_per_run), round(cost.share * 100, 3), cost.skipped))
+            for i, cost in enumerate(snapshot.costs)]
+    return Table(_COSTS, "of the programs in the kernel", ("probe", "runs", "ns per run", "% of a CPU", "skipped"),
+                 tuple(rows), len(rows))
+
+
+def _text(row: Row) -> str:
+    return " ".join(map(str, row.cells))
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """Numbers before texts."""
+    return (False, value) if isinstance(value, (int, float)) else (True, value)
+
+
+def _cell(value: Any) -> Text:
+    number = isinstance(value, (int, float))
+    return Text(str(value), justify="right" if number else "left", no_wrap=True)
+
+
+def sparkline(values: Sequence[int | None]) -> str:
+    """The last values as blocks of eight heights, from 0 or the least to the greatest; blank where there is none."""
+    shown = values[-_SPARK:]
+    known = [value for value in shown if value is not None]
+    low, high = min([*known, 0]), max([*known, 0])
+    steps = len(_BLOCKS) - 1
+    return "".join([" " if v is None else _BLOCKS[(v - low) * steps // (high - low) if high > low else 0]
+                    for v in shown]).rjust(_SPARK)
+
+
+def chart(buckets: Sequence[tuple[str, int | None]], room: int) -> str:
+    """A histogram's ranges, or a series' last intervals, with their counts and bars in so many lines."""
+    shown = buckets[-room:]
+    most = max([count or 0 for _, count in buckets], default=0)
+    wide = max([len(name) for name, _ in shown], default=0)
+    lines = [f"{name:<{wide}} {'' if count is None else count:>9} "
+             f"{'█' * (max(0, count or 0) * _BAR // most if most > 0 else 0)}" for name, count in shown]
+    if len(shown) < len(buckets):
+        lines.insert(0, f"... {len(buckets) - len(shown)} lines before")
+    return "\n".join(lines)
