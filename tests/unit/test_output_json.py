@@ -101,4 +101,4 @@ def test_the_interface_is_that_of_text() -> None:
 
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
-    assert public(TextOutput) - {"write_text"} == public(JsonOutput) - {"write_text", "escape", "row"}
+    assert public(TextOutput) - {"write_text"} == public(JsonOutput) - {"write_text", "escape", "row", "heading"}
