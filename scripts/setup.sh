@@ -55,6 +55,9 @@ have bpftool || install_packages bpftool || true
 # What is seen: a terminal and a browser, driven by tests, and a font for both.
 have tmux || install_packages tmux || true
 have chromium || install_packages chromium fonts-dejavu-core || true
+# A Prometheus server for the exporters' tests, which start their own: the service is not to run.
+have prometheus || { install_packages prometheus && { systemctl disable --now prometheus >/dev/null 2>&1 || true; }; } || true
+have setpriv || install_packages util-linux || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'

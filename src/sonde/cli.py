@@ -125,8 +125,8 @@ def _dispatch(parsed: Parsed) -> int:
         return 0
     if tool == "check":
         return _check(parsed)
-    if tool in COMMANDS and not os.path.exists(tool):
-        return commands.run(tool, parsed)
+    if parsed.first in COMMANDS and not os.path.exists(parsed.first):
+        return commands.run(parsed.first, parsed)
     return _trace(parsed)
 
 

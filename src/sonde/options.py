@@ -77,6 +77,7 @@ class Parsed(Record):
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
     command: str = ""           # top or serve: how the program is shown
+    first: str = ""             # the first word, if it stood before any -e: perhaps a command
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -104,6 +105,7 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
                 continue
             if own is not None and not found.words and not found.has("e"):
                 known = _BY_NAME | {name: row for row in own(word) for name in row.names}
+                found.first = word
             found.words.append(word)
             continue
         for single in _split(word, known):

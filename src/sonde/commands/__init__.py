@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "flame": "flame [--on-cpu | --off-cpu] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
     "overhead": "overhead [id:NUMBER | NAME] [SECONDS]",
+    "export": "export --prometheus [ADDRESS] | --otlp [URL] | --parquet FILE SCRIPT [parameters]",
+    "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters]",
 }
 
 

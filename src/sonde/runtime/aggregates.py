@@ -76,6 +76,10 @@ class Histogram(Drawing):
         """From the first bucket that is not empty to the last."""
         return [Bucket(*self._range(i), self.counts[i]) for i in self._used()]
 
+    def bucket(self, index: int) -> Bucket:
+        """The bucket of ``counts[index]``."""
+        return Bucket(*self._range(index), self.counts[index])
+
     def __iter__(self) -> Iterator[Bucket]:
         return iter(self.buckets)
 

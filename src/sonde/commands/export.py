@@ -1,0 +1,255 @@
+"""``sonde export``: what a script collects, given on to Prometheus, an OpenTelemetry collector, or Parquet files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..api import Trace
+    from ..exporters import Exporter
+    from ..exporters.metrics import Gatherer, Labels
+    from ..language.source import Source
+    from ..options import Parsed
+
+PAGE = """\
+export: give what a script or a tool collects to Prometheus, OpenTelemetry or Parquet
+
+USAGE
+  sonde export --prometheus [ADDRESS] SCRIPT [parameters]
+  sonde export --otlp [URL] [--interval SECONDS] SCRIPT [parameters]
+  sonde export --parquet FILE SCRIPT [parameters]
+
+  SCRIPT is a file, a tool, or -e PROGRAM; -p and -c work as everywhere. Runs until Ctrl-C, SIGTERM, or exit().
+  Several of the three may be given together.
+
+OPTIONS
+  --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941); read anew for each scrape
+  --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics), and once more at the end
+  --interval SECONDS       between two sendings of --otlp (10)
+  --parquet FILE           write events and maps; with several tables FILE.events.parquet, FILE.MAP.parquet ...
+  --keys NUMBER            label sets of each map (1000); what comes later counts as "other"
+  --prefix NAME            metrics are called sonde_NAME_MAP (the file's or tool's name)
+
+COLUMNS
+  sonde_SCRIPT_MAP            the map: count() and unsigned sum() as counter, hist() and lhist() as histogram, stats()
+                              as summary, other numbers as gauge
+  sonde_trace_lost_events     by probe: events that found the ring full
+  sonde_trace_skipped_events  by probe: the kernel did not run the program
+  sonde_trace_failures        by kind and line: map full, failed reads, lost stacks ...
+  sonde_trace_other_keys      by map: keys that count as "other" for want of label sets
+
+EXAMPLE
+  # sonde export --prometheus -e 'tracepoint:raw_syscalls:sys_enter { @calls[comm] = count(); }'
+  Serving metrics on http://127.0.0.1:9941/metrics
+  # curl -s http://127.0.0.1:9941/metrics
+  sonde_calls_total{comm="cron"} 14.0
+  sonde_calls_total{comm="sshd"} 2371.0
+
+NEEDS
+  pip install 'sonde[export]'
+
+NOTES
+  Labels are called as the keys are written in the script (comm, args.ret -> ret), or as in a record's key. Histograms
+  have no sum, since the map has none. What a script prints and clears at intervals is added up. `sonde unit` makes a
+  systemd service of it. A map whose values are no numbers is left out, and said.
+"""
+
+_TARGETS = ["prometheus", "otlp", "parquet"]
+
+
+def main(parsed: Parsed) -> int:
+    """Trace and export; the exit status."""
+    from .. import cli
+    from ..api import Trace, live_world
+    asked = wanted(parsed)
+    source, params = cli.program_of(parsed)
+    if source is None:
+        return 0
+    options = cli.options_of(parsed, params)
+    options.timed = True
+    process = cli.process_of(parsed)
+    if parsed.has("cmd"):
+        options.cpid = process.pid
+    trace = Trace(source, options, process, cli.permitted(live_world(), parsed), True)
+    for warning in trace.spec.warnings if options.warnings else []:
+        cli.complain(warning.render())
+    with trace:
+        return _export(trace, parsed, asked)
+
+
+def wanted(parsed: Parsed) -> dict[str, str]:
+    """What to export to, with its argument, and the script at the head of ``parsed.words``."""
+    own = parsed.named
+    del parsed.words[0]
+    for name, is_address in (("otlp", _is_url), ("prometheus", _is_address)):
+        if name in own and own[name] and not is_address(own[name]):
+            parsed.words.insert(0, own[name])  # it was the script already
+            own[name] = ""
+    found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
+    if not found:
+        raise UsageError("export where to? --prometheus, --otlp or --parquet FILE", ["sonde export --help explains"])
+    for name, least, default in (("interval", 0.1, "10"), ("keys", 1, "1000")):
+        text = own.pop(name, default)
+        if not text.replace(".", "", 1).isdigit() or float(text) < least:
+            raise UsageError(f"--{name} takes a number that is at least {least}, not '{text}'")
+        found[name] = text
+    if "prefix" in own:
+        found["prefix"] = own.pop("prefix")
+    return found
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return port.isdigit() and not os.path.exists(text) and bool(colon or not host)
+
+
+def script_name(source: Source) -> str:
+    """Of a file or tool; "" for -e and standard input."""
+    return "" if source.name == "stdin" else os.path.splitext(os.path.basename(source.name))[0]
+
+
+def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
+    from .. import cli
+    from ..exporters.metrics import Gatherer
+    from ..output import output
+    lock = threading.Lock()
+    prefix = asked.get("prefix", script_name(trace.source))
+    gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, key_labels(trace), int(asked["keys"]))
+    if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
+        cli.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
+    out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"))
+    exporters = _exporters(trace, gatherer, asked, lock)
+    try:
+        if not parsed.has("quiet"):
+            for exporter in exporters:
+                out.note(exporter.where())
+        out.attached(len(trace.spec.probes))
+        return _run(trace, _handlers(trace, gatherer, exporters, out), exporters, out, lock)
+    finally:
+        for exporter in exporters:
+            exporter.finish()
+        for line in [line for each in exporters for line in getattr(each, "written", list)()]:
+            out.note(line)
+
+
+def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
+    from .. import cli
+
+    def gather() -> Any:
+        with lock:
+            return gatherer.families()
+
+    made: list[Exporter] = []
+    try:
+        if "parquet" in asked:
+            from ..exporters.parquet import Exporter as Parquet
+            made.append(Parquet(asked["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
+                                lambda: trace.losses))
+        if "prometheus" in asked:
+            from ..exporters.prometheus import Exporter as Prometheus
+            made.append(Prometheus(asked["prometheus"], gather))
+        if "otlp" in asked:
+            from ..exporters.otlp import Exporter as Otlp
+            made.append(Otlp(asked["otlp"], gather, float(asked["interval"]), cli.complain, script_name(trace.source)))
+    except BaseException:
+        for exporter in made:
+            exporter.finish()
+        raise
+    return made
+
+
+def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: list[Exporter], out: Any,
+         lock: Any) -> int:
+    """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
+    from time import time_ns
+
+    from ..output.losses import report_losses
+    session = trace.session
+    while not session.done:
+        _handle(handlers, trace.records(1.0), lock)
+        out.flush()
+    _handle(handlers, trace.rest(), lock)
+    with lock:
+        for named in [m for m in trace.spec.maps if m.name.startswith("@")]:
+            for exporter in exporters:
+                exporter.map(named, trace.take(named.name), time_ns())
+    report_losses(out, session.losses())
+    out.flush(True)
+    return session.status if session.reason == "exit" else 0
+
+
+def _handle(handlers: list[Callable[[Any, int], object]], records: list[tuple[int, Any, int]], lock: Any) -> None:
+    if records:
+        with lock:
+            for site, buffer, offset in records:
+                handlers[site](buffer, offset)
+
+
+def _handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
+              out: Any) -> list[Callable[[Any, int], object]]:
+    """What is done with a record, by site: maps are for the exporters, text for standard output."""
+    from ..output import Printer
+    from ..runtime.events import EventDecoder
+    decode = EventDecoder(trace.spec, trace.context).decode
+    plain = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings).handlers
+    takers = [exporter for exporter in exporters if exporter.takes_events]
+
+    def handler(index: int) -> Callable[[Any, int], object]:
+        from ..tables import is_row
+        site = trace.spec.sites[index]
+        if site.kind in ("print_map", "clear", "zero"):
+            then = site.data.get("then") or "" if site.kind == "print_map" else site.kind
+            named = trace.spec.map(site.data["map"])
+
+            def printed(buffer: Any, offset: int) -> None:
+                items = gatherer.take(named.name, then)
+                if site.kind == "print_map":
+                    when = trace.context.wall_clock(decode(buffer, offset).time, "boot")
+                    for exporter in exporters:
+                        exporter.map(named, items, when)
+            return printed
+        if takers and is_row(site):
+            def event(buffer: Any, offset: int) -> None:
+                for exporter in takers:
+                    exporter.event(decode(buffer, offset), site)
+            return event
+        return plain[index] or (lambda buffer, offset: None)
+    return [handler(index) for index in range(len(trace.spec.sites))]
+
+
+def key_labels(trace: Trace) -> dict[str, Labels]:
+    """Names for the keys of maps, as the script writes them: ``@[comm, args.ret]`` has comm and ret."""
+    from ..language.ast import Expr, MapRef, TupleExpr
+    from ..language.diagnostics import Diagnostics
+    from ..language.files import Files
+    from ..language.parser import parse
+    from ..semantics.nodes import walk
+    script = parse(trace.source, Diagnostics(), trace.options.params,
+                   Files(trace.options.directories, trace.options.headers, trace.world.release))
+    found: dict[str, Labels] = {}
+    for node in walk([script.clauses, script.macros, script.functions]):
+        if isinstance(node, MapRef) and node.key is not None and node.name not in found:
+            keys: list[Expr] = node.key.items if isinstance(node.key, TupleExpr) else [node.key]
+            names = [_name(key) for key in keys]
+            found[node.name] = tuple([name if name and names.count(name) == 1 and name.isidentifier() else
+                                      "key" if len(keys) == 1 else f"key{i}" for i, name in enumerate(names, 1)])
+    return found
+
+
+def _name(key: Any) -> str:
+    """What an expression is called: its last field, variable or builtin; that of a function's first argument."""
+    from ..language.ast import Call, Cast, FieldAccess, Name, Variable
+    while isinstance(key, Cast) or isinstance(key, Call) and key.args:
+        key = key.operand if isinstance(key, Cast) else key.args[0 if key.name != "ntop" else -1]
+    if isinstance(key, FieldAccess | Name | Variable | Call):
+        return str(key.name).lstrip("$")
+    return ""

@@ -1,0 +1,31 @@
+"""What a script collects, given on to other systems while it runs: ``sonde export``.
+
+Each exporter is a module that is imported when it is asked for; each needs packages of the extra ``export``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..runtime.events import Event
+from ..spec import EventSite, MapSpec
+
+
+class Exporter:
+    """Base of the exporters. ``takes_events``: what printf() and print() send goes to it alone."""
+
+    takes_events = False
+
+    def where(self) -> str:
+        """What the user is told when it begins."""
+        return ""
+
+    def map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+        """A map as the script printed it, or at the end; ``time`` is nanoseconds since 1970."""
+
+    def event(self, event: Event, site: EventSite) -> None:
+        """Something that the script printed."""
+
+    def finish(self) -> None:
+        """The run is over, the maps can still be read: give on the last figures, and close."""

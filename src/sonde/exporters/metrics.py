@@ -1,0 +1,231 @@
+"""A script's maps as metrics: counters, gauges, histograms and summaries, with the keys as labels.
+
+    count(), sum() of unsigned values      counter
+    hist(), lhist()                        histogram; a bound is the greatest integer in its bucket, so counts are exact
+    stats()                                summary: count and sum
+    all other numbers                      gauge (also sums of signed values, which may go down)
+
+What a script prints and clears at intervals is added up, so that counters never lose what came between two looks.
+Each map has at most so many label sets; what comes later counts as ``other`` for good, since a counter must not shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..output.losses import message
+from ..output.views.csv import cell, key_columns
+from ..output.views.view import key_parts
+from ..record import Record
+from ..runtime.aggregates import Histogram, Stats, divide
+from ..runtime.series import Series
+from ..runtime.values import EnumValue
+from ..spec import MapSpec, ScriptSpec
+from ..types import Aggregate, Bool, Enum, Int
+
+OTHER = "other"
+MOST_PROBES = 100  # that have a counter of lost events while it is 0
+COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
+_KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
+
+Labels = tuple[str, ...]
+
+
+class Buckets(Record):
+    """A histogram: ``counts[i]`` values were at most ``bounds[i]`` and above the bound before; the last count is of
+    those above all bounds."""
+
+    bounds: list[int]
+    counts: list[int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+
+class Family(Record):
+    """One metric: ``points`` are (label values, number | Buckets | Stats)."""
+
+    name: str
+    kind: str
+    help: str
+    labels: Labels
+    points: list[tuple[Labels, Any]]
+
+
+def kind_of(named: MapSpec) -> str:
+    """What kind of metric a map is; "" if its values are no numbers."""
+    value = named.value
+    if isinstance(value, Aggregate):
+        return _KINDS.get(value.kind, COUNTER if value.kind == "sum" and not value.signed else GAUGE)
+    return GAUGE if isinstance(value, Int | Bool | Enum) else ""
+
+
+def additive(named: MapSpec) -> bool:
+    """Whether values of the map can be added up."""
+    return isinstance(named.value, Aggregate) and named.value.kind in ("count", "sum", "hist", "lhist", "stats")
+
+
+def add(one: Any, other: Any) -> Any:
+    """The sum of two values of an additive map."""
+    if isinstance(one, Histogram):
+        from copy import copy
+        found = copy(one)
+        found.counts = [a + b for a, b in zip(one.counts, other.counts)]
+        return found
+    if isinstance(one, Stats):
+        count, total = one.count + other.count, one.total + other.total
+        return Stats(count, divide(total, count) if count else 0, total)
+    return one + other
+
+
+class MapMetric:
+    """A map as a metric, from look to look."""
+
+    def __init__(self, named: MapSpec, name: str, labels: Labels, most: int) -> None:
+        self.named = named
+        self.name = name
+        self.labels = labels
+        self.kind = kind_of(named)
+        self.others = 0  # keys that have no label set of their own
+        self._most = most
+        self._gone: dict[Any, Any] = {}     # by key: what the script cleared away
+        self._latest: list[tuple[Any, Any]] | None = None  # of a map that cannot be added up and is cleared
+        self._kept: dict[Labels, None] = {}
+        self._low, self._high = 1 << 30, -1  # the buckets that have been in use
+
+    def cleared(self, items: Sequence[tuple[Any, Any]]) -> None:
+        """The script emptied the map, or zeroed it; this was in it."""
+        if not additive(self.named):
+            self._latest = list(items) or self._latest
+            return
+        for key, value in items:
+            self._gone[key] = add(self._gone[key], value) if key in self._gone else value
+
+    def family(self, items: Sequence[tuple[Any, Any]]) -> Family:
+        """The metric now, when this is in the map."""
+        if self._latest is not None:
+            items = self._latest
+        total = dict(self._gone)
+        for key, value in items:
+            total[key] = add(total[key], value) if key in total else value
+        return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._points(self._capped(total)))
+
+    def _capped(self, values: dict[Any, Any]) -> dict[Labels, Any]:
+        sums = additive(self.named)
+        found: dict[Labels, Any] = {}
+        for key, value in values.items():
+            labels = tuple([label_text(part) for part in key_parts(key)])
+            found[labels] = add(found[labels], value) if sums and labels in found else value
+        room = self._most - len(self._kept)
+        fresh = [labels for labels in found if labels not in self._kept]
+        if room > 0:
+            fresh.sort(key=lambda labels: -_weight(found[labels]))
+            self._kept.update(dict.fromkeys(fresh[:room]))
+            fresh = fresh[room:]
+        self.others = len(fresh)
+        other = (OTHER,) * len(self.labels)
+        for labels in fresh:
+            value = found.pop(labels)
+            if sums:
+                found[other] = add(found[other], value) if other in found else value
+        return found
+
+    def _points(self, found: dict[Labels, Any]) -> list[tuple[Labels, Any]]:
+        if self.kind != HISTOGRAM:
+            return [(labels, _number(value)) for labels, value in found.items()]
+        for value in found.values():
+            used = [i for i, count in enumerate(value.counts) if count]
+            if used:
+                self._low, self._high = min(self._low, used[0]), max(self._high, used[-1])
+        return [(labels, self._buckets(value)) for labels, value in found.items()]
+
+    def _buckets(self, value: Histogram) -> Buckets:
+        """The same bounds for all keys, so that they can be added up; they grow with the values."""
+        if self._high < 0:
+            return Buckets([], [0])
+        highs = [value.bucket(i).high for i in range(self._low, self._high + 1)]
+        bounds = [high - 1 for high in highs if high is not None]
+        counts = value.counts[self._low:self._high + 1]
+        return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
+
+
+def label_text(part: Any) -> str:
+    """A key as the value of a label."""
+    return str(cell(part))
+
+
+def _weight(value: Any) -> int:
+    return int(value.total if isinstance(value, Histogram | Stats | Series) else value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Series):
+        return next((p.value for p in reversed(value.points) if p.value is not None), 0)
+    return int(value) if isinstance(value, EnumValue | bool) else value
+
+
+class Gatherer:
+    """All metrics of a running script: its maps, and what was lost. Call it from one thread at a time.
+
+    ``labels`` are names for the keys of maps, by map. ``read(map, then)`` reads a map and clears or zeroes it.
+    """
+
+    def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Sequence[tuple[Any, Any]]],
+                 losses: Callable[[], Any], prefix: str = "", labels: dict[str, Labels] | None = None,
+                 most: int = 1000) -> None:
+        self._read = read
+        self._losses = losses
+        self.maps: dict[str, MapMetric] = {}
+        # A counter that is only there when something was lost could not be watched.
+        self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
+        self.left_out: list[str] = []  # maps whose values are no numbers
+        for named in sorted([m for m in spec.maps if m.name.startswith("@")], key=lambda m: m.name):
+            if not kind_of(named):
+                self.left_out.append(named.name)
+                continue
+            columns = key_columns(named)
+            given = (labels or {}).get(named.name, ())
+            names = given if len(given) == len(columns) else columns
+            self.maps[named.name] = MapMetric(named, metric_name(prefix, named.name), names, most)
+
+    def take(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
+        """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
+        items = self._read(name, then)
+        if then and name in self.maps:
+            self.maps[name].cleared(items)
+        return items
+
+    def families(self) -> list[Family]:
+        """Everything as it is now."""
+        found = [metric.family(self._read(name, "")) for name, metric in self.maps.items()]
+        losses = self._losses()
+        lost = self._quiet | dict(losses.records)
+        own: list[tuple[str, str, str, Labels, list[tuple[Labels, Any]]]] = [
+            ("lost_events", COUNTER, "events that found the ring full", ("probe",),
+             [((probe,), count) for probe, count in lost.items()]),
+            ("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
+             [((probe,), count) for probe, count in losses.skipped]),
+            ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
+            ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"), _failures(losses)),
+            ("other_keys", GAUGE, "keys without a label set of their own", ("map",),
+             [((name,), metric.others) for name, metric in self.maps.items() if metric.labels])]
+        return found + [Family(f"sonde_trace_{name}", kind, help, labels, points)
+                        for name, kind, help, labels, points in own]
+
+
+def _failures(losses: Any) -> list[tuple[Labels, Any]]:
+    sums: dict[Labels, int] = {}
+    for site, count in losses.errors:
+        line = site.span.source.position(site.span.start)[0] if site.span is not None else 0
+        labels = (site.kind, str(line), message(site, 1))
+        sums[labels] = sums.get(labels, 0) + count
+    return list(sums.items())
+
+
+def metric_name(prefix: str, name: str) -> str:
+    """``sonde_tcplife_bytes`` of map ``@bytes`` of tcplife.bt."""
+    stem = "".join([c if c.isascii() and c.isalnum() else "_" for c in prefix])
+    found = "_".join(part for part in ("sonde", stem, name.removeprefix("@")) if part)
+    return found if found != "sonde" and not found.startswith("sonde_trace_") else f"{found}_map"

@@ -1,0 +1,85 @@
+"""``--parquet FILE``: events and maps as Parquet files, with the types that tables.py gives them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import UsageError
+from ..runtime.events import Event
+from ..spec import EventSite, MapSpec, ScriptSpec
+from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, require
+from . import Exporter as Base
+
+ROWS = 20_000  # events that are held until they are written as one row group
+
+
+class Exporter(Base):
+    """One file for each table: FILE itself if there is only one, else FILE.events.parquet and FILE.MAP.parquet.
+
+    A map has a row group for each time that it was printed, and for its contents at the end; ``time`` says when. The
+    files' metadata has what was lost (``sonde.losses``). They can be read when the run is over.
+    """
+
+    takes_events = True
+
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], losses: Callable[[], Any]) -> None:
+        self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
+        self._spec, self._wall, self._losses = spec, wall, losses
+        self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@"))
+        names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
+        if not names:
+            raise UsageError("--parquet: the script has neither maps nor printf() or print()")
+        self.paths = {name: path if len(names) == 1 else table_path(path, name) for name in names}
+        for each in self.paths.values():  # now, not after an hour of tracing
+            try:
+                os.close(os.open(each, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            except OSError as error:
+                raise UsageError(f"failed to open output file '{each}': {error.strerror}") from None
+        self._writers: dict[str, Any] = {}
+        self._events: list[Event] = []
+        self.rows = dict.fromkeys(names, 0)
+
+    def where(self) -> str:
+        return f"Writing {', '.join(self.paths.values())}"
+
+    def map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+        columns = map_columns(named, items)
+        self._write(named.name, [Column("time", TIME, [time] * len(columns[0].cells)), *columns])
+
+    def event(self, event: Event, site: EventSite) -> None:
+        self._events.append(event)
+        if len(self._events) >= ROWS:
+            self._write_events()
+
+    def _write_events(self) -> None:
+        if "events" in self.paths:
+            self._write("events", event_table(self._spec, self._events, self._wall))
+        self._events = []
+
+    def _write(self, name: str, columns: list[Column]) -> None:
+        table = arrow_table(columns)
+        if name not in self._writers:
+            self._writers[name] = self._parquet.ParquetWriter(self.paths[name], table.schema)
+        self._writers[name].write_table(table)
+        self.rows[name] += table.num_rows
+
+    def finish(self) -> None:
+        """Close the files; one that cannot be read before that."""
+        self._write_events()
+        losses = self._losses()
+        for writer in self._writers.values():
+            writer.add_key_value_metadata({"sonde.losses": repr(losses) if losses else ""})
+            writer.close()
+
+    def written(self) -> list[str]:
+        """What is said at the end."""
+        return [f"Wrote {path}: {self.rows[name]} row{'' if self.rows[name] == 1 else 's'}"
+                for name, path in self.paths.items()]
+
+
+def table_path(path: str, name: str) -> str:
+    """Where one of several tables goes."""
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.{name.removeprefix('@') or 'map'}{suffix or '.parquet'}"

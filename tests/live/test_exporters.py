@@ -1,0 +1,331 @@
+"""Exporters beside the real thing: a Prometheus server that scrapes, OTLP's own protobuf, pyarrow; known workloads."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import Tracer, compile_c, run_sonde
+
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
+metrics_service = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2",
+                                      reason="opentelemetry-proto is not installed")
+
+CALLS = 321
+TARGET = """
+#include <stdlib.h>
+int counted(unsigned n) { return n; }
+int main(int argc, char **argv) {
+    volatile int sink = 0;
+    for (unsigned i = 0; i < (unsigned)atoi(argv[1]); i++) sink += counted(i);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that calls counted(0), counted(1) ... as often as its argument says."""
+    return compile_c(TARGET, tmp_path_factory.mktemp("exporters"), "counting")
+
+
+def script(target: Path) -> str:
+    return (f"uprobe:{target}:counted {{ @calls[comm] = count(); @bytes[comm, arg0 % 4] = sum((uint64)arg0); "
+            "@size[comm] = hist(arg0); @lin = lhist(arg0, 0, 400, 100); @s = stats(arg0); @last = (uint64)arg0; }")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Samples by name and labels, as prometheus_client's own parser reads them."""
+    from prometheus_client.parser import text_string_to_metric_families
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value
+            for family in text_string_to_metric_families(text) for s in family.samples}
+
+
+def until(what: str, condition: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not in {seconds} s")
+
+
+def answering(url: str) -> bool:
+    try:
+        fetch(url)
+    except (urllib.error.URLError, ConnectionError):
+        return False
+    return True
+
+
+# Prometheus ---------------------------------------------------------------------------------------------------------
+
+def check_samples(samples: dict[tuple[str, tuple[tuple[str, str], ...]], float]) -> None:
+    comm = ("comm", "counting")
+    assert samples["sonde_calls_total", (comm,)] == CALLS
+    for rest in range(4):
+        assert samples["sonde_bytes_total", (comm, ("key2", str(rest)))] == sum(range(rest, CALLS, 4))
+    for bound in (0, 1, 3, 7, 15, 31, 63, 127, 255):
+        assert samples["sonde_size_bucket", (comm, ("le", f"{bound}.0"))] == bound + 1
+    assert samples["sonde_size_bucket", (comm, ("le", "+Inf"))] == CALLS == samples["sonde_size_count", (comm,)]
+    assert samples["sonde_lin_bucket", (("le", "99.0"),)] == 100
+    assert samples["sonde_s_count", ()] == CALLS and samples["sonde_s_sum", ()] == sum(range(CALLS))
+    assert samples["sonde_last", ()] == CALLS - 1
+
+
+def test_a_scrape_has_exact_counts(target: Path) -> None:
+    port = free_port()
+    with Tracer("export", "--prometheus", f"127.0.0.1:{port}", "-e", script(target)):
+        subprocess.run([target, str(CALLS)], check=True)
+        samples = parsed(fetch(f"http://127.0.0.1:{port}/metrics"))
+        check_samples(samples)
+        assert samples["sonde_trace_lost_events_total", (("probe", f"uprobe:{target}:counted"),)] == 0
+        subprocess.run([target, "10"], check=True)
+        assert parsed(fetch(f"http://127.0.0.1:{port}/metrics"))["sonde_calls_total", (("comm", "counting"),)] \
+            == CALLS + 10
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[[int], str]]:
+    """Debian's Prometheus; call it with the port to scrape, it gives the address of its interface."""
+    if not shutil.which("prometheus"):
+        pytest.skip("prometheus is not installed")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(target_port: int) -> str:
+        config, port = tmp_path / "prometheus.yml", free_port()
+        config.write_text("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+                          "scrape_configs: [{job_name: sonde, static_configs: "
+                          f"[{{targets: ['127.0.0.1:{target_port}']}}]}}]\n")
+        with open(tmp_path / "log", "wb") as log:
+            started.append(subprocess.Popen(
+                ["prometheus", f"--config.file={config}", f"--web.listen-address=127.0.0.1:{port}",
+                 f"--storage.tsdb.path={tmp_path / 'data'}"], stdout=log, stderr=log, cwd=tmp_path))
+        return f"http://127.0.0.1:{port}"
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(30)
+
+
+def asked(server: str, query: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """What a Prometheus server answers, by labels."""
+    try:
+        answer = json.loads(fetch(f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
+    except (urllib.error.URLError, ConnectionError):
+        return {}
+    drop = {"__name__", "instance", "job"}
+    return {tuple(sorted((k, v) for k, v in row["metric"].items() if k not in drop)): float(row["value"][1])
+            for row in answer["data"]["result"]}
+
+
+def test_a_prometheus_server_scrapes_it(target: Path, server: Callable[[int], str]) -> None:
+    port = free_port()
+    with Tracer("export", "--prometheus", str(port), "-e", script(target)):
+        subprocess.run([target, str(CALLS)], check=True)
+        address = server(port)
+        key = (("comm", "counting"),)
+        until("calls in Prometheus", lambda: asked(address, "sonde_calls_total").get(key) == CALLS)
+        buckets = asked(address, "sonde_size_bucket")
+        assert buckets[("comm", "counting"), ("le", "127.0")] == 128
+        assert buckets[("comm", "counting"), ("le", "+Inf")] == CALLS
+        assert asked(address, "sum by (comm) (sonde_bytes_total)") == {key: sum(range(CALLS))}
+        median = asked(address, "histogram_quantile(0.5, sonde_size_bucket)")[key]
+        assert 127 <= median <= 255
+        assert asked(address, "up") == {(): 1}
+        assert asked(address, "sonde_trace_lost_events_total") == {(("probe", f"uprobe:{target}:counted"),): 0}
+
+
+def test_label_sets_are_bounded(target: Path) -> None:
+    """The greatest keys stay, the rest is one; a key that has come stays what it is."""
+    port = free_port()
+    program = f"uprobe:{target}:counted {{ @[arg0] = sum((uint64)arg0); @g[arg0] = (uint64)arg0; }}"
+    with Tracer("export", "--prometheus", f"127.0.0.1:{port}", "--keys", "5", "-e", program):
+        subprocess.run([target, "20"], check=True)
+        url = f"http://127.0.0.1:{port}/metrics"
+        first = {dict(labels)["arg0"]: value for (name, labels), value in parsed(fetch(url)).items()
+                 if name == "sonde_map_total"}
+        assert first == {"19": 19, "18": 18, "17": 17, "16": 16, "15": 15, "other": sum(range(15))}
+        subprocess.run([target, "1000"], check=True)
+        samples = parsed(fetch(url))
+        second = {dict(labels)["arg0"]: value for (name, labels), value in samples.items() if name == "sonde_map_total"}
+        assert set(second) == set(first) and second["19"] == 38
+        assert sum(second.values()) == sum(range(20)) + sum(range(1000))
+        assert samples["sonde_trace_other_keys", (("map", "@"),)] == 1000 - 5
+        gauges = [value for (name, _), value in samples.items() if name == "sonde_g"]
+        assert len(gauges) == 5, "values that cannot be added up are left out beyond the bound, and counted"
+
+
+def test_what_a_script_clears_is_added_up(target: Path) -> None:
+    port = free_port()
+    program = (f"uprobe:{target}:counted {{ @n = count(); @k[comm] = count(); }} "
+               "interval:ms:20 { print(@n); clear(@n); print(@k); clear(@k); }")
+    with Tracer("export", "--prometheus", f"127.0.0.1:{port}", "-e", program):
+        for _ in range(5):
+            subprocess.run([target, str(CALLS)], check=True)
+            time.sleep(0.03)
+        samples = parsed(fetch(f"http://127.0.0.1:{port}/metrics"))
+    assert samples["sonde_n_total", ()] == 5 * CALLS == samples["sonde_k_total", (("comm", "counting"),)]
+
+
+# OTLP ---------------------------------------------------------------------------------------------------------------
+
+class Receiver:
+    """A collector: what was sent to it, decoded."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                coding = self.headers.get("Content-Encoding", "")
+                body = {"gzip": gzip.decompress, "deflate": zlib.decompress}.get(coding, bytes)(body)
+                request = metrics_service.ExportMetricsServiceRequest()
+                request.ParseFromString(body)
+                outer.requests.append((self.path, request))
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.end_headers()
+                self.wfile.write(metrics_service.ExportMetricsServiceResponse().SerializeToString())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1/metrics"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Receiver:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of the last request, by name."""
+        resource, = self.requests[-1][1].resource_metrics
+        scope, = resource.scope_metrics
+        return {metric.name: metric for metric in scope.metrics}
+
+
+def labels_of(point: Any) -> dict[str, str]:
+    return {each.key: each.value.string_value for each in point.attributes}
+
+
+def test_otlp_has_exact_counts(target: Path) -> None:
+    with Receiver() as receiver:
+        with Tracer("export", "--otlp", receiver.url, "--interval", "0.2", "-e", script(target)) as tracer:
+            subprocess.run([target, str(CALLS)], check=True)
+            until("two requests", lambda: len(receiver.requests) >= 2)
+        assert tracer.status == 0
+        assert {path for path, _ in receiver.requests} == {"/v1/metrics"}
+        metrics = receiver.metrics
+    calls, = metrics["sonde_calls"].sum.data_points
+    assert calls.as_int == CALLS and labels_of(calls) == {"comm": "counting"}
+    assert metrics["sonde_calls"].sum.is_monotonic and metrics["sonde_calls"].sum.aggregation_temporality == 2
+    size, = metrics["sonde_size"].histogram.data_points
+    assert list(size.explicit_bounds) == [0, 1, 3, 7, 15, 31, 63, 127, 255, 511]
+    assert list(size.bucket_counts) == [1, 1, 2, 4, 8, 16, 32, 64, 128, CALLS - 256, 0] and size.count == CALLS
+    assert not size.HasField("sum")
+    assert metrics["sonde_s_sum"].sum.data_points[0].as_int == sum(range(CALLS))
+    assert metrics["sonde_last"].gauge.data_points[0].as_int == CALLS - 1
+    assert {p.as_int for p in metrics["sonde_trace_lost_events"].sum.data_points} == {0}
+
+
+def test_a_collector_that_is_away_is_said_once(target: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1/metrics"
+    with Tracer("export", "--otlp", url, "--interval", "0.1", "-e", script(target)) as tracer:
+        until("the warning", lambda: "does not take the metrics" in tracer._read(tracer._err))
+        subprocess.run([target, "3"], check=True)
+    assert tracer.status == 0 and tracer.stderr.count("does not take the metrics") == 1
+
+
+# Parquet ------------------------------------------------------------------------------------------------------------
+
+def test_parquet_has_every_event_and_map(target: Path, tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    program = (f'uprobe:{target}:counted {{ printf("n=%d comm=%s\\n", arg0, comm); @size[comm] = hist(arg0); '
+               "@ = count(); }")
+    done = run_sonde("export", "--parquet", str(file), "-e", program, "-c", f"{target} {CALLS}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and f"Wrote {tmp_path}/out.events.parquet: {CALLS} rows" in done.stderr
+    events = pq.read_table(tmp_path / "out.events.parquet")
+    assert events.column_names == ["time", "probe", "n", "comm"]
+    assert events["n"].to_pylist() == list(range(CALLS)) and set(events["comm"].to_pylist()) == {"counting"}
+    sizes = pq.read_table(tmp_path / "out.size.parquet").to_pylist()
+    assert sum(row["count"] for row in sizes) == CALLS and sizes[3]["low"] == 4 and sizes[3]["count"] == 4
+    assert pq.read_table(tmp_path / "out.map.parquet")["value"].to_pylist() == [CALLS]
+    assert pq.read_metadata(tmp_path / "out.map.parquet").metadata[b"sonde.losses"] == b""
+
+
+def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
+    file = tmp_path / "one.parquet"
+    done = run_sonde("export", "--parquet", str(file), "-e", "begin { @x[1] = 7; print(@x); exit(3); }")
+    assert done.returncode == 3
+    table = pq.read_table(file)
+    assert table["key"].to_pylist() == [1, 1] and table["value"].to_pylist() == [7, 7]  # printed, and at the end
+    assert file.exists() and os.listdir(tmp_path) == ["one.parquet"]
+
+
+@pytest.mark.parametrize(("words", "complaint"), [
+    (["-e", "begin { }"], "export where to?"),
+    (["--prometheus", "127.0.0.1:99999", "-e", "begin { }"], "is no address"),
+    (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a number that is at least 1"),
+    (["--parquet", "/nowhere/x", "-e", "begin { @ = 1; }"], "failed to open output file '/nowhere/x'"),
+    (["--parquet", "/tmp/x", "-e", "begin { }"], "the script has neither maps nor printf()"),
+    (["--prometheus"], "no program given"),
+])
+def test_complaints(words: list[str], complaint: str) -> None:
+    done = run_sonde("export", *words)
+    assert done.returncode == 1 and complaint in done.stderr
+
+
+def test_an_address_that_is_taken(target: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run_sonde("export", "--prometheus", f"127.0.0.1:{taken.getsockname()[1]}", "-e", script(target))
+    assert done.returncode == 1 and "cannot serve on 127.0.0.1" in done.stderr
+
+
+def test_a_missing_package_is_one_sentence() -> None:
+    code = ("import sys; sys.modules['prometheus_client'] = None; from sonde.cli import main; "
+            "sys.exit(main(['export', '--prometheus', '-e', 'begin { @ = count(); }']))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ERROR: this needs prometheus_client: pip install 'sonde[export]'")
