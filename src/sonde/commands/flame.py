@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ..options import Parsed
 
 PAGE = """\
-flame: a flame graph of where programs spend their time, on the CPU or off it
+flame: a flame graph of where programs spend their time: on the CPU, off it, and who ended their waiting
 
 USAGE
-  sonde flame [--on-cpu | --off-cpu] [-p PID | -c COMMAND] [-o FILE] [-f FORMAT] [SECONDS]
+  sonde flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID | -c COMMAND] [-o FILE] [-f FORMAT] [SECONDS]
   sonde flame --diff BEFORE AFTER [-o FILE]
 
   Draws when it ends: at Ctrl-C, with the process, or after SECONDS. The graph is SVG for a browser; without -o it goes
@@ -24,10 +24,13 @@ USAGE
 OPTIONS
   --on-cpu          where the CPUs are, 99 times a second (the default)
   --off-cpu         where threads were when they left the CPU, and for how many nanoseconds
+  --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
+  --chain           the same, and over that what had woken the waker, and so on: four wakers at most
   --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
 
 COLUMNS
-  @[COMM, USTACK, KSTACK]   samples of each stack, or nanoseconds off the CPU
+  @[COMM, USTACK, KSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain then
+                            KSTACK, USTACK, COMM of each waker
 
 EXAMPLE
   # sonde flame -f folded -c ./busy
@@ -35,12 +38,24 @@ EXAMPLE
   busy;_start;__libc_start_main_impl;__libc_start_call_main;main;hot_function 174
 
 NEEDS
-  --on-cpu: perf events; --off-cpu: tracepoint sched:sched_switch
+  --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking
 
 NOTES
   User stacks need frame pointers (-fno-omit-frame-pointer); without them they are short or wrong. Time off the CPU
-  includes that of waiting for one. Idle CPUs (pid 0) are left out.
+  includes that of waiting for one; --off-wake and --chain count sleeps alone, up to when the thread runs again. Idle
+  CPUs (pid 0) are left out.
+
+  What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
+  interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
 """
+
+# Option -> script, what a graph of it is called, and the unit of its weights.
+KINDS = {
+    "on-cpu": ("on-cpu.bt", "On-CPU samples", "samples"),
+    "off-cpu": ("off-cpu.bt", "Off-CPU nanoseconds", "ns"),
+    "off-wake": ("off-wake.bt", "Nanoseconds asleep, with wakers", "ns"),
+    "chain": ("chain.bt", "Nanoseconds asleep, with chains of wakers", "ns"),
+}
 
 
 def main(parsed: Parsed) -> int:
@@ -52,17 +67,16 @@ def main(parsed: Parsed) -> int:
         options["output"] = "flame.svg"
     if before:
         return _diff(before, parsed)
-    off = bool(named.pop("off-cpu", ""))
-    if named.pop("on-cpu", "") and off:
-        raise UsageError("one flame graph at a time: --on-cpu or --off-cpu")
+    asked = [kind for kind in KINDS if named.pop(kind, "")]
+    if len(asked) > 1:
+        raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
+    script, title, options["unit"] = KINDS[asked[0] if asked else "on-cpu"]
     process = cli.process_of(parsed)
     options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
     named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
-    options["title"] = f"{'Off' if off else 'On'}-CPU{' nanoseconds' if off else ' samples'}" + (
-        f" of process {process.pid}" if process else "")
-    options["unit"] = "ns" if off else "samples"
-    source = cli.read_source(os.path.join(tools.FOLDER, "flame", "off-cpu.bt" if off else "on-cpu.bt"))
+    options["title"] = title + (f" of process {process.pid}" if process else "")
+    source = cli.read_source(os.path.join(tools.FOLDER, "flame", script))
     world = cli.permitted(live_world(), parsed)
     trace = Trace(source, cli.options_of(parsed, parsed.words[1:] + parsed.rest), process, world, True,
                   parsed.has("stats"))

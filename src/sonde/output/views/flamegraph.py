@@ -13,11 +13,12 @@ WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 44, 28
 SIZE = 11.5    # of the text
 LEAST = 0.1    # units: narrower frames are left out
 SHADES = 6     # of each kind's colour
-_HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "waker": (285, 45, 70)}
+_HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "waker": (285, 45, 70),
+         "waker-kernel": (250, 42, 72)}
 
 
 def _palette() -> str:
-    """Colours by kind: orange for user frames, blue for the kernel's, green for names, purple for wakers."""
+    """Colours by kind: orange for user frames, blue for the kernel's, green for names; for wakers violet and lilac."""
     light, dark = [], []
     for kind, (hue, saturation, lightness) in _HUES.items():
         for shade in range(SHADES):
@@ -108,8 +109,8 @@ def _boxes(root: Node, heads: int) -> Iterator[Box]:
 
 def _kind(node: Node, below: str) -> str:
     """What a frame is, by its name and what is under it."""
-    if node.name == WAKER or below == "waker":
-        return "waker"
+    if node.name == WAKER or below.startswith("waker"):
+        return "waker-kernel" if node.name.endswith(KERNEL) else "waker"
     return "kernel" if node.name.endswith(KERNEL) or below == "kernel" else "user"
 
 

@@ -15,6 +15,7 @@ from .view import Items, View, has_stack, key_types
 KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
+_INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
 _HOSTILE = {ord(";"): ":"} | {c: f"\\x{c:02x}" for c in [*range(32), 127]}
 
 Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
@@ -36,19 +37,55 @@ def fold_key(key: Any) -> tuple[str, ...]:
     """The frames of a map key, outermost first: what is no stack, then user frames, then kernel frames.
 
     A second stack of the same kind is that of a waker; it follows behind ``--``, innermost first, so that in a flame
-    graph it stands over the stack that it woke, head to head.
+    graph it stands over the stack that it woke, head to head. What stands behind the waker's stacks in the key is the
+    waker's name and comes on top of them; a third one is that of the waker's waker, and so on. Where an interrupt has
+    woken, it ends with the interrupt's entry: the thread that was running just then, and who had woken that, have no
+    part in it.
     """
     heads: list[str] = []
-    stacks: list[StackTrace] = []
+    segments = [_Segment()]
     for part in _flat(key):
         if isinstance(part, StackTrace):
-            stacks.append(part)
-        else:
+            if not segments[-1].takes(part, waker=len(segments) > 1):
+                segments.append(_Segment())
+            segments[-1].stacks[part.type.user] = part
+        elif len(segments) == 1:
             heads.append(clean(to_text(part)) or "-")
-    blocked, wakers = _own_stacks(stacks)
-    frames = [name for stack in blocked for name in reversed(frame_names(stack))]
-    waking = [name for stack in wakers for name in frame_names(stack)]
-    return (*heads, *frames, *([WAKER, *waking] if waking else []))
+        else:
+            segments[-1].names.append(clean(to_text(part)))
+    own, *wakers = segments
+    frames = [name for user in (True, False) for name in reversed(own.frames(user))]
+    for waker in wakers:
+        over, last = waker.over()
+        frames += over
+        if last:
+            break
+    return (*heads, *frames)
+
+
+class _Segment:
+    """The stacks of one thread in a key, by whether they are user stacks; ``names``: what comes behind them."""
+
+    def __init__(self) -> None:
+        self.stacks: dict[bool, StackTrace] = {}
+        self.names: list[str] = []
+
+    def takes(self, stack: StackTrace, waker: bool) -> bool:
+        """Whether a stack can be of the same thread."""
+        return stack.type.user not in self.stacks and not (waker and self.names)
+
+    def frames(self, user: bool) -> list[str]:
+        return frame_names(self.stacks[user]) if user in self.stacks else []
+
+    def over(self) -> tuple[list[str], bool]:
+        """As a waker's: ``--``, then from the innermost frame to the name; nothing if nothing is known. And whether
+        it is an interrupt, whose cause lies in no thread."""
+        kernel = self.frames(False)
+        entry = next((i for i, name in enumerate(kernel) if name.startswith(_INTERRUPTS)), None)
+        if entry is not None:
+            return [WAKER, *kernel[:entry + 1]], True
+        found = [*kernel, *self.frames(True), *filter(None, self.names)]
+        return [WAKER, *found] if found else [], False
 
 
 def _flat(key: Any) -> Iterator[Any]:
@@ -67,14 +104,17 @@ def _flat_types(types: Iterable[Type]) -> Iterator[Type]:
             yield each
 
 
-def _own_stacks(stacks: list[StackTrace]) -> tuple[list[StackTrace], list[StackTrace]]:
-    """(the first user stack and the first kernel stack, the others with the kernel's first)."""
-    own: dict[bool, StackTrace] = {}
-    others = []
-    for stack in stacks:
-        if own.setdefault(stack.type.user, stack) is not stack:
-            others.append(stack)
-    return [own[user] for user in (True, False) if user in own], sorted(others, key=lambda s: s.type.user)
+def _head_types(named: MapSpec) -> int:
+    """How many parts of a map's key are neither stacks nor names of wakers."""
+    heads, segment = 0, set()
+    for each in _flat_types(key_types(named)):
+        if not isinstance(each, Stack):
+            heads += 1
+        elif each.user in segment:
+            break
+        else:
+            segment.add(each.user)
+    return heads
 
 
 def frame_names(stack: StackTrace) -> list[str]:
@@ -144,8 +184,7 @@ class Folder:
     def add(self, named: MapSpec, items: Items, then: str) -> None:
         """A map's contents, and what happened to it in the same step (see View.map)."""
         lead = (clean(named.name),) if len(self.names) > 1 else ()
-        plain = [each for each in _flat_types(key_types(named)) if not isinstance(each, Stack)]
-        self.heads = len(lead) + len(plain) if len(self.names) == 1 else 1
+        self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1
         found: Folded = {}
         for key, value in items:
             frames = lead + fold_key(key)
