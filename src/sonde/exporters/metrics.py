@@ -208,6 +208,7 @@ class Gatherer:
             ("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
              [((probe,), count) for probe, count in losses.skipped]),
             ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
+            ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
             ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"), _failures(losses)),
             ("other_keys", GAUGE, "keys without a label set of their own", ("map",),
              [((name,), metric.others) for name, metric in self.maps.items() if metric.labels])]
