@@ -198,6 +198,17 @@ def test_what_a_script_clears_is_added_up(target: Path) -> None:
     assert samples["sonde_n_total", ()] == 5 * CALLS == samples["sonde_k_total", (("comm", "counting"),)]
 
 
+def test_what_a_script_keeps_for_itself_is_no_metric(target: Path, tmp_path: Path) -> None:
+    """As the tools have it: a map that ``end`` clears and nobody prints."""
+    port, file = free_port(), tmp_path / "x.parquet"
+    program = f"uprobe:{target}:counted {{ @since[tid] = nsecs; @n = count(); }} end {{ clear(@since); }}"
+    with Tracer("export", "--prometheus", f"127.0.0.1:{port}", "--parquet", str(file), "-e", program):
+        subprocess.run([target, "5"], check=True)
+        names = {name for name, _ in parsed(fetch(f"http://127.0.0.1:{port}/metrics"))}
+    assert "sonde_n_total" in names and not [name for name in names if "since" in name]
+    assert pq.read_table(file)["value"].to_pylist() == [5]
+
+
 # OTLP ---------------------------------------------------------------------------------------------------------------
 
 class Receiver:

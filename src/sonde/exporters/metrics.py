@@ -11,7 +11,7 @@ Each map has at most so many label sets; what comes later counts as ``other`` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..output.losses import message
@@ -174,14 +174,15 @@ class Gatherer:
 
     def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Sequence[tuple[Any, Any]]],
                  losses: Callable[[], Any], prefix: str = "", labels: dict[str, Labels] | None = None,
-                 most: int = 1000) -> None:
+                 most: int = 1000, hidden: Collection[str] = ()) -> None:
         self._read = read
         self._losses = losses
         self.maps: dict[str, MapMetric] = {}
         # A counter that is only there when something was lost could not be watched.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
         self.left_out: list[str] = []  # maps whose values are no numbers
-        for named in sorted([m for m in spec.maps if m.name.startswith("@")], key=lambda m: m.name):
+        for named in sorted([m for m in spec.maps if m.name.startswith("@") and m.name not in hidden],
+                            key=lambda m: m.name):
             if not kind_of(named):
                 self.left_out.append(named.name)
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..errors import UsageError
@@ -24,10 +24,11 @@ class Exporter(Base):
 
     takes_events = True
 
-    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], losses: Callable[[], Any]) -> None:
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], losses: Callable[[], Any],
+                 hidden: Collection[str] = ()) -> None:
         self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
         self._spec, self._wall, self._losses = spec, wall, losses
-        self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@"))
+        self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@") and m.name not in hidden)
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")
@@ -45,6 +46,8 @@ class Exporter(Base):
         return f"Writing {', '.join(self.paths.values())}"
 
     def map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+        if named.name not in self.paths:
+            return
         columns = map_columns(named, items)
         self._write(named.name, [Column("time", TIME, [time] * len(columns[0].cells)), *columns])
 

@@ -48,7 +48,6 @@ from .order import Raw, Sequencer
 from .programs import Program, apart, load, target_of
 from .ringbuf import CONTROL_RING_BYTES, Ring, data_ring_bytes
 from .signals import Signals
-from .statistics import enable
 
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 ASKS = "SIGUSR1"
@@ -101,7 +100,7 @@ class Session:
         self._urgent: Any = None  # epoll of all but the rings
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
-        self._statistics = enable() if run_statistics else None
+        self._statistics = _counting() if run_statistics else None
         self._span = [0, 0]  # monotonic nanoseconds when all was attached, and when detaching began
         self._last_position = 0
         self._started = False
@@ -496,6 +495,11 @@ class Session:
                 thing.close()
         self.programs, self.maps = [], {}
         self.process = self._signals = self._urgent = self._idle = self._statistics = None
+
+
+def _counting() -> Fd | None:
+    from .statistics import enable
+    return enable()
 
 
 def _status(buffer: bytes, offset: int, field: EventField | None) -> int:
