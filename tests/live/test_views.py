@@ -58,7 +58,9 @@ def weights(folded: str) -> dict[str, int]:
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
-        assert frames[0] == "busy" and int(count) > 0
+        assert int(count) > 0
+        if frames[0] != "busy":  # the moment before it was executed
+            continue
         for name in {"hot_function", "cool_function", "main"} & set(frames):
             found[name] = found.get(name, 0) + int(count)
     return found
@@ -80,7 +82,7 @@ def test_flame_graph_of_a_command(busy: str, tmp_path: Path) -> None:
     frames = {g.attrib["data-name"]: int(g.attrib["data-weight"]) for g in ET.parse(file).iter(f"{SVG}g")
               if "data-name" in g.attrib}
     assert frames["hot_function"] > frames["all"] / 2
-    assert frames["busy"] == frames["all"]
+    assert frames["busy"] > 0.9 * frames["all"], "all but the moment before it was executed"
 
 
 def test_flame_graph_of_a_process(busy: str) -> None:
