@@ -82,6 +82,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "bad-definition": ("A C definition lacks its name.", "struct { int a; };\nbegin { }"),
     "bad-format": ("The format is malformed.", 'begin { printf("%999999999d", 1); }'),
     "bad-include": ("#include names no header.", "#include x\nbegin { }"),
+    "bad-header": ("libclang complains of a header that only it can read.", ""),
     "bad-index": ("An index is no number.", "begin { $x = (1, 2); print($x.00001); }"),
     "bad-operand": ("An operator does not take this type.", 'begin { print("a" * 2); }'),
     "bad-parameter": ("A parameter of the script has the wrong form.", "fn f($a: void) { }\nbegin { f(1); }"),

@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 CTYPES_HOMES = {"kernel/syscalls.py", "kernel/demangle.py"}  # system calls; the C++ runtime's demangler
 
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
-EXTRAS = {"kernel/dwarf.py": {"elftools"}, "kernel/dwarf_places.py": {"elftools"}}
+EXTRAS = {"kernel/dwarf.py": {"elftools"}, "kernel/dwarf_places.py": {"elftools"},
+          "language/libclang.py": {"clang"}}
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
 HEAVY = {

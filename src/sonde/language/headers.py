@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from copy import copy
+from typing import Any
 
+from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
 from .diagnostics import ERROR, WARNING
 from .parser import Parser
+from .source import Source, Span
 
 _ONCE = r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b"
+MISSING = ("header-not-found", "include-depth")  # with these libclang could do no better
 _LINKAGE = r'extern\s*"C(?:\+\+)?"\s*\{'  # a header for C and C++
 
 
@@ -19,6 +24,46 @@ class HeaderParser(Parser):
     def once(self) -> bool:
         """Whether the header asks to be read only once."""
         return re.search(_ONCE, self.source.text) is not None
+
+    def whole(self) -> None:
+        """The header, by libclang if something in it is beyond this reader and the extra is there. What clang does not
+        understand either stays as this reader has it."""
+        from . import libclang
+        state, known = self._state(), len(self.diagnostics.items)
+        self.header()
+        beyond = [item for item in self.diagnostics.items[known:] if item.code not in MISSING]
+        if not beyond:
+            return
+        if not libclang.available():
+            for item in beyond:
+                item.hints.append("pip install 'sonde[headers]': libclang reads what this reader does not")
+            return
+        before, defines = state[0], state[1]
+        text, complaints = libclang.plain_text(self.source.name, self._files, defines,
+                                               frozenset([_tag(item) for item in before]))
+        if complaints:
+            for complaint in complaints:
+                self.diagnostics.warning("bad-header", f"libclang: {complaint}", Span(self.source, 0, 0))
+            return
+        del self.diagnostics.items[known:]
+        self._restore(state)
+        HeaderParser(Source(self.source.name, text), self.diagnostics, (), self._files, self).header()
+
+    def _state(self) -> list[Any]:
+        """What reading a header adds to, as it is now."""
+        return [copy(table) for table in self._tables()]
+
+    def _restore(self, state: list[Any]) -> None:
+        for table, before in zip(self._tables(), state):
+            if isinstance(table, list):
+                table[:] = before
+            else:
+                table.clear()
+                table.update(before)
+
+    def _tables(self) -> list[Any]:
+        made = self._preprocessor
+        return [self._script.definitions, made.defines, made.macros, self.typedefs, self.constants]
 
     def header(self) -> None:
         """Every definition; a declaration that is not understood is a warning."""
@@ -66,6 +111,13 @@ class HeaderParser(Parser):
             if not parens and kind != ")" and (kind != "word" or text in ("struct", "union", "enum")):
                 return False
         return False
+
+
+def _tag(item: CStruct | CEnum | CTypedef) -> str:
+    """``struct x``, ``union x``, ``enum x``, or a typedef's name."""
+    if isinstance(item, CStruct):
+        return f"{'union' if item.union else 'struct'} {item.name}"
+    return f"enum {item.name}" if isinstance(item, CEnum) else item.name
 
 
 __all__ = ["HeaderParser"]

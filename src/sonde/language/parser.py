@@ -370,7 +370,7 @@ class Parser(StatementParser):
         parser = HeaderParser(source, self.diagnostics, (), self._files, self)
         if parser.once:
             self._loaded.add(path)
-        parser.header()
+        parser.whole()
 
     # --- preprocessor -------------------------------------------------------------------------------------
 

@@ -94,6 +94,9 @@ class Preprocessor:
             self._include(re.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
+        elif name == "pragma" and re.match(r"\s*pack\s*\([^)]*\d", rest) and len(self._diagnostics.items) < _ENOUGH:
+            self._diagnostics.warning("ignored-attribute", "#pragma pack has no effect: structs are laid out as if it "
+                                      "were not there", span, ["write __attribute__((packed)) behind the struct"])
         elif name not in ("pragma", "warning", "line", "ident", ""):
             self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
         elif not name and not rest.startswith("!") and rest.strip():

@@ -1,0 +1,186 @@
+"""Headers that need a C compiler's front end, read with libclang (the extra ``sonde[headers]``).
+
+What clang understands of a header is written down again as plain C that the reader of :mod:`.headers` takes: members at
+their exact places, sizes as numbers, types by their size. So everything behind it is the same for both.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .files import Files
+
+SYSTEM = ("/usr/include/", "/usr/local/include/", "/usr/lib/", "/usr/src/")
+COMPILERS = ("/usr/lib/gcc/*/*/include", "/usr/lib/clang/*/include", "/usr/lib/llvm-*/lib/clang/*/include")
+KEEP_GOING = 0x200  # CXTranslationUnit_KeepGoing: a header that is missing is not the end
+
+# The names that kernel code takes for granted, and the headers that a machine without a C library lacks.
+PRELUDE = "".join(
+    f"typedef {sign}{c} {name}{bits};\n"
+    for bits, c in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
+    for sign, names in (("signed ", ("s", "__s")), ("unsigned ", ("u", "__u")))
+    for name in names) + "".join(
+    f"typedef __u{bits} __{order}{bits};\n" for bits in (16, 32, 64) for order in ("be", "le"))
+STUBS = {
+    "stdint.h": "".join(f"typedef __INT{bits}_TYPE__ int{bits}_t;\ntypedef __UINT{bits}_TYPE__ uint{bits}_t;\n"
+                        for bits in (8, 16, 32, 64)) + "typedef __UINTPTR_TYPE__ uintptr_t;\n",
+    "stddef.h": "typedef __SIZE_TYPE__ size_t;\n#define NULL ((void *)0)\n"
+                "#define offsetof(t, m) __builtin_offsetof(t, m)\n",
+    "stdbool.h": "", "linux/types.h": "", "asm/types.h": "", "stdarg.h": "",
+    "sys/types.h": "#include <stdint.h>\n#include <stddef.h>\ntypedef int pid_t;\n",
+}
+
+
+def available() -> bool:
+    """Whether the extra is installed."""
+    try:
+        import clang.cindex  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def plain_text(path: str, files: Files, defines: Mapping[str, str], known: frozenset[str]) -> tuple[str, list[str]]:
+    """(the header's definitions in plain C, what clang complains about). ``known`` are the tags that exist already."""
+    import tempfile
+
+    from clang import cindex
+    with tempfile.TemporaryDirectory(prefix="sonde-headers-") as place:
+        for name, text in {"prelude.h": PRELUDE, **STUBS}.items():
+            os.makedirs(os.path.dirname(os.path.join(place, name)), exist_ok=True)
+            with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+                file.write("#pragma once\n" + text)
+        found = [d for pattern in COMPILERS for d in sorted(glob.glob(pattern))][-1:]
+        options = ["-x", "c", "-std=gnu2x", "-include", os.path.join(place, "prelude.h"),
+                   *[f"-I{d}" for d in files.directories], *[f"-isystem{d}" for d in found], "-idirafter", place,
+                   *[f"-D{name}={text}" for name, text in defines.items()]]
+        flags = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
+        unit = cindex.Index.create().parse(path, options, options=flags)
+        complaints = [f"{d.location.file}:{d.location.line}: {d.spelling}" for d in unit.diagnostics
+                      if d.severity >= cindex.Diagnostic.Error]
+        return _Writer(cindex, (*SYSTEM, place), known).unit(unit), complaints
+
+
+class _Writer:
+    """Writes what a translation unit defines; a struct before those that contain it."""
+
+    def __init__(self, cindex: Any, system: Sequence[str], known: frozenset[str]) -> None:
+        self.kinds, self.types = cindex.CursorKind, cindex.TypeKind
+        self.system = tuple(system)
+        self.done = set(known)
+        self.lines: list[str] = []
+
+    def unit(self, unit: Any) -> str:
+        for cursor in unit.cursor.get_children():
+            file = cursor.location.file
+            if file is not None and not os.path.abspath(file.name).startswith(self.system):
+                self._item(cursor)
+        return "\n".join(self.lines) + "\n"
+
+    def _item(self, cursor: Any) -> None:
+        kind = cursor.kind
+        if kind in (self.kinds.STRUCT_DECL, self.kinds.UNION_DECL) and cursor.is_definition() and _named(cursor):
+            self._record(cursor.type)
+        elif kind == self.kinds.ENUM_DECL and cursor.is_definition():
+            self._enum(cursor)
+        elif kind == self.kinds.TYPEDEF_DECL and cursor.spelling not in self.done:
+            self.done.add(cursor.spelling)
+            self.lines.append(f"typedef {self._declared(cursor.underlying_typedef_type, cursor.spelling)};")
+        elif kind == self.kinds.MACRO_DEFINITION and cursor.extent.start.file is not None:
+            self._macro(cursor)
+
+    def _macro(self, cursor: Any) -> None:
+        start, end = cursor.extent.start, cursor.extent.end
+        with open(start.file.name, "rb") as file:
+            text = file.read()[start.offset:end.offset].decode("utf-8", "replace")
+        self.lines.append(f"#define {text}")
+
+    def _enum(self, cursor: Any) -> str:
+        name = cursor.spelling if _named(cursor) else ""
+        key = f"enum {name}" if name else f"enum {cursor.hash}"
+        if key not in self.done:
+            self.done.add(key)
+            members = ", ".join(f"{c.spelling} = {c.enum_value}" for c in cursor.get_children()
+                                if c.kind == self.kinds.ENUM_CONSTANT_DECL)
+            self.lines.append(f"enum {name} {{ {members} }};")
+        return name
+
+    def _record(self, type: Any) -> str:
+        """``struct name``, which is written first if it is not there yet; without a name all of its text."""
+        cursor = type.get_declaration()
+        word = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
+        if not _named(cursor):
+            return f"{word} {self._body(type)}"
+        name = f"{word} {cursor.spelling}"
+        if name not in self.done and cursor.get_definition() is not None:
+            self.done.add(name)
+            self.lines.append(f"{name} {self._body(type)};")
+        return name
+
+    def _body(self, type: Any) -> str:
+        """The members, packed, with what lies between them as bit-fields that have no name."""
+        union = type.get_declaration().kind == self.kinds.UNION_DECL
+        at = 0
+        parts: list[str] = []
+        for field in type.get_fields():
+            offset = field.get_field_offsetof()
+            bits = field.get_bitfield_width() if field.is_bitfield() else 8 * max(field.type.get_size(), 0)
+            if not union:
+                parts += _gap(offset - at)
+                at = offset + bits
+            name = field.spelling if _plain(field.spelling) else ""
+            if name or not field.is_bitfield():
+                parts.append(self._declared(field.type, name) + (f" : {bits}" if field.is_bitfield() else "") + ";")
+        if not union:
+            parts += _gap(8 * type.get_size() - at)
+        return f"{{ {' '.join(parts)} }} __attribute__((packed, aligned({max(type.get_align(), 1)})))"
+
+    def _declared(self, type: Any, name: str) -> str:
+        """``type name``; what the language has no word for becomes bytes of the same size."""
+        type, dims = type.get_canonical(), ""
+        while type.kind in (self.types.CONSTANTARRAY, self.types.INCOMPLETEARRAY):
+            dims += f"[{max(type.element_count, 0) if type.kind == self.types.CONSTANTARRAY else 0}]"
+            type = type.element_type.get_canonical()
+        stars = 0
+        while type.kind == self.types.POINTER:
+            stars, type = stars + 1, type.get_pointee().get_canonical()
+        if stars and (type.kind in (self.types.FUNCTIONPROTO, self.types.FUNCTIONNOPROTO, self.types.CONSTANTARRAY)):
+            return f"void {'*' * stars}{name}{dims}"
+        return f"{self._base(type)} {'*' * stars}{name}{dims}".rstrip()
+
+    def _base(self, type: Any) -> str:
+        kind, size = type.kind, type.get_size()
+        if kind == self.types.RECORD:
+            return self._record(type)
+        if kind == self.types.ENUM:
+            name = self._enum(type.get_declaration())
+            return f"enum {name}" if name else "uint32" if size == 4 else f"uint{8 * size}"
+        if kind == self.types.VOID or size <= 0:
+            return "void"
+        if kind == self.types.BOOL:
+            return "bool"
+        if kind in (self.types.CHAR_S, self.types.CHAR_U):
+            return "char"
+        signed = kind in (self.types.SCHAR, self.types.SHORT, self.types.INT, self.types.LONG, self.types.LONGLONG)
+        return f"{'' if signed else 'u'}int{8 * size}" if size <= 8 else f"struct {{ uint8 bytes[{size}]; }}"
+
+
+def _gap(bits: int) -> Iterator[str]:
+    while bits > 0:
+        step = min(bits, 32)
+        yield f"unsigned int : {step};"
+        bits -= step
+
+
+def _plain(name: str) -> bool:
+    return name.isidentifier()
+
+
+def _named(cursor: Any) -> bool:
+    return _plain(cursor.spelling) and not cursor.is_anonymous()
+
+
+__all__ = ["available", "plain_text"]
