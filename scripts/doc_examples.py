@@ -21,6 +21,107 @@ PROBES: list[tuple[str, str, str]] = [
      "software:page-faults:100 { @[comm] = count(); }"),
 ]
 
+PROBES += [
+    ("fentry:function (f), fexit (fr)", "the same with typed `args`, and `retval`; also `fentry:bpf:program`",
+     "fentry:tcp_reset { @[args.sk.__sk_common.skc_dport] = count(); }"),
+    ("usdt:file:provider:name (U)", "a static probe of a program or library", "usdt:/bin/prog:app:request { print(arg0); }"),
+    ("watchpoint:address:length:mode (w)", "reading, writing or executing memory", "watchpoint:0x10000000:8:w { print(comm); }"),
+    ("iter:kind (it)", "once for each task, file, map ... of the kernel; nothing else may be in the script",
+     'iter:task { printf("%d %s\\n", ctx.task.pid, ctx.task.comm); }'),
+    ("self:signal:SIGUSR1", "Sonde itself gets the signal", "self:signal:SIGUSR1 { print(@); } t:sched:sched_switch { @ = count(); }"),
+    ("test:name", "a test of the script: `--test` runs it; 0 means that it passed", "test:sums { return 1 + 1 != 2; }"),
+    ("bench:name", "a piece of code that `--bench` measures", "bench:counting { @ = count(); }"),
+]
+
+# (operators, what they do, example)
+OPERATORS: list[tuple[str, str, str]] = [
+    ("+ - *", "arithmetic in 64 bits; narrow signed and unsigned numbers mix exactly; pointers move by elements",
+     "begin { print(pid + 1); print((int32 *)0 + 2); }"),
+    ("/ %", "division and its remainder, towards zero; by zero they give 1 and a warning", "begin { print(7 / 2); print(-7 % 3); }"),
+    ("& | ^ ~ << >>", "bits", "begin { print(pid & 0xff | 1 << 8 ^ ~0); }"),
+    ("&& || !", "logic: the right side is computed only if it matters; pointers are true unless NULL",
+     "begin { if (curtask && !(pid == 1) || uid == 0) { print(1); } }"),
+    ("== !=", "equality of numbers, pointers, strings, arrays, tuples and records", 'begin { print(comm == "sh"); print((1, "a") != (1, "b")); }'),
+    ("< <= > >=", "order of numbers and pointers", "begin { print(pid > -1); }"),
+    ("= += -= *= /= %= &= |= ^= <<= >>=", "assignment to variables and maps", "begin { $x = 1; $x <<= 3; @n[$x] += 2; }"),
+    ("++ --", "one more or less, before or after the value is taken", "begin { $x = 1; print($x++); print(--@n[1]); }"),
+    ("a ? b : c, a ?: c", "choice", 'begin { print(pid == 1 ? "init" : "other"); print(pid ?: 5); }'),
+    (". ->", "members; pointers are followed", "begin { print(curtask.mm.start_code); print(curtask->pid); }"),
+    (".0 [0]", "fields of tuples, elements of arrays", "begin { $t = (1, 2); print($t.0 + $t[1]); print(curtask.comm[0]); }"),
+    ("*p &x", "what a pointer points to; the address of a variable or map", "begin { $x = 5; $p = &$x; print(*$p); }"),
+    ("(T)e", "a cast", "begin { print((uint8)300); print((uint8[4])(uint32)pid); }"),
+    ("a..b", "numbers from a up to but not including b, in for", "begin { for ($i : 0..ncpus) { print($i); } }"),
+]
+
+# (conversions of printf, what they print, example)
+CONVERSIONS: list[tuple[str, str, str]] = [
+    ("%d %i %u %x %X %o", "numbers; with h hh l ll j z t they are cut to that size", 'begin { printf("%d %08x %-6u|", pid, pid, pid); }'),
+    ("%c %p", "a character, an address", 'begin { printf("%c %p", 65, curtask); }'),
+    ("%s", "text, and all that has one: stacks, symbols, addresses, enums by their names, booleans",
+     'begin { printf("%s %-16s %.3s", comm, ksym(0), "abcdef"); }'),
+    ("%r %rx %rh", "bytes: as text with escapes, all as escapes, as plain hexadecimal", 'begin { printf("%r %rx %rh", buf("abc", 3), buf("abc", 3), buf("abc", 3)); }'),
+    ("%gr", "flags of memory allocations, by name", 'begin { printf("%gr", 0xcc0); }'),
+]
+
+# name -> example
+BUILTIN_EXAMPLES: dict[str, str] = {
+    "args": "tracepoint:sched:sched_switch { print(args); @[args.next_comm] = count(); }",
+    "argN": "kprobe:vfs_read { @ = hist(arg2); }",
+    "cgroup": 'tracepoint:syscalls:sys_enter_openat { printf("%d %s\\n", cgroup, cgroup_path(cgroup)); }',
+    "comm": 'tracepoint:syscalls:sys_enter_openat /comm == "sshd"/ { print(comm); print(comm(1)); }',
+    "config": "begin { print(config.max_strlen); print(config); }",
+    "cpid": "tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @ = count(); }",
+    "cpu": "profile:hz:99 { @ = lhist(cpu, 0, 8, 1); }",
+    "ctx": "iter:task { print(ctx.task.pid); }",
+    "curtask": "begin { print(curtask.mm.start_code); }",
+    "elapsed": 'interval:s:1 { printf("%d s\\n", elapsed / 1s); }',
+    "func": "kprobe:vfs_read,kprobe:vfs_write { @[func] = count(); }",
+    "gid": "begin { print(gid); }",
+    "has_cpid": "begin { if (!has_cpid) { errorf(\"run me with -c\"); exit(1); } }",
+    "jiffies": "begin { print(jiffies); }",
+    "kstack": "profile:hz:99 { @[kstack] = count(); @top[kstack(3)] = count(); @p[kstack(perf, 5)] = count(); }",
+    "leader_comm": "begin { print(leader_comm); print(leader_comm(curtask)); }",
+    "leader_tid": "begin { print(leader_tid); }",
+    "ncpus": "begin { for ($i : 0..ncpus) { print($i); } }",
+    "nsecs": "begin { print(nsecs); print(nsecs(monotonic)); print(nsecs(tai)); }",
+    "numaid": "begin { print(numaid); }",
+    "pcomm": "begin { print(pcomm); print(pcomm(curtask)); }",
+    "pid": "begin { print(pid); print(pid(init)); print(pid(curr_ns)); }",
+    "ppid": "begin { print(ppid); print(ppid(curtask)); }",
+    "probe": "kprobe:vfs_* { @[probe] = count(); }",
+    "probetype": 'begin { print(probetype); }',
+    "rand": "begin { print(rand % 6 + 1); }",
+    "retval": "kretprobe:vfs_read /(int64)retval < 0/ { @[retval] = count(); }",
+    "tid": "tracepoint:syscalls:sys_enter_read { @start[tid] = nsecs; }",
+    "uid": "tracepoint:syscalls:sys_enter_openat /uid == 0/ { @ = count(); }",
+    "usermode": "profile:hz:99 { @[usermode] = count(); }",
+    "username": 'tracepoint:syscalls:sys_enter_openat { printf("%s\\n", username); }',
+    "ustack": "uprobe:/bin/prog:main { @[ustack] = count(); @raw[ustack(raw, 3)] = count(); }",
+}
+
+# name -> value
+CONFIG_EXAMPLES: dict[str, str] = {
+    "cache_user_symbols": "PER_PID", "cpp_demangle": "false", "lazy_symbolication": "true", "license": '"Dual BSD/GPL"',
+    "log_size": "4000000", "max_bpf_progs": "2000", "max_cat_bytes": "65536", "max_map_keys": "100000", "max_probes": "2000",
+    "max_strlen": "4096", "missing_probes": "warn", "on_stack_limit": "64", "perf_rb_pages": "256",
+    "print_maps_on_exit": "false", "show_debug_info": "false", "stack_mode": "perf", "str_trunc_trailer": '"~"',
+    "unstable_import_statement": "warn", "unstable_tseries": "enable", "unstable_typeinfo": "enable", "use_blazesym": "false",
+}
+
+# key -> command
+OPTION_EXAMPLES: dict[str, str] = {
+    "e": "sonde -e 'begin { print(1); exit(); }'", "list": "sonde -l 'tracepoint:sched:*'", "pid": "sonde -p 1234 script.bt",
+    "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
+    "B": "sonde -B line script.bt", "quiet": "sonde -q script.bt", "verbose": "sonde -v script.bt",
+    "warnings": "sonde -k script.bt", "no-warnings": "sonde --no-warnings script.bt", "unsafe": "sonde --unsafe script.bt",
+    "dry-run": "sonde --dry-run script.bt", "test": "sonde --test tests.bt", "bench": "sonde --bench benches.bt",
+    "mode": "sonde --mode test tests.bt", "fmt": "sonde --fmt script.bt", "probe-filter": "sonde --probe-filter 'vfs_.*' script.bt",
+    "no-feature": "sonde --no-feature kprobe_multi script.bt", "I": "sonde -I include script.bt",
+    "include": "sonde --include types.h script.bt", "help": "sonde --help", "version": "sonde --version", "info": "sonde --info",
+    "debug": "sonde -d dis script.bt", "stats": "sonde --stats script.bt", "check": "sonde tools --check",
+    "btf": "sonde check --btf vmlinux.btf script.bt",
+}
+
 # (name, what it does, example)
 STATEMENTS: list[tuple[str, str, str]] = [
     ("Predicates", "the block runs if the expression between slashes holds.",
@@ -82,7 +183,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "bad-definition": ("A C definition lacks its name.", "struct { int a; };\nbegin { }"),
     "bad-format": ("The format is malformed.", 'begin { printf("%999999999d", 1); }'),
     "bad-include": ("#include names no header.", "#include x\nbegin { }"),
-    "bad-header": ("libclang complains of a header that only it can read.", ""),
+    "bad-header": ("libclang complains of a header that only it can read.", '// a.h: struct s { unknown x : ; };\n#include "a.h"\nbegin { print(1); }'),
     "bad-index": ("An index is no number.", "begin { $x = (1, 2); print($x.00001); }"),
     "bad-operand": ("An operator does not take this type.", 'begin { print("a" * 2); }'),
     "bad-parameter": ("A parameter of the script has the wrong form.", "fn f($a: void) { }\nbegin { f(1); }"),
@@ -107,7 +208,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "header-not-found": ("There is no such header.", '#include "none.h"\nbegin { }'),
     "ignored-attribute": ("A C attribute has no effect.", "struct s { int a; } __attribute__((aligned(3)));\nbegin { }"),
     "import-not-found": ("There is no such script.", 'import "none.bt";\nbegin { }'),
-    "include-depth": ("Headers include one another without end.", ""),
+    "include-depth": ("Headers include one another without end.", '// a.h: #include "a.h"\n#include "a.h"\nbegin { print(1); }'),
     "incomplete-type": ("A struct contains itself, or one that is not laid out yet.", "struct a { struct a b; };\nbegin { }"),
     "invalid-character": ("This character means nothing here.", "begin { print(1)` }"),
     "invalid-escape": ("There is no such escape sequence.", 'begin { print("\\q"); }'),
@@ -119,7 +220,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "macro-depth": ("Macros call one another without end.", "macro m(a) { m(a) }\nbegin { m(1); }"),
     "macro-hygiene": ("A macro uses a map that it was not given.", "macro m() { @x = 1 }\nbegin { m(); }"),
     "map-key": ("A map has keys or has none.", "begin { @x = 1; @x[1] = 2; }"),
-    "missing-feature": ("The kernel lacks what the script needs.", ""),
+    "missing-feature": ("The kernel lacks what the script needs.", 'begin { print(comm(1)); }'),
     "missing-parameter": ("An attach point needs a parameter that was not given.", "interval:s:$1 { }"),
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
@@ -128,11 +229,11 @@ ERRORS: dict[str, tuple[str, str]] = {
     "iter-pid": ("-p with an iterator over objects that belong to no process.", ""),
     "iter-pin": ("A pinned iterator runs when its file is read, without Sonde: it can printf().",
                  "iter:task:list { @ = count(); }"),
-    "iter-mixed": ("Iterators stand alone in a clause.", ""),
+    "iter-mixed": ("Iterators stand alone in a clause.", 'iter:task { print(1); } interval:s:1 { print(2); }'),
     "odd-format": ("A conversion that no argument fits.", 'begin { printf("%y", 1); }'),
     "args-left-out": ("Some arguments of a user function cannot be had: it was optimised, or they are in vector "
                       "registers.", ""),
-    "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", ""),
+    "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", 'uprobe:bash:readline { print(args.prompt); }'),
     "no-probes": ("No attach point is left.", "config = { missing_probes = ignore }\ntracepoint:sched:none { }"),
     "no-return": ("A function that is to return a value never does.", "fn f(): int64 { }\nbegin { print(f()); }"),
     "no-value": ("What has no value stands where one is needed.", "begin { $x = exit(); }"),
@@ -140,16 +241,16 @@ ERRORS: dict[str, tuple[str, str]] = {
     "not-a-struct": ("Only structs, unions and records have fields.", "begin { $x = 1; print($x.a); }"),
     "not-a-tuple": ("Only tuples have numbered fields.", "begin { $x = 1; print($x.0); }"),
     "not-an-array": ("Only arrays, pointers and strings have elements.", "begin { $x = true; print($x[0]); }"),
-    "not-an-integer": ("A number is needed.", ""),
+    "not-an-integer": ("A number is needed.", 'begin { $a = (uint8[4])(int32)1; print($a["x"]); }'),
     "not-assignable": ("Only variables and maps can be assigned to.", "begin { pid = 1; }"),
     "not-constant": ("The value must be known when compiling.", "begin { unroll (pid) { print(1); } }"),
-    "not-on-this-cpu": ("This CPU architecture has no such thing.", ""),
-    "not-supported": ("Known, and not built.", ""),
+    "not-on-this-cpu": ("This CPU architecture has no such thing.", '// on aarch64\nbegin { print(usermode); }'),
+    "not-supported": ("Known, and not built.", 'begin { unwatch(1); }'),
     "number-too-large": ("The number does not fit 64 bits.", "begin { print(99999999999999999999); }"),
     "out-of-range": ("The number does not fit the variable's type.", "begin { let $x: uint8 = 300; }"),
     "outside-loop": ("break and continue belong into loops.", "begin { break; }"),
     "overflow": ("A constant does not fit 64 bits.", "begin { print(18446744073709551615 + 1); }"),
-    "probe-filter": ("--probe-filter is no regular expression.", ""),
+    "probe-filter": ("--probe-filter is no regular expression.", "// sonde --probe-filter '(' script.bt\nbegin { print(1); }"),
     "probe-form": ("The attach point has too few or too many parts.", "tracepoint:sched { }"),
     "recursion": ("A function calls itself.", "fn f(): int64 { return f(); }\nbegin { print(f()); }"),
     "redeclared": ("The name is declared already.", "begin { let $x = 1; let $x = 2; }"),
@@ -182,7 +283,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unknown-function": ("There is no such function.", "begin { prinf(1); }"),
     "unknown-identifier": ("Neither a builtin nor a constant.", "begin { print(pidd); }"),
     "unknown-map-kind": ("There is no such kind of map.", "let @m = tree(5);\nbegin { @m[1] = 1; }"),
-    "unknown-parameter": ("The script asks for no parameter of that name.", ""),
+    "unknown-parameter": ("The script asks for no parameter of that name.", '// sonde script.bt -- --port=80\nbegin { print(1); }'),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),
     "unknown-symbol": ("There is no such symbol.", 'begin { print(kaddr("none")); }'),
@@ -190,7 +291,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unsafe": ("The function acts on the system: it needs --unsafe.", 'begin { system("ls"); }'),
     "unstable": ("The feature may still change; the configuration variable unstable_... allows it.",
                  "begin { @ = tseries(1, 1s, 5); }"),
-    "unsettled": ("The types of maps and variables depend on themselves.", ""),
+    "unsettled": ("The types of maps and variables depend on themselves.", 'begin { $s = "a"; $s = str_concat($s, "b"); }'),
     "unterminated-comment": ("A comment has no */.", "begin { print(1); /* open"),
     "unterminated-string": ("A string has no closing quote.", 'begin { print("open); }'),
 }

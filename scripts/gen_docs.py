@@ -14,7 +14,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from doc_examples import ERRORS, PROBES, STATEMENTS, TYPES
+from doc_examples import (
+    BUILTIN_EXAMPLES,
+    CONFIG_EXAMPLES,
+    CONVERSIONS,
+    ERRORS,
+    OPERATORS,
+    OPTION_EXAMPLES,
+    PROBES,
+    STATEMENTS,
+    TYPES,
+)
 
 from sonde.options import OPTIONS
 from sonde.semantics.builtins import ARGUMENT, BUILTINS
@@ -79,9 +89,12 @@ def _function_rows() -> list[list[str]]:
 
 def language() -> str:
     builtins = [[f"`{row.name}`" + (f" `{row.name}({row.arguments})`" if row.arguments else ""), row.documentation,
-                 ", ".join(row.probes) or "all"] for row in [*BUILTINS.values(), ARGUMENT]]
-    config = [[f"`{row.name}`", row.documentation] for row in VARIABLES.values()]
-    options = [[f"`{', '.join(row.names)}{' ' + row.value if row.value else ''}`", row.help] for row in OPTIONS]
+                 ", ".join(row.probes) or "all", f"`{BUILTIN_EXAMPLES[row.name]}`"]
+                for row in [*BUILTINS.values(), ARGUMENT]]
+    config = [[f"`{row.name}`", row.documentation, f"`config = {{ {row.name} = {CONFIG_EXAMPLES[row.name]} }}`"]
+              for row in VARIABLES.values()]
+    options = [[f"`{', '.join(row.names)}{' ' + row.value if row.value else ''}`", row.help,
+                f"`{OPTION_EXAMPLES[row.key]}`" if row.key in OPTION_EXAMPLES else ""] for row in OPTIONS]
     parts = [
         "# The language", NOTE,
         "A script is a list of probes with blocks: `probe /predicate/ { statements }`. What stands here is taken from "
@@ -90,12 +103,15 @@ def language() -> str:
         "## Statements and top-level forms",
         *[f"**{name}**: {text}\n\n```\n{example}\n```" for name, text, example in STATEMENTS],
         "## Types and literals", table(["type", "meaning", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in TYPES]),
-        "## Builtins", table(["builtin", "value", "in"], builtins),
+        "## Operators", table(["operators", "meaning", "example"], [[f"`{n}`", d, f"`{e}`"] for n, d, e in OPERATORS]),
+        "## Conversions of printf", table(["conversion", "prints", "example"],
+                                          [[f"`{n}`", d, f"`{e}`"] for n, d, e in CONVERSIONS]),
+        "## Builtins", table(["builtin", "value", "in", "example"], builtins),
         "## Functions", table(["function", "does", "example"], _function_rows()),
         "## Configuration variables",
         "Set them in the script, `config = { max_strlen = 128 }`, or in the environment, `SONDE_MAX_STRLEN=128` "
-        "(`BPFTRACE_MAX_STRLEN` does the same), which wins.", table(["variable", "meaning"], config),
-        "## Options", table(["option", "meaning"], options),
+        "(`BPFTRACE_MAX_STRLEN` does the same), which wins.", table(["variable", "meaning", "example"], config),
+        "## Options", table(["option", "meaning", "example"], options),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from compiled import world
-from sonde import api
+from sonde import api, options
 from sonde.errors import CompileError
+from sonde.language import libclang
 from sonde.language.diagnostics import Diagnostics
+from sonde.language.parser import parse
+from sonde.language.source import Source
+from sonde.semantics.builtins import ARGUMENT, BUILTINS
+from sonde.semantics.config import VARIABLES
 from sonde.semantics.functions import FUNCTIONS
+from sonde.semantics.providers import KINDS, find_provider
 from sonde.semantics.typed import Options
+from sonde.semantics.world import World
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import gen_docs  # noqa: E402
-from doc_examples import ERRORS, PROBES, STATEMENTS, TYPES  # noqa: E402
+from doc_examples import (  # noqa: E402
+    BUILTIN_EXAMPLES,
+    CONFIG_EXAMPLES,
+    CONVERSIONS,
+    ERRORS,
+    OPERATORS,
+    OPTION_EXAMPLES,
+    PROBES,
+    STATEMENTS,
+    TYPES,
+)
 
 # Where an example of a function, which is part of an action, may stand; what it needs is there.
 NEEDS = """
@@ -34,33 +53,71 @@ MACHINE = {"unknown-symbol", "unknown-cgroup", "function-probe", "missing-featur
            "not-supported"}
 
 
-def finding(text: str, **options: object) -> list[str]:
+OF_THE_MACHINE = ("missing-probe", "header-not-found", "missing-feature")  # an example may ask for what it lacks
+
+
+def finding(text: str, here: World | None = None, **options: object) -> list[str]:
     """The codes of a script's findings, for the recorded kernel."""
     try:
-        spec = api.compile(text, Options(**options), world())  # type: ignore[arg-type]
+        spec = api.compile(text, Options(**options), here or world())  # type: ignore[arg-type]
     except CompileError as error:
         return [d.code for d in error.diagnostics]
     return [d.code for d in spec.warnings]
 
 
 @pytest.mark.parametrize(("code", "example"), [(code, row[1]) for code, row in ERRORS.items() if row[1]])
-def test_errors(code: str, example: str) -> None:
-    assert code in finding(example)
+def test_errors(code: str, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first line may say how it comes about: a command line, another CPU, or what is in a file."""
+    monkeypatch.chdir(tmp_path)
+    how, _, rest = example.removeprefix("// ").partition("\n")
+    if example.startswith("// sonde "):
+        line = options.parse(shlex.split(how)[1:])
+        assert code in finding(rest, probe_filter=line.get("probe-filter"),
+                               named=dict(word[2:].split("=") for word in line.rest))
+    elif example.startswith("// on "):
+        assert code in finding(rest, world(arch=how.removeprefix("on ")))
+    elif code == "bad-header" and not libclang.available():
+        pytest.skip("libclang is not installed")
+    elif re.match(r"// \w+\.h: ", example):
+        name, _, text = how.partition(": ")
+        (tmp_path / name).write_text(text + "\n")
+        assert code in finding(rest)
+    else:
+        assert code in finding(example)
 
 
 def test_every_code_has_its_entry() -> None:
     assert gen_docs.codes() <= set(ERRORS), "a code without an entry in scripts/doc_examples.py"
 
 
-@pytest.mark.parametrize("example", [row[2] for row in PROBES + STATEMENTS + TYPES])
+@pytest.mark.parametrize("example", [
+    *[row[2] for row in PROBES + STATEMENTS + TYPES + OPERATORS + CONVERSIONS], *BUILTIN_EXAMPLES.values(),
+    *[f"config = {{ {name} = {value} }}\nbegin {{ print(1); }}" for name, value in CONFIG_EXAMPLES.items()]])
 def test_language(example: str) -> None:
     errors = Diagnostics()
+    mode = example.partition(":")[0] if example.startswith(("test:", "bench:")) else ""
     try:
-        api.compile(example, Options(), world())
+        api.compile(example, Options(mode=mode), world())
     except CompileError as error:
-        errors.items = [d for d in error.diagnostics if d.code not in ("missing-probe", "header-not-found")]
+        errors.items = [d for d in error.diagnostics if d.code not in OF_THE_MACHINE]
     assert not [d.render() for d in errors.items]
     assert api.format(example)
+
+
+def test_every_row_has_its_example() -> None:
+    assert set(BUILTIN_EXAMPLES) == {*BUILTINS, ARGUMENT.name}
+    assert set(CONFIG_EXAMPLES) == set(VARIABLES)
+    kinds = {row.points[0].parts[0] for _, _, text in PROBES
+             for row in parse(Source("example", text), Diagnostics()).clauses}
+    assert {provider.name for provider in (find_provider(kind) for kind in kinds) if provider is not None} >= \
+        set(KINDS) - {"end", "kretprobe", "fexit", "uretprobe", "hardware"}  # named beside their brothers
+
+
+@pytest.mark.parametrize(("key", "command"), OPTION_EXAMPLES.items())
+def test_options(key: str, command: str) -> None:
+    """The command line is one, and has that option."""
+    name, *words = shlex.split(command)
+    assert name == "sonde" and options.parse(words).has(key)
 
 
 def test_the_documents_are_up_to_date() -> None:
