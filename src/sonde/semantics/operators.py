@@ -215,10 +215,11 @@ def _mixed(context: Context, node: Expr, op: str, first: Side, second: Side) -> 
     """Warn where the sign decides and no type holds both sides, and of what can never be negative."""
     a, b = number_of(*first), number_of(*second)
     given = convert.as_int(first[1])
-    if op in ("<", ">=") and second[0].const == 0 and first[0].const is None and given is not None \
-            and not given.signed and not isinstance(first[1], Enum):
-        context.warning("sign-mismatch", f"'{convert.name(first[1])}' is never negative: this is always "
-                        f"{'false' if op == '<' else 'true'}", node, ["cast it, as in (int64)x"])
+    literal = isinstance(second[0], ast.IntLiteral) and second[0].value == 0
+    if op == "<" and literal and first[0].const is None and given is not None and not given.signed \
+            and not isinstance(first[1], Enum):
+        context.warning("sign-mismatch", f"'{convert.name(first[1])}' is never negative: this is always false", node,
+                        ["cast it, as in (int64)x"])
     if a is None or b is None or not convert.undecided(a, b) or _fits_unsigned(*first) and _fits_unsigned(*second):
         return
     what = "comparison of" if op in _COMPARISONS else "arithmetic on"
