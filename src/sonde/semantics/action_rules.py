@@ -10,6 +10,7 @@ from ..types import (
     INT32,
     INT64,
     UINT32,
+    UINT64,
     VOID,
     Aggregate,
     Array,
@@ -77,6 +78,16 @@ def skboutput(context: Context, node: Call, types: Types) -> Type | None:
         return None
     node.data = {"capacity": length if isinstance(length, int) else PACKET}
     return INT32
+
+
+def socket_cookie(context: Context, node: Call, types: Types) -> Type | None:
+    target = types[0].to if isinstance(types[0], Pointer) else None
+    name = target.name if isinstance(target, Struct) else ""
+    if name in ("sock", "sock_common", "inet_sock", "tcp_sock", "udp_sock", "unix_sock") or types[0] is None:
+        return UINT64
+    context.error("bad-argument", f"socket_cookie() expects a struct sock pointer ({convert.name(types[0])} provided)",
+                  node.args[0], ["a socket has its sock: $socket.sk"] if name == "socket" else [])
+    return None
 
 
 # --- user memory ------------------------------------------------------------------------------------------

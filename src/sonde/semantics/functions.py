@@ -154,7 +154,8 @@ _ROWS = (
     Function("is_err", ("pointer:ptr|int",), BOOL, "Whether a pointer is an error number.", "is_err($p)",
              library="values"),
     Function("reg", ("name:literal",), UINT64, "A register of the traced code.", 'reg("ip")', r.reg, probes=REGISTERS),
-    Function("socket_cookie", ("sock:ptr",), UINT64, "The kernel's cookie of a socket.", "socket_cookie(args.sk)"),
+    Function("socket_cookie", ("sock:ptr",), UINT64, "The kernel's cookie of a socket.", "socket_cookie(args.sk)",
+             _later("socket_cookie"), probes=("fentry", "fexit", "iter")),
     # actions
     Function("signal", ("signal:int|literal",), VOID, "Send a signal to the current process.", 'signal("KILL")',
              r.signal,
