@@ -231,6 +231,7 @@ ERRORS: dict[str, tuple[str, str]] = {
                  "iter:task:list { @ = count(); }"),
     "iter-mixed": ("Iterators stand alone in a clause.", 'iter:task { print(1); } interval:s:1 { print(2); }'),
     "odd-format": ("A conversion that no argument fits.", 'begin { printf("%y", 1); }'),
+    "stack-copy": ("dw_ustack is unwound when it is printed; it cannot be kept.", "begin { @ = dw_ustack; }"),
     "args-left-out": ("Some arguments of a user function cannot be had: it was optimised, or they are in vector "
                       "registers.", ""),
     "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", 'uprobe:bash:readline { print(args.prompt); }'),

@@ -16,8 +16,8 @@ from sonde.spec import ScriptSpec
 WORLD = Path(__file__).parent / "unit" / "world.json.z"
 OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoint", "rdonly_cast_perf_event",
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie"), False)
-# What the recorded kernel was built without, so that it can be compiled for.
-BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user"), True)
+# What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
+BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "helper_task_pt_regs"), True)
 KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
 
 

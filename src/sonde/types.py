@@ -160,6 +160,23 @@ class Stack(Type):
         return "ustack" if self.user else "kstack"
 
 
+class StackCopy(Stack):
+    """dw_ustack: what unwinding in user space needs. u32 tgid, u32 bytes of stack that could be read, the process's
+    pt_regs, then its stack from the page that the stack pointer points into."""
+
+    registers: int = 168  # bytes of struct pt_regs
+
+    @property
+    def size(self) -> int:
+        return 8 + self.registers + STACK_COPY
+
+    def __str__(self) -> str:
+        return "dw_ustack"
+
+
+STACK_PAGE, STACK_COPY = 4096, 4 * 4096  # bytes
+
+
 class Timestamp(Type):
     """strftime(): u64 nanoseconds of ``clock`` (boot, monotonic, tai); printed by ``format``."""
 

@@ -34,6 +34,8 @@ def test_events_by_probe() -> None:
     assert said(Losses([("a", 2), ("b", 3)], [], [])) == [
         ("lost_events", 5), ("note", "  2 of a"), ("note", "  3 of b")]
     assert said(Losses([], [], [], 1)) == [("note", "WARNING: 1 event came late, out of order")]
+    (short,) = said(Losses([], [], [], short=1))
+    assert short[1].startswith("WARNING: 1 stack of dw_ustack ends early")
     (unseen,) = said(Losses([], [], [], unseen=2))
     assert unseen[1].startswith("WARNING: 2 mappings of processes went unseen")
     assert said(Losses([], [], [("a", 1)])) == [("note", "WARNING: a: the kernel skipped 1 nested event")]

@@ -37,12 +37,14 @@ PROCESSES = 4096  # remembered; the oldest go first
 class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
-    ``lost`` counts reports that found a ring full. ``changed`` is called with the id of each process that is new, or
-    that another program runs in: what was known of that number does not hold any more.
+    ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
+    end. ``changed`` is called with the id of each process that is new, or that another program runs in: what was known
+    of that number does not hold any more.
     """
 
     def __init__(self, changed: Callable[[int], None] = lambda pid: None) -> None:
         self.lost = 0
+        self.short = 0
         self.changed = changed
         self._events: list[syscalls.Fd] = []
         self._rings: list[Any] = []

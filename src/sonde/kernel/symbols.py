@@ -274,7 +274,7 @@ def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
     return UserSymbol(found[0], found[1], name or path)
 
 
-def _vdso_symbol(offset: int) -> UserSymbol | None:
+def vdso() -> elf.Elf | None:
     """Code that the kernel gives every process; this one's is as good as any."""
     if not _vdso:
         _vdso.append(None)
@@ -286,11 +286,16 @@ def _vdso_symbol(offset: int) -> UserSymbol | None:
                     _vdso[0] = elf.Inner("[vdso]", memory.read(mapping.end - mapping.start))
             except (OSError, EnvironmentProblem):
                 pass
-    found = _vdso[0].function_at(offset) if _vdso[0] is not None else None
-    return UserSymbol(found[0], found[1], "[vdso]") if found else None
+    return _vdso[0]
 
 
 _vdso: list[elf.Elf | None] = []
+
+
+def _vdso_symbol(offset: int) -> UserSymbol | None:
+    file = vdso()
+    found = file.function_at(offset) if file is not None else None
+    return UserSymbol(found[0], found[1], "[vdso]") if found else None
 
 
 class _JitMap:

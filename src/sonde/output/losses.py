@@ -39,6 +39,10 @@ def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
             out.runtime_error(message(site, count), site.span, site.helper if code else "", -code)
     if losses.late:
         out.note(f"WARNING: {losses.late} event{'' if losses.late == 1 else 's'} came late, out of order")
+    if losses.short:
+        which = "1 stack of dw_ustack ends" if losses.short == 1 else f"{losses.short} stacks of dw_ustack end"
+        out.note(f"WARNING: {which} early: deeper than the 16 KiB that are copied, or through code without unwind "
+                 "tables")
     if losses.unseen:
         out.note(f"WARNING: {losses.unseen} mapping{'' if losses.unseen == 1 else 's'} of processes went unseen: names "
                  "in user stacks may be missing")

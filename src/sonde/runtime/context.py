@@ -36,6 +36,7 @@ class LiveContext:
         if self._log is not None:
             self._log.changed = self._user.forget
         self._cgroups = procfs.Cgroups()
+        self._unwinder: Any = None
         self._stacks: dict[int, Sequence[int]] = {}
         self._offsets: dict[str, int] = {}
 
@@ -84,6 +85,17 @@ class LiveContext:
             return open_elf(mapping.path).build_id.hex(), address - mapping.start + mapping.offset
         except SondeError:
             return None
+
+    def unwind(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
+        """Instruction addresses of a stack, by the tables of the files that the process has mapped."""
+        if self._unwinder is None:
+            from ..kernel.unwind import Unwinder
+            self._unwinder = Unwinder(this_arch().name)
+        found: Sequence[int] = self._unwinder.walk(registers, stack, base,
+                                                   lambda address: self._user.mapping(tgid, address), limit)
+        if self._log is not None:
+            self._log.short = self._unwinder.short
+        return found
 
     def probe(self, index: int) -> str:
         """Full name of an attach point."""

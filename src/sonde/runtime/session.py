@@ -64,10 +64,12 @@ class Losses(Record):
     errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
     skipped: list[tuple[str, int]]        # by first probe of a program: the kernel did not run it (nested, too many)
     late: int = 0                         # records that came too late for their place: printed, but out of order
+    short: int = 0                        # user stacks (dw_ustack) that were not unwound to their end
     unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.errors or self.skipped or self.late or self.unseen)
+        return bool(self.records or self.errors or self.skipped or self.late or self.short
+                    or self.unseen)
 
 
 class Session:
@@ -466,6 +468,7 @@ class Session:
         return Losses(records=[(name, n) for name, n in zip(self.spec.probes, counts) if n],
                       errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
                       skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late,
+                      short=self._followed.short if self._followed is not None else 0,
                       unseen=self._followed.lost if self._followed is not None else 0)
 
     @property

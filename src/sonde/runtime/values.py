@@ -38,6 +38,9 @@ class Context(Protocol):
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id (hexadecimal) of the file mapped at ``address``, and the offset in that file."""
 
+    def unwind(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
+        """Instruction addresses of a process's stack, from its registers and a copy of the stack (from ``base``)."""
+
     def probe(self, index: int) -> str:
         """Full name of an attach point."""
 
@@ -505,6 +508,11 @@ def _stack(type: Stack, context: Context) -> Decode:
     return get
 
 
+def _stack_copy(type: t.StackCopy, context: Context) -> Decode:
+    from .unwound import stack_decoder
+    return stack_decoder(type, context)
+
+
 def _array(type: t.Array, context: Context) -> Decode:
     of = type.of
     if isinstance(of, t.Int):
@@ -582,4 +590,5 @@ def _bitfield(field: t.StructField) -> Decode:
 _MAKERS: dict[type, Callable[[Any, Context], Decode]] = {
     t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Enum: _enum, t.NoneType: _none, t.Str: _str, t.Buf: _buf,
     t.Inet: _inet, t.MacAddr: _mac, t.Timestamp: _timestamp, t.Symbol: _symbol, t.USym: _usym, Stack: _stack,
+    t.StackCopy: _stack_copy,
     t.Array: _array, t.Tuple: _tuple, t.Struct: _struct}

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ..arch import ARCHES
 from ..language.ast import Call, Expr, Name, StrLiteral
 from ..language.diagnostics import nearest
 from ..record import Record
@@ -29,6 +30,7 @@ from ..types import (
     VOID,
     Pointer,
     Stack,
+    StackCopy,
     Str,
     Struct,
     Symbol,
@@ -144,6 +146,14 @@ def _stack(user: bool) -> Callable[[Context, Expr], Type]:
     return lambda context, node: Stack(user, context.config.stack_mode, STACK_LIMIT)
 
 
+def _stack_copy(context: Context, node: Expr) -> Type | None:
+    if not context.world.feature("helper_task_pt_regs"):
+        context.error("missing-feature", "dw_ustack needs a kernel that tells programs a task's registers (Linux 5.15)",
+                      node)
+        return None
+    return StackCopy(True, context.config.stack_mode, STACK_LIMIT, ARCHES[context.world.arch].pt_regs_size)
+
+
 def _x86_only(context: Context, node: Expr) -> Type | None:
     if context.world.arch == "x86_64":
         return UINT8
@@ -198,6 +208,9 @@ def _stack_call(context: Context, node: Call) -> Type | None:
                       node)
         return None
     node.data = {}
+    if node.name == "dw_ustack":
+        found = _stack_copy(context, node)
+        return StackCopy(True, mode, limit, found.registers) if isinstance(found, StackCopy) else None
     return Stack(node.name == "ustack", mode, limit)
 
 
@@ -246,6 +259,8 @@ BUILTINS: dict[str, Builtin] = {row.name: row for row in (
     Builtin("cpu", UINT32, "Number of the CPU on which the program runs."),
     Builtin("ctx", _ctx, "The program's raw context."),
     Builtin("curtask", _task, "The current task, a struct task_struct pointer."),
+    Builtin("dw_ustack", _stack_copy, "Stack of user functions, unwound by the tables of the program's files, which "
+            "needs no frame pointers; for print() and printf().", call=_stack_call, arguments="[mode,] [limit]"),
     Builtin("elapsed", UINT64, "Nanoseconds since tracing began.", pure=False),
     Builtin("func", _func, "Name of the traced function.", probes=FUNCTIONS),
     Builtin("gid", UINT32, "Group id of the current task."),

@@ -10,7 +10,7 @@ from ..language.diagnostics import Diagnostics, nearest
 from ..language.source import Span
 from ..record import Record
 from ..spec import Attach, Config
-from ..types import BPF, KERNEL, USER, Aggregate, NoneType, Pointer, Struct, Tuple, Type
+from ..types import BPF, KERNEL, USER, Aggregate, NoneType, Pointer, StackCopy, Struct, Tuple, Type
 from . import convert
 from .ctypes_ import TypeNames
 from .nodes import walk
@@ -144,6 +144,9 @@ class Context:
         if isinstance(type, Aggregate):
             self.error("aggregate-value", f"'{type}' cannot be kept in a variable; only in a map", node)
             return
+        if is_stack_copy(type):
+            self.stack_copy(node)
+            return
         if state.inferred is None:
             self._retype(state, type)
             return
@@ -220,6 +223,9 @@ class Context:
         """Let the map have keys of ``type``, growing its key type where it may grow."""
         if type is None:
             return
+        if is_stack_copy(type):
+            self.stack_copy(node)
+            return
         if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
             self.error("map-key", f"'{convert.name(type)}' cannot be used as a map key", node)
             return
@@ -236,6 +242,9 @@ class Context:
     def assign_map(self, state: MapState, type: Type, node: Node) -> None:
         """Let the map hold values of ``type``."""
         state.programs[self.program.index] = True
+        if is_stack_copy(type):
+            self.stack_copy(node)
+            return
         if isinstance(type, Tuple) and not type.of:
             self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
             return
@@ -271,11 +280,21 @@ class Context:
             self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
         return state.inferred_value
 
+    def stack_copy(self, node: Node) -> None:
+        """It is unwound when it is printed; until then equal stacks are not equal."""
+        self.error("stack-copy", "dw_ustack can be printed, but not kept in maps and variables", node,
+                   ["print(dw_ustack), printf(\"%s\", dw_ustack), or ustack, which needs frame pointers"])
+
     def pointer_space(self, type: Type) -> str:
         """Memory that a pointer made from ``type`` points into."""
         if isinstance(type, Pointer) and type.space not in ("", BPF):
             return type.space
         return self.program.space if self.program is not None else KERNEL
+
+
+def is_stack_copy(type: Type) -> bool:
+    """Whether a value is, or has in it, a copy of a stack."""
+    return isinstance(type, StackCopy) or isinstance(type, Tuple) and any(is_stack_copy(part) for part in type.of)
 
 
 def fold(node: Expr, value: int, type: Type | None = None) -> Type:

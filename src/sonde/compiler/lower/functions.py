@@ -25,6 +25,7 @@ from ...types import (
     Pointer,
     Scalar,
     Stack,
+    StackCopy,
     Str,
     Tuple,
     Type,
@@ -431,7 +432,10 @@ STRING_CALLS: dict[str, Callable[[Lower, Call, Mem, Str, bool], None]] = {
 
 def _stack(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
     assert isinstance(node.type, Stack)
-    stacks.write_stack(lo, node.type, mem)
+    if isinstance(node.type, StackCopy):
+        stacks.write_copy(lo, node.type, mem)
+    else:
+        stacks.write_stack(lo, node.type, mem)
 
 
 def _usym(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
@@ -519,7 +523,7 @@ def _config(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
 
 
 VALUE_CALLS: dict[str, Callable[[Lower, Any, Mem, Type], None]] = {
-    "kstack": _stack, "ustack": _stack, "usym": _usym, "func": _usym, "ntop": _ntop, "pton": _pton,
+    "kstack": _stack, "ustack": _stack, "dw_ustack": _stack, "usym": _usym, "func": _usym, "ntop": _ntop, "pton": _pton,
     "macaddr": _macaddr, "strftime": _strftime, "buf": _buf, "typeinfo": _constants,
     "config": _config,
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...types import Stack
+from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import MapFd, Operand
 from ..unit import STACK_FRAMES
 from .builtins import process
+from .contexts import UserFunction, arch_of
 from .core import Lower, Mem
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
@@ -38,6 +39,31 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
             lo.b.store(into.base, into.off + 8, process(lo), 4)
         lo.b.store(into.base, into.off + 12, count, 4)
         lo.b.start(done)
+
+
+def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
+    """types.StackCopy into memory: the task's registers and as many pages of its stack as there are."""
+    b = lo.b
+    row = arch_of(lo)
+    b.store(into.base, into.off, process(lo), 4)
+    b.store(into.base, into.off + 4, 0, 4)
+    registers = into.at(8)
+    source = lo.context_pointer() if isinstance(lo.context, UserFunction) and not lo.context.filters_pid else b.call(
+        h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+    b.call(h.READ_KERNEL, [lo.operand_address(registers), type.registers, source], "probe_read_kernel")
+    at = registers.at(row.stack_pointer)
+    page = b.alu("and", b.load(at.base, at.off, 8), -STACK_PAGE)
+    stack = registers.at(type.registers)
+    done = b.block("copied")
+    for offset in range(0, STACK_COPY, STACK_PAGE):
+        part, more = stack.at(offset), b.block("page")
+        result = b.call(h.READ_USER, [lo.operand_address(part), STACK_PAGE, b.alu("add", page, offset)],
+                        "probe_read_user")
+        b.branch("jsge", result, 0, more, done)  # the stack ends here; a failed read leaves zeros
+        b.start(more)
+        b.store(into.base, into.off + 4, offset + STACK_PAGE, 4)
+    b.jump(done)
+    b.start(done)
 
 
 def _hash(lo: Lower, frames: Mem, count: Operand) -> Operand:
