@@ -33,6 +33,15 @@ def shown(text: str, arch: str = "x86_64") -> list[tuple[object, ...]]:
     ("4@counter(%rip)", ("memory", 4, False, X86.registers["ip"], 0x2000, -1, 1, 0)),
     ("4@4+counter(%rip)", ("memory", 4, False, X86.registers["ip"], 0x2004, -1, 1, 0)),
     ("4@counter+8(%rip)", ("memory", 4, False, X86.registers["ip"], 0x2008, -1, 1, 0)),
+    ("4@counter", ("memory", 4, False, X86.registers["ip"], 0x2000, -1, 1, 0)),
+    ("8@0x4010(,%rcx,8)", ("memory", 8, False, X86.registers["cx"], 0x4010, X86.registers["cx"], 7, 0)),
+    ("-8@-0x10(%rbp)", ("memory", 8, True, X86.registers["bp"], -16, -1, 1, 0)),
+    ("8@+8(%r12)", ("memory", 8, False, X86.registers["r12"], 8, -1, 1, 0)),
+    ("-1@%r11b", ("register", 1, True, X86.registers["r11"], 0, -1, 1, 0)),
+    ("2@%cx", ("register", 2, False, X86.registers["cx"], 0, -1, 1, 0)),
+    ("1@%dl", ("register", 1, False, X86.registers["dx"], 0, -1, 1, 0)),
+    ("1@%bpl", ("register", 1, False, X86.registers["bp"], 0, -1, 1, 0)),
+    ("-8@$0xffffffff", ("constant", 8, True, 0, 0xFFFFFFFF, -1, 1, 0)),
     ("%rdi", ("register", 8, False, X86.registers["di"], 0, -1, 1, 0)),
 ])
 def test_x86(text: str, expected: tuple[object, ...]) -> None:
@@ -43,6 +52,10 @@ def test_x86(text: str, expected: tuple[object, ...]) -> None:
     ("-4@w0", ("register", 4, True, 0, 0, -1, 1, 0)), ("8@x21", ("register", 8, False, 168, 0, -1, 1, 0)),
     ("8@sp", ("register", 8, False, 248, 0, -1, 1, 0)), ("4@12", ("constant", 4, False, 0, 12, -1, 1, 0)),
     ("8@[sp, 16]", ("memory", 8, False, 248, 16, -1, 1, 0)), ("8@[x29, -8]", ("memory", 8, False, 232, -8, -1, 1, 0)),
+    ("4@wzr", ("constant", 4, False, 0, 0, -1, 1, 0)), ("-8@xzr", ("constant", 8, True, 0, 0, -1, 1, 0)),
+    ("-4@-12", ("constant", 4, True, 0, -12, -1, 1, 0)), ("8@x30", ("register", 8, False, 240, 0, -1, 1, 0)),
+    ("1@[x19, #-256]", ("memory", 1, False, 152, -256, -1, 1, 0)),
+    ("8@[sp, x1, lsl #3]", ("memory", 8, False, 248, 0, 8, 8, 0)),
     ("8@[x1]", ("memory", 8, False, 8, 0, -1, 1, 0)),
     ("4@[x1, x2, lsl 2]", ("memory", 4, False, 8, 0, 16, 4, 0)), ("4@[x1, x2]", ("memory", 4, False, 8, 0, 16, 1, 0)),
 ])

@@ -70,7 +70,9 @@ def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -
 
 _INTEGER = r"[-+]?(?:0x[0-9a-fA-F]+|\d+)"
 _X86_MEMORY = re.compile(rf"({_INTEGER})?\(\s*%(\w+)\s*(?:,\s*%(\w+)\s*(?:,\s*([1248]))?)?\)")
-_X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?\(%rip\)")
+_X86_TABLE = re.compile(rf"({_INTEGER})?\(\s*,\s*%(\w+)\s*,\s*([1248])\)")  # no base: a table at a fixed address
+# without (%rip): by its address
+_X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?(?:\(%rip\))?")
 _ARM_MEMORY = re.compile(rf"\[\s*(\w+)\s*(?:,\s*#?({_INTEGER})|,\s*(\w+)\s*(?:,\s*\w+\s+#?(\d+))?)?\s*\]")
 
 
@@ -86,6 +88,11 @@ def _x86(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
         if base is None or index is None:
             return None
         return UsdtArgument("memory", base, int(found[1] or "0", 0), index, int(found[4] or "1"))
+    found = _X86_TABLE.fullmatch(place)
+    if found:
+        index, _ = _x86_register(found[2], arch)
+        return None if index is None else UsdtArgument("memory", index, int(found[1] or "0", 0), index,
+                                                       int(found[3]) - 1)
     found = _X86_SYMBOL.fullmatch(place)
     where = symbol(found[2]) if found else None
     if found is None or where is None:
@@ -115,6 +122,8 @@ def _x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
 def _arm(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
     if re.fullmatch(r"#?" + _INTEGER, place):
         return UsdtArgument("constant", offset=int(place.lstrip("#"), 0))
+    if place in ("wzr", "xzr"):
+        return UsdtArgument("constant")
     found = _ARM_MEMORY.fullmatch(place)
     if found is None:
         return _register(_arm_register(place, arch), 0)

@@ -1,0 +1,125 @@
+"""Where traced programs are: other mount namespaces, libraries by name, processes to come, many functions at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Tracer, compile_c, run_sonde, trace
+
+LIBRARY = "long twice(long n) { return 2 * n; }\n"
+PROGRAM = r"""
+#include <stdio.h>
+long twice(long n);
+long plus(long n) { return n + 1; }
+volatile long sum;
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        getchar();
+    for (int i = 0; i < 3; i++)
+        sum += plus(twice(i));
+    if (argc > 1)
+        getchar();
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with libtwice.so.3 (whose soname that is) and a program that is linked against it."""
+    folder = tmp_path_factory.mktemp("places")
+    library = compile_c(LIBRARY, folder, "libtwice.so.3", "-shared", "-fPIC", "-Wl,-soname,libtwice.so.3")
+    compile_c(PROGRAM, folder, "prog", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{folder}")
+    return folder
+
+
+@pytest.fixture()
+def contained(built: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program in a mount namespace of its own, where alone its files are."""
+    place = tmp_path / "place"
+    place.mkdir()
+    setup = (f"mount --make-rprivate / && mount -t tmpfs none {place} && "
+             f"cp {built}/prog {built}/libtwice.so.3 {place} && LD_LIBRARY_PATH={place} exec {place}/prog wait")
+    process = subprocess.Popen(["unshare", "-m", "sh", "-c", setup], stdin=subprocess.PIPE)
+    while os.readlink(f"/proc/{process.pid}/exe") != f"{place}/prog":
+        assert process.poll() is None
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def go(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("library", ["libtwice.so.3", "twice", "*"])
+def test_another_mount_namespace(contained: subprocess.Popen[bytes], library: str) -> None:
+    """By the path that the process knows, and by its library's name; a stack has names as well."""
+    path = os.readlink(f"/proc/{contained.pid}/exe")
+    assert not os.path.exists(path)
+    script = (f"uprobe:{path}:plus {{ @plus[pid] = sum(arg0); }} "
+              f"uprobe:{library}:twice {{ @twice = sum(arg0); @stack[ustack(1)] = count(); }}")
+    with Tracer("-p", str(contained.pid), "-e", script) as tracer:
+        go(contained)
+        contained.communicate(b"\n")
+        tracer.wait()
+    assert f"@plus[{contained.pid}]: 6" in tracer.lines and "@twice: 3" in tracer.lines
+    assert re.search(r"@stack\[\n\s+twice\+0\n\]: 3", tracer.stdout)
+
+
+def test_processes_to_come(built: Path) -> None:
+    """Without -p: those that start later, and those that run already."""
+    process = subprocess.Popen([built / "prog", "wait"], stdin=subprocess.PIPE)
+
+    def work() -> None:
+        process.communicate(b"\n\n")
+        subprocess.run([built / "prog"], check=True)
+
+    tracer = trace(f"uprobe:{built}/libtwice.so.3:twice {{ @[pid == {process.pid}] = sum(arg0); }}", work)
+    assert tracer.lines == ["@[false]: 3", "@[true]: 3"]
+
+
+def test_one_process_of_several(built: Path) -> None:
+    """With -p and many probes in one link, the others are not seen."""
+    process = subprocess.Popen([built / "prog", "wait"], stdin=subprocess.PIPE)
+    script = f"uprobe:{built}/prog:plus, uprobe:{built}/libtwice.so.3:twice {{ @[probe, pid] = count(); }}"
+    with Tracer("-p", str(process.pid), "-e", script) as tracer:
+        subprocess.run([built / "prog"], check=True)
+        process.communicate(b"\n\n")
+        tracer.wait()
+    assert sorted(tracer.lines) == [f"@[uprobe:{built}/libtwice.so.3:twice, {process.pid}]: 3",
+                                    f"@[uprobe:{built}/prog:plus, {process.pid}]: 3"]
+
+
+def test_many_functions(tmp_path: Path) -> None:
+    """500 functions by one pattern: each is seen once, by its name."""
+    source = "".join([f"void many_{i}(void) {{ __asm__ volatile(\"\"); }}\n" for i in range(500)])
+    calls = "".join([f"many_{i}();" for i in range(500)])
+    target = compile_c(f"{source}int main(void) {{ {calls} return 0; }}\n", tmp_path, "many")
+    config = "config = { max_probes = 2000 } "
+    tracer = trace(f"{config}uprobe:{target}:many_* {{ @[probe] = count(); }}",
+                   lambda: subprocess.run([target], check=True))
+    assert sorted(tracer.lines) == sorted([f"@[uprobe:{target}:many_{i}]: 1" for i in range(500)])
+    assert "Attached 500 probes" in tracer.stderr
+
+
+def test_nothing_is_left_behind(built: Path) -> None:
+    """A killed tracer leaves no event, and the program runs on."""
+    with Tracer("-e", f"uprobe:{built}/prog:plus {{ @ = count(); }}") as tracer:
+        tracer.process.kill()
+        tracer.process.wait()
+        subprocess.run([built / "prog"], check=True)
+    events = Path("/sys/kernel/tracing/uprobe_events")
+    assert not events.exists() or str(built) not in events.read_text()
+    done = run_sonde("-l", f"uprobe:{built}/prog:pl*")
+    assert done.stdout == f"uprobe:{built}/prog:plus\n"
