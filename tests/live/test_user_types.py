@@ -9,6 +9,7 @@ import lzma
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,7 +194,7 @@ def test_without_the_library(target: Path, tmp_path: Path) -> None:
     (blocked / "__init__.py").write_text("raise ImportError('blocked')\n")
     from support import SOURCE as tree
     done = subprocess.run(
-        [shutil.which("python3") or "python3", "-m", "sonde", "-e", f"uprobe:{target}:find {{ print(args) }}"],
+        [sys.executable, "-m", "sonde", "-e", f"uprobe:{target}:find {{ print(args) }}"],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{tree}"}, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1 and "pyelftools" in done.stderr and "pip install 'sonde[dwarf]'" in done.stderr
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import EnvironmentProblem
 from ..types import BOOL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 
 _STRUCTS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "class", "DW_TAG_union_type": "union"}
@@ -178,7 +179,10 @@ class Types:
 
         def load() -> tuple[StructField, ...]:
             if not fields:
-                fields.append(tuple([field for member in members(die) for field in self._field(member)]))
+                try:
+                    fields.append(tuple([field for member in members(die) for field in self._field(member)]))
+                except Exception as problem:  # whatever the library raises over a damaged file
+                    raise EnvironmentProblem(f"the debug information of {name} cannot be read: {problem}") from None
             return fields[0]
 
         alignment = attribute(die, "alignment", 0) or min(8, size & -size) or 1
