@@ -37,7 +37,7 @@ Row = dict[str, object]
 @pytest.fixture(scope="module")
 def traced(namespace: str) -> tuple[list[Row], dict[str, object], Tracer]:
     """(lines of the tool, the generator's record, the tool)."""
-    with Tracer("udporder", "--port", "45040", "--offset", "8", "--all", "-f", "json") as tracer:
+    with Tracer("udporder", "--port", "45040", "--offset", "8", "--everything", "-f", "json") as tracer:
         done = subprocess.run(["ip", "netns", "exec", namespace, sys.executable, str(GENERATOR), str(ROUNDS)],
                               capture_output=True, text=True, check=True, timeout=100)
     messages = [json.loads(line) for line in tracer.lines]
