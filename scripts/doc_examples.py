@@ -74,6 +74,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "cpu": "profile:hz:99 { @ = lhist(cpu, 0, 8, 1); }",
     "ctx": "iter:task { print(ctx.task.pid); }",
     "curtask": "begin { print(curtask.mm.start_code); }",
+    "dw_ustack": "uprobe:/bin/prog:main { print(dw_ustack); print(dw_ustack(perf, 5)); }",
     "elapsed": 'interval:s:1 { printf("%d s\\n", elapsed / 1s); }',
     "func": "kprobe:vfs_read,kprobe:vfs_write { @[func] = count(); }",
     "gid": "begin { print(gid); }",
