@@ -304,7 +304,7 @@ def test_doctor_asks_a_btf_file() -> None:
     assert "/sys/kernel/btf/vmlinux; whether it allows" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("path", "why"), [("/etc/hostname", "not BTF"), ("/nonexistent", "No such file")])
+@pytest.mark.parametrize(("path", "why"), [("/etc/hostname", "not BTF"), ("/proc/nowhere", "No such file")])
 def test_doctor_says_once_that_a_file_is_no_btf(path: str, why: str) -> None:
     done = run_sonde("doctor", "--btf", path)
     assert done.returncode == 1 and done.stdout == ""

@@ -29,7 +29,7 @@ def confined(capabilities: list[str], program: str, uid: int = 65534) -> subproc
     return subprocess.run(
         ["setpriv", *who, f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={caps}",
          sys.executable, "-B", "-m", "sonde", "-e", program], capture_output=True, text=True, check=False, cwd="/",
-        timeout=100, env=environment({"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}))
+        timeout=100, env=environment({"HOME": "/nonexistent", "XDG_CACHE_HOME": "/proc/nowhere"}))
 
 
 def without(capabilities: list[str], name: str) -> list[str]:
