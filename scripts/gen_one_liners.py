@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Write docs/one-liners.md from docs/one-liners.toml: each one-liner with what it just printed of its workload.
+
+    scripts/gen_one_liners.py            run them all here, and those on kernel functions under QEMU (root)
+    scripts/gen_one_liners.py --inside   what the latter runs in there: a JSON object of outputs, by program
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from one_liners import OneLiner, judge, listing, one_liners, run  # noqa: E402
+
+KERNELS = ("6.12", "6.1")  # a program that is not of the first is run on the second
+MOST = 24  # lines of an output that are shown
+HEAD = """<!-- Written by scripts/gen_one_liners.py from docs/one-liners.toml: edit that. -->
+
+# One-liners
+
+What you would ask at a prompt. Each comes with the form in which it was first written, for older kernels or another
+tool; with what to write today; and with what that printed. Run them as `sonde -e 'PROGRAM'`, and end them with Ctrl-C.
+
+The outputs are real: of `scripts/workload.py`, a process whose calls are known, and of it alone (`-p PID`; leave that
+away to see the whole machine). {live} Programs on kernel functions need a kernel that can probe them: their outputs are
+from Debian's, and said to be.
+"""
+
+
+def record_inside() -> dict[str, str]:
+    """Output of each program that this kernel is for."""
+    kernel = os.environ["SONDE_VM"]
+    return {item["functions"]: checked(item, item["functions"]) for item in one_liners()
+            if "functions" in item and item.get("kernels", list(KERNELS))[0] == kernel}
+
+
+def checked(item: OneLiner, program: str) -> str:
+    text, pid = run(item, program)
+    judge(item, text, pid)
+    return text
+
+
+def outputs_of(kernel: str) -> dict[str, str]:
+    command = [sys.executable, str(ROOT / "tests" / "vm" / "vmrun.py"), "--kernel", kernel, "--timeout", "570", "--",
+               sys.executable, __file__, "--inside"]
+    environment = os.environ | {"SONDE_VM": kernel, "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{kernel}: {done.stdout}\n{done.stderr}")
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def section(item: OneLiner, inside: dict[str, str]) -> str:
+    parts = [f"## {item['answers']}"]
+    if item.get("note"):
+        parts.append(item["note"])
+    parts.append(f"First written as\n\n```\n{item['was']}\n```")
+    if "list" in item:
+        flag = "-l" if "*" in item["list"] else "-lv"
+        parts.append(fenced(f"# sonde {flag} '{item['list']}'", listing(item)))
+    if "elsewhere" in item:
+        parts.append(f"Today\n\n```\n{item['elsewhere']}\n```")
+    if "program" in item:
+        parts.append("Today, on any kernel" + fenced(f"# sonde -e '{item['program']}'", checked(item, item["program"])))
+    if "functions" in item:
+        kernel = item.get("kernels", KERNELS)[0]
+        parts.append(f"On kernel functions (Linux {kernel})"
+                     + fenced(f"# sonde -e '{item['functions']}'", inside[item["functions"]]))
+    return "\n\n".join(parts)
+
+
+def fenced(command: str, output: str) -> str:
+    lines = output.strip().splitlines()
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"[... {len(lines) - MOST} more lines]"]
+    return "\n\n```\n" + "\n".join([command, *lines]) + "\n```"
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--inside"]:
+        print(json.dumps(record_inside()))
+        return
+    inside = {program: text for kernel in KERNELS for program, text in outputs_of(kernel).items()}
+    head = HEAD.format(live=f"They were printed on Linux {os.uname().release}.")
+    text = "\n\n".join([head.strip(), *[section(item, inside) for item in one_liners()]])
+    (ROOT / "docs" / "one-liners.md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
