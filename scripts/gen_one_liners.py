@@ -68,10 +68,10 @@ def section(item: OneLiner, inside: dict[str, str]) -> str:
     if "elsewhere" in item:
         parts.append(f"Today\n\n```\n{item['elsewhere']}\n```")
     if "program" in item:
-        parts.append("Today, on any kernel" + fenced(f"# sonde -e '{item['program']}'", checked(item, item["program"])))
+        parts.append("Today" + fenced(f"# sonde -e '{item['program']}'", checked(item, item["program"])))
     if "functions" in item:
         kernel = item.get("kernels", KERNELS)[0]
-        parts.append(f"On kernel functions (Linux {kernel})"
+        parts.append(f"Today, on kernel functions (Linux {kernel})"
                      + fenced(f"# sonde -e '{item['functions']}'", inside[item["functions"]]))
     return "\n\n".join(parts)
 

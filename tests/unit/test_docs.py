@@ -136,3 +136,16 @@ def test_functions(name: str) -> None:
                 text = NEEDS.format(place=place, action=action, map=map)
                 found.append(finding(text, unsafe=True, warnings=False))
     assert any(set(codes) <= MACHINE for codes in found), found
+
+
+def test_the_one_liners_are_those_of_their_table() -> None:
+    """What they printed is from when scripts/gen_one_liners.py was run last, by root and under QEMU."""
+    from one_liners import one_liners
+
+    page = (ROOT / "docs" / "one-liners.md").read_text()
+    for item in one_liners():
+        section = page.partition(f"\n## {item['answers']}\n")[2].partition("\n## ")[0]
+        assert section, item["answers"]
+        for text in [item["was"], *[item[key] for key in ("program", "functions", "elsewhere", "list", "note")
+                                    if key in item]]:
+            assert text in section, text
