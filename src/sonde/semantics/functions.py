@@ -124,7 +124,7 @@ _ROWS = (
     Function("path", ("path:ptr|struct", "length:raw?"), None, "Full path of a struct path.", "path(ctx.file.f_path)",
              r.path,
              probes=("fentry", "fexit", "iter")),
-    Function("default_str_length", (), UINT64, "Size of strings: max_strlen.", "default_str_length()",
+    Function("default_str_length", (), INT64, "Size of strings: max_strlen.", "default_str_length()",
              library="values"),
     # names for numbers
     Function("ksym", ("address:int|ptr",), Symbol("ksym"), "Kernel symbol of an address.", "ksym(args.location)"),
