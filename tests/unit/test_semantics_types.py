@@ -46,7 +46,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = pid << 3", "uint64"), ("$x = AF_INET6", "int8"), ("$x = strftime(\"%H\", nsecs)", "timestamp"),
     ("let $x: uint16 = 5", "uint16"), ("let $x; $x = comm", "string[16]"), ("let $x: string = \"a\"", "string[1024]"),
     ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "none *"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
-    ("$x = *kptr(kaddr(\"_text\"))", "int64"), ("$x = default_str_length", "uint64"),
+    ("$x = *kptr(kaddr(\"_text\"))", "uint64"), ("$x = default_str_length", "int64"),
 ])
 def test_variable(statements: str, type: str) -> None:
     text = f"BEGIN {{ {statements}; }}"
