@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
@@ -24,6 +27,8 @@ def page(tool: tools.Tool) -> str:
     for section in tools.SECTIONS:
         if section in tool.sections:
             parts += [f"## {TITLES[section]}", body(section, tool.sections[section])]
+    if tool.name in costs():
+        parts += ["## Overhead", overhead(tool.name, costs()[tool.name])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -40,6 +45,25 @@ def body(section: str, text: str) -> str:
 def columns(text: str) -> str:
     rows = [f"| `{name}` | {what.replace('|', chr(92) + '|')} |" for name, what in tools.pairs(text)]
     return "\n".join(["| column | what it is |", "|---|---|", *rows])
+
+
+@functools.cache
+def costs() -> dict[str, dict[str, Any]]:
+    """What scripts/measure_tools.py has measured, by tool."""
+    found: dict[str, dict[str, Any]] = json.loads((PAGES / "overhead.json").read_text())
+    return found
+
+
+def overhead(name: str, measured: dict[str, Any]) -> str:
+    rows = [f"| `{row['probe']}` | {row['how'] or row['probe'].partition(':')[0]} | {row['runs']} | {row['ns']} |"
+            for row in measured["probes"]]
+    text = (f"Measured by the kernel (`sudo scripts/measure_tools.py {name}`) on Linux {measured['release']}, a virtual "
+            f"machine of two busy CPUs; workload: {measured['parts']}. Runs that the filter by process ended at once are "
+            "among them: the average of the others is higher.")
+    if any("sys_e" in row["how"] for row in measured["probes"]):
+        text += (" The raw tracepoints sys_enter and sys_exit are those of all system calls: each call of the machine costs "
+                 "a run, which ends at once when it is another call.")
+    return "\n".join([text, "", "| probe | by | runs | ns per run |", "|---|---|---|---|", *rows])
 
 
 def index(found: list[tools.Tool]) -> str:

@@ -133,8 +133,90 @@ def unanswered() -> None:
     os.close(device)
 
 
+def shaped() -> None:
+    """50 datagrams of 1000 bytes through a token bucket of 8 Mbit/s, into a device that is read."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x40000000) != 0:  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), "unshare")
+    device = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(device, 0x400454CA, struct.pack("16sH22x", b"slow0", 0x1001))
+    for words in ("ip addr add 10.213.8.2/24 dev slow0", "ip link set slow0 up",
+                  "tc qdisc add dev slow0 root tbf rate 8mbit burst 2kb limit 200kb"):
+        subprocess.run(words.split(), check=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(50):
+            sock.sendto(b"x" * 1000, ("10.213.8.1", 9))
+    seen = 0
+    while seen < 50:
+        seen += len(os.read(device, 2000)) == 1028  # others are IPv6's own
+    os.close(device)
+
+
+def execs() -> None:
+    """Twenty processes that run true."""
+    for _ in range(20):
+        subprocess.run(["/bin/true"], check=True)
+
+
+def shells() -> None:
+    """Twenty commands to an interactive shell."""
+    import pty
+    child, master = pty.fork()
+    if child == 0:
+        os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"], {"PATH": os.environ["PATH"], "TERM": "dumb"})
+    for word in [*["true"] * 20, "exit"]:
+        os.write(master, word.encode() + b"\n")
+    try:
+        while os.read(master, 4096):
+            pass
+    except OSError:
+        pass  # it has gone
+    os.waitpid(child, 0)
+    os.close(master)
+
+
+def writes() -> None:
+    """50 blocks written to disk."""
+    import tempfile
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:
+        for _ in range(50):
+            os.write(file.fileno(), b"x" * 4096)
+            os.fsync(file.fileno())
+
+
+def names() -> None:
+    """100 look-ups of the machine's own name."""
+    for _ in range(100):
+        socket.getaddrinfo("localhost", 80)
+
+
+def fds() -> None:
+    """A descriptor sent and received, 50 times."""
+    one, two = socket.socketpair()
+    with one, two:
+        for _ in range(50):
+            socket.send_fds(one, [b"x"], [0])
+            for fd in socket.recv_fds(two, 1, 1)[1]:
+                os.close(fd)
+
+
+def udpconnects() -> None:
+    """50 UDP sockets that are given an address."""
+    for _ in range(50):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.connect(("127.0.0.1", 9))
+
+
+def listens() -> None:
+    """50 sockets that listen."""
+    for _ in range(50):
+        with socket.create_server(("127.0.0.1", 0)):
+            pass
+
+
 PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (
-    tcp, refused, udp, polls, reads, busy, sleeps, opens, unanswered)}
+    tcp, refused, udp, polls, reads, busy, sleeps, opens, unanswered, shaped, execs, shells, writes, names, fds,
+    udpconnects, listens)}
 busy_until = 0.0
 
 

@@ -285,6 +285,7 @@ def test_every_tool_compiles_and_attaches() -> None:
     for file in sorted(FOLDER.glob("*.bt")):
         done = run_sonde("--dry-run", str(file))
         assert (done.returncode, done.stdout) == (0, ""), f"{file.name}: {done.stderr}"
+        assert "WARNING" not in done.stderr, done.stderr
 
 
 def test_doctor_knows_them_all() -> None:

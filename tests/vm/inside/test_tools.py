@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterator
-
-import pytest
 
 # The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
 from live.test_tools import test_doctor_knows_them_all  # noqa: F401
@@ -19,7 +16,7 @@ from live.test_tools_network import (  # noqa: F401
     test_udplife,
 )
 from live.test_tools_sockets import listener, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
-from namespaces import Namespace, Pair
+from namespaces import Namespace
 from support import Tracer
 
 DATAGRAMS, SIZE = 20, 1000
@@ -34,12 +31,6 @@ QUEUES = {
     "fq_codel": "fq_codel",
 }
 BYPASSED = {"codel", "fq_codel"}  # they let a packet pass by an empty queue (TCQ_F_CAN_BYPASS): nothing waits
-
-
-@pytest.fixture
-def own_pair() -> Iterator[tuple[Namespace, Namespace]]:
-    with Pair() as (a, b):
-        yield a, b
 
 
 def burst(a: Namespace, b: Namespace) -> float:
@@ -57,9 +48,9 @@ def sent(a: Namespace) -> int:
     return int(re.search(r"Sent \d+ bytes (\d+) pkt", text)[1])  # type: ignore[index]
 
 
-def test_qdiscs(own_pair: tuple[Namespace, Namespace]) -> None:
+def test_qdiscs(pair: tuple[Namespace, Namespace]) -> None:  # noqa: F811
     """A burst through each kind: as many packets as tc counts, none earlier than the discipline lets it go."""
-    a, b = own_pair
+    a, b = pair
     burst(a, b)  # the neighbour is known from here on
     packets, taken, whole = {}, {}, {}
     with Tracer("qdisclat", "-s", "-i", a.device, timeout=150) as tracer:
