@@ -58,8 +58,8 @@ def overhead(name: str, measured: dict[str, Any]) -> str:
     rows = [f"| `{row['probe']}` | {row['how'] or row['probe'].partition(':')[0]} | {row['runs']} | {row['ns']} |"
             for row in measured["probes"]]
     text = (f"Measured by the kernel (`sudo scripts/measure_tools.py {name}`) on Linux {measured['release']}, a\n"
-            f"virtual machine of two busy CPUs; workload: {measured['parts']}. Runs that the filter by process ended at\n"
-            "once are among them: the average of the others is higher.")
+            f"virtual machine of two busy CPUs; workload: {measured['parts']}. Runs that the filter by process ended\n"
+            "at once are among them: the average of the others is higher.")
     if any("sys_e" in row["how"] for row in measured["probes"]):
         text += ("\nThe raw tracepoints sys_enter and sys_exit are those of all system calls: each call of\n"
                  "the machine costs a run, which ends at once when it is another call.")

@@ -225,11 +225,14 @@ def read_until_quiet(fd: int) -> None:
 
 def test_gethostlatency() -> None:
     with Tracer("gethostlatency", "-p", ME) as tracer:
+        begun = time.monotonic()
         for _ in range(4):
             socket.getaddrinfo("localhost", 80)
         socket.gethostbyname("127.0.0.1")
+        took = (time.monotonic() - begun) * 1e3
     assert len(rows(tracer, ME, "localhost")) == 4
     assert all(re.fullmatch(r"\d+\.\d{3}", row[-2]) for row in rows(tracer, ME))
+    assert 0 < sum(float(row[-2]) for row in rows(tracer, ME)) <= took
 
 
 def completed() -> int:
@@ -257,8 +260,11 @@ def test_biolatency(tmp_path: Path) -> None:
         before = completed()
         with Tracer("biolatency") as tracer:
             begun = completed()
+            longest = 0
             for i in range(64):
+                started = time.monotonic_ns()
                 os.pwrite(fd, page, i * 4096)
+                longest = max(longest, (time.monotonic_ns() - started) // 1000)
             if completed() - begun < 64:
                 pytest.skip("the temporary folder is not on a block device that counts its requests")
         total = completed() - before
@@ -266,6 +272,9 @@ def test_biolatency(tmp_path: Path) -> None:
         os.close(fd)
         page.close()
     assert 64 <= histogram_total(tracer.stdout, "usecs") <= total
+    buckets = re.findall(r"^[\[(](\d+)(K?)\W.* +(\d+) \|", tracer.stdout, re.M)
+    lows = [int(low) * (1024 if kilo else 1) for low, kilo, n in buckets if int(n)]
+    assert 1 < min(lows) <= longest  # microseconds: no disk is faster, and ours were among them
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])

@@ -211,6 +211,7 @@ def test_sormem() -> None:
 @pytest.mark.parametrize("kind", ["blocking", "poll", "epoll", "select"])
 def test_soconnlat(kind: str) -> None:
     with listening() as server, socket.socket() as client, Tracer("soconnlat", "-p", ME) as tracer:
+        begun = time.monotonic()
         if kind == "blocking":
             client.connect(server.getsockname())
         else:
@@ -218,7 +219,10 @@ def test_soconnlat(kind: str) -> None:
             with pytest.raises(BlockingIOError):
                 client.connect(server.getsockname())
             wait_until_writable(kind, client)
+        took = (time.monotonic() - begun) * 1e6
     assert len(re.findall(rf"^, {COMM}\]:", tracer.stdout, re.M)) == 1
+    buckets = re.findall(r"^\[(\d+)(K?)\S* .*[)\]] +1 \|@", tracer.stdout, re.M)
+    assert [int(low) * (1024 if kilo else 1) <= took for low, kilo in buckets] == [True]
     assert [int(n) for n in re.findall(r"[)\]] +(\d+) \|@", tracer.stdout)] == [1]
 
 

@@ -7,7 +7,6 @@ import socket
 import time
 
 # The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
-from live.test_tools import test_doctor_knows_them_all  # noqa: F401
 from live.test_tools_network import (  # noqa: F401
     family,
     pair,
@@ -17,7 +16,7 @@ from live.test_tools_network import (  # noqa: F401
 )
 from live.test_tools_sockets import listener, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
 from namespaces import Namespace
-from support import Tracer
+from support import Tracer, run_sonde
 
 DATAGRAMS, SIZE = 20, 1000
 DELAY = 20_000  # us, of netem
@@ -31,6 +30,12 @@ QUEUES = {
     "fq_codel": "fq_codel",
 }
 BYPASSED = {"codel", "fq_codel"}  # they let a packet pass by an empty queue (TCQ_F_CAN_BYPASS): nothing waits
+
+
+def test_every_tool_works_here() -> None:
+    done = run_sonde("doctor", timeout=190)
+    assert done.returncode == 0, done.stdout
+    assert "does not work" not in done.stdout
 
 
 def burst(a: Namespace, b: Namespace) -> float:
