@@ -106,11 +106,20 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
             if own is not None and not found.words and not found.has("e"):
                 known = _BY_NAME | {name: row for row in own(word) for name in row.names}
                 found.first = word
+                _hand_over(found, known)
             found.words.append(word)
             continue
         for single in _split(word, known):
             _option(single, pending, found, known)
     return found
+
+
+def _hand_over(found: Parsed, known: dict[str, Option]) -> None:
+    """A -p before the name of a tool that has one of its own is meant for the tool: the tool knows which events are of
+    that process, where our filter asks who runs at the time."""
+    row = known["-p"]
+    if row.group == TOOL and found.has("pid"):
+        found.named[row.key] = found.options.pop("pid")
 
 
 def _number(word: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -108,12 +110,36 @@ def histogram_total(text: str, name: str) -> int:
     return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
 
 
+def switches() -> tuple[int, int]:
+    """How often this process went to sleep, and how often it was taken off a CPU."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nvcsw, usage.ru_nivcsw
+
+
 def test_runqlat() -> None:
-    """Each of 300 short sleeps ends in a wait for the CPU."""
-    with Tracer("runqlat") as tracer:
-        for _ in range(300):
-            time.sleep(0.0005)
-    assert histogram_total(tracer.stdout, "usecs") >= 300
+    """Each of 300 short sleeps ends in a wait for the CPU, and so does each time that another process gets it."""
+    everywhere = os.sched_getaffinity(0)
+    spinner = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+    try:
+        for pid in (0, spinner.pid):
+            os.sched_setaffinity(pid, {min(everywhere)})
+        outside = switches()
+        with Tracer("runqlat", "-p", ME) as tracer:
+            inside = switches()
+            for _ in range(300):
+                time.sleep(0.0005)
+            end = time.process_time() + 0.1
+            while time.process_time() < end:
+                pass
+            inner = switches()
+        outer = switches()
+    finally:
+        os.sched_setaffinity(0, everywhere)
+        spinner.kill()
+        spinner.wait()
+    preempted = inner[1] - inside[1]
+    assert preempted > 0
+    assert 300 + preempted <= histogram_total(tracer.stdout, "usecs") <= sum(outer) - sum(outside)
     assert "@since" not in tracer.stdout
 
 
@@ -331,3 +357,14 @@ def test_doctor_says_what_is_missing(text: str, word: str, tmp_path: Path) -> No
     verdict = doctor.examine(tools.parse("x", str(file), file.read_text()), api.live_world())
     assert not verdict.works
     assert word in verdict.why[0]
+
+
+def test_a_process_before_the_name_of_a_tool_is_the_tools() -> None:
+    """Sonde's own filter asks who runs when an event happens; the tool knows whose event it is."""
+    with Tracer("-p", ME, "runqlat") as before, Tracer("runqlat", "-p", ME) as behind, \
+            Tracer("runqlat", "-p", "1") as init:
+        for _ in range(100):
+            time.sleep(0.001)
+    assert histogram_total(before.stdout, "usecs") >= 100
+    assert histogram_total(behind.stdout, "usecs") >= 100
+    assert histogram_total(init.stdout, "usecs") < 100

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Iterator
+
+import pytest
 
 # The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
-from live.test_tools_network import (  # noqa: F401
-    family,
-    pair,
-    test_tcpdrop,
-    test_tcptop,
-    test_udplife,
-)
-from live.test_tools_sockets import listener, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
+from live.test_tools_network import pair, test_tcpdrop, test_tcptop, test_udplife  # noqa: F401
+from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
 from namespaces import Namespace
 from support import Tracer, run_sonde
 
@@ -30,6 +27,18 @@ QUEUES = {
     "fq_codel": "fq_codel",
 }
 BYPASSED = {"codel", "fq_codel"}  # they let a packet pass by an empty queue (TCQ_F_CAN_BYPASS): nothing waits
+
+
+@pytest.fixture
+def family() -> socket.AddressFamily:
+    """Of the live ring's two, the one with the longer addresses."""
+    return socket.AF_INET6
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listening(socket.AF_INET6) as sock:
+        yield sock
 
 
 def test_every_tool_works_here() -> None:
