@@ -543,6 +543,11 @@ def _handle(trace: Trace, printer: Any, records: list[tuple[int, Any, int]]) -> 
             trace.act(site)
 
 
+def _counts_misses() -> bool:
+    from .api import live_world
+    return live_world().feature("probe_misses")
+
+
 def _say_how(trace: Trace, out: Output) -> None:
     """-v: how each program is attached, and what it costs in instructions."""
     for program in trace.spec.programs:
@@ -550,7 +555,9 @@ def _say_how(trace: Trace, out: Output) -> None:
         how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
         if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
             point = program.attach[0]
-            together = point.extra.get("together")
-            why = "which attaches many at once" if together else f"for this kernel has no {point.kind}"
+            why = "which attaches many at once" if "together" in point.extra else \
+                "which misses no call" if "exact" in point.extra else f"for this kernel has no {point.kind}"
             how = f"by {program.how}, {why}"
+        elif not program.how and program.attach[0].kind == "kretprobe" and not _counts_misses():
+            how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
         out.note(f"{names}: {how}, {len(program.code) // 8} instructions")

@@ -162,8 +162,8 @@ class Attach(Record):
 
     ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
     attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are
-    many, which that kind attaches at once), "btf_id" (the function in the BTF of ``module``), "module", "result" (the
-    type of ``retval``, None for void).
+    many, which that kind attaches at once), "exact" (since that kind misses no call), "btf_id" (the function in the BTF
+    of ``module``), "module", "result" (the type of ``retval``, None for void).
     """
 
     kind: str

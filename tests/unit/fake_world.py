@@ -170,6 +170,9 @@ class FakeWorld:
     def kernel_functions(self) -> list[tuple[str, str]]:
         return [("vmlinux", "vfs_read"), ("vmlinux", "tcp_connect")] if "kprobes" in self.features else []
 
+    def traceable(self, name: str) -> bool:
+        return name in [known for _, known in self.kernel_functions()]
+
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         if module == "bpf:12" and name == "count_packets":
             return KernelFunction(name, module, 5, struct("_args", {"sk": kernel(SOCK)}), INT32)

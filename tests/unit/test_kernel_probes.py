@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from sonde.errors import CompileError
+from sonde.errors import CompileError, EnvironmentProblem, SyscallError
+from sonde.kernel import syscalls
+from sonde.runtime.maps import create
 from sonde.semantics import kernel_probes
-from sonde.spec import Attach
-from sonde.types import INT32, INT64
+from sonde.spec import Attach, MapSpec
+from sonde.types import INT32, INT64, Struct
 from unit.fake_world import FakeWorld, FentryWorld, KprobeWorld, check_text, findings
 
 
@@ -81,6 +85,28 @@ def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("how" not in a.extra for a in attached("fexit:* { print(args); }", Multi()))
 
 
+def test_many_in_a_list_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Multi(Both):
+        features = Both.features | {"kprobe_multi"}
+
+    monkeypatch.setattr(kernel_probes, "MANY", 1)
+    found = attached("fentry:vfs_read,fentry:by_value,fentry:bpf:count_packets { @ = comm; }", Multi())
+    assert [a.extra.get("how") for a in found] == ["kprobe", "kprobe", None]
+
+
+def test_a_few_returns_by_fexit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which misses none; but not where the function cannot be traced so, or the registers are asked for."""
+    [point] = attached("kretprobe:vfs_read { @ = retval; }", Both())
+    assert (point.name, point.extra["how"], point.extra["exact"]) == ("kretprobe:vfs_read", "fexit", True)
+    assert "how" not in attached("kretprobe:static_one { @ = retval; }", Both())[0].extra
+    assert "how" not in attached('kretprobe:vfs_read { @ = reg("ax"); }', Both())[0].extra
+    monkeypatch.setattr(Both, "traceable", lambda self, name: False)
+    assert "how" not in attached("kretprobe:vfs_read { @ = retval; }", Both())[0].extra
+    monkeypatch.undo()
+    monkeypatch.setattr(kernel_probes, "FEW", 1)
+    assert not any("how" in a.extra for a in attached("kretprobe:vfs_read* { @ = retval; }", Both()))
+
+
 def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
     assert findings("fentry:vfs_read { @ = args.count; }", KprobeWorld()) == []
     assert "fits no register" in message("fentry:by_value { @ = args.last; }", KprobeWorld())
@@ -104,7 +130,32 @@ def test_why_not(text: str, why: str) -> None:
     assert why in message(text, FentryWorld())
 
 
+def test_a_kernel_without_type_information_is_said_to_have_none() -> None:
+    class Bare(FakeWorld):
+        def struct(self, name: str, union: bool = False) -> Struct | None:
+            return None
+
+    assert "has no type information (BTF)" in message("begin { print(((struct sk_buff *)0).len); }", Bare())
+    assert "(BTF)" in message("iter:task { }", Bare())
+    assert "(BTF)" not in message("begin { print(((struct sk_buf *)0).len); }", FakeWorld())
+
+
+@pytest.mark.parametrize("type", ["ringbuf", "array"])
+def test_a_kernel_that_is_too_old_is_said_to_be(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 5.8 there was no ring buffer, before 5.5 no array that can be mapped: the kernel says EINVAL."""
+    def refuse(*_: object) -> None:
+        raise SyscallError("bpf(MAP_CREATE)", errno.EINVAL)
+
+    monkeypatch.setattr(syscalls, "map_create", refuse)
+    with pytest.raises(EnvironmentProblem, match="no BPF ring buffer") as caught:
+        create(MapSpec("@x", type, 4, 8, 1, memory=type == "array"), 2)
+    assert "Linux 5.8" in caught.value.hints[0]
+    with pytest.raises(SyscallError):
+        create(MapSpec("@x", "hash", 4, 8, 1), 2)
+
+
 def test_neither() -> None:
+    assert "CONFIG_KPROBE_EVENTS" in message("kprobe:tcp_connect { }", FakeWorld())
     assert "has no fentry" in message("fentry:tcp_connect { }", FakeWorld())
     assert "tracepoint:sock:inet_sock_set_state" in message("fentry:tcp_connect { }", FakeWorld())
 

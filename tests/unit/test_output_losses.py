@@ -39,6 +39,8 @@ def test_events_by_probe() -> None:
     (unseen,) = said(Losses([], [], [], unseen=2))
     assert unseen[1].startswith("WARNING: 2 mappings of processes went unseen")
     assert said(Losses([], [], [("a", 1)])) == [("note", "WARNING: a: the kernel skipped 1 nested event")]
+    assert said(Losses([], [], [("kretprobe:a", 3)])) == [
+        ("note", "WARNING: kretprobe:a: the kernel missed 3 returns: too many calls under way, or nested")]
 
 
 def test_errors_by_place() -> None:

@@ -17,6 +17,7 @@ from ..btf import codec
 from ..btf.cache import cache_path, write_cache
 from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
 from ..record import Record
+from ..types import Struct
 
 if TYPE_CHECKING:
     from ..btf.query import Btf
@@ -150,6 +151,13 @@ def _typed_arguments(host: Features) -> bool | None:
                     _INSN.pack(0x79, 0x11, 0, 0) + _INSN.pack(0x79, 0x12, 0, 0))(host)
 
 
+def _probe_misses(host: Features) -> bool | None:
+    """struct bpf_link_info tells of a link how many calls were missed."""
+    info = host.btf.struct("bpf_link_info") if host.btf else None
+    links = info.field("kprobe_multi") if info else None
+    return isinstance(links.type, Struct) and links.type.field("missed") is not None if links else None
+
+
 def _compat_syscalls(host: Features) -> bool | None:
     """Programs of 32 bits run too (CONFIG_IA32_EMULATION)."""
     if os.uname().machine != "x86_64":
@@ -176,6 +184,7 @@ TABLE = [
             lambda host: _all([_exists(_KPROBE)(host), _typed("bpf_kprobe_multi_link", _STRUCT)(host)])),
     Feature("kprobe_session", "entry and return in one program", "6.10",
             lambda host: _all([host.ask("kprobe_multi"), _typed("bpf_session_run_ctx", _STRUCT)(host)])),
+    Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _probe_misses),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _typed("bpf_uprobe_multi_link", _STRUCT)),
     Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),

@@ -142,6 +142,14 @@ class KernelTypes:
         """(program's number, function, whether it can be attached to) of loaded BPF programs."""
         return []
 
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        """(module, function) of every function that could be traced."""
+        raise NotImplementedError
+
+    def traceable(self, name: str) -> bool:
+        """Whether a function, of the kernel or a module, is among those."""
+        return any(known == name for _, known in self.kernel_functions())
+
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function with a prototype."""
         return [(owner, name) for owner, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]

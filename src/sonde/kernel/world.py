@@ -16,7 +16,7 @@ from ..spec import KernelFunction, SourceLines, TracepointFormat, UsdtProbe, Use
 from . import binaries, elf, host, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
-from .symbols import KernelSymbols, traceable_functions
+from .symbols import KernelSymbols, is_traceable, traceable_functions
 
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
 
@@ -169,6 +169,10 @@ class LiveWorld(KernelTypes, UserSide):
 
         return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded()
                 for name in ([name for _, name in program.functions] or [program.name])]
+
+    def traceable(self, name: str) -> bool:
+        """Whether a function, of the kernel or a module, is among those."""
+        return is_traceable(self.tracefs, name)
 
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol; None too if the kernel hides its addresses."""

@@ -47,7 +47,14 @@ def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
         out.note(f"WARNING: {losses.unseen} mapping{'' if losses.unseen == 1 else 's'} of processes went unseen: names "
                  "in user stacks may be missing")
     for probe, count in losses.skipped:
-        out.note(f"WARNING: {probe}: the kernel skipped {count} nested event{'' if count == 1 else 's'}")
+        out.note(f"WARNING: {probe}: {skipped(probe, count)}")
+
+
+def skipped(probe: str, count: int) -> str:
+    """How often a program was not run. A kretprobe's calls under way share a few of the kernel's records."""
+    if probe.startswith("kretprobe:"):
+        return f"the kernel missed {count} return{'' if count == 1 else 's'}: too many calls under way, or nested"
+    return f"the kernel skipped {count} nested event{'' if count == 1 else 's'}"
 
 
 def message(site: ErrorSite, count: int) -> str:

@@ -163,7 +163,7 @@ def multi_type(spec: ProgramSpec) -> int:
 
     uprobe.multi (Linux 6.6) had a process filter by thread at first (fixed in 6.10), so with a filter it is for later
     kernels. kprobe.multi (5.18, if built with FPROBE) passes fewer registers than a kprobe, so one function is left to
-    a kprobe; a return probe gains by it, since many calls may be under way at once.
+    a kprobe; a return probe gains by it from 6.14 on, since any number of calls may be under way then.
     """
     kinds = {spec.how or a.kind for a in spec.attach}
     if kinds and kinds <= set(UPROBES):

@@ -7,10 +7,11 @@ aggregate is its merged state, a tuple of integers (see :mod:`sonde.runtime.merg
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Any
 
-from ..errors import SondeError, SyscallError
+from ..errors import EnvironmentProblem, SondeError, SyscallError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
 from ..record import Record
@@ -304,6 +305,9 @@ def create(spec: MapSpec, possible_cpus: int) -> Map:
         fd = syscalls.map_create(MAP_TYPES[spec.type], spec.key_size, spec.value_size, spec.max_entries, flags,
                                  spec.name)
     except SyscallError as error:
+        if error.errno == errno.EINVAL and (spec.type == "ringbuf" or spec.memory):
+            raise EnvironmentProblem(f"kernel {os.uname().release} has no BPF ring buffer",
+                                     ["Sonde takes Linux 5.8 or newer"]) from None
         if error.errno in (errno.ENOMEM, errno.E2BIG):
             raise SondeError(f"map {spec.name}: no memory for {spec.max_entries} entries of "
                              f"{spec.key_size} + {spec.value_size} bytes",

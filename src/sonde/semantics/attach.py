@@ -11,7 +11,7 @@ from ..spec import Attach, Config
 from ..types import Struct
 from .context import Program
 from .finder import Finder
-from .kernel_probes import TYPED
+from .kernel_probes import TYPED, choose
 from .nodes import Use, copy
 from .object_probes import check_mixed
 from .providers import find_provider, provider_names
@@ -35,6 +35,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
         finder.use = Use([clause.predicate, clause.body])
         attach = [a for point in clause.points for a in expand(finder, point)]
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
+        choose(finder, attach)
         total += len(attach)
         for probe in _share(clause, attach, world):
             found.append(Program(probe, probe.attach[0].kind, len(found)))

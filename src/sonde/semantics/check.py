@@ -47,10 +47,23 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     if script.functions:
         context.diagnostics = diagnostics
         check_uncalled(context)
+    if diagnostics.failed:
+        _without_types(world, diagnostics)
     diagnostics.check()
     for program in programs:
         _prune(program)
     return CheckedScript(source, [p.probe for p in programs], _maps(context), config, options, diagnostics)
+
+
+WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
+
+
+def _without_types(world: World, diagnostics: Diagnostics) -> None:
+    """Where the kernel tells nothing of its types, that is the reason, not a spelling."""
+    wanting = [item for item in diagnostics.items if item.severity == "ERROR" and item.code in WANT_TYPES]
+    if wanting and world.struct("task_struct") is None:
+        wanting[0].hints = [f"kernel {world.release} has no type information (BTF): it takes CONFIG_DEBUG_INFO_BTF, or "
+                            "definitions in the script", *wanting[0].hints]
 
 
 def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics) -> None:

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 FEATURE = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}
 OTHER = {"kprobe": "fentry", "kretprobe": "fexit", "fentry": "kprobe", "fexit": "kretprobe"}
+NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
+         "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
 RETURNS = ("kretprobe", "fexit")
 TYPED = ("fentry", "fexit")
-MANY = 50  # functions of one attach point
+MANY = 50  # functions of a clause, which are better attached at once
+FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of
 
 
 def kernel_function(kind: str) -> Expand:
@@ -60,7 +63,8 @@ def _way(finder: Finder, kind: str) -> str:
 def _no_way(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     function = parts[-1].partition("+")[0]
     return finder.missing(f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has no {FEATURE[kind]}",
-                          point, similar_probes(finder, function, kind in RETURNS))
+                          point, [*similar_probes(finder, function, kind in RETURNS),
+                                  f"a kernel has them that is built with {NEEDS[FEATURE[kind]]}"])
 
 
 def _obstacle(finder: Finder, kind: str, way: str, text: str) -> str:
@@ -85,13 +89,7 @@ def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, 
           offset: int) -> list[Attach]:
     wild = is_pattern(function) or is_pattern(module)
     names = _matching(finder, module, function, way) if wild else _named(finder, module, function, way)
-    together = wild and _better_together(finder, kind, way, len(names))
-    if together:
-        names = [(m, f) for m, f in names if _has_prototype(finder, m, f)]
-        way = OTHER[kind]
     found = [a for a in [_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
-    for item in found if together else []:
-        item.extra["together"] = True
     if found:
         return found
     if names and not wild:
@@ -99,17 +97,36 @@ def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, 
     return _not_found(finder, point, kind, module, function)
 
 
-def _better_together(finder: Finder, kind: str, way: str, count: int) -> bool:
-    """Whether fentry is better served by kprobes: one link attaches thousands of those at once, while the kernel
-    attaches and, with a pause for each, detaches fentry one by one (1,000: minutes)."""
+def choose(finder: Finder, attach: list[Attach]) -> None:
+    """The better way for the kernel functions of one clause, where there are two.
+
+    Many fentry probes become kprobes: one link attaches thousands of those at once, while the kernel attaches and,
+    with a pause for each, detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps
+    a record for each call that is under way, and but ten or two per CPU of them (register_kretprobe() in
+    kernel/kprobes.c, fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit.
+    """
     world = finder.world
-    return kind in TYPED and way == kind and count > MANY and world.feature("kprobes") and \
-        world.feature("kprobe_multi") and not _obstacle(finder, kind, OTHER[kind], "")
+    if not any(a.kind in OTHER for a in attach) or not (world.feature("kprobes") and world.feature("fentry")):
+        return
+    typed = [a for a in attach if a.kind in TYPED and "how" not in a.extra and not a.target.startswith("bpf:")]
+    if len(typed) > MANY and world.feature("kprobe_multi"):
+        for item in typed:
+            _serve(finder, item, "together")
+    returns = [a for a in attach if a.kind == "kretprobe" and "how" not in a.extra]
+    if len(returns) <= FEW:
+        for item in returns:
+            if world.traceable(item.event):
+                _serve(finder, item, "exact")
 
 
-def _has_prototype(finder: Finder, module: str, function: str) -> bool:
-    known = finder.world.kernel_function(function, "" if module == "vmlinux" else module)
-    return known is not None and not known.variadic
+def _serve(finder: Finder, item: Attach, reason: str) -> None:
+    """Have an attach point served by the other kind, if that can do it; ``reason`` is for -v."""
+    way = OTHER[item.kind]
+    if _obstacle(finder, item.kind, way, item.event):
+        return
+    other = _attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
+    if other is not None:
+        item.extra = {**other.extra, **item.extra, "how": way, reason: True}
 
 
 def _named(finder: Finder, module: str, function: str, way: str) -> list[tuple[str, str]]:

@@ -80,6 +80,10 @@ class World(Protocol):
         """(module, function) of every function that could be traced; [] where kprobes are not built in."""
         ...
 
+    def traceable(self, name: str) -> bool:
+        """Whether a function, of the kernel or a module, is among those."""
+        ...
+
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any, "bpf:ID" a
         loaded BPF program."""

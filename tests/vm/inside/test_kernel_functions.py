@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +41,8 @@ def features() -> set[str]:
 MATRIX = {  # what a kernel of a series must have, beyond the one before it
     "6.1": {"kprobes", "fentry", "uprobes", "raw_tp", "iter_task", "ringbuf", "attach_cookie", "tracing_cookie",
             "typed_arguments", "bpf_loop", "for_each_map_elem", "map_lookup_percpu_elem"},
-    "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4"},
+    "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4",
+             "probe_misses"},
 }
 
 
@@ -93,6 +96,43 @@ def test_one_way_serves_the_other(denied: str, kinds: tuple[str, str], ways: tup
         assert re.search(rf"{kind}:.*vfs_read: by {way}, for this kernel has no {kind}", done.stderr)
 
 
+SLEEPERS = 40
+SLEEP = f"""import threading, time
+threads = [threading.Thread(target=time.sleep, args=(2,)) for _ in range({SLEEPERS})]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def asleep(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Forty threads of one process that are in a function at the same time: more than the kernel has records for."""
+    program = tmp_path / "asleep.py"
+    program.write_text(SLEEP)
+    return sonde(*arguments, command=f"{sys.executable} {program}")
+
+
+def test_no_return_is_missed_by_a_few_kretprobes(tmp_path: Path) -> None:
+    script = "kprobe:hrtimer_nanosleep /pid == cpid/ { @[probe] = count(); } " \
+             "kretprobe:hrtimer_nanosleep /pid == cpid/ { @[probe] = count(); }"
+    done = asleep(tmp_path, "-v", "-e", script)
+    assert f"@[kprobe:hrtimer_nanosleep]: {SLEEPERS}\n" in done.stdout
+    assert f"@[kretprobe:hrtimer_nanosleep]: {SLEEPERS}\n" in done.stdout
+    assert "by fexit, which misses no call" in done.stderr
+
+
+def test_missed_returns_are_told(tmp_path: Path) -> None:
+    """Without fexit: what was seen and what was missed is all there was, where the kernel counts; else -v says so."""
+    done = asleep(tmp_path, "-v", "--no-feature", "fentry", "-e",
+                  "kretprobe:hrtimer_nanosleep /pid == cpid/ { @ = count(); }")
+    seen = int(re.search(r"@: (\d+)", done.stdout)[1])  # type: ignore[index]
+    assert 0 < seen < SLEEPERS
+    if has("probe_misses"):
+        missed = int(re.search(r"the kernel missed (\d+) returns", done.stderr)[1])  # type: ignore[index]
+        assert seen + missed >= SLEEPERS  # other processes' calls may be among those missed
+    else:
+        assert "this kernel does not count them" in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["kprobe", "kretprobe", "fentry", "fexit"])
 def test_wildcards_count_each_function(kind: str) -> None:
     done = sonde("-e", f'{kind}:vfs_re* /comm == "dd"/ {{ @[probe] = count(); @f[func] = count(); }}')
@@ -141,6 +181,20 @@ def test_errors_name_the_reason(script: str, words: str) -> None:
 def test_what_cannot_be_traced() -> None:
     done = run_sonde("-e", "fentry:__fentry__ { }", timeout=100)
     assert done.returncode == 1 and "not traceable" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_what_the_compiler_made_of_a_function() -> None:
+    """Clones have names of their own; the function's own name says which there are."""
+    from sonde.kernel.world import LiveWorld
+
+    names = {name for module, name in LiveWorld().kernel_functions() if module == "vmlinux"}
+    clone = next(name for name in sorted(names) if re.fullmatch(r"[a-z]\w+\.(isra|constprop)\.0", name)
+                 and name.partition(".")[0] not in names)
+    done = sonde("-e", f"kprobe:{clone} {{ @ = count(); }}", command="true")
+    assert "Attached 1 probe" in done.stderr
+    whole = clone.partition(".")[0]
+    refused = run_sonde("-e", f"kprobe:{whole} {{ }}", timeout=100)
+    assert refused.returncode == 1 and f"the compiler made {whole}." in refused.stderr
 
 
 def test_listing() -> None:
