@@ -508,6 +508,8 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     if parsed.has("stats"):
         from .runtime.statistics import costs
         out.statistics(costs(session))
+    if session.detaching:
+        out.note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     out.flush(True)
     return session.status if session.reason == "exit" else 0
 

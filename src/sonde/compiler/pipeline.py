@@ -42,7 +42,8 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     """The spec of a checked script. ``show(stage, text)`` gets each stage; ``verify`` checks the IR after each pass."""
     unit = Unit(checked, world)
     unit.sends_data = sends_data(checked)
-    unit.stops_at_exit = any(calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
+    unit.stops_at_exit = detaches_slowly(checked, world) or any(
+        calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
     lowered: list[tuple[Lower, Planned]] = []
     for probe, planned in _number(unit, [(c, p) for c in checked.probes for p in plan(unit, c)]):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
@@ -77,6 +78,17 @@ def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
         "begin", "end", "test", "bench")]
 
 
+def detaches_slowly(checked: CheckedScript, world: World) -> bool:
+    """Whether the kernel will take seconds to detach: many functions that share no link. Then the programs are
+    told to do nothing any more, the results are shown, and detaching comes last."""
+    alone = {"fentry", "fexit", *[kind for kind, feature in TOGETHER.items() if not world.feature(feature)]}
+    ways = [a.extra.get("how", a.kind) for p in checked.probes for a in p.attach]
+    return sum(way in alone for way in ways) > SLOW
+
+
+SLOW = 50  # links that are closed one by one; the runtime counts them too
+TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "uprobe_multi",
+            "uretprobe": "uprobe_multi", "usdt": "uprobe_multi"}
 DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", "system", "join", "assert"}
 
 

@@ -70,6 +70,10 @@ class Links:
         if start:
             syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
 
+    def slow(self) -> int:
+        """How many links the kernel closes one by one, with a pause for each."""
+        return sum(waits for _, waits, _ in self._links)
+
     def stop(self, keep: int = 0) -> None:
         """Detach every program (but the first ``keep``); when this returns none of them is started any more."""
         going, self._links = self._links[keep:], self._links[:keep]

@@ -52,6 +52,7 @@ from .signals import Signals
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 ASKS = "SIGUSR1"
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
+SLOW = 50  # links, the closing of which the results need not wait for
 PORTION = 1 << 20  # bytes that are read from the data ring at a time: bounds the memory that Python objects take
 
 _POSITION = struct.Struct("=Q")
@@ -93,6 +94,7 @@ class Session:
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.status = 0  # of exit(), or of the child
         self.attached = 0
+        self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
         self._links = Links()
         self._sequencer = Sequencer()
@@ -426,12 +428,22 @@ class Session:
         self._stopped = True
         self.done = True
         self._span[1] = self._span[1] or time.monotonic_ns()
-        self._links.stop()
+        if not self._silence():
+            self._links.stop()
         if self.attached and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
         yield from self._flush()
         self._run("end")
         yield from self._flush()
+
+    def _silence(self) -> bool:
+        """Where detaching takes seconds: have the programs do nothing from now on, and leave it to :meth:`close`."""
+        if self._links.slow() <= SLOW or "exiting" not in self.spec.globals:
+            return False
+        at = 8 * (len(self.spec.probes) + len(self.spec.errors) + self.spec.globals.index("exiting"))
+        struct.pack_into("=Q", self.maps[STATE].memory, at, 1)
+        self.detaching = self._links.slow()
+        return True
 
     def _flush(self) -> Iterator[list[Raw]]:
         """Everything in the rings. A record that is still being written is waited for, a second at most."""
