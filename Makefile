@@ -2,7 +2,8 @@
 # make demo      trace something real, and explain what is seen (root)
 # make test      style, types, and every test ring that this machine can run
 # make test-live only the ring that traces the running kernel (root)
-# make test-vm   only the ring that boots Debian's kernels under QEMU (root; qemu-system-x86 busybox-static kmod zstd lz4)
+# make test-vm   only the ring that boots Debian's kernels under QEMU (root; qemu-system-x86 busybox-static kmod zstd lz4);
+#                with SONDE_VM_FULL=1 all of the live ring inside
 # make bench     speed, as ratios beside bpftrace where it is installed (root)
 # make clean     remove what the above made
 

@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INSIDE = os.environ.get("SONDE_VM", "")  # set in the guest: the kernel's series
-MINUTES = 9.0  # for one kernel
+FULL = os.environ.get("SONDE_VM_FULL", "") not in ("", "0")
 
 if not INSIDE:
     collect_ignore = ["inside"]
@@ -32,11 +32,17 @@ class Ring(pytest.File):
     """ring.toml."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        table = tomllib.loads(self.path.read_text())
+        table = ring()
         names = _listed[:] = listed(table["tests"])
         for kernel in table["kernels"]:
             for name in [name for name in names if name not in table["without"]]:
                 yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
+
+
+def ring() -> dict[str, Any]:
+    """What ring.toml says for this run: "kernels", "minutes" for each of them, "tests", "without"."""
+    table = tomllib.loads((HERE / "ring.toml").read_text())
+    return table | (table["full"] if FULL else {})
 
 
 def listed(tests: list[str]) -> list[str]:
@@ -55,7 +61,7 @@ class Inside(pytest.Item):
     def __init__(self, kernel: str, test: str, **more: Any) -> None:
         super().__init__(**more)
         self.kernel, self.test = kernel, test
-        self.add_marker(pytest.mark.timeout(2 * MINUTES * 60 + 30))
+        self.add_marker(pytest.mark.timeout(2 * ring()["minutes"] * 60 + 30))
 
     def runtest(self) -> None:
         outcome, text = results(self.session, self.kernel).get(self.test, ("failed", "it was not run"))
@@ -101,9 +107,9 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="sonde-vm-results.") as shared:
         Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
         command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
-                   "--timeout", str(MINUTES * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
+                   "--timeout", str(ring()["minutes"] * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
                    "--durations=12",
-                   "-o", "timeout=200", f"--junitxml={shared}/results.xml", "-p", "no:randomly",
+                   "-o", f"timeout={400 if FULL else 200}", f"--junitxml={shared}/results.xml", "-p", "no:randomly",
                    f"@{shared}/tests"]
         environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "PYTHONPATH": str(ROOT / "src"),
                                     "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run"}

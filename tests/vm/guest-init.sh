@@ -8,6 +8,7 @@ $B mount -t cgroup2 cgroup2 /sys/fs/cgroup
 $B mount -t securityfs securityfs /sys/kernel/security
 $B hostname sonde-vm
 $B ip link set lo up
+modprobe -q tun
 ulimit -n 65536
 . $R/vars
 i=0
