@@ -29,6 +29,7 @@ class Provider(Record):
     form: str  # how it is written, for messages and documentation
     documentation: str
     expand: Expand
+    minimum: str = "5.8"  # the first release that can do it, for readers; none is older than the BPF ring buffer
 
 
 # --- special ----------------------------------------------------------------------------------------------

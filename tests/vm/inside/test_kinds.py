@@ -1,0 +1,37 @@
+"""Every probe kind whose row says that this kernel can do it attaches here and fires."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from sonde.kernel.world import LiveWorld
+from sonde.semantics.providers import PROVIDERS
+from support import run_sonde
+
+# By kind, what certainly happens while ``dd`` runs. The others cannot be mixed with these, or need what guests lack.
+FIRES = {
+    "begin": "begin", "end": "end", "tracepoint": "tracepoint:syscalls:sys_exit_read",
+    "rawtracepoint": "rawtracepoint:sys_exit", "kprobe": "kprobe:vfs_read", "kretprobe": "kretprobe:vfs_read",
+    "fentry": "fentry:vfs_read", "fexit": "fexit:vfs_read",
+    "uprobe": "uprobe:LIBC:read", "uretprobe": "uretprobe:LIBC:read",
+    "interval": "interval:ms:1", "profile": "profile:ms:1", "software": "software:cpu-clock:1000000",
+}
+ATTACHES = {"self": "self:signal:SIGUSR1", "watchpoint": "watchpoint:jiffies:8:w"}
+ELSEWHERE = {  # the test that has the kind
+    "iter": "tests/live/test_iterators.py", "usdt": "tests/live/test_usdt.py", "test": "tests/live/test_selftest.py",
+    "bench": "tests/live/test_selftest.py", "hardware": "no guest has counters; tests/live/test_other_probes.py"}
+WORK = "dd if=/dev/zero of=/dev/null bs=1000 count=2000 status=none"
+
+
+def test_every_kind() -> None:
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    able = {row.name for row in PROVIDERS if tuple(int(part) for part in row.minimum.split(".")) <= release}
+    assert set(FIRES) | set(ATTACHES) | set(ELSEWHERE) == {row.name for row in PROVIDERS}
+    libc = LiveWorld().find_binary("libc")[0]
+    chosen = {kind: text.replace("LIBC", libc) for kind, text in (FIRES | ATTACHES).items() if kind in able}
+    script = " ".join(f'{text} {{ @["{kind}"] = count(); }}' for kind, text in chosen.items())
+    done = run_sonde("-e", script, "-c", WORK, timeout=150)
+    assert done.returncode == 0, done.stderr
+    fired = set(re.findall(r"@\[(\w+)\]: \d+", done.stdout))
+    assert fired >= set(FIRES) & able
