@@ -555,6 +555,9 @@ def _say_how(trace: Trace, out: Output) -> None:
     for program in trace.spec.programs:
         names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
         how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
+        if program.parts:
+            names += f" and {program.parts[1].attach[0].name} ..."
+            how = "by kprobe.session, entry and return in one program"
         if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
             point = program.attach[0]
             why = "which attaches many at once" if "together" in point.extra else \

@@ -224,7 +224,8 @@ class ProgramSpec(Record):
     attach: list[Attach]
     relocations: list[Relocation] = []
     lines: list[tuple[int, Any]] = []  # (instruction index, Span), ascending
-    how: str = ""  # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one
+    # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session": ``parts``
+    how: str = ""
     expected_attach: int = 0
     attach_btf_id: int = 0
     first_probe: int = 0  # index in ScriptSpec.probes of attach[0]; the others follow
@@ -232,6 +233,7 @@ class ProgramSpec(Record):
     sleepable: bool = False
     functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
+    parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
 
 
 class FormatPart(Record):

@@ -52,6 +52,9 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     maps = unit.finish()
     emitted = [_emit(lo, planned) for lo, planned in lowered]
     specs = [_assemble([(*lowered[i], emitted[i]) for i in group], show) for group in groups(emitted)]
+    if any(spec.type == "kprobe" for spec in specs):
+        from .session import pair
+        specs = pair(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
                       list(checked.diagnostics.items))
 

@@ -466,14 +466,17 @@ def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[
     return _link_create(program, 0, uapi.BPF_TRACE_UPROBE_MULTI, 0, rest)
 
 
-def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], returns: bool = False) -> Fd:
-    """Attach to many kernel functions in one go (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI."""
+def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], returns: bool = False,
+                      session: bool = False) -> Fd:
+    """Attach to many kernel functions in one go (Linux 5.18 with FPROBE); expected_attach KPROBE_MULTI, or for a
+    ``session`` (6.10) KPROBE_SESSION."""
     count = len(functions)
     table = (ctypes.c_char_p * count)(*[name.encode() for name in functions])
     marks = struct.pack(f"={count}Q", *cookies)
     rest = struct.pack("=IIQQQ", uapi.BPF_F_KPROBE_MULTI_RETURN if returns else 0, count, ctypes.addressof(table), 0,
                        _address(marks))
-    return _link_create(program, 0, uapi.BPF_TRACE_KPROBE_MULTI, 0, rest)
+    kind = uapi.BPF_TRACE_KPROBE_SESSION if session else uapi.BPF_TRACE_KPROBE_MULTI
+    return _link_create(program, 0, kind, 0, rest)
 
 
 def link_missed(link: Fd) -> int:

@@ -22,6 +22,7 @@ from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
     BPF_TRACE_KPROBE_MULTI,
+    BPF_TRACE_KPROBE_SESSION,
     BPF_TRACE_UPROBE_MULTI,
     HARDWARE_EVENTS,
     PERF_ATTR_DISABLED,
@@ -36,7 +37,7 @@ from ..uapi import (
     SOFTWARE_EVENTS,
 )
 from .maps import online_cpus
-from .programs import number
+from .programs import cookie, number
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -132,16 +133,16 @@ def attach(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> in
     which may raise."""
     if spec.how.startswith("raw:"):
         point = Attach("rawtracepoint", spec.attach[0].name, event=spec.how[4:])
-        cookie = spec.first_probe if spec.cookies else 0
-        return len(spec.attach) * _guarded(point, missing, _raw_tracepoint, program, cookie, links)
+        mark = spec.first_probe if spec.cookies else 0
+        return len(spec.attach) * _guarded(point, missing, _raw_tracepoint, program, mark, links)
     done = 0
     for index, point in enumerate(spec.attach):
         if point.kind in RUN_BY_SESSION:
             done += 1
         else:
-            cookie = number(spec, index) if spec.cookies else 0
+            mark = cookie(spec, index) if spec.cookies else 0
             attacher = ATTACHERS["rawtracepoint" if spec.how == "raw" else spec.how or point.kind]
-            done += _guarded(point, missing, attacher, program, cookie, links)
+            done += _guarded(point, missing, attacher, program, mark, links)
     return done
 
 
@@ -152,7 +153,7 @@ def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
     """
     before = len(links)
     try:
-        if multi_type(spec) == BPF_TRACE_KPROBE_MULTI:
+        if multi_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
             _attach_kprobes_multi(spec, program, links)
         else:
             _attach_uprobes_multi(spec, program, links)
@@ -169,6 +170,8 @@ def multi_type(spec: ProgramSpec) -> int:
     kernels. kprobe.multi (5.18, if built with FPROBE) passes fewer registers than a kprobe, so one function is left to
     a kprobe; a return probe gains by it from 6.14 on, since any number of calls may be under way then.
     """
+    if spec.parts:
+        return BPF_TRACE_KPROBE_SESSION
     kinds = {spec.how or a.kind for a in spec.attach}
     if kinds and kinds <= set(UPROBES):
         pids = {a.pid for a in spec.attach}
@@ -237,10 +240,11 @@ def _kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
 
 
 def _attach_kprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
-    cookies = [number(spec, index) for index in range(len(spec.attach))]
+    cookies = [cookie(spec, index) for index in range(len(spec.attach))]
     first = spec.attach[0]
     links.hold(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
-                                          returns=first.kind in RETURNS), waits=True, name=first.name)
+                                          returns=first.kind in RETURNS, session=bool(spec.parts)),
+               waits=True, name=first.name)
 
 
 def _fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:

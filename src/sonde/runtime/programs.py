@@ -92,6 +92,16 @@ def number(spec: ProgramSpec, index: int) -> int:
     return spec.numbers[index] if spec.numbers else spec.first_probe + index
 
 
+def cookie(spec: ProgramSpec, index: int) -> int:
+    """What a program that serves many attach points is given at one: its number; for kernel functions that of the entry
+    in the low half and that of the return in the high one, since both may be one program's."""
+    if spec.parts:
+        entry, exit = spec.parts
+        return number(entry, index) | number(exit, index) << 32
+    own = number(spec, index)
+    return own | own << 32 if (spec.how or spec.attach[index].kind) in ("kprobe", "kretprobe") else own
+
+
 def load(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", log_size: int = 1_000_000,
          expected_attach: int | None = None, attach_btf: Fd | None = None) -> Program:
     """Load ``spec``; ``attach_btf`` is that of its function's module. Raises VerifierError with the script's place,

@@ -142,6 +142,11 @@ class Session:
                     fd.close()
 
     def _load_into(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> None:
+        if spec.parts and not self._load_session(spec):
+            for part in spec.parts:
+                self._load_into(part, modules)
+        if spec.parts:
+            return
         module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
         if module != "vmlinux" and module not in modules:
             modules[module] = target_of(module)
@@ -149,6 +154,15 @@ class Session:
             self.programs.append(self._load_program(spec, attach_btf=modules.get(module)))
         except AttachError as error:
             self._missing(attaching.explain_load(spec.attach[0], error), spec.attach[0])
+
+    def _load_session(self, spec: ProgramSpec) -> bool:
+        """Load entry and return as one program; False if the kernel will not have it: then its parts say why."""
+        try:
+            self.programs.append(load(spec, self.maps, self.spec.config.license, self.spec.config.log_size,
+                                      attaching.multi_type(spec)))
+            return True
+        except VerifierError:
+            return False
 
     def _load_program(self, spec: ProgramSpec, multi: bool = True, attach_btf: Fd | None = None) -> Program:
         config = self.spec.config
@@ -169,7 +183,7 @@ class Session:
         self._drain()
         if self.done:  # begin called exit(): there is nothing to attach for
             return
-        for program in self.programs:
+        for program in list(self.programs):
             self._attach_program(program)
         self._sum_up()
         self._start_iterators()
@@ -184,11 +198,21 @@ class Session:
         spec = program.spec
         if attaching.multi_type(spec):
             if attaching.attach_multi(spec, program.fd, self._links):
-                self.attached += len(spec.attach)
+                self.attached += len(spec.attach) * (len(spec.parts) or 1)
+                return
+            if spec.parts:  # some function cannot be had: the parts find out which
+                self._attach_parts(program)
                 return
             program.fd.close()
             program.fd = self._load_program(spec, multi=False).fd
         self.attached += attaching.attach(spec, program.fd, self._links, self._missing)
+
+    def _attach_parts(self, program: Program) -> None:
+        at = self.programs.index(program)
+        program.close()
+        self.programs[at:at + 1] = parts = [self._load_program(part) for part in program.spec.parts]
+        for part in parts:
+            self._attach_program(part)
 
     def _missing(self, error: AttachError, point: Attach) -> None:
         policy = self.spec.config.missing_probes

@@ -143,6 +143,15 @@ def test_wildcards_count_each_function(kind: str) -> None:
     assert reads >= READS and f"@f[vfs_read]: {reads}\n" in done.stdout
 
 
+def test_entry_and_return_of_many() -> None:
+    """In one program where the kernel has kprobe.session; each half knows its own name, function and values."""
+    done = sonde("-v", "-e", 'kprobe:vfs_* /comm == "dd" && arg2 == 1000/ { @e[probe] = count(); }'
+                 ' kretprobe:vfs_* /comm == "dd" && retval == 1000/ { @r[probe] = count(); @f[func] = count(); }')
+    for name in ("@e[kprobe:vfs_read]", "@r[kretprobe:vfs_read]", "@f[vfs_read]"):
+        assert f"{name}: {READS}\n" in done.stdout
+    assert ("by kprobe.session, entry and return in one program" in done.stderr) == has("kprobe_session")
+
+
 def test_typed_arguments_reach_through_structs() -> None:
     script = ('fentry:vfs_read /comm == "dd" && args.count == 1000/ {'
               " @[str(args.file->f_path.dentry->d_name.name), args.file->f_inode->i_ino > 0] = count(); }"

@@ -157,7 +157,11 @@ class Lower:
         if len(self.attach) == 1:
             return self.first_probe
         self.cookies = True
-        return self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
+        cookie = self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
+        # Entry and return may share a link, which has one cookie per function: the low half is the entry's.
+        kind = self.attach[0].extra.get("how", self.attach[0].kind)
+        return self.b.alu("rsh", cookie, 32) if kind == "kretprobe" else \
+            self.b.extend(cookie, 32, False) if kind == "kprobe" else cookie
 
     def context_pointer(self) -> Operand:
         """The program's context, also inside callbacks."""
