@@ -17,10 +17,10 @@ FIRES = {
     "uprobe": "uprobe:LIBC:read", "uretprobe": "uretprobe:LIBC:read",
     "interval": "interval:ms:1", "profile": "profile:ms:1", "software": "software:cpu-clock:1000000",
 }
-ATTACHES = {"self": "self:signal:SIGUSR1", "watchpoint": "watchpoint:jiffies:8:w"}
+ATTACHES = {"self": "self:signal:SIGUSR1"}
 ELSEWHERE = {  # the test that has the kind
     "iter": "tests/live/test_iterators.py", "usdt": "tests/live/test_usdt.py", "test": "tests/live/test_selftest.py",
-    "bench": "tests/live/test_selftest.py", "hardware": "no guest has counters; tests/live/test_other_probes.py"}
+    "watchpoint": "tests/live/test_other_probes.py", "bench": "tests/live/test_selftest.py", "hardware": "no guest has counters; tests/live/test_other_probes.py"}
 WORK = "dd if=/dev/zero of=/dev/null bs=1000 count=2000 status=none"
 
 
