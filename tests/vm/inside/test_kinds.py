@@ -20,7 +20,8 @@ FIRES = {
 ATTACHES = {"self": "self:signal:SIGUSR1"}
 ELSEWHERE = {  # the test that has the kind
     "iter": "tests/live/test_iterators.py", "usdt": "tests/live/test_usdt.py", "test": "tests/live/test_selftest.py",
-    "watchpoint": "tests/live/test_other_probes.py", "bench": "tests/live/test_selftest.py", "hardware": "no guest has counters; tests/live/test_other_probes.py"}
+    "watchpoint": "tests/live/test_other_probes.py",
+    "bench": "tests/live/test_selftest.py", "hardware": "no guest has counters; tests/live/test_other_probes.py"}
 WORK = "dd if=/dev/zero of=/dev/null bs=1000 count=2000 status=none"
 
 
