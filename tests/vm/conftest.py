@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -106,23 +107,25 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
         pytest.skip(f"vm ring: {problem}")
     with tempfile.TemporaryDirectory(prefix="sonde-vm-results.") as shared:
         Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
+        report = Path(shared, "results")
         command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
                    "--timeout", str(ring()["minutes"] * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
-                   "--durations=12",
-                   "-o", f"timeout={400 if FULL else 200}", f"--junitxml={shared}/results.xml", "-p", "no:randomly",
-                   f"@{shared}/tests"]
-        environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "PYTHONPATH": str(ROOT / "src"),
-                                    "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run"}
+                   "-o", f"timeout={400 if FULL else 200}", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"]
+        environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
+                                    "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run",
+                                    "SONDE_VM_REPORT": str(report)}
+        started = time.monotonic()
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        report = Path(shared, "results.xml")
+        took = f"{kernel}: status {done.returncode} after {time.monotonic() - started:.0f} s"
         if not report.exists():
-            return dict.fromkeys(tests, ("failed", f"{kernel}: no results, status {done.returncode}\n{done.stdout}"
-                                                   f"\n{done.stderr}"))
-        said = f"{kernel}: it was not run\n{done.stdout[-3000:]}\n{done.stderr[-1000:]}"
-        found = read_report(report, tests)
+            return dict.fromkeys(tests, ("failed", f"{took}: no results\n{done.stdout}\n{done.stderr}"))
+        found = read_report(report)
+        whole = done.returncode in (0, 1)  # pytest came to its end
         ran = {name.partition("::")[0] for name in found}
+        said = f"{took}: it was not run\n{done.stdout[-2000:]}\n{done.stderr[-1000:]}"
         return {name: found.get(name) or (("skipped", "not among the file's tests there")
-                                          if name.partition("::")[0] in ran else ("failed", said)) for name in tests}
+                                          if whole and name.partition("::")[0] in ran else ("failed", said))
+                for name in tests}
 
 
 def selection(tests: list[str]) -> list[str]:
@@ -132,20 +135,11 @@ def selection(tests: list[str]) -> list[str]:
     return [*files, *[f"--deselect={test}" for test in others]]
 
 
-def read_report(path: Path, tests: list[str]) -> dict[str, tuple[str, str]]:
-    """pytest's JUnit file. It names a test by class (the file, dotted) and name."""
-    by_name = {(name.partition("::")[0].removesuffix(".py").replace("/", "."), name.partition("::")[2]): name
-               for name in tests}
-    found = {}
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        name = by_name.get((case.get("classname", ""), case.get("name", "")))
-        if name is None:
-            continue
-        outcome, text = "passed", ""
-        for child in case:
-            if child.tag in ("failure", "error"):
-                outcome, text = "failed", child.text or child.get("message", "")
-            elif child.tag == "skipped" and outcome == "passed":
-                outcome, text = "skipped", child.get("message", "")
-        found[name] = outcome, text
+def read_report(path: Path) -> dict[str, tuple[str, str]]:
+    """test → (outcome, text) from what reporting.py wrote; a failure in any of a test's phases is its outcome."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in path.read_text().splitlines():
+        name, outcome, text, _ = json.loads(line)
+        if found.get(name, ("",))[0] != "failed":
+            found[name] = outcome, text
     return found

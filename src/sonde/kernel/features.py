@@ -22,7 +22,7 @@ from ..types import Struct
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 1  # raise it when a probe changes its meaning
+CACHE_VERSION = 2  # raise it when a probe changes its meaning
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -49,6 +49,12 @@ def _call(helper: int) -> bytes:
 # bpf_probe_write_user(0, fp - 8, 8): a kernel that is locked down offers it to nobody
 _WRITE_USER = b"".join([_INSN.pack(*insn) for insn in (
     (0x7A, 10, -8, 0), (0xB7, 1, 0, 0), (0xBF, 0xA2, 0, 0), (0x07, 2, 0, -8), (0xB7, 3, 0, 8))]) + _call(36)
+
+
+# r3 = 1; if r3 == 0 goto +1; gotol +1; r2 = r9; ...: a verifier that takes no offset from the immediate value comes to
+# read r9, which was never written
+_LONG_JUMP = b"".join([_INSN.pack(*insn) for insn in (
+    (0xB7, 3, 0, 1), (0x15, 3, 1, 0), (0x06, 0, 0, 1), (0xBF, 0x92, 0, 0))])
 
 
 def _loads(program: str, code: bytes = b"", expected: int = 0, attach: int = 0) -> bool | None:
@@ -200,7 +206,7 @@ TABLE = [
     Feature("isa_v4", "sign extension and signed division", "6.6",
             _program("raw_tracepoint", _MOV_R0_0 + _INSN.pack(0xBF, 0x01, 8, 0))),
     Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",
-            _program("raw_tracepoint", _INSN.pack(0x06, 0, 0, 0))),
+            _program("raw_tracepoint", _LONG_JUMP)),
     Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.helper("loop")),
     Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.helper("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",

@@ -155,7 +155,11 @@ class LiveWorld(KernelTypes, UserSide):
     def kernel_functions(self) -> list[tuple[str, str]]:
         """(module, function) of every function that could be traced; [] where functions cannot be."""
         possible = self.feature("kprobes") or self.feature("fentry")
-        return traceable_functions(self.tracefs) if possible else []
+        return self._traceable if possible else []
+
+    @cached_property
+    def _traceable(self) -> list[tuple[str, str]]:
+        return traceable_functions(self.tracefs)
 
     def _program_function(self, number: int, name: str) -> KernelFunction | None:
         from . import bpf_programs

@@ -46,6 +46,9 @@ MATRIX = {  # what a kernel of a series must have, beyond the one before it
 }
 
 
+BACKPORTED = {"long_jumps"}  # to Debian's 6.1, where such a program loads and runs as it should
+
+
 def test_features_are_as_their_rows_say() -> None:
     """Found by trying; the rows' minimum releases are for readers, and true."""
     from sonde.kernel.features import ROWS
@@ -55,7 +58,7 @@ def test_features_are_as_their_rows_say() -> None:
     for series, names in MATRIX.items():
         if release >= tuple(int(part) for part in series.split(".")):
             assert names <= found
-    for name in found:
+    for name in found - BACKPORTED:
         if ROWS[name].minimum:
             assert tuple(int(part) for part in ROWS[name].minimum.split(".")) <= release, name
 
@@ -133,14 +136,16 @@ def test_missed_returns_are_told(tmp_path: Path) -> None:
         assert "this kernel does not count them" in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["kprobe", "kretprobe", "fentry", "fexit"])
-def test_wildcards_count_each_function(kind: str) -> None:
-    done = sonde("-e", f'{kind}:vfs_re* /comm == "dd"/ {{ @[probe] = count(); @f[func] = count(); }}')
+def test_wildcards_count_each_function() -> None:
+    kinds = ("kprobe", "kretprobe", "fentry", "fexit")
+    done = sonde("-e", " ".join(f'{kind}:vfs_re* /comm == "dd"/ {{ @[probe] = count(); @{kind}[func] = count(); }}'
+                                for kind in kinds))
     attached = int(re.search(r"Attached (\d+) probes", done.stderr)[1])  # type: ignore[index]
-    assert attached >= 4
+    assert attached >= 4 * len(kinds)
     counts = Counter({name: int(n) for name, n in re.findall(r"@\[(.*)\]: (\d+)", done.stdout)})
-    [reads] = [n for name, n in counts.items() if name.endswith(":vfs_read")]
-    assert reads >= READS and f"@f[vfs_read]: {reads}\n" in done.stdout
+    for kind in kinds:
+        [reads] = [n for name, n in counts.items() if name.startswith(f"{kind}:") and name.endswith(":vfs_read")]
+        assert reads >= READS and f"@{kind}[vfs_read]: {reads}\n" in done.stdout
 
 
 def test_entry_and_return_of_many() -> None:
