@@ -8,13 +8,14 @@ integers, cut to the type that the checker gave a node. Operands are evaluated f
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
 from evaluator_text import Aggregation, c_divide, cut, formatted, map_lines, text, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
-from sonde.semantics.typed import CheckedScript
+from sonde.semantics.typed import CheckedFunction, CheckedScript
 from sonde.types import Aggregate, Array, Bool, Int, Str, Symbol, Tuple, Type
 
 COMPARISONS = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
@@ -34,6 +35,13 @@ class _Continue(Exception):
 
 class _Leave(Exception):
     """The action ends: return, exit()."""
+
+
+class _Return(Exception):
+    """A function of the script ends; ``value`` is its result."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 def signed(expr: Expr) -> bool:
@@ -96,6 +104,8 @@ class Evaluator:
         self.queue: list[tuple[str, Any]] = []
         self.output: list[str] = []
         self.exited = False
+        self.functions: Mapping[str, CheckedFunction] = {}  # those of the program that runs
+        self.function: CheckedFunction | None = None  # the one that runs
 
     # running
 
@@ -104,6 +114,7 @@ class Evaluator:
         for probe in self.checked.probes:
             if probe.attach[0].kind == kind and (kind == "end" or not self.exited):
                 self.variables = {}
+                self.functions, self.function = probe.functions, None
                 self.builtins["probe"] = probe.attach[0].name.encode()
                 try:
                     if probe.clause.predicate is None or self.true(probe.clause.predicate):
@@ -231,8 +242,10 @@ class Evaluator:
         raise _Continue
 
     def _do_return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.value(node.value)
+        value = None if node.value is None else self.value(node.value)
+        if self.function is not None:
+            assert node.value is not None
+            raise _Return(converted(value, node.value.type, self.function.result))
         raise _Leave
 
     # expressions
@@ -369,10 +382,30 @@ class Evaluator:
     # calls
 
     def _call(self, expr: ast.Call) -> Any:
+        if expr.name in self.functions:
+            return self._function(self.functions[expr.name], expr.args)
         rule = getattr(self, "_call_" + expr.name, None)
         if rule is None:
             return self._constant(expr) if expr.const is not None else self.builtins[expr.name]
         return rule(expr)
+
+    def _function(self, called: CheckedFunction, args: list[Expr]) -> Any:
+        """A function of the script: all arguments, then its statements."""
+        values = [converted(self.value(arg), arg.type, param.type) for arg, param in zip(args, called.params)]
+        for param, value in zip(called.params, values):
+            self.variables[id(param)] = value
+        caller, self.function = self.function, called
+        try:
+            self.block(called.clause.body)
+        except _Return as returned:
+            return returned.value
+        finally:
+            self.function = caller
+        return zero(called.result)
+
+    def _call_globmatch(self, expr: ast.Call) -> int:
+        pattern = expr.args[1].const or expr.args[1].value  # type: ignore[attr-defined]
+        return int(fnmatch.fnmatchcase(self.value(expr.args[0]).decode("latin-1"), pattern))
 
     def _call_printf(self, expr: ast.Call) -> None:
         values = [self.value(arg) for arg in expr.args[1:]]

@@ -17,6 +17,7 @@ READABLE = ("count", "sum", "avg", "min", "max")
 Shape = str  # "int", "str", "pair" (int, str), "nested" (int, (str, int)), "record" (a=int, b=str)
 SHAPES: tuple[Shape, ...] = ("int", "str", "pair", "nested", "record")
 SELF_REFERENCE = "unsettled"  # code of what is said about `$s = str_concat($s, ...)`: a type that grows for ever
+PATTERNS = ("*", "h*o", "*ell*", "?bc*", "*[a-d]", "x*x*x", "long *g long*", "*[!a]?", "abc")
 EVENT = "tracepoint:syscalls:sys_enter_getppid"
 
 
@@ -41,6 +42,7 @@ class Writer:
         self.loops = 0
         self.busy: set[str] = set()    # maps that are being iterated over
         self.maps: list[Map] = []  # those that are assigned to already
+        self.functions: list[tuple[str, list[str]]] = []  # of the script: name, types of parameters
 
     def _map(self, index: int) -> Map:
         key = self.pick("", "int", "str", "pair", "nested", "int", "record")
@@ -140,6 +142,8 @@ class Writer:
                    f"((uint32[2])(int64)({left}))[({self.varying(0)}) & 1]",
                    f"(if ({self.condition(depth - 1)}) {{ {left} }} else {{ {right} }})",
                    f"{{ let $b = {left}; $b + 1 }}"]
+        if self.functions:
+            choices += [self.call(depth)] * 2
         steps = [name for scope in self.scopes for name, shape in scope.items() if shape == "int"
                  and name not in self.frozen]
         if steps:
@@ -148,6 +152,14 @@ class Writer:
         if maps:
             choices.append(self.step(self.element(self.random.choice(maps))))
         return self.pick(*choices)
+
+    def call(self, depth: int) -> str:
+        """Of a function of the script."""
+        name, types = self.random.choice(self.functions)
+        short = f'(@zero {self.pick("==", "<")} 1 ? "{self.pick(*TEXTS[:7])}" : "{self.pick(*TEXTS[:7])}")'
+        values = [short if t.startswith("string") else f"({t})({self.varying(depth - 1)})"
+                  for t in types]
+        return f"{name}({', '.join(values)})"
 
     def step(self, target: str) -> str:
         return self.pick(f"{target}++", f"++{target}", f"{target}--", f"--{target}")
@@ -167,6 +179,8 @@ class Writer:
             return f"({self.unknown_text(depth - 1)} {self.pick('==', '!=')} {self.text(depth - 1)})"
         if pick < 10:
             return f"strcontains({self.unknown_text(depth - 1)}, {self.text(0)})"
+        if pick < 10.5 and self.chance(0.3):
+            return f'globmatch({self.unknown_text(depth - 1)}, "{self.pick(*PATTERNS)}")'
         if pick < 11:
             shape = self.pick("pair", "nested", "record")
             return f"({self.of(shape, depth)} {self.pick('==', '!=')} {self.of(shape, depth)})"
@@ -326,6 +340,8 @@ class Writer:
         keyed = [m for m in self.maps if m.key and m.value in (*SHAPES, *READABLE)]
         if pick < 2 and keyed:
             return self.over_map(self.random.choice(keyed))
+        if self.chance(0.2):
+            return self.long_loop(name)
         self.loops += 1
         if pick < 3:
             found = f"unroll ({self.random.randrange(1, 4)}) {self.inner(depth)}"
@@ -344,9 +360,41 @@ class Writer:
         self.loops -= 1
         return found
 
+    def long_loop(self, name: str) -> str:
+        """Thousands of rounds, of which none does much; or a loop whose end is in its middle."""
+        count = self.random.choice((17, 257, 1000, 3000))
+        self.scopes.append({name: "int"})
+        self.frozen.add(name)
+        body = "".join([self.light(name) for _ in range(self.random.randrange(1, 4))])
+        self.scopes.pop()
+        end = self.pick(str(count), f"(@zero + {count})")
+        return self.pick(f"for (${name} : {self.pick('0', '-7')}..{end}) {{ {body} }}",
+                         f"let ${name} = 0; while (${name} < {count}) {{ ${name}++; {body} }}",
+                         f"let ${name} = {count}; while (1) {{ ${name}--; if (${name} < 1) {{ break; }} {body} }}",
+                         f"let ${name} = (@zero + {count}); while (${name} > 0) {{ {body.replace('continue', 'break')} "
+                         f"${name} -= 2; }}")
+
+    def light(self, counter: str) -> str:
+        """A statement that may run often: it prints nothing and adds few elements."""
+        numbers = [n for scope in self.scopes for n, s in scope.items() if s == "int" and n not in self.frozen]
+        pick = self.random.randrange(5)
+        if pick < 2 and numbers:
+            return self.pick(f"{self.step('$' + self.pick(*numbers))}; ",
+                             f"${self.pick(*numbers)} {self.pick(*'+-^|')}= (${counter} & 127); ")
+        if pick < 3:
+            return f"if (${counter} % {self.random.randrange(2, 9)} == 0) {{ continue; }} "
+        found = [m for m in self.maps if m.value in AGGREGATES and m.name not in self.busy]
+        if found:
+            m = self.random.choice(found)
+            return f"{self.element(m, True)} = {self.aggregation(m, self.pick(f'(${counter} + 3)', f'-${counter}'))}; "
+        return f"if ({self.condition(1)} && ${counter} > 100) {{ break; }} "
+
     def over_map(self, m: Map) -> str:
         """What the body does must not depend on the order of the elements."""
         name, total = self.name(), self.name()
+        if self.chance(0.2):
+            return (f"let ${total}: int64 = 0; for (${name} : {m.name}) {{ ${total}++; "
+                    f"if (${total} >= {self.random.randrange(1, 5)}) {{ break; }} }} print(${total});")
         key = {"int": ".0", "str": "", "pair": ".0.0", "nested": ".0.1.1", "record": ".0.a"}[m.key]
         value = {"str": "", "pair": ".1.0", "nested": ".1.1.1", "record": ".1.a"}.get(m.value, ".1")
         numbers = [f"${name}{part}" for part in (key, value) if part]
@@ -381,8 +429,31 @@ class Writer:
             self.maps.append(m)
         return found + " }\n"
 
+    def function(self, number: int) -> str:
+        """A function of the script: of its parameters it makes a number."""
+        types = [self.pick(*INTS, "string[16]", "string[48]") for _ in range(self.random.randrange(1, 4))]
+        names = [self.name() for _ in types]
+        self.scopes = [{n: "str" if t.startswith("string") else "int" for n, t in zip(names, types)}]
+        self.frozen |= {n for n, t in zip(names, types) if t.startswith("string")}  # one that is longer does not fit
+        result, body = self.pick(*INTS), ""
+        for _ in range(self.random.randrange(3)):
+            body += self.random.choice((self.declaration, self.assignment, self.printf, self.early(result)))() + " "
+        if self.chance(0.4):
+            body += self.long_loop(self.name()) + " "
+        head = ", ".join([f"${n}: {t}" for n, t in zip(names, types)])
+        text = f"fn f{number}({head}): {result} {{ {body}return ({result})({self.varying(2)}); }}\n"
+        self.functions.append((f"f{number}", types))
+        self.scopes = [{}]
+        return text
+
+    def early(self, result: str) -> Callable[[], str]:
+        return lambda: f"if ({self.condition(1)}) {{ return ({result})({self.varying(1)}); }}"
+
     def script(self) -> str:
-        text = "config = { perf_rb_pages = 256 }\n" + self.first()
+        text = "config = { perf_rb_pages = 256 }\n"
+        if self.chance(0.3):
+            text += "".join([self.function(n) for n in range(self.random.randrange(1, 3))])
+        text += self.first()
         for _ in range(self.random.randrange(1, 3)):
             text += self.clause("begin", self.random.randrange(1, 1 + self.size))
         if self.events:

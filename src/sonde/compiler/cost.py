@@ -72,12 +72,12 @@ def rounds(loop: For | While) -> int | None:
 
 def _counted(loop: While) -> int | None:
     """``while ($i < 10) { ... $i++; ... }``, where nothing else is done to $i and no round goes without the step. What
-    $i begins with is not known, but it is hardly far from 0."""
+    $i begins with is not known, but it is hardly far from 0; one that counts down begins anywhere."""
     test = loop.cond
-    if not isinstance(test, Binary) or test.op not in ("<", "<=", ">", ">=", "!="):
+    if not isinstance(test, Binary) or test.op not in ("<", "<="):
         return None
-    counter, bound = (test.left, test.right) if isinstance(test.left, Variable) else (test.right, test.left)
-    if not isinstance(counter, Variable) or not isinstance(bound.const, int):
+    counter, bound = test.left, test.right
+    if not isinstance(counter, Variable) or not isinstance(bound.const, int) or bound.const <= 0:
         return None
     steps = [n for statement in loop.body for n in _stepped(statement) if n.slot is counter.slot]
     changes = [n for n in walk(loop.body) if isinstance(n, Variable) and n.slot is counter.slot
@@ -85,16 +85,16 @@ def _counted(loop: While) -> int | None:
     continues = any(type(n).__name__ == "Continue" for n in walk(loop.body))
     if len(steps) != 1 or len(changes) != 1 or continues and not _steps_first(loop, counter):
         return None
-    return abs(bound.const) + 1
+    return bound.const + 1
 
 
 def _stepped(statement: Any) -> list[Variable]:
-    """The variable that a statement adds a constant to."""
-    if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op in ("++", "--") \
+    """The variable that a statement adds a positive constant to."""
+    if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op == "++" \
             and isinstance(statement.expr.operand, Variable):
         return [statement.expr.operand]
-    if isinstance(statement, Assign) and statement.op in ("+", "-") and isinstance(statement.target, Variable) \
-            and isinstance(statement.value.const, int) and statement.value.const:
+    if isinstance(statement, Assign) and statement.op == "+" and isinstance(statement.target, Variable) \
+            and isinstance(statement.value.const, int) and statement.value.const > 0:
         return [statement.target]
     return []
 

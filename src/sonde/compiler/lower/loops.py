@@ -111,9 +111,17 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
 
 def _deciding(unit: Unit, clause: Clause) -> set[int]:
     """Variables by which a ``while`` that stays a loop may come to its end, by the id of their slot."""
+    from ..cost import rounds
     loops = [n for n in walk(clause.body) if isinstance(n, While) and is_short(unit, n)]
-    tests = [loop.cond for loop in loops] + [n.cond for loop in loops for n in walk(loop.body) if isinstance(n, If)]
+    tests = [loop.cond for loop in loops]
+    tests += [n.cond for loop in loops if rounds(loop) is None for n in _own_ifs(unit, loop.body)]
     return {id(n.slot) for test in tests for n in walk(test) if isinstance(n, Variable)}
+
+
+def _own_ifs(unit: Unit, body: Sequence[Node]) -> list[If]:
+    """The ``if`` statements of a body, without those of callbacks: what ends a callback is no matter of the loop."""
+    inner = {id(n) for loop in _long_loops(unit, list(body)) for n in walk(loop)}
+    return [n for n in walk(list(body)) if isinstance(n, If) and id(n) not in inner]
 
 
 def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:

@@ -1,0 +1,51 @@
+"""Loops of every size: their results, and that what does not end is stopped and said."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import run_sonde
+
+LOOPS = [
+    ("$i = 0; $n = 0; while ($i < 5000) { $i++; if ($i % 3 == 0) { continue; } $n += $i; } print(($i, $n));",
+     "(5000, 8336667)"),
+    ("$j = 100000; while (1) { $j--; if ($j == 17) { break; } } print($j);", "17"),
+    ("$i = 0; $t = 0; while ($i < 100) { $i++; $j = 0; while ($j < 100) { $j++; $k = 0; while ($k < 10) { $k++; "
+     "if ($k == $j) { break; } $t++; } } } print($t);", "94500"),
+    ("$p = curtask; $d = 0; while ($p->pid > 1) { $p = $p->real_parent; $d++; } print(($p->pid < 2, $d > 0));",
+     "(true, true)"),
+    ("$n = 0; for ($i : 0..3000) { if ($i & 1) { $n += $i; } else { $n -= 1; } } print($n);", "2248500"),
+    ("".join(f"for ($v{i} : 0..4) {{ " for i in range(7)) + "@n++; if ($v0 == $v6) { @e++; } " + "} " * 7
+     + "print((@n, @e));", "(16384, 4096)"),
+    ("for ($i : 0..3000) { @m[$i] = $i; } $n = 0; for ($p : @m) { if ($p.1 % 2) { continue; } $n += $p.1; } print($n); "
+     "clear(@m);", "2248500"),
+    ("$n = 3; while ($n > 0) { $n--; $t = 0; for ($i : 0..1000) { $t++; if ($t >= 5) { break; } } @s[$n] = $t; } "
+     "print((@s[0], @s[2])); clear(@s);", "(5, 5)"),
+    ("unroll (60) { unroll (60) { @u++; } } print(@u);", "@u: 3600"),
+    ("for ($i : 0..1000) { @a[$i % 10] = avg($i); if (@a[3] > 5) { @c++; } } print(@c); clear(@a);", "@c: 987"),
+]
+
+
+@pytest.mark.parametrize(("action", "line"), LOOPS, ids=range(len(LOOPS)))
+def test_loops(action: str, line: str) -> None:
+    done = run_sonde("-q", "-e", f"begin {{ {action} exit(); }}", env={"SONDE_CHECK_IR": "1"})
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == line, done.stdout + done.stderr
+
+
+def test_a_loop_without_end_is_stopped_and_said() -> None:
+    done = run_sonde("-q", "-e", "begin { $i = 0; while (1) { $i++; } print($i); exit(); }")
+    assert done.stdout.splitlines()[0] == "8388608"
+    assert "A loop or a search was stopped after 8388608 rounds" in done.stderr
+
+
+def test_a_return_leaves_a_long_loop_and_the_action() -> None:
+    done = run_sonde("-q", "-e", "begin { $i = 0; while ($i >= 0) { $i++; if ($i > 2000) { print($i); exit(); } } "
+                                 "print(0); }")
+    assert done.stdout.splitlines()[0] == "2001", done.stderr
+
+
+def test_a_thousand_statements_need_long_jumps() -> None:
+    body = " ".join([f'if (@x == {i}) {{ exit(); }} @m[{i}, "key {i}"] = @x + {i};' for i in range(1000)])
+    done = run_sonde("-q", "-e", f'begin {{ @x = 5000; {body} print(@m[999, "key 999"]); clear(@m); exit(); }}',
+                     timeout=300)
+    assert done.stdout.splitlines()[0] == "5999", done.stderr
