@@ -43,6 +43,7 @@ class Browser:
         self._number = 0
         self._left = b""
         self.complaints: list[str] = []  # errors of scripts and of the page's policy
+        self.reply = ""  # what a question of the page (window.prompt) is answered with
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -84,17 +85,21 @@ class Browser:
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method; its result."""
+        number = self._send(method, **params)
+        for answer in self._answers():
+            if answer.get("id") == number:
+                assert "error" not in answer, answer
+                found: dict[str, Any] = answer["result"]
+                return found
+        raise AssertionError("Chromium has ended")
+
+    def _send(self, method: str, **params: Any) -> int:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        for answer in self._answers():
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                found: dict[str, Any] = answer["result"]
-                return found
-        raise AssertionError("Chromium has ended")
+        return self._number
 
     def _answers(self) -> Iterator[dict[str, Any]]:
         deadline = time.monotonic() + PATIENCE
@@ -118,6 +123,8 @@ class Browser:
             self.complaints.append(str(message["params"]["exceptionDetails"].get("exception", message["params"])))
         elif message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
             self.complaints.append(message["params"]["entry"]["text"])
+        elif message.get("method") == "Page.javascriptDialogOpening":
+            self._send("Page.handleJavaScriptDialog", accept=True, promptText=self.reply)
 
     # the page
 
@@ -168,6 +175,12 @@ class Browser:
     def prefer(self, scheme: str) -> None:
         """light or dark."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def hover(self, selector: str) -> None:
+        """Move the mouse over the first element that the selector finds."""
+        box = self.wait_for(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null;"
+                            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
 
     def screenshot(self, path: Path) -> None:
         """A picture of what is to be seen, PNG."""

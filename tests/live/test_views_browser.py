@@ -1,0 +1,165 @@
+"""Views of real runs in a real browser: flame graphs zoom, search and explain; a click on a heat map's column tells."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from browser import Browser
+from support import run_sonde
+
+BUSY = """
+volatile unsigned long sink;
+__attribute__((noinline)) void hot_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) void cool_function(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink ^= i; }
+int main(void) { for (;;) { hot_function(900000); cool_function(300000); } }
+"""
+READER = ("import time\nwith open('/dev/zero', 'rb', 0) as file:\n"
+          "    for i in range(60):\n        file.read(4321 if i % 2 else 100)\n        time.sleep(0.01)\n")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def without_complaints(browser: Browser) -> Iterator[None]:
+    browser.complaints.clear()
+    browser.prefer("light")
+    yield
+    assert not browser.complaints
+
+
+@pytest.fixture(scope="module")
+def flame(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flame graph of a program with two functions."""
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed")
+    folder = tmp_path_factory.mktemp("flame")
+    (folder / "busy.c").write_text(BUSY)
+    subprocess.run(["gcc", "-O0", "-fno-omit-frame-pointer", "-o", folder / "busy", folder / "busy.c"], check=True)
+    done = run_sonde("flame", "-c", str(folder / "busy"), "-o", str(folder / "busy.svg"), "2")
+    assert done.returncode == 0, done.stderr
+    return folder / "busy.svg"
+
+
+@pytest.fixture(scope="module")
+def heat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A heat map of reads of two sizes: 30 of 100 bytes, 30 of 4321."""
+    folder = tmp_path_factory.mktemp("heat")
+    (folder / "child.py").write_text(READER)
+    done = run_sonde("--heatmap", "--every", "0.1", "-o", str(folder / "x.html"), "-c",
+                     f"{sys.executable} {folder / 'child.py'}", "-e",
+                     "tracepoint:syscalls:sys_exit_read /pid == cpid && (args.ret == 100 || args.ret == 4321)/ "
+                     "{ @bytes = hist(args.ret); }")
+    assert done.returncode == 0, done.stderr
+    return folder / "x.html"
+
+
+def frame(name: str) -> str:
+    return f'.frame[data-name="{name}"]'
+
+
+def width(browser: Browser, name: str) -> float:
+    found = browser.eval(f"document.querySelector('{frame(name)} rect').getBoundingClientRect().width")
+    return float(found)
+
+
+def test_a_click_zooms(browser: Browser, flame: Path) -> None:
+    browser.open(flame)
+    whole, hot = width(browser, "all"), width(browser, "hot_function")
+    assert whole / 2 < hot < whole
+    browser.click(frame("hot_function"))
+    browser.wait_for("document.querySelector('.reset').getAttribute('visibility') == 'visible'")
+    assert width(browser, "hot_function") == pytest.approx(whole, abs=0.1)
+    assert browser.eval(f"document.querySelector('{frame('cool_function')}').style.display") == "none"
+    assert browser.eval(f"document.querySelector('{frame('main')}').classList.contains('under')")
+    browser.click(".reset")
+    browser.wait_for("document.querySelector('.reset').getAttribute('visibility') == 'hidden'")
+    assert width(browser, "hot_function") == pytest.approx(hot, abs=0.1)
+    browser.click(frame("cool_function"))
+    browser.key("Escape")
+    browser.wait_for("document.querySelector('.reset').getAttribute('visibility') == 'hidden'")
+
+
+def test_searching(browser: Browser, flame: Path) -> None:
+    browser.open(flame)
+    browser.reply = "^(hot|cool)_"
+    browser.key("/")
+    matched = browser.wait_for("(document.querySelector('.matched').textContent.match(/matched: ([0-9.]+)%/) || [])[1]")
+    weights = {name: browser.eval(f"+document.querySelector('{frame(name)}').dataset.weight")
+               for name in ("all", "hot_function", "cool_function")}
+    assert float(matched) == pytest.approx(100 * (weights["hot_function"] + weights["cool_function"]) / weights["all"],
+                                           abs=0.01)
+    assert browser.eval("document.querySelectorAll('.frame.found').length") == 2
+    lit = browser.eval(f"getComputedStyle(document.querySelector('{frame('hot_function')} rect')).fill")
+    assert lit != browser.eval(f"getComputedStyle(document.querySelector('{frame('main')} rect')).fill")
+    browser.click(".search")
+    browser.wait_for("document.querySelectorAll('.frame.found').length == 0")
+    browser.reply = "[("  # no regular expression: taken as it stands
+    browser.click(".search")
+    browser.wait_for("document.querySelector('.matched').textContent == 'matched: 0.00%'")
+
+
+def test_what_the_mouse_is_over_is_told(browser: Browser, flame: Path) -> None:
+    browser.open(flame)
+    browser.hover(frame("hot_function") + " rect")
+    told = browser.wait_for("(t => t.startsWith('hot_function') && t)(document.querySelector('.detail').textContent)")
+    assert "samples (" in told
+    assert told == browser.eval(f"document.querySelector('{frame('hot_function')} title').textContent")
+
+
+def test_dark_mode(browser: Browser, flame: Path, heat: Path) -> None:
+    for path in (flame, heat):
+        browser.open(path)
+        look = "getComputedStyle(document.querySelector('svg')).backgroundColor"
+        ink = "getComputedStyle(document.querySelector('svg text')).fill"
+        light = browser.eval(look), browser.eval(ink)
+        browser.prefer("dark")
+        dark = browser.eval(look), browser.eval(ink)
+        browser.prefer("light")
+        assert light[0] == "rgb(255, 255, 255)" and dark[0] != light[0] and dark[1] != light[1]
+
+
+def test_a_column_of_a_heat_map(browser: Browser, heat: Path) -> None:
+    browser.open(heat)
+    bars = "Array.from(document.querySelectorAll('.bar')).map(b => b.textContent)"
+    totals = browser.eval(bars)
+    assert "[64, 128): 30" in totals and "[4K, 8K): 30" in totals
+    columns = browser.eval("Array.from(document.querySelectorAll('.column')).map(c => c.dataset.counts)")
+    at, counts = next((i, c) for i, c in enumerate(columns) if int(c.split()[0]) > 0)
+    browser.eval(f"document.querySelectorAll('.column')[{at}].classList.add('sought')")
+    browser.click(".column.sought .all")
+    browser.wait_for("document.querySelectorAll('.column.chosen').length == 1")
+    shown = browser.eval(bars)
+    assert [text.rpartition(": ")[2] for text in shown] == counts.split() != ["30"] * len(shown)
+    assert browser.eval("document.querySelector('.caption').textContent") == browser.eval(
+        "document.querySelector('.column.chosen').dataset.time")
+    browser.click(".column.chosen .all")
+    browser.wait_for("document.querySelectorAll('.column.chosen').length == 0")
+    assert browser.eval(bars) == totals
+
+
+def test_the_page_of_everything(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "x.html"
+    done = run_sonde("-f", "html", "-o", str(file), "-e",
+                     'begin { for ($i : 0..12) { @n[$i] = ($i * 5) % 12; } printf("<img src=x>\\n"); exit(); }')
+    assert done.returncode == 0, done.stderr
+    browser.open(file)
+    values = "Array.from(document.querySelectorAll('table.map tbody tr')).filter(r => r.style.display != 'none')" \
+             ".map(r => +r.cells[1].textContent)"
+    browser.click("table.map th", "value")
+    assert browser.eval(values) == sorted(browser.eval(values), reverse=True)
+    browser.click("table.map th", "value")
+    assert browser.eval(values) == sorted(browser.eval(values))
+    browser.click("input")
+    browser.type("11")
+    browser.wait_for(f"{values}.length == 2")  # the key 11, and the value 11
+    assert browser.eval("document.querySelectorAll('img').length") == 0
