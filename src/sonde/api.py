@@ -214,6 +214,7 @@ class Trace:
         self._decoder: Any = None
         self._final: dict[str, Any] = {}
         self._losses: Losses | None = None
+        self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
 
     # life
 
@@ -295,6 +296,10 @@ class Trace:
     def context(self) -> Any:
         """What turns addresses and numbers into names."""
         return self._context
+
+    def when_reading(self, tell: Callable[[str, int, int], object]) -> None:
+        """Have ``tell(map, elements read, of how many)`` called while a large map is read."""
+        self._reader.progress = tell
 
     def take(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
         """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
@@ -397,7 +402,7 @@ class Trace:
         if self._reader is not None and self.session.maps:
             for _ in self.decoded(self.session.stop()):
                 pass
-            for name in [m.name for m in self.spec.maps if m.name.startswith("@")]:
+            for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
                 self._final[name] = list(self.take(name))
                 keep_stacks([key for key, _ in self._final[name]])
             self._losses = self.session.losses()

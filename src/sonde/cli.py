@@ -296,6 +296,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
             sys.stdout.write(tools.help(tool))
             return None, []
         parsed.columns, parsed.tool = tool.columns, tool.name
+        if "[SECONDS]" in tool.sections["USAGE"]:
+            parsed.seconds = seconds_of(params)
         name = tool.path
     return read_source(name), params
 
@@ -356,12 +358,18 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 
 
+def seconds_of(params: list[str]) -> int:
+    """For how long to trace, where that is the first parameter; 0 if there is none."""
+    return int(params[0]) if params and params[0].isascii() and params[0].isdigit() else 0
+
+
 _WATCHING = {"count", "redraw"}  # options whose runs monitor.py looks after
 
 
 def _watched(parsed: Parsed) -> bool:
     """Whether the run needs more than printing what comes. Plain runs do not import what finds it out."""
-    if not (parsed.tool or parsed.command or parsed.options.keys() & _WATCHING or parsed.get("format") == "heatmap"):
+    if not (parsed.tool or parsed.seconds or parsed.command or parsed.options.keys() & _WATCHING
+            or parsed.get("format") == "heatmap"):
         return False
     from .monitor import watched
     return watched(parsed)
@@ -480,6 +488,9 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
             out.note(f"HINT: {hint}")
     if trace.retried is not None and parsed.has("verbose"):
         out.note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    trace.keeps_maps = False
+    if os.isatty(2) and not parsed.has("quiet"):
+        trace.when_reading(_reading_bar())
     if not parsed.has("dry-run"):
         out.attached(len(trace.spec.probes))
         if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
@@ -512,6 +523,21 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         out.note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     out.flush(True)
     return session.status if session.reason == "exit" else 0
+
+
+def _reading_bar() -> Any:
+    """Says how far the reading of a large map is."""
+    bars: list[Any] = []
+
+    def tell(name: str, done: int, whole: int) -> None:
+        from .output.progress import progress
+        bar = bars[0] if bars else progress()
+        bars[:] = [bar]
+        if bar is not None:
+            bar.show(f"reading {name}", done, whole, "keys")
+            if done >= whole:
+                bar.clear()
+    return tell
 
 
 def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) -> None:

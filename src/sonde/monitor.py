@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .output import Output
     from .output.live.blocks import Blocks, Counter
     from .output.live.model import Snapshot
+    from .output.progress import Progress
     from .output.views import Showing
 
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
@@ -74,7 +75,13 @@ def _whole(parsed: Parsed, key: str, default: int) -> int:
 
 def watched(parsed: Parsed) -> bool:
     """Whether the run needs more than printing what comes."""
-    return parsed.has("count") or redraws(parsed) or parsed.get("format") == "heatmap" or bool(parsed.command)
+    return parsed.has("count") or redraws(parsed) or parsed.get("format") == "heatmap" or bool(parsed.command) \
+        or counts_down(parsed)
+
+
+def counts_down(parsed: Parsed) -> bool:
+    """Whether a bar is to say how much of the time has passed."""
+    return parsed.seconds > 0 and _terminal(2) and not parsed.has("quiet") and not _rehearses(parsed)
 
 
 def blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
@@ -112,24 +119,33 @@ class Follower:
         self._every = every(parsed)
         self._next = time.monotonic() + self._every
         self._enough = False
+        self._bar = _bar(parsed) if screen is None and not parsed.command else None
+        self._seconds = parsed.seconds
+        self._started = 0.0
         self._time = 0
 
     def run(self, printer: Any, flush: Callable[[], object]) -> None:
         """Until the script has ended; what is left is for :meth:`rest`."""
         session = self.trace.session
+        self._started = time.monotonic()
         while not session.done:
-            self._handle(printer, self.trace.records(self._patience()))
+            records = self.trace.records(self._patience())
+            if self._bar is not None and (records or session.done):
+                self._bar.clear()
+            self._handle(printer, records)
             if session.asked:
                 session.asked = False
                 if self.sample is None:  # else the maps are to be seen
                     printer.maps()
-            self._look()
             flush()
+            self._look()
             if self._most and self._settled():
                 session.end("count")
 
     def rest(self, printer: Any) -> None:
         """Detach, and print what is left: after --count only what ``end`` prints."""
+        if self._bar is not None:
+            self._bar.clear()
         records = self.trace.rest()
         if self._enough:
             records = [each for each in records if self._probe(each) in ("end", "END")]
@@ -138,7 +154,7 @@ class Follower:
             self.screen.leave()
 
     def _patience(self) -> float:
-        wait = LOOK if self.screen is not None or self._most else 3600.0
+        wait = LOOK if self.screen is not None or self._most or self._bar is not None else 3600.0
         if self.sample is not None:
             wait = min(wait, LOOK, max(0.0, self._next - time.monotonic()))
         return wait
@@ -152,6 +168,8 @@ class Follower:
         if self.screen is not None:
             self.screen.lost(losses_in_words(self.trace.session.losses()))
             self.screen.show()
+        if self._bar is not None and not self.trace.session.done:
+            self._bar.show("tracing", now - self._started, self._seconds, "s", True)
 
     def _settled(self) -> bool:
         """Have all blocks that were asked for come whole?"""
@@ -188,6 +206,11 @@ class Follower:
             self.trace.session.end("count")
             return False
         return True
+
+
+def _bar(parsed: Parsed) -> Progress | None:
+    from .output.progress import progress
+    return progress(parsed.has("quiet")) if counts_down(parsed) else None
 
 
 def losses_in_words(losses: Any) -> str:
@@ -260,6 +283,7 @@ def show(trace: Trace, parsed: Parsed) -> int:
     descriptor = open_output(parsed)
     out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
     try:
+        trace.keeps_maps = False
         with trace:
             out.attached(len(trace.spec.probes))
             return _serve(trace, parsed, out, port) if parsed.command == "serve" else _top(trace, parsed, out)

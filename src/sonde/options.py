@@ -76,6 +76,7 @@ class Parsed(Record):
     named: dict[str, str] = {}  # a tool's own options
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
+    seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
     command: str = ""           # top or serve: how the program is shown
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
 

@@ -106,6 +106,30 @@ def test_complaints(arguments: list[str], complaint: str) -> None:
     assert done.returncode == 1 and complaint in done.stderr
 
 
+# --- bars of long work --------------------------------------------------------------------------------------
+
+
+def test_a_capture_says_how_far_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "x.svg"
+    with Terminal("flame", "-c", child(tmp_path), "-o", str(file), "600") as terminal:
+        terminal.wait_for(r"^tracing  \[#* *\]  \d+ of 600 s$")
+        left = terminal.wait_for_end()
+    assert "tracing" not in left and f"Wrote {file}" in left
+    done = run_sonde("flame", "-c", child(tmp_path), "-o", str(file), "600")
+    assert "tracing" not in done.stderr and "\r" not in done.stderr
+    with Terminal("-q", "runqlat", "1") as terminal:
+        assert "tracing" not in terminal.wait_for_end()
+
+
+def test_a_large_map_says_how_far_it_is_read() -> None:
+    program = "let @x = hash(400000); begin { for ($i : 0..400000) { @x[$i] = 1; } exit(); }"
+    with Terminal("-o", "/dev/null", "-e", program) as terminal:
+        terminal.wait_for(r"^reading @x  \[#* *\]  [\d,]+ of 400,000 keys$|^ended=0")
+        assert "reading" not in terminal.wait_for_end()
+    done = run_sonde("-e", program, timeout=110)
+    assert done.stdout.count("@x[") == 400_000 and "reading" not in done.stderr
+
+
 # --- heat maps --------------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,7 @@ def main(parsed: Parsed) -> int:
     options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
     named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
+    parsed.seconds = cli.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of process {process.pid}" if process else "")
     source = cli.read_source(os.path.join(tools.FOLDER, "flame", script))
     world = cli.permitted(live_world(), parsed)

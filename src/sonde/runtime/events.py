@@ -13,6 +13,8 @@ from .aggregates import aggregate_value
 from .maps import Map
 from .values import Context, decoder
 
+MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
+
 _HEADER = Layout("=IIQ").unpack_from
 
 
@@ -92,6 +94,7 @@ class MapReader:
         self.maps = maps
         self.context = context
         self._decoders: dict[str, MapDecoder] = {}
+        self.progress: Callable[[str, int, int], object] | None = None  # (map, elements read, of how many)
 
     def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
@@ -99,8 +102,17 @@ class MapReader:
         raw = found.take() if then == "clear" else found.items()
         if then == "zero":
             found.zero()
-        items = self.decoder(name).items(raw)
+        items = self.decoder(name).items(raw) if len(raw) < MANY or self.progress is None else self._many(name, raw)
         return items + self(found.spec.short, then) if found.spec.short else items
+
+    def _many(self, name: str, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+        """The pairs of a map that takes a while; ``progress`` is told as it goes on, and at the end."""
+        assert self.progress is not None
+        decode, items = self.decoder(name).items, []
+        for at in range(0, len(raw), MANY // 8):
+            items += decode(raw[at:at + MANY // 8])
+            self.progress(name, len(items), len(raw))
+        return items
 
     def decoder(self, name: str) -> MapDecoder:
         """The decoder of a map's elements, made when it is first needed."""

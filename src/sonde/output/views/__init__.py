@@ -14,6 +14,7 @@ from ...errors import UsageError
 from ...record import Record
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, output
+from ..progress import progress
 from ..stream import FULL, LINE, Stream
 from ..text import encode
 from .view import View
@@ -99,6 +100,7 @@ class Showing:
         name = os.path.basename(spec.source.name) if spec.source is not None else ""
         self._title = title or (name if name != "stdin" else "")
         self._unit = unit
+        self._quiet = quiet
         self._view: View | None = None
         self._printer: ViewPrinter | None = None
         self.stream: Stream | None = None
@@ -120,6 +122,7 @@ class Showing:
             stream.write(encode(text))
             stream.flush()
         self._view = self._class(spec, context, write, where)
+        self._view.bar = progress(self._quiet)
         self._printer = ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
         return self._printer
 

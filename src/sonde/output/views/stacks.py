@@ -10,6 +10,7 @@ from ...runtime.aggregates import Drawing, Stats
 from ...runtime.values import Frame, StackTrace, to_text
 from ...spec import MapSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
+from ..progress import watched
 from .view import Items, View, has_stack, key_types
 
 KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
@@ -153,7 +154,7 @@ class StackView(View):
         return shows_stacks(named)
 
     def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
-        self._folder.add(named, items, then)
+        self._folder.add(named, watched(self.bar, items, "naming stacks", "stacks"), then)
 
     def cleared(self, named: MapSpec) -> None:
         self._folder.cleared(named)
@@ -181,7 +182,7 @@ class Folder:
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
 
-    def add(self, named: MapSpec, items: Items, then: str) -> None:
+    def add(self, named: MapSpec, items: Iterable[tuple[Any, Any]], then: str) -> None:
         """A map's contents, and what happened to it in the same step (see View.map)."""
         lead = (clean(named.name),) if len(self.names) > 1 else ()
         self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1

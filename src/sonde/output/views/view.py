@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.events import Event
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Stack, Tuple, Type
+from ..progress import Progress
 
 Items = Sequence[tuple[Any, Any]]
 
@@ -18,6 +19,7 @@ class View:
     needs = ""
     example = ""
     keeps_text = False  # are events that the view shows printed as text as well?
+    bar: Progress | None = None  # for what takes long, where somebody looks on
 
     def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str], object], target: Any) -> None:
         self.spec = spec

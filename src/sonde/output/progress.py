@@ -1,0 +1,82 @@
+"""A bar for work that takes a while: on standard error, only if that is a terminal, and gone when something is said."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+_PATIENCE = 0.5  # s: work that is done sooner shows no bar
+_PAUSE = 0.1     # s between two pictures
+_STEP = 1 << 12  # items between two looks at the clock
+_CLEAR = b"\r\x1b[K"
+
+
+class Progress:
+    """One piece of work at a time: :meth:`show` as it goes on, :meth:`clear` before anything else is written."""
+
+    def __init__(self, descriptor: int = 2) -> None:
+        self.descriptor = descriptor
+        self._work = ""
+        self._next = 0.0
+        self._visible = False
+
+    def show(self, work: str, done: float, whole: float, unit: str = "", now: bool = False) -> None:
+        """So much of the whole is done; ``now`` shows it without waiting whether it will take long."""
+        moment = time.monotonic()
+        if work != self._work:
+            self._work, self._next = work, moment + (0.0 if now else _PATIENCE)
+        if moment < self._next:
+            return
+        self._next = moment + _PAUSE
+        os.write(self.descriptor, _CLEAR + line(work, done, whole, unit, self._columns()).encode())
+        self._visible = True
+
+    def over(self, items: Sequence[Item], work: str, unit: str) -> Iterator[Item]:
+        """The items one by one, with a bar if they take long."""
+        whole = len(items)
+        for at in range(0, whole, _STEP):
+            self.show(work, at, whole, unit)
+            yield from items[at:at + _STEP]
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the bar away; the next work begins anew."""
+        self._work = ""
+        if self._visible:
+            self._visible = False
+            os.write(self.descriptor, _CLEAR)
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.descriptor).columns or 80
+        except OSError:
+            return 80
+
+
+def line(work: str, done: float, whole: float, unit: str, columns: int) -> str:
+    """``work  [######      ]  5 of 10 s``, cut to less than so many columns, that the terminal does not wrap it."""
+    done = min(done, whole)
+    text = f"{int(done):,} of {whole:,.10g}{' ' if unit else ''}{unit}"
+    room = max(0, min(40, columns - len(work) - len(text) - 8))
+    filled = round(room * done / whole) if whole else room
+    bar = f"[{'#' * filled}{' ' * (room - filled)}]  " if room >= 4 else ""
+    return f"{work}  {bar}{text}"[:max(1, columns - 1)]
+
+
+def progress(quiet: bool = False) -> Progress | None:
+    """A bar if somebody looks at standard error and has not asked for quiet; else None."""
+    if quiet or os.environ.get("TERM", "dumb") == "dumb" or not os.isatty(2):
+        return None
+    return Progress()
+
+
+def watched(bar: Progress | None, items: Sequence[Item], work: str, unit: str) -> Iterable[Item]:
+    """The items, with a bar if there is one."""
+    return bar.over(items, work, unit) if bar is not None else items
+
+
+__all__ = ["Progress", "line", "progress", "watched"]
