@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Make docs/images/*.svg: views of real runs, of nothing but the workloads that this script starts (root, gcc)."""
+"""Make docs/images: views of real runs, of nothing but the workloads that this script starts.
+
+Needs root and gcc; tmux and the package rich for top.svg, Chromium for serve.png.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
+sys.path.insert(0, str(ROOT / "tests"))  # the terminal and the browser that the tests drive
 
 # A server of sorts: parses (with a hot inner loop), compresses, writes to a file and waits.
 SERVER = r"""
@@ -50,7 +56,7 @@ int main(void) {
 READER = """
 import math, os, time
 with open("/dev/zero", "rb", 0) as file:
-    end = time.monotonic() + 9
+    end = time.monotonic() + SECONDS
     start = time.monotonic()
     while time.monotonic() < end:
         wave = math.sin((time.monotonic() - start) * 1.4) + 1
@@ -61,6 +67,13 @@ with open("/dev/zero", "rb", 0) as file:
 READS = """tracepoint:syscalls:sys_enter_read /pid == cpid/ { @since[tid] = nsecs; }
 tracepoint:syscalls:sys_exit_read /@since[tid]/ { @read_ns = hist(nsecs - @since[tid], 1); delete(@since, tid); }
 interval:ms:100 { print(@read_ns); clear(@read_ns); } end { clear(@since); }"""
+
+# Reads by size, and how long they take: for the live views.
+LIVE = """tracepoint:syscalls:sys_enter_read /pid == cpid/ { @since[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_read /@since[tid] && args.ret > 0/ {
+  @ns[comm] = hist(nsecs - @since[tid]);
+  @bytes[comm, args.ret < 4096 ? "under 4 KiB" : args.ret < 65536 ? "4 to 64 KiB" : "over 64 KiB"] = sum(args.ret);
+  delete(@since, tid); }"""
 
 
 def sonde(*arguments: str) -> None:
@@ -78,6 +91,40 @@ def server(folder: Path, name: str, slow: int) -> str:
     return str(program)
 
 
+def top(command: str) -> None:
+    """What ``sonde top`` has on a real terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from terminal import Terminal
+    with Terminal("top", "--every", "0.25", "-c", command, "-e", LIVE, columns=110, lines=30,
+                  env={"COLORTERM": "truecolor"}) as terminal:
+        terminal.wait_for("@bytes")
+        terminal.keys("Tab")
+        terminal.wait_for("@ns  since the start")
+        time.sleep(7)
+        picture = terminal.screen(colours=True)
+        terminal.keys("q")
+    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(picture.rstrip("\n")))
+    console.save_svg(str(IMAGES / "top.svg"), title="sonde top", font_aspect_ratio=0.61)
+
+
+def serve(command: str) -> None:
+    """What ``sonde serve`` shows in a real browser."""
+    from browser import Browser
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen([sys.executable, "-m", "sonde", "serve", "--every", "0.25", "-c", command, "-e", LIVE],
+                          env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+        assert running.stderr is not None
+        url = next(line.split()[2] for line in running.stderr if line.startswith("Serving on"))
+        with Browser() as browser:
+            browser.open(url)
+            time.sleep(6)
+            browser.screenshot(IMAGES / "serve.png")
+        running.terminate()
+
+
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -89,9 +136,12 @@ def main() -> None:
         sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")
         sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), "4")
         sonde("flame", "--diff", str(before), str(after), "-o", str(IMAGES / "difference.svg"))
-        (folder / "reader.py").write_text(READER)
-        sonde("-f", "heatmap", "-o", str(IMAGES / "heatmap.svg"), "-e", READS, "-c",
-              f"{sys.executable} {folder / 'reader.py'}")
+        (folder / "reader.py").write_text(READER.replace("SECONDS", "9"))
+        (folder / "longer.py").write_text(READER.replace("SECONDS", "30"))
+        reader, longer = [f"{sys.executable} {folder / name}" for name in ("reader.py", "longer.py")]
+        sonde("-f", "heatmap", "-o", str(IMAGES / "heatmap.svg"), "-e", READS, "-c", reader)
+        top(longer)
+        serve(longer)
 
 
 if __name__ == "__main__":

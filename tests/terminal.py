@@ -51,7 +51,7 @@ class Terminal:
 
     def screen(self, colours: bool = False) -> str:
         """What is to be seen; with ``colours`` also the escape sequences that make them."""
-        return self.tmux("capture-pane", "-p", *(["-e"] if colours else []))
+        return self.tmux("capture-pane", "-p", *(["-e", "-N"] if colours else []))
 
     def history(self) -> str:
         """What is to be seen, and what has been scrolled off."""

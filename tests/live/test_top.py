@@ -45,9 +45,9 @@ def test_tables(command: str) -> None:
                                    r"^tick \\x1b\[2J\d+")
         assert "@calls  since the start, 1 row" in screen
         terminal.keys("Tab")
-        screen = terminal.wait_for(r"@sizes  since the start", r"^ \[b\]callee +300 ", r"\[7\].* 300 █{28}")
+        screen = terminal.wait_for(r"@sizes  since the start", r"^ \[b\]callee +300 ", r"\[7\].* 300 █{18}")
         terminal.keys("h")
-        terminal.wait_for(r"@sizes", gone=["█{28}"])
+        terminal.wait_for(r"@sizes", gone=["█{18}"])
         for _ in range(2):
             terminal.keys("Tab")
         terminal.wait_for("@ticks  now, 1 row|@level  now, 3 rows")

@@ -15,8 +15,8 @@ from textual.widgets import DataTable, Footer, Input, RichLog, Static, Tab, Tabs
 from .model import Row, Snapshot, Table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_SPARK = 30        # characters of a sparkline
-_BAR = 28          # characters of the longest bar
+_SPARK = 24        # characters of a sparkline
+_BAR = 18          # characters of the longest bar
 _COSTS = "costs"   # the tab of the programs' figures
 _PAUSED = "paused: the tracing goes on"
 
@@ -30,7 +30,7 @@ class TopApp(App[None]):
     #status.lost { background: $error; color: $text; }
     #main { height: 1fr; }
     #table { width: 1fr; }
-    #side { width: 64; border-left: solid $panel; padding: 0 1; display: none; }
+    #side { width: 52; border-left: solid $panel; padding: 0 1; display: none; }
     #side.shown { display: block; }
     #log { height: 30%; border-top: solid $panel; display: none; }
     #log.shown { display: block; }
