@@ -217,7 +217,7 @@ def losses_in_words(losses: Any) -> str:
     """All that was lost, in a line; "" if nothing was."""
     parts = [(sum(n for _, n in losses.records), "events lost"),
              (sum(n for site, n in losses.errors if site.kind == "map_full"), "updates found a map full"),
-             (sum(n for site, n in losses.errors if site.kind not in ("map_full", "read")), "failures"),
+             (sum(n for site, n in losses.errors if site.kind not in ("map_full", "read")), "warnings"),
              (sum(n for _, n in losses.skipped), "skipped by the kernel"), (losses.late, "out of order")]
     return ", ".join([f"{n} {what}" for n, what in parts if n])
 

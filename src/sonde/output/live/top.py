@@ -10,7 +10,8 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import DataTable, Footer, Input, RichLog, Static, Tab, Tabs
+from textual.events import Click
+from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from .model import Row, Snapshot, Table
 
@@ -26,6 +27,7 @@ class TopApp(App[None]):
 
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #tabs { height: 1; padding: 0 1; }
     #status { height: 1; padding: 0 1; background: $panel; }
     #status.lost { background: $error; color: $text; }
     #main { height: 1fr; }
@@ -63,6 +65,7 @@ class TopApp(App[None]):
         self._columns: tuple[str, ...] = ()
         self._has_side = True
         self._over = False
+        self._has_turned = False  # has the user chosen a table?
         self._note = ""
         self.failure: Exception | None = None  # a mistake of the view's own
 
@@ -73,7 +76,7 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
-        yield Tabs(id="tabs")
+        yield Static("", id="tabs", markup=False)
         yield Input(placeholder="show rows that contain ...", id="filter")
         with Vertical(id="main"):
             with Horizontal():
@@ -113,22 +116,20 @@ class TopApp(App[None]):
         snapshot = self._shown
         if snapshot is None:
             return
-        await self._draw_tabs([*[table.name for table in snapshot.tables], _COSTS])
+        self._draw_tabs([*[table.name for table in snapshot.tables], _COSTS])
         self._draw_table(self._current(snapshot))
         self._draw_log(snapshot)
         self._draw_status(snapshot)
 
-    async def _draw_tabs(self, names: list[str]) -> None:
-        if names == self._names:
-            return
+    def _draw_tabs(self, names: list[str]) -> None:
+        """The tables' names in a line, the one that is shown in reverse."""
         self._names = names
-        tabs = self.query_one(Tabs)
-        await tabs.clear()
-        for index, name in enumerate(names):
-            await tabs.add_tab(Tab(Text(name), id=f"t{index}"))
-        if self._table not in names:
-            self._table = names[0]
-        tabs.active = f"t{names.index(self._table)}"
+        if self._table not in names or not self._has_turned:
+            self._table = names[0]  # a tool's own table comes first, once it has printed its heading
+        line = Text(no_wrap=True)
+        for name in names:
+            line.append(f" {name} ", "reverse" if name == self._table else "")
+        self.query_one("#tabs", Static).update(line)
 
     def _current(self, snapshot: Snapshot) -> Table:
         found = next((table for table in snapshot.tables if table.name == self._table), None)
@@ -242,17 +243,27 @@ class TopApp(App[None]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         self._draw_side()
 
-    async def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
-        index = int((event.tab.id or "t0")[1:])
-        if index < len(self._names) and self._names[index] != self._table:
-            self._table = self._names[index]
+    async def on_click(self, event: Click) -> None:
+        """A click on a table's name shows it."""
+        if event.widget is self.query_one("#tabs", Static):
+            at = event.x - 1
+            for name in self._names:
+                if 0 <= at < len(name) + 2:
+                    self._table, self._has_turned = name, True
+                    await self._draw()
+                at -= len(name) + 2
+
+    async def action_next(self) -> None:
+        await self._turn(1)
+
+    async def action_previous(self) -> None:
+        await self._turn(-1)
+
+    async def _turn(self, by: int) -> None:
+        if self._names:
+            self._has_turned = True
+            self._table = self._names[(self._names.index(self._table) + by) % len(self._names)]
             await self._draw()
-
-    def action_next(self) -> None:
-        self.query_one(Tabs).action_next_tab()
-
-    def action_previous(self) -> None:
-        self.query_one(Tabs).action_previous_tab()
 
     def action_log(self) -> None:
         self.query_one(RichLog).toggle_class("shown")
@@ -264,7 +275,7 @@ class TopApp(App[None]):
     def action_filter(self) -> None:
         field = self.query_one(Input)
         field.set_class(True, "shown")
-        field.focus()
+        self.set_focus(field)
 
     async def action_unfilter(self) -> None:
         self.query_one(Input).value = ""
