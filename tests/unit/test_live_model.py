@@ -1,0 +1,148 @@
+"""Live views without a kernel: what a model makes of maps and rows, the page's structure, lines over time and bars."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde import types as t
+from sonde.output.live.model import MOST_ROWS, Cost, Model, Snapshot, weight
+from sonde.output.live.page import SCRIPT, page
+from sonde.output.live.serve import plain
+from sonde.runtime.aggregates import Histogram, Stats
+from sonde.runtime.session import Losses
+from sonde.spec import Config, MapSpec, ScriptSpec
+
+COMM = t.Str(16)
+ROOT = Path(__file__).parents[2]
+
+
+class Idle:
+    """A session without programs that has lost three records."""
+
+    programs: list[Any] = []
+    traced_ns = 1_000_000_000
+
+    def losses(self) -> Losses:
+        return Losses([("tracepoint:a:b", 3)], [], [])
+
+
+def model(**values: t.Type) -> Model:
+    maps = [MapSpec(f"@{name}", "hash", 8, 8, 16, key=COMM, value=value) for name, value in values.items()]
+    return Model(ScriptSpec([], maps, [], [], ["tracepoint:a:b"], [], Config()), "x")
+
+
+def hist(*values: int) -> Histogram:
+    counts = [0] * t.Aggregate("hist").words
+    for value in values:
+        counts[value + 1 if value < 2 else value.bit_length() + 1] += 1
+    return Histogram(counts)
+
+
+def looks(watched: Model, *contents: list[tuple[Any, Any]]) -> Snapshot:
+    for items in contents:
+        watched.look(lambda name, then, items=items: items)
+    return watched.snapshot(Idle())
+
+
+def test_what_grows_is_followed_by_what_it_gains() -> None:
+    table, = looks(model(n=t.Aggregate("count")), [("a", 5), ("b", 1)], [("a", 9), ("b", 1), ("c", 2)]).tables
+    assert (table.name, table.columns, table.total) == ("@n", ("key", "value", "per s"), 3)
+    assert [(row.cells[:2], row.spark) for row in table.rows] == [
+        (("a", 9), (0, 4)), (("c", 2), (2,)), (("b", 1), (0, 0))]
+    assert table.rows[0].cells[2] > 0 == table.rows[2].cells[2] and table.note == "since the start"
+
+
+def test_averages_are_followed_by_their_values() -> None:
+    table, = looks(model(n=t.Aggregate("avg")), [("a", 5)], [("a", 3)], []).tables
+    assert table.rows == () and table.columns == ("key", "value") and table.note == "now"
+    table, = looks(model(n=t.Aggregate("avg")), [("a", 5)], [], [("a", 3)]).tables
+    assert table.rows[0].spark == (5, None, 3)
+
+
+def test_a_map_that_the_script_empties_shows_its_last_interval() -> None:
+    watched = model(n=t.Aggregate("sum"))
+    looks(watched, [("a", 100)])
+    for value in (7, 2):
+        watched.map("@n", [("a", value)])
+    table, = looks(watched, [("a", 999)]).tables
+    assert [row.cells for row in table.rows] == [("a", 2)] and table.rows[0].spark == (0, 7, 2)
+    assert table.note == "of the last interval" and table.columns == ("key", "value")
+
+
+def test_histograms_have_quantiles_and_bars() -> None:
+    table, = looks(model(h=t.Aggregate("hist")), [("a", hist(1, 8, 8, 8))]).tables
+    assert table.columns == ("key", "count", "p50", "p90", "p99", "per s")
+    assert table.rows[0].cells[1] == 4 and table.rows[0].buckets == (("[1]", 1), ("[2, 4)", 0), ("[4, 8)", 0),
+                                                                    ("[8, 16)", 3))
+
+
+def test_the_greatest_are_shown_and_the_rest_is_counted() -> None:
+    table, = looks(model(n=t.Int()), [(f"k{i}", i) for i in range(2 * MOST_ROWS)]).tables
+    assert table.total == 2 * MOST_ROWS and len(table.rows) == MOST_ROWS
+    assert table.rows[0].cells == ("k999", 999) and table.rows[-1].cells == ("k500", 500)
+
+
+def test_text_cannot_steer_the_terminal() -> None:
+    watched = model(n=t.Int())
+    watched.out.write_text(b"\x1b[31mred\x1b[0m \x1b[2J\xff\nunfinished")
+    snapshot = looks(watched, [("\x1b]0;x\x07", 1)])
+    assert snapshot.lines == ("red \\x1b[2J\ufffd",) and snapshot.written == 1
+    assert snapshot.tables[0].rows[0].cells[0] == "\\x1b]0;x\\x07"
+    assert snapshot.losses == ("Lost 3 events",)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(5, 5), (hist(1, 2), 2), (Stats(3, 1, 3), 3), ("x", None)])
+def test_weights(value: Any, expected: int | None) -> None:
+    assert weight(value) == expected
+
+
+def test_a_snapshot_as_plain_data() -> None:
+    snapshot = Snapshot("t\udcff", 1.5, (), ("a",), 1, (), (Cost("p", 2, 3.0, 0.25, 0), Cost("q", 1, 1.0, 0.5, 0)))
+    found = plain(snapshot)
+    assert found["share"] == 0.75 and found["title"] == "t\ufffd" and found["costs"][0]["runs"] == 2
+
+
+def test_the_page_needs_nothing_else() -> None:
+    text = page("N0nce")
+    assert text.count("<script nonce=\"N0nce\">") == text.count("<style nonce=\"N0nce\">") == 1
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|(inner|outer)HTML|insertAdjacent|document\.write", text)
+    markup = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
+    assert not re.search(r" (style|on\w+)=", markup)
+    ids = set(re.findall(r'id="(\w+)"', text))
+    assert set(re.findall(r'\bat\("(\w+)"\)', SCRIPT)) <= ids
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+def test_the_script_parses(tmp_path: Path) -> None:
+    file = tmp_path / "x.js"
+    file.write_text(SCRIPT)
+    done = subprocess.run(["node", "--check", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_lines_over_time_and_bars() -> None:
+    pytest.importorskip("textual", reason="needs the extra 'ui'")
+    from sonde.output.live.top import chart, sparkline
+    assert sparkline((0, None, 5, 10)).lstrip() == "▁ ▄█" and len(sparkline(())) == 24
+    assert sparkline((-4, 0, 4)).strip() == "▁▄█" and sparkline((0, 0)).strip() == "▁▁"
+    lines = chart((("[1]", 1), ("[2, 4)", 2), ("[4, 8)", None)), 10).splitlines()
+    assert [line.rstrip() for line in lines] == [
+        f"[1]            1 {'█' * 9}", f"[2, 4)         2 {'█' * 18}", "[4, 8)"]
+    assert chart((("a", 1), ("b", 1), ("c", 1)), 2).splitlines()[0] == "... 1 lines before"
+
+
+def test_the_pictures_of_the_documents() -> None:
+    texts = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    for path in (ROOT / "docs" / "images").iterdir():
+        assert f"images/{path.name}" in texts, f"nothing shows {path.name}"
+        if path.suffix == ".svg":
+            ET.parse(path)
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
