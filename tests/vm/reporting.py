@@ -1,5 +1,7 @@
-"""A pytest plugin for the guest: each test's outcome goes to $SONDE_VM_REPORT as soon as it is known, a JSON object a
-line, so that a run that does not come to its end has told what it did."""
+"""A pytest plugin for the guest. Each test's outcome goes to $SONDE_VM_REPORT as soon as it is known, a JSON object a
+line, so that a run that does not come to its end has told what it did. And before the first test the caches are
+filled: the index of the kernel's types alone takes longer in there than a test may, and one that is killed leaves none.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,16 @@ import json
 import os
 
 import pytest
+
+
+def pytest_sessionstart() -> None:
+    from sonde.kernel.features import ROWS
+    from sonde.kernel.world import LiveWorld
+
+    world = LiveWorld()
+    world.struct("task_struct")
+    for name in ROWS:
+        world.feature(name)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

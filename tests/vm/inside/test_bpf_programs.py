@@ -14,6 +14,7 @@ import pytest
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.btf.codec import PAIR, Writer
+from sonde.errors import SyscallError
 from sonde.kernel import syscalls
 from sonde.uapi import PROG_TYPES
 from support import run_sonde
@@ -69,7 +70,7 @@ def test_runs_arguments_and_results(port: int, tmp_path: Path) -> None:
 
 def test_latency_is_within_what_the_kernel_measured(port: int, tmp_path: Path) -> None:
     """The kernel's own statistics of the program count its runs too, and their time with both probes in it."""
-    [number] = [n for n in syscalls.object_ids("program") if name_of(n) == NAME[:15]]
+    number = max(n for n in syscalls.object_ids("program") if name_of(n) == NAME[:15])  # earlier ones may linger
     with syscalls.enable_stats(), syscalls.object_by_id("program", number) as program:
         before = syscalls.prog_info(program)
         text = traced(f"fentry:bpf:{number}:{NAME} {{ @start[tid] = nsecs; }}"
@@ -82,8 +83,11 @@ def test_latency_is_within_what_the_kernel_measured(port: int, tmp_path: Path) -
 
 
 def name_of(number: int) -> str:
-    with syscalls.object_by_id("program", number) as fd:
-        return syscalls.prog_info(fd).name
+    try:
+        with syscalls.object_by_id("program", number) as fd:
+            return syscalls.prog_info(fd).name
+    except SyscallError:
+        return ""  # it has just gone
 
 
 def test_wildcards_and_listing(port: int, tmp_path: Path) -> None:
