@@ -125,7 +125,8 @@ OPTION_EXAMPLES: dict[str, str] = {
 
 # (name, what it does, example)
 STATEMENTS: list[tuple[str, str, str]] = [
-    ("Predicates", "the block runs if the expression between slashes holds.",
+    ("Predicates", "the block runs if the expression between slashes holds. One that a flag, `getopt(\"name\", false)`, or "
+     "`exists()` makes false for ever rules the probe out: it need not exist, and costs nothing.",
      "tracepoint:syscalls:sys_enter_read /pid > 1 && comm != \"sshd\"/ { @ = count(); }"),
     ("Named probes", "a name before an attach point.", "second=interval:s:1 { print(1); }"),
     ("Variables", "`$x` lives in its block; `let` declares one, with a type if wanted.",

@@ -33,7 +33,8 @@ def examine(tool: tools.Tool, world: World) -> Verdict:
     """Compile ``tool`` for the kernel that ``world`` describes."""
     try:
         with open(tool.path, encoding="utf-8") as file:
-            spec = api.compile(Source(tool.path, file.read()), Options(env=api.environment()), world)
+            options = Options(params=tool.sample, env=api.environment())
+            spec = api.compile(Source(tool.path, file.read()), options, world)
     except SondeError as error:
         return Verdict(tool.name, False, [], _reasons(error))
     return Verdict(tool.name, True, ways(spec), [warning.message for warning in spec.warnings])

@@ -91,7 +91,7 @@ def test_every_tool_compiles(name: str, arch: str, kernel: str) -> None:
     tool = tools.find(name)
     assert tool is not None
     try:
-        spec = compiled(Path(tool.path).read_text(), kernel, arch)
+        spec = compiled(Path(tool.path).read_text(), kernel, arch, params=tool.sample)
     except CompileError as error:
         raise AssertionError("\n".join(d.render() for d in error.diagnostics)) from None
     assert spec.programs and all(p.code for p in spec.programs)

@@ -34,6 +34,11 @@ def test_what_touches_is_one_cell() -> None:
     assert [cell.is_number for cell in found] == [True, False]
 
 
+def test_a_column_of_no_width_is_left_out() -> None:
+    found = cells([conversion("s", ".0"), conversion("d", "-7"), literal(" "), conversion("s")], [TEXT, NUMBER, TEXT])
+    assert [(cell.fields, cell.is_number) for cell in found] == [([NUMBER], True), ([TEXT], False)]
+
+
 @pytest.mark.parametrize("parts", [
     [conversion("x")], [conversion("d", "04")], [conversion("d", "+")], [conversion("d"), literal("/")],
 ])

@@ -211,10 +211,12 @@ def test_exists_asks_for_something() -> None:
 @pytest.mark.parametrize(("predicate", "kept"), [
     ('exists("t:sched:nope")', False), ('!exists("t:sched:sched_switch")', False),
     ('exists("t:sched:nope") && pid == 1', False), ('exists("t:sched:nope") || exists("struct sock")', True),
-    ('!exists("t:sched:nope")', True), ('exists("struct sock")', True),
+    ('!exists("t:sched:nope")', True), ('exists("struct sock")', True), ('getopt("off", false)', False),
+    ('getopt("off")', False), ('!getopt("on")', False), ('getopt("on", false) && pid == 1', True),
+    ('getopt("number", 0)', True), ('!getopt("off", true)', False),
 ])
 def test_a_clause_that_is_ruled_out_is_not_there(predicate: str, kept: bool) -> None:
-    found = programs(f"begin {{ }} i:s:1 /{predicate}/ {{ print(1); }}")
+    found = programs(f'begin {{ print(getopt("on")); }} i:s:1 /{predicate}/ {{ print(1); }}', named={"on": ""})
     assert found == ([["begin"], ["interval:s:1"]] if kept else [["begin"]])
 
 

@@ -56,10 +56,12 @@ def cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cel
     left = iter(fields)
     for part in parts:
         if part.conversion:
-            cell = _cell(found, open)
-            cell.parts.append(part)
-            cell.fields.append(next(left))
-            open = True
+            field = next(left)
+            if part.spec != ".0":  # %.0s: a column that an option leaves out
+                cell = _cell(found, open)
+                cell.parts.append(part)
+                cell.fields.append(field)
+                open = True
             continue
         for piece in _pieces(part.literal):
             if piece in _BETWEEN:

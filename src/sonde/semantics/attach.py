@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..language.ast import AttachPoint, Clause, Expr
+from ..language.ast import AttachPoint, Clause
 from ..language.diagnostics import Diagnostics, nearest
 from ..spec import Attach, Config
 from ..types import Struct
@@ -30,7 +30,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
     found: list[Program] = []
     total = 0
     for clause in clauses:
-        if asks_for_existence(clause.predicate) and _ruled_out(clause, world, options, config):
+        if _ruled_out(clause, world, options, config):
             continue
         finder.use = Use([clause.predicate, clause.body])
         attach = [a for point in clause.points for a in expand(finder, point)]
@@ -44,12 +44,10 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
     return found
 
 
-def asks_for_existence(predicate: Expr | None) -> bool:
-    """Whether exists() is in a predicate."""
-    return predicate is not None and "exists" in Use(predicate).names
-
-
 def _ruled_out(clause: Clause, world: World, options: Options, config: Config) -> bool:
+    """Whether its predicate is false whatever happens; looked into where it asks for what decides that."""
+    if clause.predicate is None or not {"exists", "getopt"} & Use(clause.predicate).names:
+        return False
     from .existence import ruled_out
     return ruled_out(clause.predicate, world, options, config)
 

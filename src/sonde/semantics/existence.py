@@ -1,8 +1,8 @@
-"""What a script may ask about the kernel while it is compiled: exists(), and clauses that it rules out by that."""
+"""What a script may ask while it is compiled: exists(), one_of(), and clauses that the answers rule out."""
 
 from __future__ import annotations
 
-from ..language.ast import AttachPoint, Binary, Call, Expr, StrLiteral, Unary
+from ..language.ast import AttachPoint, Binary, BoolLiteral, Call, Expr, StrLiteral, Unary
 from ..language.diagnostics import Diagnostics
 from ..language.source import Span
 from ..spec import Config
@@ -14,6 +14,7 @@ from .rules import Types
 from .typed import Options
 from .world import World
 
+ASKING = ("exists", "getopt")
 FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen")
 
 
@@ -55,12 +56,25 @@ def _has_field(type: Type | None, path: str) -> bool:
     return type is not None
 
 
+def _flag(node: Call, options: Options) -> bool | None:
+    """The value of getopt("name") or getopt("name", false); None if it is no flag."""
+    name, default = node.args[0], node.args[1] if len(node.args) > 1 else None
+    if not isinstance(name, StrLiteral) or not (default is None or isinstance(default, BoolLiteral)):
+        return None
+    given = options.named.get(name.value)
+    if given is None:
+        return default is not None and bool(default.value)
+    return given in ("", "true", "1")
+
+
 def ruled_out(predicate: Expr | None, world: World, options: Options, config: Config) -> bool:
-    """Whether what the kernel has makes a predicate false for ever: its clause need not be there at all."""
+    """Whether what the kernel has, or a flag that was not given, makes a predicate false for ever: its clause need not
+    be there at all, and costs nothing."""
     def value(node: Expr | None) -> bool | None:
-        if isinstance(node, Call) and node.name == "exists" and len(node.args) == 1 \
-                and isinstance(node.args[0], StrLiteral):
-            return known(node.args[0].value, node.span, world, options, config)
+        if isinstance(node, Call) and node.name in ASKING and node.args and isinstance(node.args[0], StrLiteral):
+            if node.name == "exists":
+                return known(node.args[0].value, node.span, world, options, config)
+            return _flag(node, options)
         if isinstance(node, Unary) and node.op == "!":
             inner = value(node.operand)
             return None if inner is None else not inner

@@ -64,6 +64,21 @@ class Tool(Record):
         return [_option(left, right) for left, right in pairs(self.sections.get("OPTIONS", ""))]
 
     @property
+    def required(self) -> list[str]:
+        """The parameters that USAGE names outside of brackets."""
+        text = self.sections["USAGE"].splitlines()[0]
+        while "[" in text:
+            before, _, inner = text.rpartition("[")
+            text = before + inner.partition("]")[2]
+        return text.split()[2:]
+
+    @property
+    def sample(self) -> list[str]:
+        """Values for the required parameters: those of its example."""
+        import shlex
+        return shlex.split(self.sections["EXAMPLE"].splitlines()[0])[-len(self.required):] if self.required else []
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns that it prints, as COLUMNS explains them; maps (``@x``) are not columns."""
         names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) for word in left.split()]

@@ -1,0 +1,133 @@
+"""The tools that measure what data waits for on its way through the network stack, in namespaces of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from namespaces import Namespace, Pair, connected
+from support import Tracer
+
+ME = str(os.getpid())
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Namespace, Namespace]]:
+    with Pair() as (a, b):
+        yield a, b
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def family(request: pytest.FixtureRequest) -> socket.AddressFamily:
+    found: socket.AddressFamily = request.param
+    return found
+
+
+def rows(tracer: Tracer) -> list[dict[str, object]]:
+    messages = [json.loads(line) for line in tracer.lines]
+    return [message["data"] for message in messages if message["type"] == "row"]
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def receive(sock: socket.socket, size: int) -> None:
+    while size > 0:
+        size -= len(sock.recv(size))
+
+
+def total(text: str, label: str) -> int:
+    """How many values a printed histogram has."""
+    body = re.search(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
+    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
+
+
+def test_tcpsend(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
+    """Each call with its size; the one that would have to wait, and the one into a connection that is gone."""
+    a, b = pair
+    with b.listener(family) as listener:
+        near, far = connected(a, listener)
+        ports = port_of(near), port_of(far)
+        with Tracer("tcpsend", "-p", ME, "-P", f"1,{ports[0]}", "-t", "-w", "-f", "json") as tracer:
+            for size in (1, 100, 70000):
+                near.sendall(b"x" * size)
+                receive(far, size)
+            far.sendall(b"answer")
+            receive(near, 6)
+            near.setblocking(False)
+            filled = 0
+            with pytest.raises(BlockingIOError):
+                while True:
+                    filled += near.send(b"y" * 65536)
+            receive(far, filled)
+            near.shutdown(socket.SHUT_WR)
+            with pytest.raises(BrokenPipeError):
+                near.send(b"z")
+        near.close()
+        far.close()
+    found = rows(tracer)
+    (near_address, far_address) = (a.v4, b.v4) if family == socket.AF_INET else (a.v6, b.v6)
+    sent = [row for row in found if row["LPORT"] == ports[0]]
+    assert {(r["LADDR"], r["RADDR"], r["RPORT"], r["PID"]) for r in sent} == {
+        (near_address, far_address, ports[1], os.getpid())}
+    good = [int(str(row["BYTES"])) for row in sent if row["RESULT"] == "Success"]
+    assert good[:2] == [1, 100] and sum(good) == 70101 + filled
+    assert [row["RESULT"] for row in sent if row["RESULT"] != "Success"] == [
+        "Resource temporarily unavailable", "Broken pipe"]
+    assert [(r["BYTES"], r["LADDR"]) for r in found if r["LPORT"] == ports[1]] == [(6, far_address)]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", str(row["TIME"])) for row in found)
+
+
+def test_tcpsend_filters(pair: tuple[Namespace, Namespace]) -> None:
+    a, b = pair
+    with b.listener() as listener:
+        near, far = connected(a, listener)
+        port = port_of(near)
+        with Tracer("tcpsend", "-L", f"{port}-{port}") as local, Tracer("tcpsend", "-D", f"2,{port}") as remote, \
+                Tracer("tcpsend", "-p", "1", "-P", str(port)) as init, \
+                Tracer("tcpsend", "-s", "50", "-P", str(port)) as large, \
+                Tracer("tcpsend", "-e", "-P", str(port)) as errors:
+            near.sendall(b"x" * 49)
+            near.sendall(b"x" * 50)
+            far.sendall(b"y" * 7)
+            receive(near, 7)
+            far.close()
+        near.close()
+    sizes = [[line.split()[-2] for line in tracer.lines[1:]] for tracer in (local, remote, init, large, errors)]
+    assert sizes == [["49", "50"], ["7"], [], ["50"], []]
+
+
+def test_tcpnagle(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
+    """Of two small writes the second waits for the answer to the first, which the other side delays; unless Nagle's
+    algorithm is off. What is corked waits until it is not."""
+    a, b = pair
+    with b.listener(family) as listener:
+        near, far = connected(a, listener)
+        with Tracer("tcpnagle", "-P", str(port_of(near)), "-p", ME) as tracer:
+            for _ in range(10):
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+                near.send(b"one")
+                near.send(b"two")
+                receive(far, 6)
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(7):
+                near.send(b"x")
+                receive(far, 1)
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            for _ in range(3):
+                near.send(b"corked")
+            receive(far, 18)
+        near.close()
+        far.close()
+    assert "@nagle[ON]: 20\n" in tracer.stdout and "@nagle[OFF]: 7\n" in tracer.stdout
+    assert "@nagle[CORK]: 3\n" in tracer.stdout
+    # a second write leaves at once where the first one happens to be acknowledged in time
+    assert 0 < total(tracer.stdout, "blocked_us[NAGLE]") <= 10 and total(tracer.stdout, "blocked_us[CORK]") == 1
+    assert "@since" not in tracer.stdout and "@next" not in tracer.stdout
