@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -131,3 +132,82 @@ def test_tcpnagle(pair: tuple[Namespace, Namespace], family: socket.AddressFamil
     # a second write leaves at once where the first one happens to be acknowledged in time
     assert 0 < total(tracer.stdout, "blocked_us[NAGLE]") <= 10 and total(tracer.stdout, "blocked_us[CORK]") == 1
     assert "@since" not in tracer.stdout and "@next" not in tracer.stdout
+
+
+def test_skbdrop_shows_the_counters(pair: tuple[Namespace, Namespace]) -> None:
+    """Of the namespace in which it runs, exactly what they have grown by; none of them is changed by looking."""
+    a, b = pair
+    with b.listener() as unused:
+        address = unused.getsockname()
+    tracer = Tracer("skbdrop", "-r")
+    b.within(tracer.__enter__)
+    try:
+        before = b.counters()
+        with a.socket(kind=socket.SOCK_DGRAM) as client:
+            for _ in range(11):
+                client.sendto(b"x", address)
+        after = b.counters()
+    finally:
+        tracer.__exit__(None, None, None)
+    shown = dict(re.findall(r"^@nstat\[(\w+)\]: (\d+)$", tracer.stdout, re.M))
+    assert shown["UdpNoPorts"] == "11" == str(after["UdpNoPorts"] - before["UdpNoPorts"])
+    assert "TcpCurrEstab" not in shown and "TcpRetransSegs" not in shown
+    assert re.search(r"^@reason\[SKB_DROP_REASON_NO_SOCKET\]: \d+$", tracer.stdout, re.M)
+    with Tracer("skbdrop", "-n") as quiet:
+        pass
+    assert "@nstat" not in quiet.stdout
+
+
+def stages(text: str, map: str) -> dict[str, tuple[int, int]]:
+    """Key -> (count, total) of a map of stats()."""
+    found = re.findall(rf"^@{map}\[(.*)\]: count (\d+), average \d+, total (\d+)$", text, re.M)
+    return {key: (int(count), int(ns)) for key, count, ns in found}
+
+
+def test_skbstages(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
+    """Every segment passes every stage; the reader comes late, and the wait is in its queue."""
+    a, b = pair
+    with b.listener(family) as listener:
+        near, far = connected(a, listener)
+        port = port_of(near)
+        with Tracer("skbstages", "-P", f"{port},{port}") as tracer, Tracer("skbstages", "-P", "1") as other:
+            waited = whole = 0
+            for _ in range(12):
+                begun = time.monotonic_ns()
+                near.send(b"x" * 900)
+                sent = time.monotonic_ns()
+                time.sleep(0.002)
+                waited += time.monotonic_ns() - sent
+                receive(far, 900)
+                whole += time.monotonic_ns() - begun
+        near.close()
+        far.close()
+    found, lives = stages(tracer.stdout, "stage"), stages(tracer.stdout, "life")
+    assert lives["read"][0] == 12 == found["6 socket queue"][0]
+    for stage in ("2 qdisc", "3 device", "4 receive backlog", "5 ip and tcp"):
+        assert found[stage][0] == 12 + lives["acknowledgement"][0]
+    assert waited <= lives["read"][1] <= whole
+    assert set(lives) == {"read", "acknowledgement"}
+    assert re.findall(r"^@lost_sight: (\d+)$", tracer.stdout, re.M) == ["0"]
+    assert sum(ns for _, ns in found.values()) == sum(ns for _, ns in lives.values())
+    assert not stages(other.stdout, "stage")
+
+
+def test_skbstages_sees_what_nagle_holds_back(pair: tuple[Namespace, Namespace]) -> None:
+    a, b = pair
+    with b.listener() as listener:
+        near, far = connected(a, listener)
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        with Tracer("skbstages", "-P", str(port_of(near))) as tracer:
+            begun = time.monotonic_ns()
+            near.send(b"corked")
+            sent = time.monotonic_ns()
+            time.sleep(0.01)
+            held = time.monotonic_ns() - sent
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+            receive(far, 6)
+            whole = time.monotonic_ns() - begun
+        near.close()
+        far.close()
+    count, ns = stages(tracer.stdout, "stage")["1 tcp send queue"]
+    assert count == 1 and held <= ns <= whole

@@ -107,5 +107,6 @@ def test_hrtimers() -> None:
     expired = int(str(found["@expired"]["hrtimer_wakeup"]))
     assert int(str(found["@started"]["hrtimer_wakeup"])) >= expired >= 60
     for name in ("@late_us", "@run_us"):
-        assert abs(sum(bucket["count"] for bucket in buckets(found[name]["hrtimer_wakeup"])) - expired) <= (os.cpu_count() or 1)
+        times = sum(bucket["count"] for bucket in buckets(found[name]["hrtimer_wakeup"]))
+        assert abs(times - expired) <= (os.cpu_count() or 1)  # those that are running when the tracing begins or ends
     assert set(found) == {"@started", "@expired", "@late_us", "@run_us"}

@@ -34,6 +34,12 @@ def test_what_touches_is_one_cell() -> None:
     assert [cell.is_number for cell in found] == [True, False]
 
 
+@pytest.mark.parametrize("conversions", [["d"], ["lld"], ["u", "lld"]])
+def test_numbers_of_any_length(conversions: list[str]) -> None:
+    parts = [part for c in conversions for part in (literal("."), conversion(c))][1:]
+    assert [cell.is_number for cell in cells(parts, [NUMBER] * len(conversions))] == [True]
+
+
 def test_a_column_of_no_width_is_left_out() -> None:
     found = cells([conversion("s", ".0"), conversion("d", "-7"), literal(" "), conversion("s")], [TEXT, NUMBER, TEXT])
     assert [(cell.fields, cell.is_number) for cell in found] == [([NUMBER], True), ([TEXT], False)]

@@ -72,7 +72,7 @@ class Printer:
     def _handler(self, site: EventSite) -> Handler | None:
         makers: dict[str, Callable[[EventSite], Handler]] = {
             "printf": self._printf, "print": self._print, "time": self._time, "join": self._join, "cat": self._cat,
-            "system": self._system, "print_map": self._print_map, "skboutput": self._packets}
+            "system": self._system, "nstat": self._nstat, "print_map": self._print_map, "skboutput": self._packets}
         make = makers.get(site.kind)
         return make(site) if make else None
 
@@ -142,6 +142,11 @@ class Printer:
             else:
                 out.system(done.stdout)
         return handle
+
+    def _nstat(self, site: EventSite) -> Handler:
+        from .nstat import Growth
+        growth, show = Growth(), self.out.map
+        return lambda buffer, offset: show("@nstat", growth.take())
 
     def _packets(self, site: EventSite) -> Handler:
         from .packets import PacketFile

@@ -43,7 +43,8 @@ class Cell:
     def is_number(self) -> bool:
         """12 or 0.345, by the format: a string that looks so is none."""
         return self.parts[0].conversion != "" and self.parts[0].spec[:1] not in ("0", "+") and all(
-            part.conversion in ("d", "i", "u") if part.conversion else part.literal == "." for part in self.parts)
+            part.conversion.lstrip("hljzt") in ("d", "i", "u") if part.conversion else part.literal == "."
+            for part in self.parts)
 
     def form(self, context: Context) -> Format:
         return compile_format(self.parts, self.fields, context)

@@ -73,6 +73,8 @@ _ROWS = (
     Function("join", ("array:ptr|array|int", "separator:literal?"), VOID, "Print an array of strings.",
              "join(args.argv)",
              r.join, asynchronous=True),
+    Function("nstat", (), VOID, "Print the kernel's network counters that have grown since the start or last time.",
+             "nstat()", asynchronous=True),
     Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", asynchronous=True),
     Function("strftime", ("format:literal", "nanoseconds:int"), None, "A timestamp, formatted when printed.",
              'strftime("%H:%M:%S", nsecs)', r.strftime),

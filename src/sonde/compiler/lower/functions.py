@@ -87,6 +87,10 @@ def _exit(lo: Lower, call: Call) -> None:
     leave_program(lo)
 
 
+def _nstat(lo: Lower, call: Call) -> None:
+    records.send(lo, "nstat", [])
+
+
 def _time(lo: Lower, call: Call) -> None:
     records.send(lo, "time", [], data=dict(call.data), stamp=True)
 
@@ -156,6 +160,7 @@ STATEMENT_CALLS: dict[str, Callable[[Lower, Call], None]] = {
     "printf": _formatted("printf"), "errorf": _formatted("printf", severity="ERROR"),
     "warnf": _formatted("printf", severity="WARNING"), "cat": _formatted("cat"), "system": _formatted("system"),
     "print": _print, "clear": _map_request, "zero": _map_request, "exit": _exit, "time": _time, "join": _join,
+    "nstat": _nstat,
     "signal": _signal(h.SEND_SIGNAL), "signal_thread": _signal(h.SEND_SIGNAL_THREAD), "delete": _delete_statement,
     "debugf": _later("actions", "debugf"), "write_user": _later("actions", "write_user_statement"),
     "override": _later("actions", "override"),

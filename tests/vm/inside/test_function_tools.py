@@ -1,0 +1,126 @@
+"""The tools that trace kernel functions, on kernels that can, against workloads of this process's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import socket
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from support import Tracer
+
+ME = str(os.getpid())
+
+
+def rows(tracer: Tracer) -> list[dict[str, object]]:
+    messages = [json.loads(line) for line in tracer.lines]
+    return [message["data"] for message in messages if message["type"] == "row"]
+
+
+def test_funccount() -> None:
+    """By the function of a system call that nothing else here uses."""
+    with Tracer("funccount", "-p", ME, "core_sys_selec[t]", timeout=150) as tracer:
+        for _ in range(37):
+            select.select([], [], [], 0)
+    assert "@count[kprobe:core_sys_select]: 37\n" in tracer.stdout
+
+
+def test_funcprofile() -> None:
+    """The function's time lies between the time asked for and the time measured around it; from these the bounds."""
+    asked = [0.05] * 4 + [0.25] * 3
+    measured = []
+    with Tracer("funcprofile", "-p", ME, "-f", "json", "--histogram", "core_sys_select", timeout=150) as tracer:
+        for seconds in asked:
+            begun = time.monotonic()
+            select.select([], [], [], seconds)
+            measured.append(time.monotonic() - begun)
+    [row] = [row for row in rows(tracer) if row["FUNCTION"] == "core_sys_select"]
+    n = len(asked)
+    total, average = float(str(row["TIME_US"])), float(str(row["AVG_US"]))
+    assert row["HITS"] == n
+    assert sum(asked) * 1e6 - 1 <= total <= sum(measured) * 1e6 + 1
+    assert abs(average - total / n) <= 0.1
+    # A standard deviation moves by no more than the norm of what the values move by, over sqrt(n - 1).
+    error = sum((high - low) ** 2 for low, high in zip(asked, measured)) ** 0.5 / (n - 1) ** 0.5
+    assert abs(float(str(row["S2_US"])) ** 0.5 / 1e6 - statistics.stdev(measured)) <= error + 1e-6
+    assert sum(int(count) for count in re.findall(r'"count": (\d+)', tracer.stdout)) == n
+
+
+def test_tcpsend_and_tcpnagle() -> None:
+    """By tracepoint where there is one, else by the function."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
+        far, _ = listener.accept()
+        port = str(near.getsockname()[1])
+        with far, Tracer("tcpsend", "-L", port, "-f", "json", timeout=150) as sent, \
+                Tracer("tcpnagle", "-P", port, timeout=150) as nagle:
+            for size in (3, 4000):
+                near.sendall(b"x" * size)
+                while size > 0:
+                    size -= len(far.recv(size))
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            near.send(b"corked")
+            far.recv(6)
+    assert [(row["PID"], row["BYTES"], row["RESULT"]) for row in rows(sent)] == [
+        (os.getpid(), size, "Success") for size in (3, 4000, 6)]
+    assert "@nagle[ON]: 2\n" in nagle.stdout and "@nagle[CORK]: 1\n" in nagle.stdout
+    assert "@blocked_us[CORK]" in nagle.stdout
+
+
+def network_device() -> str:
+    """The machine's network device, up, with neighbours that nobody asks for."""
+    subprocess.run(["modprobe", "virtio_net"], check=True)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for name in os.listdir("/sys/class/net"):
+            if os.path.exists(f"/sys/class/net/{name}/device"):
+                ip("link", "set", name, "up")
+                ip("addr", "replace", "10.99.0.1/24", "dev", name)
+                ip("neigh", "replace", "10.99.0.2", "lladdr", "02:00:00:00:00:02", "dev", name)
+                return name
+        time.sleep(0.1)
+    raise AssertionError("no network device")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def packets_sent(device: str) -> int:
+    return int(Path(f"/sys/class/net/{device}/statistics/tx_packets").read_text())
+
+
+def test_bqllat() -> None:
+    """With a limit of two packets most of a burst has to wait; a driver without limits is said to have none."""
+    device = network_device()
+    limit = Path(f"/sys/class/net/{device}/queues/tx-0/byte_queue_limits/limit_max")
+    limited = has_limits()
+    if limited:
+        limit.write_text("3000")
+    with Tracer("bqllat", "-s", "-i", device, timeout=150) as tracer, \
+            Tracer("bqllat", "-i", "lo", timeout=150) as other, \
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        before = packets_sent(device)
+        for _ in range(300):
+            sock.sendto(b"x" * 1400, ("10.99.0.2", 9))
+        time.sleep(1)
+        sent = packets_sent(device) - before
+    assert sent >= 300
+    if not limited:
+        assert int(re.findall(rf"^@without_bql\[{device}\]: (\d+)$", tracer.stdout, re.M)[0]) >= 300
+        assert "@stops" not in tracer.stdout
+        return
+    packets = re.findall(rf"^@limit\[{device}\]: count (\d+), average (\d+), total \d+$", tracer.stdout, re.M)
+    assert len(packets) == 1 and 300 <= int(packets[0][0]) <= sent and int(packets[0][1]) <= 3000
+    stops = re.findall(rf"^@stops\[{device}\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
+    assert len(stops) == 1 and 0 < int(stops[0][0]) <= sent
+    assert device not in other.stdout
+
+
+def has_limits() -> bool:
+    """virtio_net has byte queue limits since Linux 6.11."""
+    return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 11)
