@@ -29,8 +29,6 @@ def elsewhere() -> dict[str, str]:
     lacks = {}
     if not world.feature("kprobes") and not world.feature("fentry"):
         lacks["funcprofile"] = "no kprobes"
-    if not world.tracepoint("mac80211", "drv_config"):
-        lacks["ieee80211scan"] = "tracepoint not found: "
     return lacks
 
 
