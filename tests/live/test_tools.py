@@ -28,7 +28,7 @@ def elsewhere() -> dict[str, str]:
     world = api.live_world()
     lacks = {}
     if not world.feature("kprobes") and not world.feature("fentry"):
-        lacks["funcprofile"] = "no kprobes"
+        lacks["funcprofile"] = "this kernel ("
     return lacks
 
 

@@ -65,12 +65,13 @@ class Tool(Record):
 
     @property
     def required(self) -> list[str]:
-        """The parameters that USAGE names outside of brackets."""
-        text = self.sections["USAGE"].splitlines()[0]
+        """The parameters, but for options, that USAGE names outside of brackets."""
+        text = self.sections.get("USAGE", "").partition("\n")[0]
         while "[" in text:
             before, _, inner = text.rpartition("[")
             text = before + inner.partition("]")[2]
-        return text.split()[2:]
+        words = text.split()[2:]
+        return [word for before, word in zip(["", *words], words) if not word.startswith("-") and before[:1] != "-"]
 
     @property
     def sample(self) -> list[str]:
