@@ -18,6 +18,14 @@ OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoin
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
 BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "helper_task_pt_regs"), True)
+# Tracepoints of modules that the recorded machine did not have: (type, name, offset, size) of each field, from 6.12.
+MODULES: dict[str, list[tuple[str, str, int, int]]] = {
+    "cfg80211:rdev_scan": [("char", "wiphy_name[32]", 8, 32)],
+    "mac80211:drv_config": [("char", "wiphy_name[32]", 8, 32), ("u32", "changed", 40, 4), ("u32", "flags", 44, 4),
+                            ("u32", "control_freq", 60, 4)],
+    "mac80211:drv_sw_scan_complete": [("char", "wiphy_name[32]", 8, 32)],
+    "mac80211:api_scan_completed": [("char", "wiphy_name[32]", 8, 32), ("bool", "aborted", 40, 1)],
+}
 KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
 
 
@@ -27,9 +35,17 @@ def world(kernel: str = "6.18", arch: str = "x86_64") -> RecordedWorld:
     made = RecordedWorld(str(WORLD), BUILT | KERNELS[kernel])
     made.arch, made.cpus = arch, 2
     made._data["symbols"].setdefault("__per_cpu_offset", 0xFFFFFFFF82000000)
+    for name, fields in MODULES.items():
+        made._data["tracepoints"].setdefault(name, format_text(name, fields))
     for path, binary in made._data["binaries"].items():
         binary["names"].append(path.removeprefix("/usr"))  # merged /usr: both are paths of one file
     return made
+
+
+def format_text(name: str, fields: list[tuple[str, str, int, int]]) -> str:
+    """What tracefs would tell of the event ``category:name``."""
+    lines = [f"\tfield:{type} {field};\toffset:{at};\tsize:{size};\tsigned:0;" for type, field, at, size in fields]
+    return "\n".join([f"name: {name.partition(':')[2]}", "ID: 1", "format:", *lines, ""])
 
 
 def compiled(text: str, kernel: str = "6.18", arch: str = "x86_64", **options: Any) -> ScriptSpec:

@@ -6,11 +6,14 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import statistics
 import subprocess
 import time
 from pathlib import Path
+
+import pytest
 
 from support import Tracer
 
@@ -124,3 +127,20 @@ def test_bqllat() -> None:
 def has_limits() -> bool:
     """virtio_net has byte queue limits since Linux 6.11."""
     return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 11)
+
+
+def test_ieee80211scan() -> None:
+    """A simulated device looks at each of its channels in turn: those that it lists."""
+    if shutil.which("iw") is None:
+        pytest.skip("iw is not installed")
+    if subprocess.run(["modprobe", "mac80211_hwsim", "radios=1", "channels=1"], check=False).returncode:
+        pytest.skip("this kernel was built without simulated wireless devices (mac80211_hwsim)")
+    ip("link", "set", "wlan0", "up")
+    listed = subprocess.run(["iw", "phy"], capture_output=True, text=True, check=True).stdout
+    channels = {int(mhz) for mhz in re.findall(r"\* (\d+)(?:\.\d+)? MHz \[\d+\](?! \(disabled\))", listed)}
+    with Tracer("ieee80211scan", "-f", "json", timeout=150) as tracer:
+        subprocess.run(["iw", "dev", "wlan0", "scan"], check=True, capture_output=True)
+    found = rows(tracer)
+    assert [row["EVENT"] for row in found if row["EVENT"] != "channel"] == ["started", "completed"]
+    assert found[0]["COMM"] == "iw"
+    assert {row["FREQ"] for row in found if row["EVENT"] == "channel"} == channels
