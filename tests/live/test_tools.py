@@ -28,7 +28,7 @@ def elsewhere() -> dict[str, str]:
     world = api.live_world()
     lacks = {}
     if not world.feature("kprobes") and not world.feature("fentry"):
-        lacks["funcprofile"] = "this kernel ("
+        lacks |= dict.fromkeys(("funcprofile", "skblife"), "this kernel (")
     if not world.tracepoint("mac80211", "drv_config"):
         lacks["ieee80211scan"] = "tracepoint not found: cfg80211:rdev_scan"
     return lacks

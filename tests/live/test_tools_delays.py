@@ -211,3 +211,32 @@ def test_skbstages_sees_what_nagle_holds_back(pair: tuple[Namespace, Namespace])
         far.close()
     count, ns = stages(tracer.stdout, "stage")["1 tcp send queue"]
     assert count == 1 and held <= ns <= whole
+
+
+def test_lists_of_ports(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
+    """Two of three listeners are asked for, one by its number and one in a range."""
+    a, b = pair
+    with b.listener(family) as one, b.listener(family) as two, b.listener(family) as three:
+        ports = [port_of(listener) for listener in (one, two, three)]
+        chosen = f"1,{ports[0]},{ports[2]}-{ports[2]}"
+        with Tracer("tcpconnect", "-w", "-P", chosen, "-f", "json") as opened, \
+                Tracer("tcpconnect", "-c", "-p", ME, "-P", chosen) as counted, \
+                Tracer("tcpaccept", "-w", "-P", chosen, "-f", "json") as taken, \
+                Tracer("tcplife", "-w", "-D", chosen, "-p", f"1,{ME}", "-f", "json") as lived, \
+                Tracer("tcprtt", "-P", "1-2") as none:
+            for listener in (one, two, three, three):
+                near, far = connected(a, listener)
+                near.send(b"x")
+                receive(far, 1)
+                near.close()
+                assert far.recv(1) == b""
+                far.close()
+            time.sleep(0.05)
+    wanted = [ports[0], ports[2], ports[2]]
+    host = b.v4 if family == socket.AF_INET else b.v6
+    assert [(row["DPORT"], row["DADDR"]) for row in rows(opened)] == [(port, host) for port in wanted]
+    assert [(row["LPORT"], row["LADDR"]) for row in rows(taken)] == [(port, host) for port in wanted]
+    assert [row["RPORT"] for row in rows(lived)] == wanted
+    counts = re.findall(r"^@connects\[.*, (\S+), (\d+)\]: (\d+)$", counted.stdout, re.M)
+    assert {(where, int(port), int(n)) for where, port, n in counts} == {(host, ports[0], 1), (host, ports[2], 2)}
+    assert "@us[" not in none.stdout

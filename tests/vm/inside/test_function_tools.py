@@ -144,3 +144,39 @@ def test_ieee80211scan() -> None:
     assert [row["EVENT"] for row in found if row["EVENT"] != "channel"] == ["started", "completed"]
     assert found[0]["COMM"] == "iw"
     assert {row["FREQ"] for row in found if row["EVENT"] == "channel"} == channels
+
+
+def sums(text: str, map: str) -> dict[str, tuple[int, int]]:
+    """Key -> (count, total) of a map of stats()."""
+    found = re.findall(rf"^@{map}\[(.*)\]: count (\d+), average \d+, total (\d+)$", text, re.M)
+    return {key: (int(count), int(total)) for key, count, total in found}
+
+
+def test_skblife() -> None:
+    """A datagram is a buffer that lives until it is read; what TCP sends are clones, never older than their packets."""
+    datagrams = socket.AF_INET, socket.SOCK_DGRAM
+    with socket.socket(*datagrams) as near, socket.socket(*datagrams) as far:
+        far.bind(("127.0.0.1", 0))
+        with Tracer("skblife", "-s", "-p", ME, timeout=150) as tracer:
+            begun = time.monotonic_ns()
+            for _ in range(25):
+                near.sendto(b"x" * 100, far.getsockname())
+            sent = time.monotonic_ns()
+            time.sleep(0.3)
+            waited = time.monotonic_ns() - sent
+            for _ in range(25):
+                far.recv(100)
+            whole = time.monotonic_ns() - begun
+    assert set(sums(tracer.stdout, "buffer")) == {"alloc"} == set(sums(tracer.stdout, "packet"))
+    assert sums(tracer.stdout, "buffer") == sums(tracer.stdout, "packet")
+    count, total = sums(tracer.stdout, "buffer")["alloc"]
+    assert count == 25 and 25 * (waited // 1000 - 1) <= total <= 25 * (whole // 1000 + 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener, Tracer("skblife", "-s", "-p", ME, timeout=150) as tracer:
+        with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as server:
+            for _ in range(10):
+                client.sendall(b"x" * 1000)
+                server.recv(1000)
+        time.sleep(0.3)
+    buffers, packets = sums(tracer.stdout, "buffer"), sums(tracer.stdout, "packet")
+    assert buffers["clone"][0] == packets["clone"][0] >= 10
+    assert buffers["clone"][1] <= packets["clone"][1] and buffers["alloc"] == packets["alloc"]
