@@ -41,7 +41,8 @@ FUNCTIONS = """
 vfs_read vfs_write vfs_open tcp_sendmsg tcp_recvmsg tcp_connect tcp_v4_connect tcp_v6_connect tcp_set_state
 tcp_retransmit_skb tcp_rcv_established inet_csk_accept ip_rcv udp_sendmsg udp_recvmsg do_sys_openat2 do_nanosleep
 __alloc_skb build_skb napi_build_skb skb_clone skb_copy __pskb_copy_fclone skb_split skb_segment skb_gro_receive
-skb_try_coalesce kfree_skbmem napi_skb_cache_put security_socket_sendmsg bpf_rdonly_cast bpf_iter_task kfree_skb_reason sock_alloc_file __x64_sys_getppid
+skb_try_coalesce kfree_skbmem napi_skb_cache_put security_socket_sendmsg bpf_rdonly_cast bpf_iter_task
+kfree_skb_reason sock_alloc_file __x64_sys_getppid
 """.split()
 
 TRACEPOINTS = """

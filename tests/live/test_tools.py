@@ -351,8 +351,9 @@ def test_doctor_knows_them_all() -> None:
 def test_doctor_asks_a_btf_file() -> None:
     """This kernel's own file: what compiles for it is what works here."""
     done = run_sonde("tools", "--check", "--btf", "/sys/kernel/btf/vmlinux")
-    assert done.returncode == 0, done.stdout
-    assert [line for line in done.stdout.splitlines() if "does not work" in line] == []
+    failing = {line.split()[0] for line in done.stdout.splitlines() if "does not work" in line}
+    assert failing <= {"ieee80211scan"}, done.stdout  # its tracepoints are in modules, whose types are not in this file
+    assert done.returncode == bool(failing)
     assert "/sys/kernel/btf/vmlinux; whether it allows" in done.stdout.splitlines()[-1]
 
 
