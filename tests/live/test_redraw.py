@@ -111,8 +111,9 @@ def test_complaints(arguments: list[str], complaint: str) -> None:
 
 def test_a_capture_says_how_far_it_is(tmp_path: Path) -> None:
     file = tmp_path / "x.svg"
-    with Terminal("flame", "-c", child(tmp_path), "-o", str(file), "600") as terminal:
+    with Terminal("flame", "-c", "sleep 900", "-o", str(file), "600") as terminal:
         terminal.wait_for(r"^tracing  \[#* *\]  \d+ of 600 s$")
+        terminal.keys("C-c")
         left = terminal.wait_for_end()
     assert "tracing" not in left and f"Wrote {file}" in left
     done = run_sonde("flame", "-c", child(tmp_path), "-o", str(file), "600")
