@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -15,6 +16,7 @@ from live.test_tools_sockets import listening, own_name, test_socketio_bytes, te
 from namespaces import Namespace
 from support import Tracer, run_sonde
 
+UNABLE = {"6.1": {"udporder"}}  # sock:sk_data_ready came with Linux 6.3
 DATAGRAMS, SIZE = 20, 1000
 DELAY = 20_000  # us, of netem
 QUEUES = {
@@ -42,9 +44,11 @@ def listener() -> Iterator[socket.socket]:
 
 
 def test_every_tool_works_here() -> None:
-    done = run_sonde("doctor", timeout=190)
-    assert done.returncode == 0, done.stdout
-    assert "does not work" not in done.stdout
+    """But for those whose events a kernel does not have, which doctor names."""
+    done = run_sonde("doctor", timeout=195)
+    broken = {line.split()[0] for line in done.stdout.splitlines() if "does not work:" in line}
+    assert broken == UNABLE.get(os.environ["SONDE_VM"], set()), done.stdout
+    assert done.returncode == bool(broken)
 
 
 def burst(a: Namespace, b: Namespace) -> float:
