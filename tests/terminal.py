@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -31,9 +31,9 @@ class Terminal:
             pytest.skip("tmux is not installed")
         self.args, self.columns, self.lines, self.before = args, columns, lines, before
         self.env = env or {}
-        self.name = f"sonde-{os.getpid()}-{time.monotonic_ns()}"
 
     def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="sonde-tmux-")  # tmux leaves its socket behind
         command = f"trap : INT; {self.before}{shlex.join(sonde_command(self.args))}; echo ended=$?; exec cat"
         env = environment({"PS1": "$ "} | self.env)
         env.pop("TMUX", None)
@@ -43,9 +43,10 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.tmux("kill-server", check=False)
+        self._folder.cleanup()
 
     def tmux(self, *args: str, check: bool = True, env: dict[str, str] | None = None) -> str:
-        done = subprocess.run(["tmux", "-L", self.name, *args], capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(["tmux", "-S", f"{self._folder.name}/socket", *args], capture_output=True, text=True, check=False, env=env)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
