@@ -152,8 +152,16 @@ def sums(text: str, map: str) -> dict[str, tuple[int, int]]:
     return {key: (int(count), int(total)) for key, count, total in found}
 
 
+def needs_quick_attaching() -> None:
+    """Under emulation Linux 6.1 did not attach skblife's functions within three minutes; why is not known."""
+    from sonde.kernel.world import LiveWorld
+    if not LiveWorld().feature("kprobe_multi"):
+        pytest.skip("attaching this many functions takes minutes under emulation on kernels of this age")
+
+
 def test_skblife() -> None:
     """A datagram is a buffer that lives until it is read."""
+    needs_quick_attaching()
     datagrams = socket.AF_INET, socket.SOCK_DGRAM
     with socket.socket(*datagrams) as near, socket.socket(*datagrams) as far:
         far.bind(("127.0.0.1", 0))
@@ -175,6 +183,7 @@ def test_skblife() -> None:
 
 def test_skblife_of_clones() -> None:
     """What TCP sends are clones, never older than their packets."""
+    needs_quick_attaching()
     with socket.create_server(("127.0.0.1", 0)) as listener, Tracer("skblife", "-s", "-p", ME, timeout=190) as tracer:
         with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as server:
             for _ in range(10):
