@@ -46,7 +46,8 @@ class Terminal:
         self._folder.cleanup()
 
     def tmux(self, *args: str, check: bool = True, env: dict[str, str] | None = None) -> str:
-        done = subprocess.run(["tmux", "-S", f"{self._folder.name}/socket", *args], capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(["tmux", "-S", f"{self._folder.name}/socket", *args], capture_output=True, text=True,
+                              check=False, env=env)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
