@@ -22,7 +22,7 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.bt"))
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "200"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))
 BLOCKS = 10
-# Explained and not solved: loops of thousands of rounds within other loops (seeds 6000248 and 6000264, of 305).
+# Explained and not solved: some programs with functions and loops in loops (seeds 6000248 and 6000264, of 305).
 LIMIT = "too complex"
 SIZES = (2, 3, 4)
 
