@@ -91,7 +91,7 @@ def test_flame_graph_of_a_process(busy: str) -> None:
         with Tracer("flame", "--on-cpu", "-p", str(process.pid), "-f", "folded") as tracer:
             process.send_signal(signal.SIGCONT)
             tracer.wait()
-    assert weights(tracer.stdout)["hot_function"] > 20
+    assert weights(tracer.stdout)["hot_function"] > 5  # of some 99 a second, on a CPU that others use too
 
 
 def test_off_cpu_finds_the_sleep(tmp_path: Path) -> None:
