@@ -8,7 +8,7 @@ record that is reserved but never submitted are errors too, although a verifier 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sonde.asm.insn import (
     ALU,
@@ -20,6 +20,7 @@ from sonde.asm.insn import (
     JMP_NAMES,
     LDX,
     MEMSX,
+    PSEUDO_CALL,
     PSEUDO_FUNC,
     PSEUDO_KFUNC,
     SIZE_OF,
@@ -147,9 +148,12 @@ class Machine:
 
     def run(self, *params: int, start: int = 0) -> int:
         """Run the function that begins at slot ``start``; its r0."""
+        return self._function([p & MASK for p in params], start)
+
+    def _function(self, params: Sequence[int | None], start: int) -> int:
         stack = self.memory.add(STACK_SIZE, "stack", watched=True)
         regs: list[int | None] = [None] * 11
-        regs[1:1 + len(params)] = [p & MASK for p in params]
+        regs[1:1 + len(params)] = params
         regs[10] = stack.base + STACK_SIZE
         at = start
         while True:
@@ -224,6 +228,10 @@ class Machine:
         return following + insn.off if holds(name, self._get(regs, insn.dst, at), b, bits) else following
 
     def _call(self, insn: Insn, at: int, regs: list[int | None]) -> None:
+        if insn.src == PSEUDO_CALL:
+            regs[0] = self._function(regs[1:6], at + 1 + insn.imm)
+            regs[1:6] = [None] * 5
+            return
         table = self.kfuncs if insn.src == PSEUDO_KFUNC else self.helpers
         function = table.get(insn.imm)
         if function is None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sonde import api
+from sonde import api, tools
+from sonde.doctor import examine
 from sonde.errors import CompileError
 from sonde.language.source import Source
 from sonde.semantics.typed import Options
@@ -101,8 +103,8 @@ def _audit() -> None:
     sys.addaudithook(hook)
 
 
-def compile_without_headers(text: str, opened: list[str]) -> None:
-    assert api.compile(Source("stdin", text), Options(unsafe=True), world()).programs
+def compile_without_headers(text: str, opened: list[str], params: Sequence[str] = ()) -> None:
+    assert api.compile(Source("stdin", text), Options(params=list(params), unsafe=True), world()).programs
     assert not [path for path in opened if path.startswith(HEADERS) or path.endswith(".h")]
 
 
@@ -111,9 +113,22 @@ def test_one_liners_compile(text: str, opened: list[str]) -> None:
     compile_without_headers(text, opened)
 
 
-@pytest.mark.parametrize("path", PROGRAMS + TOOLS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.name)
 def test_programs_compile(path: Path, opened: list[str]) -> None:
     compile_without_headers(path.read_text(), opened)
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=lambda p: p.name)
+def test_tools_compile(path: Path, opened: list[str]) -> None:
+    """But those that need a probe that this kernel does not have; and that it has it, they say themselves."""
+    tool = tools.find(path.stem)
+    assert tool is not None
+    verdict = examine(tool, api.live_world())
+    if verdict.works:
+        compile_without_headers(path.read_text(), opened, tool.sample)
+    else:
+        assert any(word in " ".join(verdict.why) for word in ("this kernel", "not found")), verdict.why
+        assert not [name for name in opened if name.startswith(HEADERS) or name.endswith(".h")]
 
 
 @pytest.mark.parametrize("text", TRACEPOINTS)
