@@ -12,18 +12,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from sonde import tools  # noqa: E402
+from sonde import commands, tools  # noqa: E402
 
 PAGES = ROOT / "docs" / "tools"
-TITLES = {"USAGE": "Usage", "OPTIONS": "Options", "COLUMNS": "Columns", "EXAMPLE": "Example", "NEEDS": "Needs",
-          "NOTES": "Notes"}
+TITLES = {"USAGE": "Usage", "OPTIONS": "Options", "COLUMNS": "Columns", "EXAMPLE": "Example",
+          "READING": "How to read it", "NEEDS": "Needs", "NOTES": "Notes"}
 VERBATIM = {"USAGE", "OPTIONS", "EXAMPLE"}
-MADE = "<!-- Written by scripts/gen_tool_docs.py from src/sonde/tools/{name}.bt: edit that. -->"
+MADE = "<!-- Written by scripts/gen_tool_docs.py from src/sonde/{source}: edit {which}. -->"
 
 
 def page(tool: tools.Tool) -> str:
-    """The page of one tool."""
-    parts = [MADE.format(name=tool.name), f"# {tool.name}", tool.purpose[0].upper() + tool.purpose[1:] + "."]
+    """The page of one tool, or command."""
+    made = MADE.format(source=Path(tool.path).relative_to(ROOT / "src" / "sonde"), which="that")
+    parts = [made, f"# {tool.name}", tool.purpose[0].upper() + tool.purpose[1:] + "."]
     for section in tools.SECTIONS:
         if section in tool.sections:
             parts += [f"## {TITLES[section]}", body(section, tool.sections[section])]
@@ -68,16 +69,20 @@ def overhead(name: str, measured: dict[str, Any]) -> str:
 
 def index(found: list[tools.Tool]) -> str:
     rows = [f"| [{tool.name}]({tool.name}.md) | {tool.purpose} |" for tool in found]
-    return "\n".join([MADE.replace("{name}.bt: edit that", "*.bt: edit those"), "", "# The tools", "",
+    others = [f"| [{each.name}]({each.name}.md) | {each.purpose} |" for each in map(commands.page, commands.COMMANDS)]
+    return "\n".join([MADE.format(source="tools/*.bt", which="those"), "", "# The tools", "",
                       "`sonde NAME --help` prints these pages; `sonde doctor` says which tools work on this kernel.",
                       "Every tool takes Sonde's own options too: `-f json` makes an object of each row.", "",
-                      "| tool | what it is for |", "|---|---|", *rows]) + "\n"
+                      "| tool | what it is for |", "|---|---|", *rows, "",
+                      "Commands that are more than a script:", "", "| command | what it is for |", "|---|---|",
+                      *others]) + "\n"
 
 
 def pages() -> dict[str, str]:
     """File name to content."""
     found = tools.tools()
-    return {"README.md": index(found)} | {f"{tool.name}.md": page(tool) for tool in found}
+    return {"README.md": index(found)} | {
+        f"{tool.name}.md": page(tool) for tool in [*found, *map(commands.page, commands.COMMANDS)]}
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ PARTS = {  # of the workload, where it is not ALL
     "tcpdrop": ("refused",) * 10, "udplife": ("udp",) * 10, "udpconnect": ("udpconnects",),
     "pacinglat": ("sleeps",) * 20, "solisten": ("listens",), "tcpbind": ("listens",), "sormem": ("udp",) * 10,
 }
-EVERYBODY = {"hardirqs", "biolatency", "tcpretrans", "bashreadline"}  # events in whatever process is there just then
+EVERYBODY = {"bashreadline"}  # events in a shell that the workload starts
 SETTLED = ("begin", "end", "interval")
 
 
@@ -41,7 +41,9 @@ def measure(name: str) -> dict[str, object]:
     command = [sys.executable, "-S", str(ROOT / "scripts" / "workload.py"), *parts]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        mine = [] if name in EVERYBODY else ["-p", str(process.pid)]
+        tool = tools.find(name)
+        assert tool is not None
+        mine = ["-p", str(process.pid)] if tool.takes_process and name not in EVERYBODY else []
         with Tracer("--stats", "-f", "json", *mine, name, timeout=100) as tracer:
             os.kill(process.pid, signal.SIGUSR1)
             assert process.stdout.readline() == "done\n"

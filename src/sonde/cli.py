@@ -297,6 +297,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
             return None, []
         if len(params) < len(tool.required):
             raise UsageError(f"{name} needs a {tool.required[len(params)]}", [f"see sonde {name} --help"])
+        if parsed.has("pid"):
+            tool.check_process()
         parsed.columns, parsed.tool = tool.columns, tool.name
         if "[SECONDS]" in tool.sections["USAGE"]:
             parsed.seconds = seconds_of(params)

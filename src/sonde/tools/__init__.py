@@ -5,7 +5,7 @@ A tool's text begins with ``//`` lines that are its documentation; ``--help`` is
     // NAME: what it is for, in one line
     //
     // USAGE
-    //   sonde NAME [OPTIONS] [INTERVAL [COUNT]]
+    //   sonde NAME [OPTIONS] [-p PID] [INTERVAL [COUNT]]   (with -p if events happen in the process they are about)
     //
     // OPTIONS
     //   -P, --port PORT   only this port; the script has it as getopt("port", 0)
@@ -16,6 +16,9 @@ A tool's text begins with ``//`` lines that are its documentation; ``--help`` is
     //
     // EXAMPLE
     //   ...
+    //
+    // READING
+    //   what the numbers mean for the machine, where that is not plain
     //
     // NEEDS
     //   tracepoints, types or binaries that the kernel or the machine must have
@@ -32,8 +35,8 @@ from ..errors import UsageError
 from ..record import Record
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "NEEDS", "NOTES")
-OPTIONAL = {"OPTIONS"}
+SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
+OPTIONAL = {"OPTIONS", "READING"}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -62,6 +65,18 @@ class Tool(Record):
     def options(self) -> list[ToolOption]:
         """Its own options, as OPTIONS lists them."""
         return [_option(left, right) for left, right in pairs(self.sections.get("OPTIONS", ""))]
+
+    @property
+    def takes_process(self) -> bool:
+        """Does -p do right by it? It has one of its own, or its USAGE names Sonde's, which asks who runs at an event:
+        what interrupts, timers and packets set off happens while any process runs."""
+        return "[-p PID]" in self.sections.get("USAGE", "") or any("-p" in option.names for option in self.options)
+
+    def check_process(self) -> None:
+        """UsageError if -p is not for it."""
+        if not self.takes_process:
+            raise UsageError(f"{self.name} cannot be limited to a process: its events (interrupts, timers, packets) "
+                             "happen whichever process is running", [f"without -p it shows all: sonde {self.name}"])
 
     @property
     def required(self) -> list[str]:
