@@ -15,15 +15,13 @@ import pytest
 
 import judge
 from fuzz.programs import SELF_REFERENCE, Writer
-from sonde.errors import CompileError, VerifierError
+from sonde.errors import CompileError
 from support import live_obstacle
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.bt"))
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "200"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))
 BLOCKS = 10
-# Explained and not solved: some programs with functions and loops in loops (seeds 6000248 and 6000264, of 305).
-LIMIT = "too complex"
 SIZES = (2, 3, 4)
 
 
@@ -47,7 +45,7 @@ def test_what_was_found(path: Path) -> None:
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_random_programs(block: int) -> None:
     print(f"SONDE_FUZZ_SEED={SEED}")
-    refused = limited = 0
+    refused = 0
     seeds = range(SEED + block, SEED + COUNT, BLOCKS)
     for seed in seeds:
         script = program(seed)
@@ -59,9 +57,6 @@ def test_random_programs(block: int) -> None:
             refused += 1
             continue
         except Exception as error:
-            if isinstance(error, VerifierError) and LIMIT in str(error):
-                limited += 1
-                continue
             raise AssertionError(f"seed {seed}: {error!r:.2000}\n{script}") from error
         assert got == wanted, f"seed {seed}\n{script}"
-    assert refused <= max(3, len(seeds) // 10) and limited <= max(2, len(seeds) // 50)
+    assert refused <= max(3, len(seeds) // 10)
