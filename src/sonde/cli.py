@@ -31,7 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed: Parsed | None = None
     try:
         parsed = parse(arguments, _tool_options)
-        return _dispatch(parsed)
+        status = _dispatch(parsed)
+        if argv is None and parsed.command == "top":
+            from .monitor import leave
+            leave(status)
+        return status
     except CompileError as error:
         for diagnostic in error.diagnostics:
             complain(diagnostic.render())

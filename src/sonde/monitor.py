@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import SondeError, UsageError
 from .options import Parsed
@@ -338,3 +338,10 @@ def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
     if failed or app.failure is not None:
         raise failed[0] if failed else app.failure or SondeError("the view has ended")
     return shown.finish(out)
+
+
+def leave(status: int) -> NoReturn:
+    """End at once: taking apart what Textual has made takes the interpreter a quarter of a second."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -346,3 +346,13 @@ def test_memory_map_is_shared() -> None:
         session.attach()
         calls(2)
         assert session.maps["@n"].get() == struct.pack("=Q", 42)
+
+
+def test_an_end_from_another_thread_is_seen_at_once() -> None:
+    """poll() without a time-out, with nothing to come: only end() can wake it."""
+    with Session(script([enter(numbered())])) as session:
+        session.attach()
+        ending = threading.Timer(0.2, session.end, ["quit"])
+        ending.start()
+        assert session.poll() == [] and session.done and session.reason == "quit"
+        ending.join()

@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..options import Parsed
-    from ..runtime.overhead import Latency, Meter, ProgramCost
+    from ..runtime.overhead import Latency, ProgramCost
 
 PAGE = """\
 overhead: what every BPF program on this machine costs, whoever loaded it
@@ -46,9 +46,14 @@ NOTES
   is loaded and unloaded again meanwhile is not seen. What a program costs elsewhere (a uprobe's trap, say, takes far
   longer than the program that it runs) is no time of the program.
 
-  The histogram is sampled: the program's counts are read each millisecond. Runs that were alone in theirs have their
-  own time; others have the mean of their millisecond, so that rare slow runs of a frequent program are hidden. The
-  last line says how many were exact.
+  The histogram of one program is exact where the kernel can trace BPF programs (fentry and fexit; a program that was
+  loaded with function information): each run is timed, from its first instruction to its last. Timing costs each run
+  some time, which is in part counted too. Runs that were interrupted by another run of the program on that thread
+  cannot be timed; the last line counts them.
+
+  Elsewhere the histogram is sampled: the program's counts are read each millisecond. Runs that were alone in theirs
+  have their own time; others have the mean of their millisecond, so that rare slow runs of a frequent program are
+  hidden. The last line says how many were exact, and why the others are not.
 """
 
 SECONDS = 5.0
@@ -61,11 +66,11 @@ def main(parsed: Parsed) -> int:
     form = parsed.get("format", "text")
     if form not in ("text", "json"):
         raise UsageError("overhead is printed as text or json")
-    with Meter() as meter:
-        stopped = _until_interrupted()
-        if program:
-            text = _one(meter, program, seconds, stopped, form)
-        else:
+    stopped = _until_interrupted()
+    if program:
+        text = _one(program, seconds, stopped, form)
+    else:
+        with Meter() as meter:
             _wait(seconds, stopped)
             text = (_json if form == "json" else _table)(meter.costs())
     from .. import cli
@@ -105,28 +110,84 @@ def _wait(seconds: float, stopped: Callable[[], bool]) -> None:
         time.sleep(min(left, 0.1))
 
 
-def _one(meter: Meter, program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
-    found = meter.find(program)
+def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+    from ..runtime.overhead import Meter, find
+    found = find(program)
     if found is None:
         raise UsageError(f"there is no BPF program '{program}'",
                          ["sonde overhead lists them: name one as id:NUMBER, or by its name"])
-    latency = meter.watch(found[0], seconds, stopped)
-    return _latency_json(*found, latency) if form == "json" else _latency(*found, latency)
+    named = f"program {found[0]} ({found[1] or 'no name'})"
+    latency, why = _exact(found[0], named, seconds, stopped)
+    if latency is None:
+        with Meter() as meter:
+            _say(f"sampling {named}: {why}")
+            latency = meter.watch(found[0], seconds, stopped)
+    return (_latency_json if form == "json" else _latency)(*found, latency, why)
 
 
-def _latency(number: int, name: str, latency: Latency) -> str:
+def _say(text: str) -> None:
+    """What is being done, from now on: on stderr, for one who waits."""
+    from ..cli import complain
+    complain(text)
+
+
+# A program runs to its end on the CPU and the thread that it began on; all idle CPUs have the thread 0.
+_TIMED = """fentry:bpf:{probe} {{ @since[cpu, tid] = nsecs; }}
+fexit:bpf:{probe} {{
+  @runs = count();
+  if (@since[cpu, tid]) {{ @ns = hist(nsecs - @since[cpu, tid], {bits}); delete(@since, (cpu, tid)); }} }}"""
+
+
+def _exact(number: int, named: str, seconds: float, stopped: Callable[[], bool]) -> tuple[Latency | None, str]:
+    """Every run timed by fentry and fexit; or none, and why the kernel does not allow it."""
+    from ..api import live_world, trace
+    from ..errors import SondeError
+    from ..kernel.bpf_programs import look
+    world = live_world()
+    if not world.feature("fentry"):
+        return None, "this kernel has no fentry"
+    known = look(number)
+    if known is None or not known.functions:
+        return None, "the program was loaded without function information"
+    from ..runtime.overhead import BITS, Latency
+    script = _TIMED.format(probe=f"{number}:{known.functions[0][1]}", bits=BITS)
+    try:
+        tracing = trace(script, world=world)
+        tracing.attach()
+    except SondeError as error:
+        return None, f"the kernel does not let it be traced: {str(error).splitlines()[0]}"
+    began = time.monotonic()
+    try:
+        _say(f"timing each run of {named}")
+        _wait(seconds, stopped)
+    finally:
+        took = time.monotonic() - began
+        tracing.close()
+    histogram = tracing.maps["@ns"].value
+    runs = tracing.maps["@runs"].value or 0
+    unseen = sum(count for probe, count in tracing.losses.skipped if probe.startswith("fexit"))
+    return Latency(histogram, runs + unseen, histogram.total if histogram is not None else 0, took), ""
+
+
+def _latency(number: int, name: str, latency: Latency, why: str) -> str:
     head = f"Nanoseconds of a run of program {number} ({name or 'no name'}), {latency.seconds:.3f} s:\n"
     if not latency.runs:
         return head + "it did not run\n"
-    return (f"{head}{latency.histogram}{latency.runs} runs, sampled each millisecond: {latency.alone} were alone and "
-            f"are exact, {latency.runs - latency.alone} have the mean of their millisecond.\n")
+    others = latency.runs - latency.alone
+    if not why:
+        return f"{head}{latency.histogram or ''}{latency.alone} runs, each timed by fentry and fexit" + (
+            f"; {others} more could not be timed.\n" if others else ".\n")
+    return (f"{head}{latency.histogram}{latency.runs} runs, sampled each millisecond ({why}): {latency.alone} were "
+            f"alone and are exact, {others} have the mean of their millisecond.\n")
 
 
-def _latency_json(number: int, name: str, latency: Latency) -> str:
+def _latency_json(number: int, name: str, latency: Latency, why: str) -> str:
     from ..output.json import quote, to_json
+    method = f'"sampled", "why_not_exact": {quote(why)}' if why else '"exact"'
+    histogram = to_json(latency.histogram) if latency.histogram is not None else "[]"
     return (f'{{"type": "overhead_latency", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
-            f'{latency.seconds:.6f}, "runs": {latency.runs}, "exact": {latency.alone}, "method": "sampled", '
-            f'"ns": {to_json(latency.histogram)}}}}}\n')
+            f'{latency.seconds:.6f}, "runs": {latency.runs}, "exact": {latency.alone}, "method": {method}, '
+            f'"ns": {histogram}}}}}\n')
 
 
 def _table(costs: list[ProgramCost]) -> str:

@@ -89,16 +89,6 @@ class Meter:
                 info.recursion_misses - (before.recursion_misses if before else 0), seconds, held.get(number, [])))
         return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
 
-    def find(self, program: str) -> tuple[int, str] | None:
-        """(id, name) of the program that is called ``id:NUMBER`` or by its name; None if there is none. The newest
-        one if several have that name."""
-        known = {number: syscalls.prog_info(fd).name for number, fd in self._programs.items()}
-        wanted = program.removeprefix("id:")
-        if program != wanted:
-            return (int(wanted), known[int(wanted)]) if wanted.isdigit() and int(wanted) in known else None
-        found = [number for number, name in known.items() if name == program]
-        return (max(found), program) if found else None
-
     def watch(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
         """Look at one program each millisecond."""
         fd, words = self._programs[number], Aggregate("hist", bits=BITS).words
@@ -135,11 +125,29 @@ class Meter:
         self.close()
 
 
-class Latency(Record):
-    """``histogram`` of the nanoseconds of ``runs`` runs. ``alone`` of them were the only one between two looks, and
-    so are exact; each of the others is counted with the mean of those that it was seen with."""
+def find(program: str) -> tuple[int, str] | None:
+    """(id, name) of the program that is called ``id:NUMBER`` or by its name; None if there is none. The newest one if
+    several have that name. PrivilegeError without CAP_SYS_ADMIN."""
+    known: dict[int, str] = {}
+    for number in syscalls.object_ids("program"):
+        try:
+            with syscalls.object_by_id("program", number) as fd:
+                known[number] = syscalls.prog_info(fd).name
+        except SyscallError:  # it was unloaded just now
+            continue
+    wanted = program.removeprefix("id:")
+    if program != wanted:
+        return (int(wanted), known[int(wanted)]) if wanted.isdigit() and int(wanted) in known else None
+    found = [number for number, name in known.items() if name == program]
+    return (max(found), program) if found else None
 
-    histogram: Histogram
+
+class Latency(Record):
+    """``histogram`` of the nanoseconds of ``runs`` runs. ``alone`` of them are exact: all that were timed, or, of
+    sampled ones, those that were the only one between two looks; each of the other sampled runs is counted with the
+    mean of those that it was seen with. No histogram if nothing could be timed."""
+
+    histogram: Histogram | None
     runs: int
     alone: int
     seconds: float

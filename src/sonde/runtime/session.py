@@ -102,6 +102,7 @@ class Session:
         self._control: Ring | None = None
         self._idle: Any = None    # epoll of everything
         self._urgent: Any = None  # epoll of all but the rings
+        self._woken = -1          # an eventfd: end() was called
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
         self._statistics = _counting() if run_statistics else None
@@ -303,6 +304,8 @@ class Session:
             self._signals = Signals(self._handle_signals, {*wanted, *([ASKS] if self._handle_signals else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        urgent.append(self._woken)
         rings = [ring.fd.fileno() for ring in (self._data, self._control) if ring]
         rings += self._followed.fds if self._followed is not None else []
         self._urgent, self._idle = select.epoll(), select.epoll()
@@ -377,8 +380,10 @@ class Session:
             self.done, self.reason = True, reason
 
     def end(self, reason: str) -> None:
-        """End the script from outside: ``done`` from here on, with this ``reason``."""
+        """End the script from outside, also from another thread: ``done`` from here on, with this ``reason``."""
         self._end(reason)
+        if self._woken >= 0:
+            os.eventfd_write(self._woken, 1)  # for one who waits in poll()
 
     def _drain(self) -> bool:
         """Read a portion of both rings into the sequencer; True if much was there. The control ring goes
@@ -533,6 +538,9 @@ class Session:
             if thing is not None:
                 thing.close()
         self.programs, self.maps = [], {}
+        if self._woken >= 0:
+            os.close(self._woken)
+            self._woken = -1
         self.process = self._signals = self._urgent = self._idle = self._statistics = None
 
 

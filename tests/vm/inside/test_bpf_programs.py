@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +20,7 @@ from sonde.btf.codec import PAIR, Writer
 from sonde.errors import SyscallError
 from sonde.kernel import syscalls
 from sonde.uapi import PROG_TYPES
-from support import run_sonde
+from support import environment, run_sonde, sonde_command
 
 PACKETS, PAYLOAD = 20, 100
 LENGTH = 8 + PAYLOAD  # with the UDP header
@@ -80,6 +83,33 @@ def test_latency_is_within_what_the_kernel_measured(port: int, tmp_path: Path) -
     total = int(re.search(r"@ns: (\d+)", text)[1])  # type: ignore[index]
     assert after.run_count - before.run_count == PACKETS and f"@n: {PACKETS}\n" in text
     assert 0 < total <= after.run_time_ns - before.run_time_ns
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_overhead_times_every_run_where_it_can(described: bool) -> None:
+    """Runs are exact with function information, sampled without it; either way all of them are counted."""
+    name = f"met{os.getpid()}_{int(described)}"
+    with load_filter(name, described) as program, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setsockopt(socket.SOL_SOCKET, 50, program.fileno())
+        number = syscalls.prog_info(program).id
+        with subprocess.Popen(sonde_command(["overhead", "-f", "json", f"id:{number}", "300"]), env=environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stderr is not None
+            said = running.stderr.readline()  # now it counts
+            for _ in range(PACKETS):
+                receiver.sendto(b"x" * PAYLOAD, receiver.getsockname())
+            running.send_signal(signal.SIGINT)
+            stdout, stderr = running.communicate()
+    assert running.returncode == 0, said + stderr
+    data = json.loads(stdout)["data"]
+    assert data["runs"] == PACKETS == sum(bucket["count"] for bucket in data["ns"])
+    if described:
+        assert "timing each run" in said and data["method"] == "exact"
+        assert data["exact"] == PACKETS and "why_not_exact" not in data
+    else:
+        assert "sampling" in said and data["method"] == "sampled"
+        assert data["why_not_exact"].endswith("without function information")
 
 
 def name_of(number: int) -> str:
