@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-sys.path.insert(0, str(ROOT / "tests"))  # the terminal and the browser that the tests drive
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]  # the terminal, browser and threads of the tests
 
 # A server of sorts: parses (with a hot inner loop), compresses, writes to a file and waits.
 SERVER = r"""
@@ -91,6 +91,16 @@ def server(folder: Path, name: str, slow: int) -> str:
     return str(program)
 
 
+def wakers(folder: Path) -> None:
+    """Threads that pass a token on: what each waits for, and who ends that."""
+    from test_flame import RELAY
+
+    from support import compile_c
+    relay = str(compile_c(RELAY, folder, "relay", "-O0", "-fno-omit-frame-pointer"))
+    for kind in ("off-wake", "chain"):
+        sonde("flame", f"--{kind}", "-c", relay, "-o", str(IMAGES / f"{kind}.svg"))
+
+
 def top(command: str) -> None:
     """What ``sonde top`` has on a real terminal."""
     from rich.console import Console
@@ -133,6 +143,7 @@ def main() -> None:
         command = server(folder, "server", 2)
         sonde("flame", "-c", command, "-o", str(IMAGES / "on-cpu.svg"), "5")
         sonde("flame", "--off-cpu", "-c", command, "-o", str(IMAGES / "off-cpu.svg"), "5")
+        wakers(folder)
         sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")
         sonde("flame", "-c", server(folder, "server", 5), "-f", "folded", "-o", str(after), "4")
         sonde("flame", "--diff", str(before), str(after), "-o", str(IMAGES / "difference.svg"))

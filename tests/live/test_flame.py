@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,17 @@ def test_of_a_process(relay: str) -> None:
 def test_one_at_a_time() -> None:
     done = run_sonde("flame", "--chain", "--off-wake")
     assert done.returncode == 1 and "one flame graph at a time: --off-wake or --chain" in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "wakers"), [("off-wake", 1), ("chain", 3)])
+def test_the_structure_of_the_graphs(kind: str, wakers: int, relay: str, tmp_path: Path) -> None:
+    """Over stage-c's frames those of what woke it, upside down behind --; a chain goes on to stage-a's timer."""
+    picture = tmp_path / "graph.svg"
+    done = run_sonde("flame", f"--{kind}", "-c", relay, "-o", str(picture))
+    assert done.returncode == 0, done.stderr
+    for file in (picture, Path(__file__).parents[2] / "docs" / "images" / f"{kind}.svg"):
+        titles = re.findall(r"<title>([^:<]+)", file.read_text())
+        start = next(i for i, pair in enumerate(pairwise(titles)) if pair == ("stage-c", "start_thread"))
+        path = titles[titles.index("await_token", start):]  # frames come depth first
+        assert path.index("--") < path.index("pass_token") < path.index("run_stage")
+        assert path.count("--") >= wakers, file
