@@ -146,3 +146,15 @@ def test_clauses_of_system_calls_share_a_program() -> None:
     assert sorted(map(str, first)) == sorted(map(str, [(1, 0), 7, (4, 0), (4, 1)])) and first.index(7) > 0
     assert rest == [(3, -3), (5, name)], rest
     assert counts == {f"{enter}ppid": 1, f"{enter}pgid": 1}
+
+
+@EVERY
+def test_jumps_over_what_no_jump_reaches(world: str) -> None:
+    """Branches of more than 32,767 instructions, of which one is not taken: gotol, or islands before Linux 6.6."""
+    text = "".join(f"{n:03d}." for n in range(37))
+    far = f'unroll (20) {{ unroll (20) {{ @s = "{text}"; }} }}'
+    script = (f"config = {{ max_strlen = 160 }} begin {{ @x = 5; if (@x == 4) {{ {far} @no = 1; }} else {{ @y = 7; }} "
+              f"if (@x == 5) {{ {far} @z = 9; }} print((@x, @y, @z, @no, @s)); exit(); }}")
+    program, = compile(script, Options(), world=WORLDS[world]).programs
+    assert len(program.code) // 8 > 2 * 32_767
+    assert printed(script, world) == [(5, 7, 9, 0, text)]

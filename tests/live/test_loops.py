@@ -23,6 +23,11 @@ LOOPS = [
      "print((@s[0], @s[2])); clear(@s);", "(5, 5)"),
     ("unroll (60) { unroll (60) { @u++; } } print(@u);", "@u: 3600"),
     ("for ($i : 0..1000) { @a[$i % 10] = avg($i); if (@a[3] > 5) { @c++; } } print(@c); clear(@a);", "@c: 987"),
+    # What the first iteration finds is not what the next ones find; nor is there always one.
+    ('$s = ""; $f = 0; $t = (0, 1); for ($i : 0..3000) { if ($f == 7) { @seven++; } if ($s == "x") { @x++; } '
+     'if ($t.0 > 5) { @t++; } $f = 7; $s = "x"; $t = (9, 2); } '
+     "for ($kv : @none) { $f = 1; } if ($f == 1) { @f = 1; } @none[1] = 1; delete(@none, 1); "
+     "print((@seven, @x, @t, @f)); clear(@none);", "(2999, 2999, 2999, 0)"),
 ]
 
 

@@ -81,6 +81,7 @@ class Lower:
         self.frame: Mem | None = None
         self.frame_vars: set[int] = set()
         self.counted: set[int] = set()  # those whose values the verifier shall not know; see compiler.widen
+        self.carried: dict[int, int] = {}  # shared variables whose values callbacks carry on: their bytes
         self.frame_pointers: dict[int, int] = {}  # where the frame keeps the addresses of large shared variables
         self.frame_starts: dict[int, int] = {}  # where a callback loop keeps its first index
         self.shared: dict[object, str] = {}  # callbacks that several places use: what they do → label

@@ -103,10 +103,32 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
             _keep(lo, type, given, place)
             continue
         memory.zero(lo, place, round_up(type.size, 8))
-    lo.counted -= _deciding(lo.unit, clause)
+    deciding = _deciding(lo.unit, clause)
+    lo.carried = {key: round_up(shared[key].slot.type.size, 8) for key in places
+                  if key in lo.frame_vars and key not in deciding and _is_plain(shared[key].slot.type)}
+    lo.counted -= deciding
     if not any(isinstance(n, (If, Ternary, While)) or isinstance(n, Binary) and n.op in ("&&", "||")
                for loop in _long_loops(lo.unit, clause.body) for n in walk(loop)):
         lo.counted = set()  # every iteration goes the same way
+
+
+def _is_plain(type: Type) -> bool:
+    """Whether it holds no pointer, of which the verifier has to know what it points to."""
+    if isinstance(type, Tuple):
+        return all(map(_is_plain, type.of))
+    return isinstance(type, (Int, Bool, Enum)) or not isinstance(type, Scalar)
+
+
+def _forget_values(lo: Lower) -> None:
+    """Make unknown to the verifier what is in the shared variables. Before Linux 6.7 (ab5cfac139ab) it follows a
+    callback once, with the values at the call: it removes the branches that the first call does not take, and what
+    follows the loop is for it what follows one call."""
+    zero = lo.b.load(lo.unit.global_word("zero"), 0, 8) if lo.carried else 0
+    for key, size in lo.carried.items():
+        place = lo.variables.get(key)
+        if isinstance(place, Mem):
+            for at in range(place.off, place.off + size, 8):
+                lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
 
 
 def _deciding(unit: Unit, clause: Clause) -> set[int]:
@@ -233,8 +255,10 @@ def _run(lo: Lower, helper: int, first: object, function: Function, name: str, b
     assert lo.frame is not None
     address = lo.b.callback(function.name)
     lo.forget()
+    _forget_values(lo)
     result = lo.b.call(helper, [first, address, lo.operand_address(lo.frame), 0], name)  # type: ignore[list-item]
     lo.forget()
+    _forget_values(lo)
     ended, on = lo.b.block("ended"), lo.b.block("on")
     flag = lo.b.load(lo.frame.base, lo.frame.off + 8)
     lo.b.branch("jne", flag, 0, ended, on)
