@@ -129,10 +129,16 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def selection(tests: list[str]) -> list[str]:
-    """pytest's arguments: whole files, less what was not asked for (some files' parameters depend on the kernel)."""
-    files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    others = [test for test in _listed if test not in tests and test.partition("::")[0] in files]
-    return [*files, *[f"--deselect={test}" for test in others]]
+    """pytest's arguments: whole files, less what was not asked for (some files' parameters depend on the kernel); of
+    other files, the tests one by one."""
+    whole = [name for name in ring()["tests"] if "::" not in name]
+
+    def argument(test: str) -> str:
+        file = test.partition("::")[0]
+        return file if any(file == name or file.startswith(name + "/") for name in whole) else test
+    chosen = dict.fromkeys(map(argument, tests))
+    others = [test for test in _listed if test not in tests and argument(test) in chosen]
+    return [*chosen, *[f"--deselect={test}" for test in others]]
 
 
 def read_report(path: Path) -> dict[str, tuple[str, str]]:
