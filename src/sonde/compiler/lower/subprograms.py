@@ -84,7 +84,7 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
     lo.scratch = lo.scratch_base()
     lo.bases[function] = lo.scratch
     lo.variables, lo.lookups, lo.typed, lo.loops, lo.temps = {}, {}, {}, [], [[]]
-    lo.frame, lo.frame_vars, lo.frame_pointers, lo.counted = None, set(), {}, set()
+    lo.frame, lo.frame_vars, lo.frame_pointers, lo.counted, lo.carried = None, set(), {}, set(), {}
     lo.last_time, lo.dispatch, lo.subprogram = None, None, made
     lo.done = lo.b.block("done")
     outer = Mem(function.params[-1]) if made.frame else None
@@ -102,7 +102,8 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
 
 
 _STATE = ("function", "b", "ctx", "scratch", "variables", "lookups", "typed", "loops", "temps", "frame", "frame_vars",
-          "frame_pointers", "counted", "last_time", "dispatch", "done", "subprogram", "result_at", "return_at")
+          "frame_pointers", "counted", "carried", "last_time", "dispatch", "done", "subprogram", "result_at",
+          "return_at")
 
 
 def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
