@@ -164,7 +164,7 @@ def _info() -> int:
 
 
 def _list(parsed: Parsed) -> int:
-    from .kernel.listing import listing
+    from .kernel.listing import listing, why_nothing
     from .kernel.world import LiveWorld
     pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
     pid = pid_of(parsed)
@@ -177,18 +177,8 @@ def _list(parsed: Parsed) -> int:
             sys.stdout.write(line + "\n")
     sys.stdout.flush()
     if not found and pattern:
-        raise UsageError(f"nothing matches {pattern!r}", _why_nothing(world, pattern))
+        raise UsageError(f"nothing matches {pattern!r}", why_nothing(world, pattern))
     return 0
-
-
-def _why_nothing(world: Any, pattern: str) -> list[str]:
-    """Hints for a kind of probe that this kernel does not have at all."""
-    kind = {"k": "kprobe", "kr": "kretprobe", "f": "fentry", "fr": "fexit", "kfunc": "fentry", "kretfunc": "fexit"}.get(
-        pattern.partition(":")[0], pattern.partition(":")[0])
-    missing = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}.get(kind, "")
-    if not missing or world.feature(missing):
-        return []
-    return [f"this kernel has no {kind} probes; its tracepoints: sonde -l 'tracepoint:*'"]
 
 
 def _points(parsed: Parsed, pattern: str) -> list[str]:

@@ -270,3 +270,13 @@ def _candidates(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tuple[s
         return btf.names(*kinds)
     number = btf.find(name, *kinds)
     return iter([(name, number)] if number else [])
+
+
+def why_nothing(world: LiveWorld, pattern: str) -> list[str]:
+    """Hints for a kind of probe that this kernel does not have at all."""
+    kind = {"k": "kprobe", "kr": "kretprobe", "f": "fentry", "fr": "fexit", "kfunc": "fentry", "kretfunc": "fexit"}.get(
+        pattern.partition(":")[0], pattern.partition(":")[0])
+    missing = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}.get(kind, "")
+    if not missing or world.feature(missing):
+        return []
+    return [f"this kernel has no {kind} probes; its tracepoints: sonde -l 'tracepoint:*'"]
