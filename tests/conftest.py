@@ -4,6 +4,10 @@ A test's ring is the folder that it is in. The live and vm rings need things of 
 their tests skip and say what it is. ``SONDE_REQUIRE=live,vm`` turns the skips of those rings into failures, but for
 "kernel lacks NAME" where NAME is a feature that this kernel, probed, does not have, and "NAME is not installed" where
 it is indeed not: ``scripts/setup.sh`` installs what can be had.
+
+A live test shares its machine with whatever else runs there, and a scheduler that takes a CPU away for milliseconds
+can break what it assumes of its workload. One that fails is tried once more, and the summary shows it as RERUN. Tests
+marked ``exact`` are not: of what Sonde promises whatever the load is, once wrong is wrong.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ring = ring_of(item.path)
         if ring in ("live", "vm", "fuzz"):
             item.add_marker(getattr(pytest.mark, ring))
+        if ring == "live" and not item.get_closest_marker("exact"):
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -87,6 +93,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
     outcome = yield
     refuse_skip(outcome.get_result(), ring_of(collector.path))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was tried once more, and why: a fault that shows seldom is one, too."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.write_sep("=", f"RERUN {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
 
 
 def open_fds() -> dict[int, str]:

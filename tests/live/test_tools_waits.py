@@ -15,8 +15,10 @@ SLEEPER = """
 import os, time
 with open("/proc/self/comm", "w") as file:
     file.write("sonde-sleeper")
+begun, ran = time.monotonic_ns(), time.process_time_ns()
 for _ in range(20):
     time.sleep(0.01)
+print((time.monotonic_ns() - begun - time.process_time_ns() + ran) // 1000, flush=True)
 """
 PIPE = """
 import os, time
@@ -39,12 +41,11 @@ os.wait()
 """
 
 
-def run(program: str) -> int:
-    """Run it to its end; the microseconds that it lived at most."""
+def run(program: str) -> tuple[str, int]:
+    """Run it to its end; what it printed, and the microseconds that it lived at most."""
     begun = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-S", "-c", program])
-    assert process.wait(30) == 0
-    return int((time.monotonic() - begun) * 1e6)
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout, int((time.monotonic() - begun) * 1e6)
 
 
 def entries(text: str, name: str) -> list[tuple[str, int]]:
@@ -53,18 +54,25 @@ def entries(text: str, name: str) -> list[tuple[str, int]]:
 
 
 def test_offcputime() -> None:
-    """20 sleeps of 10 ms are nearly 200 ms off the CPU: the timers are set some microseconds before it is left. One
-    that is preempted on its way to sleep is off the CPU with another stack, which counts too."""
-    with Tracer("offcputime", "-K") as tracer:
-        lived = run(SLEEPER)
+    """With -i all time off the CPU is counted, which the workload knows from two clocks: what passed less what it ran.
+    (Time that a hypervisor steals, or that interrupts take, may be in neither: 5% are left for it.)"""
+    with Tracer("offcputime", "-K", "-i") as tracer:
+        told, lived = run(SLEEPER)
     mine = [(key, us) for key, us in entries(tracer.stdout, "us_kernel") if key.endswith(", sonde-sleeper")]
-    slept = sum(us for key, us in mine if "hrtimer_nanosleep" in key)
-    assert 198_000 <= sum(us for _, us in mine) <= lived  # a thread is not longer off the CPU than it lives
-    assert slept >= 150_000
+    assert 0.95 * int(told) <= sum(us for _, us in mine) <= lived  # a thread is not longer off the CPU than it lives
+    assert sum(us for key, us in mine if "hrtimer_nanosleep" in key) >= 150_000
+
+
+def test_offcputime_leaves_preemption_out() -> None:
+    """Without -i: 20 sleeps of 10 ms, less what a timer had run of those on whose way it was preempted."""
+    with Tracer("offcputime", "-K") as tracer:
+        _, lived = run(SLEEPER)
+    mine = [(key, us) for key, us in entries(tracer.stdout, "us_kernel") if key.endswith(", sonde-sleeper")]
+    assert 150_000 <= sum(us for key, us in mine if "hrtimer_nanosleep" in key) <= lived
 
 
 def test_offcputime_has_user_stacks_and_a_minimum() -> None:
-    waiting = "input()\n" + SLEEPER + "print(flush=True); input()\n"  # its stacks are named when the trace ends
+    waiting = "input()\n" + SLEEPER + "input()\n"  # its stacks are named when the trace ends
     command = [sys.executable, "-S", "-c", waiting]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -75,17 +83,16 @@ def test_offcputime_has_user_stacks_and_a_minimum() -> None:
         process.stdin.write(b"\n")
     mine = [(key, us) for key, us in entries(tracer.stdout, "us") if key.endswith(", sonde-sleeper")]
     assert sum(us for key, us in mine if "clock_nanosleep" in key.replace("__x64_sys_clock_nanosleep", "")) >= 150_000
-    assert sum(us for _, us in mine) >= 198_000
     assert all(us >= 5000 for _, us in mine)
 
 
 def test_offwaketime() -> None:
     """The reader sleeps as long as the writer does, and is woken by its writes."""
     with Tracer("offwaketime", "-m", "5000") as tracer:
-        lived = run(PIPE)
+        _, lived = run(PIPE)
     mine = [(key, us) for key, us in entries(tracer.stdout, "us") if key.startswith("sonde-reader, ")]
     woken = sum(us for key, us in mine if key.endswith(", sonde-writer") and "pipe_write" in key and "pipe_read" in key)
-    assert 180_000 <= woken <= lived  # the first write may find it not asleep yet
+    assert 150_000 <= woken <= lived  # a write may find it not asleep yet
 
 
 def soft_interrupts() -> dict[str, int]:

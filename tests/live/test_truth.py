@@ -13,6 +13,8 @@ import pytest
 
 from support import Tracer, compile_c
 
+pytestmark = pytest.mark.exact
+
 PRODUCER = r"""
 #include <pthread.h>
 #include <stdlib.h>
