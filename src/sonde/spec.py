@@ -218,7 +218,7 @@ class Relocation(Value):
 class ProgramSpec(Record):
     """One eBPF program and every attach point that runs it."""
 
-    name: str  # at most 15 characters
+    name: str  # see program_name()
     type: str  # raw_tracepoint tracepoint kprobe perf_event tracing
     code: bytes
     attach: list[Attach]
@@ -234,6 +234,14 @@ class ProgramSpec(Record):
     functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
+
+
+def program_name(attach: list[Attach], event: str = "") -> str:
+    """What the kernel, and with it ``bpftool prog``, calls a program: by the event, by the one that all its attach
+    points have, or by their kind. 15 characters at most, of those that the kernel allows."""
+    first = attach[0]
+    alone = first.event if all(point.event == first.event for point in attach) else ""
+    return "sonde_" + "".join([c if c.isalnum() and c.isascii() else "_" for c in event or alone or first.kind])[:9]
 
 
 class FormatPart(Record):

@@ -66,12 +66,13 @@ def test_overhead_counts_every_program(target: Path) -> None:
         number = tracing.session.programs[0].info().id
         subprocess.run([target], check=True)
         cost, = [cost for cost in meter.costs() if cost.id == number]
-        assert cost.runs == CALLS and cost.type == "kprobe" and cost.time_ns > 0
+        assert cost.runs == CALLS and cost.type == "kprobe" and cost.time_ns > 0 and cost.name == "sonde_counted"
         assert cost.mean * cost.runs == pytest.approx(cost.time_ns)
         if shutil.which("bpftool"):
             shown = json.loads(subprocess.run(["bpftool", "-j", "prog", "show", "id", str(number)], capture_output=True,
                                               text=True, check=True).stdout)
             assert (shown["run_cnt"], shown["run_time_ns"]) == (cost.runs, cost.time_ns)
+            assert shown["name"] == cost.name
 
 
 def test_a_program_that_ends_meanwhile_is_counted(target: Path) -> None:

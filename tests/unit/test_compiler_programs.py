@@ -209,7 +209,7 @@ def test_loops_and_branches(statements: str, printed: list[Any], kernel: str) ->
 @BOTH
 def test_callbacks_that_are_never_reached_are_left_out(kernel: str) -> None:
     made = begin("@m[1] = 1; unroll (2) { return; } for ($kv : @m) { print(1); }", kernel)
-    assert [name for _, name in made.spec.programs[0].functions] == ["main"] and not made.events
+    assert [name for _, name in made.spec.programs[0].functions] == ["sonde_begin"] and not made.events
 
 
 @BOTH
@@ -367,3 +367,18 @@ def test_join() -> None:
     saved = made.memory.add(regs, "pt_regs", writable=False)
     made.run(context=[saved.base, 59])
     assert [bytes(e.args[0]).split(b"\0")[:3] for e in made.events] == [[b"ls", b"-l", b""]] * 2
+
+
+@pytest.mark.parametrize(("script", "names"), [
+    ("begin { } interval:s:1 { } end { }", ["sonde_begin", "sonde_interval", "sonde_end"]),
+    ("tracepoint:syscalls:sys_enter_openat { @ = count(); }", ["sonde_sys_enter"]),
+    ("uprobe:libc:malloc { @ = count(); }", ["sonde_malloc"]),
+    ("uprobe:libc:malloc,uprobe:libc:free { @ = count(); }", ["sonde_uprobe"]),
+    ("begin { $i = 0; while ($i < 100000) { $i++; @[$i] = count(); } }", ["sonde_begin"]),
+])
+def test_names_in_the_kernel(script: str, names: list[str]) -> None:
+    """What bpftool shows; of a program that has callbacks, its function information."""
+    found = compiled(script).programs
+    assert [program.name for program in found] == names
+    assert all(len(name) <= 15 for name in names)
+    assert [program.functions[0][1] for program in found] == names

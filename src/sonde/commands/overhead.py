@@ -33,9 +33,9 @@ COLUMNS
 
 EXAMPLE
   # sonde overhead 1
-     ID  TYPE             RUNS  NS/RUN    CPU  SKIPPED  NAME        HELD BY
-  14857  raw_tracepoint  11922      94  0.11%        0  p0          sonde/29093
-      3  cgroup_device       0       0  0.00%        0  sd_devices  -
+     ID  TYPE             RUNS  NS/RUN    CPU  SKIPPED  NAME             HELD BY
+  14857  raw_tracepoint  11922      94  0.11%        0  sonde_sys_enter  sonde/29093
+      3  cgroup_device       0       0  0.00%        0  sd_devices       -
   2 programs took 0.11% of one CPU's time in 1.001 s.
 
 NEEDS

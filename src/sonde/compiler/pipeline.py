@@ -9,7 +9,7 @@ from ..language.ast import Call
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
-from ..spec import ProgramSpec, ScriptSpec
+from ..spec import ProgramSpec, ScriptSpec, program_name
 from . import optimize
 from .emit import emit
 from .ir import Function, Program, dump
@@ -154,6 +154,8 @@ def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) ->
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
                     f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
                     + listing(code.code, code.relocations, code.lines))
-    return ProgramSpec(lo.program.name, lo.context.program, code.code, attach, code.relocations, code.lines,
-                       planned.how, 0, 0, lo.first_probe, lo.cookies, functions=code.functions,
+    name = program_name(attach, planned.how[4:] if planned.how.startswith("raw:") else "")
+    return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
+                       planned.how, 0, 0, lo.first_probe, lo.cookies,
+                       functions=[(at, label if at else name) for at, label in code.functions],
                        numbers=[number for _, plan, _ in parts for number in plan.numbers])

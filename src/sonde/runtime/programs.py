@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd, ProgramInfo
-from ..spec import ProgramSpec, Relocation
+from ..spec import ProgramSpec, Relocation, program_name
 from ..uapi import (
     BPF_F_SLEEPABLE,
     BPF_PSEUDO_MAP_FD,
@@ -70,8 +70,8 @@ def apart(spec: ProgramSpec) -> list[ProgramSpec]:
     found = []
     for index, point in enumerate(spec.attach):
         expected = TRACING[spec.how or point.kind]
-        found.append(ProgramSpec(spec.name, spec.type, spec.code, [point], spec.relocations, spec.lines, spec.how,
-                                 expected, point.extra["btf_id"], number(spec, index), spec.cookies,
+        found.append(ProgramSpec(program_name([point]), spec.type, spec.code, [point], spec.relocations, spec.lines,
+                                 spec.how, expected, point.extra["btf_id"], number(spec, index), spec.cookies,
                                  spec.sleepable, spec.functions))
     return found
 
