@@ -122,6 +122,22 @@ class Pair:
             subprocess.run(["ip", "netns", "del", one.name], check=False, capture_output=True)
 
 
+def port_of(sock: sockets.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def receive(sock: sockets.socket, size: int) -> int:
+    """Read ``size`` bytes; how many calls that took."""
+    calls = 0
+    while size > 0:
+        chunk = sock.recv(size)
+        if not chunk:
+            raise ConnectionError("the other side hung up")
+        size -= len(chunk)
+        calls += 1
+    return calls
+
+
 def connected(client: Namespace, listener: sockets.socket) -> tuple[sockets.socket, sockets.socket]:
     """(client's socket, server's socket) of a new connection."""
     sock = client.socket(listener.family)

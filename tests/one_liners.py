@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from printed import histogram_total
 from support import Tracer, run_sonde
 
 ROOT = Path(__file__).parents[1]
@@ -60,9 +61,3 @@ def judge(item: OneLiner, text: str, pid: int = 0) -> None:
         assert [sum(int(n) for n in column) for column in zip(*blocks)] == wanted, text
     if item.get("module"):
         assert "@" not in text
-
-
-def histogram_total(text: str, label: str) -> int:
-    """Over all blocks of that name."""
-    blocks = re.findall(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
-    return sum(int(n) for block in blocks for n in re.findall(r"[)\]] +(\d+) \|", block))

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from namespaces import port_of
+from printed import histogram_total
 from sonde import api, doctor, tools
 from support import Tracer, run_sonde
 
@@ -50,10 +52,6 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
         sock.bind((host, 0))
         sock.listen(5)
         yield sock
-
-
-def port_of(sock: socket.socket) -> int:
-    return int(sock.getsockname()[1])
 
 
 def connect(listener: socket.socket) -> socket.socket:
@@ -117,11 +115,6 @@ def test_syscount_ends_by_itself() -> None:
     done = run_sonde("syscount", "1")
     assert done.returncode == 0
     assert "most frequent" in done.stdout
-
-
-def histogram_total(text: str, name: str) -> int:
-    body = re.search(rf"^@{name}: *\n((?:[\[(].*\n)+)", text, re.M)
-    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
 
 
 def switches() -> tuple[int, int]:

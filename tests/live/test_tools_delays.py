@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from namespaces import Namespace, Pair, connected
+from namespaces import Namespace, connected, port_of, receive
+from printed import histogram_total, rows
 from support import Tracer
 
 ME = str(os.getpid())
-
-
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Namespace, Namespace]]:
-    with Pair() as (a, b):
-        yield a, b
-
-
-@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def family(request: pytest.FixtureRequest) -> socket.AddressFamily:
-    found: socket.AddressFamily = request.param
-    return found
-
-
-def rows(tracer: Tracer) -> list[dict[str, object]]:
-    messages = [json.loads(line) for line in tracer.lines]
-    return [message["data"] for message in messages if message["type"] == "row"]
-
-
-def port_of(sock: socket.socket) -> int:
-    return int(sock.getsockname()[1])
-
-
-def receive(sock: socket.socket, size: int) -> None:
-    while size > 0:
-        size -= len(sock.recv(size))
-
-
-def total(text: str, label: str) -> int:
-    """How many values a printed histogram has."""
-    body = re.search(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
-    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
 
 
 def test_tcpsend(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
@@ -72,7 +39,7 @@ def test_tcpsend(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
                 near.send(b"z")
         near.close()
         far.close()
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     (near_address, far_address) = (a.v4, b.v4) if family == socket.AF_INET else (a.v6, b.v6)
     sent = [row for row in found if row["LPORT"] == ports[0]]
     assert {(r["LADDR"], r["RADDR"], r["RPORT"], r["PID"]) for r in sent} == {
@@ -130,7 +97,8 @@ def test_tcpnagle(pair: tuple[Namespace, Namespace], family: socket.AddressFamil
     assert "@nagle[ON]: 20\n" in tracer.stdout and "@nagle[OFF]: 7\n" in tracer.stdout
     assert "@nagle[CORK]: 3\n" in tracer.stdout
     # a second write leaves at once where the first one happens to be acknowledged in time
-    assert 0 < total(tracer.stdout, "blocked_us[NAGLE]") <= 10 and total(tracer.stdout, "blocked_us[CORK]") == 1
+    assert 0 < histogram_total(tracer.stdout, "blocked_us[NAGLE]") <= 10
+    assert histogram_total(tracer.stdout, "blocked_us[CORK]") == 1
     assert "@since" not in tracer.stdout and "@next" not in tracer.stdout
 
 
@@ -234,9 +202,9 @@ def test_lists_of_ports(pair: tuple[Namespace, Namespace], family: socket.Addres
             time.sleep(0.05)
     wanted = [ports[0], ports[2], ports[2]]
     host = b.v4 if family == socket.AF_INET else b.v6
-    assert [(row["DPORT"], row["DADDR"]) for row in rows(opened)] == [(port, host) for port in wanted]
-    assert [(row["LPORT"], row["LADDR"]) for row in rows(taken)] == [(port, host) for port in wanted]
-    assert [row["RPORT"] for row in rows(lived)] == wanted
+    assert [(row["DPORT"], row["DADDR"]) for row in rows(opened.stdout)] == [(port, host) for port in wanted]
+    assert [(row["LPORT"], row["LADDR"]) for row in rows(taken.stdout)] == [(port, host) for port in wanted]
+    assert [row["RPORT"] for row in rows(lived.stdout)] == wanted
     counts = re.findall(r"^@connects\[.*, (\S+), (\d+)\]: (\d+)$", counted.stdout, re.M)
     assert {(where, int(port), int(n)) for where, port, n in counts} == {(host, ports[0], 1), (host, ports[2], 2)}
     assert "@us[" not in none.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -15,41 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from namespaces import Namespace, Pair, Relay, connected, ip
+from namespaces import Namespace, Relay, connected, ip, port_of, receive
+from printed import histogram_total, rows
 from support import Tracer
 
 ME = str(os.getpid())
-
-
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Namespace, Namespace]]:
-    with Pair() as (a, b):
-        yield a, b
-
-
-@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def family(request: pytest.FixtureRequest) -> socket.AddressFamily:
-    found: socket.AddressFamily = request.param
-    return found
-
-
-def rows(tracer: Tracer) -> list[dict[str, object]]:
-    messages = [json.loads(line) for line in tracer.lines]
-    return [message["data"] for message in messages if message["type"] == "row"]
-
-
-def port_of(sock: socket.socket) -> int:
-    return int(sock.getsockname()[1])
-
-
-def receive(sock: socket.socket, size: int) -> None:
-    while size > 0:
-        size -= len(sock.recv(size))
-
-
-def histogram_total(text: str, label: str) -> int:
-    body = re.search(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
-    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
 
 
 def converse(client: Namespace, listener: socket.socket, sent: int, answered: int) -> tuple[int, int]:
@@ -78,7 +47,7 @@ def test_tcplife(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
         time.sleep(0.05)
         longest = (time.monotonic() - begun) * 1000
     near, far = (a.v4, b.v4) if family == socket.AF_INET else (a.v6, b.v6)
-    mine = [row for row in rows(tracer) if row["PID"] == os.getpid()]
+    mine = [row for row in rows(tracer.stdout) if row["PID"] == os.getpid()]
     for local, remote, laddr, raddr, tx, rx in ((0, 1, near, far, 50, 20), (1, 0, far, near, 20, 50)):
         ends = [row for row in mine if row["LADDR"] == laddr]
         assert [(row["LPORT"], row["RPORT"]) for row in ends] == [(p[local], p[remote]) for p in ports]
@@ -129,7 +98,7 @@ def test_tcptop(pair: tuple[Namespace, Namespace]) -> None:
         ports = [port_of(near) for near, _ in (big, small)]
         for sock in (*small, *big):
             sock.close()
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     assert [(row["LPORT"], row["RX_KB"], row["TX_KB"]) for row in found if row["LADDR"] == a.v4] == [
         (ports[0], 0, 300), (ports[1], 0, 10)]
     assert "WARNING" not in tracer.stderr + tracer.stdout  # half of the ends only receive
@@ -187,7 +156,7 @@ def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFam
     a, b = pair
     with Tracer("tcpretrans", "-l", "-f", "json") as tracer:
         port, segments, probes = retransmit(pair, family, 0.7)
-    mine = [row for row in rows(tracer) if row["LPORT"] == port]
+    mine = [row for row in rows(tracer.stdout) if row["LPORT"] == port]
     assert len(mine) == segments > 0
     assert sum(row["T>"] == "L>" for row in mine) == probes
     near, far, version = (a.v4, b.v4, 4) if family == socket.AF_INET else (a.v6, b.v6, 6)
@@ -243,7 +212,7 @@ def test_tcpwin(pair: tuple[Namespace, Namespace]) -> None:
             info = tcp_info(near)
             near.close()
             far.close()
-    mine = [row for row in rows(tracer) if row["lport"] == local]
+    mine = [row for row in rows(tracer.stdout) if row["lport"] == local]
     events = [row["event"] for row in mine]
     assert events[0] == "new" and events.count("new") == 1
     assert events.count("retrans") == info[8 + 23] > 0
@@ -473,7 +442,7 @@ def test_tcpdrop(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
                 client.bind((a.v4 if family == socket.AF_INET else a.v6, 0))
                 ports.append(port_of(client))
                 assert client.connect_ex(address) != 0
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     assert [row["SPORT"] for row in found] == ports
     near, version = (a.v4, 4) if family == socket.AF_INET else (a.v6, 6)
     assert {(row["IP"], row["SADDR"], row["DADDR"], row["DPORT"], row["STATE"], row["REASON"]) for row in found} == {
@@ -537,17 +506,12 @@ def test_arplat(pair: tuple[Namespace, Namespace], relay: Relay) -> None:
                 sock.sendto(echo_request(family, 7, 1), (host, 0))
                 reply(sock, family)
                 first = (time.monotonic() - begun) * 1e6
-    found = {row["TARGET"]: row for row in rows(tracer) if row["DEV"] == relay.devices[0]}
+    found = {row["TARGET"]: row for row in rows(tracer.stdout) if row["DEV"] == relay.devices[0]}
     for host, protocol_name in ((relay.v4[1], "ARP"), (relay.v6[1], "ND")):
         row = found[host]
         assert (row["PROTO"], row["STATE"], row["TRIES"]) == (protocol_name, "REACHABLE", 1)
         assert int(str(row["US"])) >= 2 * DELAY * 1e6
     assert int(str(found[relay.v6[1]]["US"])) <= first - 2 * DELAY * 1e6
-
-
-def rows_of(text: str) -> list[dict[str, object]]:
-    messages = [json.loads(line) for line in text.splitlines()]
-    return [message["data"] for message in messages if message["type"] == "row"]
 
 
 def test_pacinglat(pair: tuple[Namespace, Namespace]) -> None:
@@ -595,9 +559,9 @@ def test_udplife() -> None:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as six:
             six.connect(("::1", 9))
             six.send(b"z" * 33)
-        wait_for(lambda: len(rows_of(tracer.output())) >= 3)
+        wait_for(lambda: len(rows(tracer.output())) >= 3)
         longest = (time.monotonic() - begun) * 1000
-    found = {row["LPORT"]: row for row in rows(tracer)}
+    found = {row["LPORT"]: row for row in rows(tracer.stdout)}
     client_row, server_row = found[local], found[address[1]]
     names = "RADDR", "RPORT", "TX_B", "RX_B"
     assert [client_row[name] for name in names] == ["127.0.0.1", address[1], 1000, 250]
@@ -626,6 +590,6 @@ def test_sofdsnoop(tmp_path: Path) -> None:
         ends = one.fileno(), two.fileno()
         for fd in (*fds, *got):
             os.close(fd)
-    seen = [(row["ACTION"], row["SOCKET"], row["FD"], row["NAME"]) for row in rows(tracer)]
+    seen = [(row["ACTION"], row["SOCKET"], row["FD"], row["NAME"]) for row in rows(tracer.stdout)]
     assert seen == [("SEND", ends[0], fd, name) for fd, name in zip(fds, names)] + [
         ("RECV", ends[1], fd, name) for fd, name in zip(got, names)]

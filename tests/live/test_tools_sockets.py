@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from namespaces import port_of, receive
+from printed import histogram_total, rows
 from support import Tracer, run_sonde, set_comm
 
 ME = str(os.getpid())
@@ -41,39 +42,15 @@ def listening(family: int = socket.AF_INET, backlog: int = 5) -> socket.socket:
     return sock
 
 
-def port_of(sock: socket.socket) -> int:
-    return int(sock.getsockname()[1])
-
-
 def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
     client = socket.socket(listener.family, socket.SOCK_STREAM)
     client.connect(listener.getsockname()[:2])
     return client, listener.accept()[0]
 
 
-def receive(sock: socket.socket, size: int) -> int:
-    """Read ``size`` bytes; how many calls that took."""
-    calls = 0
-    while size > 0:
-        size -= len(sock.recv(size))
-        calls += 1
-    return calls
-
-
 def counts(tracer: Tracer, name: str) -> dict[str, int]:
     """``@name[KEY]: N`` by KEY."""
     return {key: int(n) for key, n in re.findall(rf"^@{name}\[(.*)\]: (\d+)$", tracer.stdout, re.M)}
-
-
-def rows(tracer: Tracer) -> list[dict[str, object]]:
-    """The rows of JSON output."""
-    messages = [json.loads(line) for line in tracer.lines]
-    return [message["data"] for message in messages if message["type"] == "row"]
-
-
-def histogram_total(text: str, label: str) -> int:
-    body = re.search(rf"^@{re.escape(label)}: *\n((?:[\[(].*\n)+)", text, re.M)
-    return sum(int(n) for n in re.findall(r"[)\]] +(\d+) \|", body[1])) if body else 0
 
 
 def test_sockstat() -> None:
@@ -272,7 +249,7 @@ def test_solisten() -> None:
         ports = port_of(four), port_of(six)
     namespace = os.stat("/proc/self/ns/net").st_ino
     base = {"PID": os.getpid(), "COMM": COMM, "NETNS": namespace}
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     assert found[0] == base | {"PROTO": "TCP", "BACKLOG": 7, "PORT": ports[0], "ADDR": "127.0.0.1"}
     assert found[1] == base | {"PROTO": "TCPv6", "BACKLOG": 3, "PORT": ports[1], "ADDR": "::1"}
     assert str(found[2].pop("PROTO")).startswith("UNIX")
@@ -291,7 +268,7 @@ def test_tcpbind() -> None:
         datagrams.bind(("127.0.0.1", 0))
     base = {"PID": os.getpid(), "COMM": COMM}
     good = {"RET": 0, "ERROR": "Success"}
-    assert rows(tracer) == [
+    assert rows(tracer.stdout) == [
         base | good | {"PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port},
         base | {"RET": -98, "PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port, "ERROR": "Address already in use"},
         base | good | {"PROTO": "TCPv6", "ADDR": "::1", "PORT": port6},
@@ -340,7 +317,7 @@ def test_solife(listener: socket.socket) -> None:
         unconnected.close()
     host = listener.getsockname()[0]
     protocol = "TCP" if listener.family == socket.AF_INET else "TCPv6"
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     base = {"PID": os.getpid(), "COMM": COMM, "PROTO": protocol, "LADDR": host, "RADDR": host}
     spans = [int(str(row.pop("MS"))) for row in found]
     assert found == [base | {"LPORT": ports[1], "RPORT": ports[0]}, base | {"LPORT": ports[0], "RPORT": ports[1]}]

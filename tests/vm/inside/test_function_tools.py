@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -15,14 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from printed import rows
 from support import Tracer
 
 ME = str(os.getpid())
-
-
-def rows(tracer: Tracer) -> list[dict[str, object]]:
-    messages = [json.loads(line) for line in tracer.lines]
-    return [message["data"] for message in messages if message["type"] == "row"]
 
 
 def test_funccount() -> None:
@@ -42,7 +37,7 @@ def test_funcprofile() -> None:
             begun = time.monotonic()
             select.select([], [], [], seconds)
             measured.append(time.monotonic() - begun)
-    [row] = [row for row in rows(tracer) if row["FUNCTION"] == "core_sys_select"]
+    [row] = [row for row in rows(tracer.stdout) if row["FUNCTION"] == "core_sys_select"]
     n = len(asked)
     total, average = float(str(row["TIME_US"])), float(str(row["AVG_US"]))
     assert row["HITS"] == n
@@ -140,7 +135,7 @@ def test_ieee80211scan() -> None:
     channels = {int(mhz) for mhz in re.findall(r"\* (\d+)(?:\.\d+)? MHz \[\d+\](?! \(disabled\))", listed)}
     with Tracer("ieee80211scan", "-f", "json", timeout=150) as tracer:
         subprocess.run(["iw", "dev", "wlan0", "scan"], check=True, capture_output=True)
-    found = rows(tracer)
+    found = rows(tracer.stdout)
     assert [row["EVENT"] for row in found if row["EVENT"] != "channel"] == ["started", "completed"]
     assert found[0]["COMM"] == "iw"
     assert {row["FREQ"] for row in found if row["EVENT"] == "channel"} == channels

@@ -1,0 +1,22 @@
+"""What the tests of the network tools share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from namespaces import Namespace, Pair
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Namespace, Namespace]]:
+    with Pair() as (a, b):
+        yield a, b
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def family(request: pytest.FixtureRequest) -> socket.AddressFamily:
+    found: socket.AddressFamily = request.param
+    return found
