@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from loopback import receive
+
 SESSIONS = [(2_000, 40_000, 0.001), (500, 500, 0.004), (120_000, 200, 0.002), (10, 1_000_000, 0.012)] * 3
 
 TCP = r"""
@@ -105,14 +107,6 @@ def trace(program: str, arguments: Sequence[object], work: Callable[[], None], s
 def contents(file: object) -> bytes:
     fd = file.fileno()  # type: ignore[attr-defined]
     return os.pread(fd, os.fstat(fd).st_size, 0)
-
-
-def receive(sock: socket.socket, count: int) -> None:
-    while count > 0:
-        chunk = sock.recv(65536)
-        if not chunk:
-            raise ConnectionError("the other side hung up")
-        count -= len(chunk)
 
 
 def serve(listener: socket.socket) -> None:

@@ -20,6 +20,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from loopback import receive
+
 ANSWERS = [200 << (number % 8) for number in range(40)]  # bytes; 255000 in all
 REQUEST = 1000
 READS, SLEEPS, POLLS, OPENS, REFUSED, DATAGRAMS = 1000, 10, 4, 3, 5, 30
@@ -29,11 +31,6 @@ UNANSWERED = "10.213.7.1"  # the address that nobody answers, in a network names
 def name_thread(name: str) -> None:
     """As long as it lives; no call that is in any one-liner."""
     ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
-
-
-def receive(sock: socket.socket, count: int) -> None:
-    while count > 0:
-        count -= len(sock.recv(65536))
 
 
 def serve(listener: socket.socket) -> None:

@@ -120,9 +120,35 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k.startswith(("BPFTRACE_", "SONDE_"))}
 
 
-class MapView(Mapping[Any, Any]):
+class Tabular:
+    """What can be had as a table; needs the extra ``tables``."""
+
+    def _columns(self) -> Any:
+        raise NotImplementedError
+
+    def to_arrow(self) -> Any:
+        """All of it as a pyarrow.Table. A RuntimeWarning says if something was lost."""
+        from .tables import arrow_table
+        return arrow_table(self._columns())
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame."""
+        from .tables import to_pandas
+        return to_pandas(self._columns())
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame."""
+        from .tables import to_polars
+        return to_polars(self._columns())
+
+
+class MapView(Tabular, Mapping[Any, Any]):
     """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
-    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``."""
+    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``.
+
+    As a table it has a column for each key (named as in a record's, else key, key1 ...), then the values; a histogram
+    has a row for each bucket.
+    """
 
     def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],
                  spec: MapSpec, trace: Trace) -> None:
@@ -155,24 +181,6 @@ class MapView(Mapping[Any, Any]):
 
     def __repr__(self) -> str:
         return f"<map {self.name}: {len(self)} keys>"
-
-    # tables: need the extra ``tables``
-
-    def to_arrow(self) -> Any:
-        """A pyarrow.Table: a column for each key (named as in a record's, else key, key1 ...), then the values; a
-        histogram has a row for each bucket. Warns if the map was full or anything else was lost."""
-        from .tables import arrow_table
-        return arrow_table(self._columns())
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
-        from .tables import to_pandas
-        return to_pandas(self._columns())
-
-    def to_polars(self) -> Any:
-        """The same as a polars.DataFrame."""
-        from .tables import to_polars
-        return to_polars(self._columns())
 
     def _columns(self) -> Any:
         from .reading import warn_of_losses

@@ -507,7 +507,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         follower.rest(printer)
     else:
         _follow(trace, printer, out, showing)
-        _handle(trace, printer, trace.rest())
+        printer.show(trace.rest(), trace.act)
     if trace.spec.config.print_maps_on_exit:
         printer.final_maps()
     if showing is not None:
@@ -542,7 +542,7 @@ def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) ->
     """Print what comes until the script has ended."""
     session = trace.session
     while not session.done:
-        _handle(trace, printer, trace.records())
+        printer.show(trace.records(), trace.act)
         if session.asked:
             session.asked = False
             if showing is None:  # a view is made once, at the end
@@ -553,20 +553,10 @@ def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) ->
 def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:
     """Run tests or benchmarks between begin and end."""
     from . import selftest
-    _handle(trace, printer, trace.records(0))
+    printer.show(trace.records(0), trace.act)
     status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
-    _handle(trace, printer, trace.rest())
+    printer.show(trace.rest(), trace.act)
     return status
-
-
-def _handle(trace: Trace, printer: Any, records: list[tuple[int, Any, int]]) -> None:
-    handlers = printer.handlers
-    for site, buffer, offset in records:
-        handler = handlers[site]
-        if handler is not None:
-            handler(buffer, offset)
-        else:
-            trace.act(site)
 
 
 def _counts_misses() -> bool:

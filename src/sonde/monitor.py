@@ -185,14 +185,10 @@ class Follower:
 
     def _handle(self, printer: Any, records: _Records) -> None:
         for record in records:
-            site, buffer, offset = record
+            _, buffer, offset = record
             if not self._starts(self._probe(record), buffer, offset):
                 return
-            handler = printer.handlers[site]
-            if handler is not None:
-                handler(buffer, offset)
-            else:
-                self.trace.act(site)
+            printer.show((record,), self.trace.act)
 
     def _starts(self, probe: str, buffer: Any, offset: int) -> bool:
         """Note where a record comes from; False if it belongs to a block that is one too many."""

@@ -76,26 +76,16 @@ def show(trace: Trace, timeout: float | None, every: float) -> None:
     from .tables import require
     display = require("IPython.display", "notebook")
     out = _text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
-    handlers = Printer(trace.spec, trace.context, out, trace.take).handlers
+    printer = Printer(trace.spec, trace.context, out, trace.take)
     handle = display.display(display.HTML(_maps(trace)), display_id=True)
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         while not trace.session.done and (deadline is None or time.monotonic() < deadline):
             left = every if deadline is None else min(every, deadline - time.monotonic())
-            _print(trace, handlers, trace.records(max(left, 0.01)))
+            printer.show(trace.records(max(left, 0.01)), trace.act)
             handle.update(display.HTML(_maps(trace)))
     except KeyboardInterrupt:
         handle.update(display.HTML(_maps(trace)))
-
-
-def _print(trace: Trace, handlers: Sequence[Any], records: Sequence[tuple[int, Any, int]]) -> None:
-    """What the script prints, under the cell as text."""
-    for site, buffer, offset in records:
-        handler = handlers[site]
-        if handler is not None:
-            handler(buffer, offset)
-        else:
-            trace.act(site)
 
 
 def _maps(trace: Trace) -> str:

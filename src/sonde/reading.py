@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .api import Tabular
+
 if TYPE_CHECKING:
     from .api import Trace
     from .runtime.events import Event
@@ -12,11 +14,12 @@ if TYPE_CHECKING:
 _AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 
 
-class Events:
+class Events(Tabular):
     """The events of a running trace, in order, until the script ends or ``timeout`` seconds have passed.
 
     Iterate over them with ``for`` or ``async for``, or take all of them as a table: then this waits until the end.
-    Each event is given out once.
+    Each event is given out once. The table is of what printf() and print() send: time, probe, and a column for each
+    argument, called as the format calls it (``pid=%d``), else arg1, arg2 ...
     """
 
     def __init__(self, trace: Trace, timeout: float | None = None) -> None:
@@ -66,24 +69,6 @@ class Events:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
                 await _readable(session.fileno(), left)
-
-    # tables: need the extra ``tables``
-
-    def to_arrow(self) -> Any:
-        """A pyarrow.Table of what printf() and print() send: time, probe, and a column for each argument, called as
-        the format calls it (``pid=%d``), else arg1, arg2 ... Warns of events that were lost."""
-        from .tables import arrow_table
-        return arrow_table(self._columns())
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
-        from .tables import to_pandas
-        return to_pandas(self._columns())
-
-    def to_polars(self) -> Any:
-        """The same as a polars.DataFrame."""
-        from .tables import to_polars
-        return to_polars(self._columns())
 
     def _columns(self) -> Any:
         from .tables import event_table, require

@@ -56,10 +56,9 @@ def run_tests(trace: Trace, out: Output, form: str) -> int:
             for point in program.spec.attach:
                 start = time.monotonic_ns()
                 records, passed = trace.session.rehearse(program)
-                for site, buffer, offset in records:
+                for site, _, _ in records:
                     passed = passed and trace.spec.sites[site].data.get("severity") != "ERROR"
-                    handler = printer.handlers[site]
-                    handler(buffer, offset) if handler is not None else trace.act(site)
+                printer.show(records, trace.act)
                 results.append(passed)
                 _report(out, form, point.event, passed, time.monotonic_ns() - start, capture.take())
     finally:

@@ -148,23 +148,21 @@ class _Reader:
         return self.data[self.at - 1]
 
     def unsigned(self) -> int:
-        """A number in LEB128."""
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+        return self._leb128()[0]
 
     def signed(self) -> int:
-        value = shift = 0
+        value, bits = self._leb128()
+        return value - (1 << bits) if value >> bits - 1 else value
+
+    def _leb128(self) -> tuple[int, int]:
+        """A number, seven bits to the byte and the lowest ones first, and how many bits it was written in."""
+        value = bits = 0
         while True:
             byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
+            value |= (byte & 0x7F) << bits
+            bits += 7
             if byte < 0x80:
-                return value - (1 << shift) if byte & 0x40 else value
+                return value, bits
 
     def word(self, code: str) -> int:
         size = struct.calcsize("=" + code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
 from typing import Any, Protocol
 
@@ -58,6 +58,16 @@ class Printer:
         self.rows = _rows(columns, context, out) if columns else None
         self._files: dict[str, Any] = {}  # of skboutput(), by path
         self.handlers: list[Handler | None] = [self._handler(site) for site in spec.sites]
+
+    def show(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
+        """Print records, each a site with the place of its data; ``act(site)`` does what only the session can."""
+        handlers = self.handlers
+        for site, buffer, offset in records:
+            handler = handlers[site]
+            if handler is not None:
+                handler(buffer, offset)
+            else:
+                act(site)
 
     def final_maps(self) -> None:
         """Every map of the script, by name, as it is printed at the end."""

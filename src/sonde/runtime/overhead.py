@@ -14,34 +14,19 @@ from ..record import Record
 from ..types import Aggregate
 from ..uapi import PROG_TYPE_NAMES
 from .aggregates import Histogram
-from .statistics import enable
+from .statistics import Cost, enable
 
 STEP = 0.001  # s between looks at one program
 BITS = 2      # of the buckets of its histogram: four to each power of two
 
 
-class ProgramCost(Record):
-    """A program over ``seconds``: ``runs`` in all took ``time_ns``; ``skipped``: how often the kernel did not run it,
-    since it was running on that CPU already. ``holders`` are processes with a descriptor of it or of its link."""
+class ProgramCost(Cost):
+    """Any program of the kernel. ``holders`` are processes with a descriptor of it or of its link."""
 
     id: int
     type: str
     name: str
-    runs: int
-    time_ns: int
-    skipped: int
-    seconds: float
     holders: list[str]
-
-    @property
-    def mean(self) -> float:
-        """Nanoseconds of a run; 0 without any."""
-        return self.time_ns / self.runs if self.runs else 0.0
-
-    @property
-    def share(self) -> float:
-        """Of one CPU's time."""
-        return self.time_ns / 1e9 / self.seconds if self.seconds else 0.0
 
 
 class Meter:
@@ -83,10 +68,10 @@ class Meter:
         for number, info in infos.items():
             before = self._before.get(number)
             found.append(ProgramCost(
-                number, type_name(info.type), info.name,
                 info.run_count - (before.run_count if before else 0),
                 info.run_time_ns - (before.run_time_ns if before else 0),
-                info.recursion_misses - (before.recursion_misses if before else 0), seconds, held.get(number, [])))
+                info.recursion_misses - (before.recursion_misses if before else 0), seconds,
+                id=number, type=type_name(info.type), name=info.name, holders=held.get(number, [])))
         return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
 
     def watch(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:

@@ -14,22 +14,14 @@ if TYPE_CHECKING:
 _SYSCTL = "/proc/sys/kernel/bpf_stats_enabled"
 
 
-class ProbeCost(Record):
-    """One program over ``seconds``. A program that serves several attach points is called after the first.
+class Cost(Record):
+    """What a program took over ``seconds``: ``runs`` and ``time_ns`` are the kernel's run_cnt and run_time_ns, with the
+    time that the measuring itself takes; ``skipped`` how often the kernel did not run it, since it was running on that
+    CPU already."""
 
-    ``runs`` and ``time_ns`` are the kernel's run_cnt and run_time_ns, with the time that the measuring itself takes;
-    ``skipped`` how often the kernel did not run it (it was running on that CPU already); ``lost`` the records that
-    found the ring full. ``how`` says by what it is attached where that is not the probe itself: a program on the raw
-    tracepoint sys_enter runs at every system call.
-    """
-
-    probe: str
-    how: str
-    points: int
     runs: int
     time_ns: int
     skipped: int
-    lost: int
     seconds: float
 
     @property
@@ -41,6 +33,19 @@ class ProbeCost(Record):
     def share(self) -> float:
         """Of one CPU's time, 0 to the number of CPUs."""
         return self.time_ns / 1e9 / self.seconds if self.seconds else 0.0
+
+
+class ProbeCost(Cost):
+    """One program of a trace; one that serves several attach points is called after the first.
+
+    ``lost`` are the records that found the ring full. ``how`` says by what it is attached where that is not the probe
+    itself: a program on the raw tracepoint sys_enter runs at every system call.
+    """
+
+    probe: str
+    how: str
+    points: int
+    lost: int
 
 
 def enable() -> Fd | None:
@@ -74,6 +79,7 @@ def costs(session: Session) -> list[ProbeCost]:
         info, points = program.info(), program.spec.attach
         missing = sum([lost.pop(point.name, 0) for point in points])
         how = program.spec.how.replace(":", " ").replace("raw", "raw tracepoint", 1)
-        found.append(ProbeCost(points[0].name if points else program.spec.name, how, len(points), info.run_count,
-                               info.run_time_ns, info.recursion_misses, missing, seconds))
+        found.append(ProbeCost(
+            info.run_count, info.run_time_ns, info.recursion_misses, seconds,
+            probe=points[0].name if points else program.spec.name, how=how, points=len(points), lost=missing))
     return found
