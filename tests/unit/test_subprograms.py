@@ -20,7 +20,7 @@ def code(text: str) -> str:
 
 def test_a_function_is_a_function() -> None:
     spec = compiled(ADD + "begin { print(add(1, 2)); print(add(pid, 2)); }").programs[0]
-    assert [name for _, name in spec.functions] == ["main", "fn_add"]
+    assert [name for _, name in spec.functions] == ["sonde_begin", "fn_add"]
     starts = {name: index for index, name in spec.functions}
     calls = [(index, insn) for index, insn in decode(spec.code) if insn.code == 0x85 and insn.src == PSEUDO_CALL]
     assert [index + 1 + insn.imm for index, insn in calls] == [starts["fn_add"]] * 2
@@ -30,7 +30,7 @@ def test_each_program_has_the_functions_that_it_calls() -> None:
     text = ADD + "fn two(): int64 { return add(1, 1); }\n" \
         "begin { print(two()); } end { print(add(1, 2)); } end { print(1); }"
     assert [[n for _, n in p.functions] for p in compiled(text).programs] == [
-        ["main", "fn_two", "fn_add"], ["main", "fn_add"], ["main"]]
+        ["sonde_begin", "fn_two", "fn_add"], ["sonde_end", "fn_add"], ["sonde_end"]]
 
 
 def test_macros_within_functions() -> None:
