@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import struct
 import subprocess
 import time
@@ -63,6 +65,23 @@ def test_str_concat() -> None:
                  'str_concat("special-x", comm)); print(strlen(str_concat(comm, comm)) == 2 * strlen(comm)); '
                  'print(str_concat("", "")); @[str_concat("a", "b")] = 1; print(has_key(@, "ab")); exit() }',
                  ) == ["special-x", "true", "true", "true"]
+
+
+@pytest.mark.parametrize(("arguments", "separator", "joined"), [
+    (["a", "", "b c"], " ", "{} a  b c"), (["1", "2"], "--", "{}--1--2"), (["x"] * 3, "", "{}xxx"), ([], " ", "{}"),
+    (["y"] * 47, "", "{}" + "y" * 47), (["y"] * 48, ",", "{}" + ",y" * 47 + ",..."),
+    (["z" * 500] * 3, " ", "{} " + "z" * 500 + " " + "z" * 500 + " z..."),
+])
+def test_str_join(arguments: list[str], separator: str, joined: str) -> None:
+    """The first string is as long as it is; the whole is at most max_strlen - 1 characters, and then marked."""
+    command = [shutil.which("true") or "true", *arguments]
+    expected = joined.format(command[0])
+    if joined.endswith("z..."):
+        expected = " ".join(command)[:1023] + ".."
+    done = run_sonde("-q", "-c", shlex.join(command), "-e", "tracepoint:syscalls:sys_enter_execve /pid == cpid/ { "
+                     f'$text = str_join(args.argv, "{separator}"); print($text); @[$text] = count(); }}')
+    assert done.stdout.splitlines()[0] == expected
+    assert len(re.findall(r"^@\[.*\]: 1$", done.stdout, re.M)) == 1
 
 
 @pytest.mark.parametrize(("pattern", "fits"), [

@@ -1,5 +1,5 @@
 """The type rules of functions that act on the system or look at the program itself: debugf() and skboutput(),
-write_user() and override(), str_concat() and globmatch(), typeinfo()."""
+write_user() and override(), str_concat(), str_join() and globmatch(), typeinfo()."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from . import convert
 from .context import Context, fold
 from .expressions import MAX_STRING, resolve_type
 from .formats import check_format
-from .rules import Types
+from .rules import Types, join
 
 # --- the kernel's own printf ------------------------------------------------------------------------------
 
@@ -134,6 +134,11 @@ def str_concat(context: Context, node: Call, types: Types) -> Type | None:
         node.const = "".join([arg.const for arg in node.args])
         capacity = len(node.const.encode("utf-8", "surrogateescape")) + 1
     return Str(min(capacity, MAX_STRING))
+
+
+def str_join(context: Context, node: Call, types: Types) -> Type | None:
+    """As long as str() makes them, so that one that was cut is marked as its are."""
+    return None if join(context, node, types) is None else Str(context.config.max_strlen)
 
 
 def globmatch(context: Context, node: Call, types: Types) -> Type | None:

@@ -117,6 +117,8 @@ _ROWS = (
              'strstr(comm, "sh")'),
     Function("str_concat", ("text:str", "more:str"), None, "Two strings as one.", 'str_concat(comm, "!")',
              _later("str_concat")),
+    Function("str_join", ("array:ptr|array|int", "separator:literal?"), None,
+             "An array of strings as one, as join() prints it.", 'str_join(args.argv)', _later("str_join")),
     Function("globmatch", ("text:str", "pattern:literal"), None, "Whether a string is as a pattern says.",
              'globmatch(comm, "k[a-s]*d/?")', _later("globmatch")),
     Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), INT64,

@@ -429,7 +429,8 @@ def _path(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
 
 
 STRING_CALLS: dict[str, Callable[[Lower, Call, Mem, Str, bool], None]] = {
-    "str": _str, "path": _path, "str_concat": _later("text", "str_concat")}
+    "str": _str, "path": _path, "str_concat": _later("text", "str_concat"),
+    "str_join": _later("text", "str_join")}
 
 
 # --- other values -----------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-"""Lowering of what works on strings: str_concat(), strlen(), searches, globmatch() and one_of()."""
+"""Lowering of what works on strings: str_concat(), str_join(), strlen(), searches, globmatch() and one_of()."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ...language.ast import Call
-from ...types import Str
+from ...types import KERNEL, Pointer, Str
 from .. import helpers as h
 from ..ir import Block, Operand, Reg
 from . import memory, search, strings, words
@@ -89,15 +92,74 @@ def str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
 
 def _append(lo: Lower, whole: Mem, used: Reg, room: int, place: Mem, capacity: int) -> None:
     """``used`` is at most ``room`` before, and grows by the characters of the text."""
-    fits, read, on = lo.b.block("fits"), lo.b.block("read"), lo.b.block("on")
-    lo.b.branch("jle", used, room, fits, on)  # always; the verifier wants it said
+    with _room(lo, whole, used, room) as target:
+        length, _ = memory.read_memory(lo, KERNEL, target, capacity, lo.operand_address(place), text=True)
+        _grow(lo, used, length)
+
+
+@contextmanager
+def _room(lo: Lower, whole: Mem, used: Reg, room: int) -> Iterator[Mem]:
+    """Where the next text goes, if ``used`` is at most ``room``."""
+    fits, on = lo.b.block("fits"), lo.b.block("on")
+    lo.b.branch("jle", used, room, fits, on)  # where it always is, the verifier wants it said
     lo.b.start(fits)
-    target = lo.b.alu("add", lo.b.address(whole.base, whole.off), used)
-    length = lo.b.call(h.READ_KERNEL_STR, [target, capacity, lo.operand_address(place)], "probe_read_kernel_str")
+    yield Mem(lo.b.alu("add", lo.b.address(whole.base, whole.off), used))
+    lo.b.jump(on)
+    lo.b.start(on)
+
+
+def _grow(lo: Lower, used: Reg, length: Operand) -> None:
+    """By the characters of a text whose ``length`` counts its NUL; none could be read if it is negative."""
+    read, on = lo.b.block("read"), lo.b.block("grown")
     lo.b.branch("jsgt", length, 0, read, on)
     lo.b.start(read)
     lo.b.set(used, lo.b.alu("sub", lo.b.alu("add", used, lo.b.extend(length, 32, False)), 1))
+    lo.b.jump(on)
     lo.b.start(on)
+
+
+JOIN_ARGUMENTS = 48
+
+
+def str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    """The strings of a char *[] until its NULL, each behind the separator; "..." stands for those beyond."""
+    if pad:
+        memory.zero(lo, mem, type.capacity)
+    source, own = call.args[0].type, lo.context.default_space
+    space = source.space or own if isinstance(source, Pointer) else memory.number_space(own)
+    separator, more = call.data["separator"].encode("utf-8", "surrogateescape"), b"..."
+    done = lo.b.block("joined")
+    with lo.scope():
+        array = lo.b.mov(scalar(lo, call.args[0]))
+        whole, element = lo.temp(type.capacity + max(type.capacity, len(separator) + len(more) + 1)), lo.temp(8)
+        lo.b.store(whole.base, whole.off, 0, 1)
+        used = lo.b.function.reg("used")
+        lo.b.set(used, 0)
+        for index in range(JOIN_ARGUMENTS + 1):
+            read, have = lo.b.block("ok"), lo.b.block("have")
+            result, name = memory.read_memory(lo, space, element, 8, lo.b.alu("add", array, 8 * index))
+            failed = lo.b.block("failed", cold=True)
+            lo.b.branch("jeq", result, 0, read, failed)
+            lo.b.start(failed)
+            lo.count_error("read", name)
+            lo.b.jump(done)
+            lo.b.start(read)
+            address = lo.b.load(element.base, element.off)
+            lo.b.branch("jeq", address, 0, done, have)
+            lo.b.start(have)
+            with _room(lo, whole, used, type.capacity) as target:
+                before = separator if index else b""
+                for at, byte in enumerate(before + (more if index == JOIN_ARGUMENTS else b"") + b"\0"):
+                    lo.b.store(target.base, target.off + at, byte, 1)
+                if index < JOIN_ARGUMENTS:
+                    length, _ = memory.read_memory(lo, space, target.at(len(before)), type.capacity - len(before),
+                                                   address, text=True)
+                    _grow(lo, used, length)
+                    lo.b.set(used, lo.b.alu("add", used, len(before)))
+        lo.b.jump(done)
+        lo.b.start(done)
+        lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
+                  "probe_read_kernel_str")
 
 
 # --- patterns ---------------------------------------------------------------------------------------------
