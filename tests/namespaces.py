@@ -145,6 +145,25 @@ def connected(client: Namespace, listener: sockets.socket) -> tuple[sockets.sock
     return sock, listener.accept()[0]
 
 
+def converse(client: Namespace, listener: sockets.socket, sent: int, answered: int) -> tuple[int, int]:
+    """A connection over which ``sent`` bytes go and ``answered`` come back; its ports."""
+    near, far = connected(client, listener)
+    ports = port_of(near), port_of(far)
+    near.sendall(b"x" * sent)
+    receive(far, sent)
+    far.sendall(b"y" * answered)
+    receive(near, answered)
+    near.close()
+    assert far.recv(1) == b""
+    far.close()
+    return ports
+
+
+def growth(counters: dict[str, int], again: dict[str, int], *names: str) -> list[int]:
+    """By how much the counters called ``names`` have grown."""
+    return [again[name] - counters[name] for name in names]
+
+
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000
 
 

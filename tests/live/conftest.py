@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from namespaces import Namespace, Pair
+from namespaces import Namespace, Pair, Relay
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +20,10 @@ def pair() -> Iterator[tuple[Namespace, Namespace]]:
 def family(request: pytest.FixtureRequest) -> socket.AddressFamily:
     found: socket.AddressFamily = request.param
     return found
+
+
+@pytest.fixture
+def relay(pair: tuple[Namespace, Namespace]) -> Iterator[Relay]:
+    """A second link between the two that takes 10 ms each way."""
+    with Relay(pair, 0.01) as found:
+        yield found

@@ -9,19 +9,21 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from namespaces import port_of
 from printed import histogram_total
+from printed import rows as json_rows
 from sonde import api, doctor, tools
-from support import Tracer, run_sonde
+from support import Tracer, run_sonde, set_comm
 
 ME = str(os.getpid())
+
 FOLDER = Path(__file__).parents[2] / "src" / "sonde" / "tools"
 
 
@@ -74,14 +76,29 @@ def converse(listener: socket.socket) -> tuple[int, int]:
 
 
 def test_execsnoop() -> None:
+    """Processes that a shell of another name starts, one of them by a descriptor (execveat)."""
     true = shutil.which("true")
     assert true is not None
-    with Tracer("execsnoop") as tracer:
-        for number in range(5):
-            subprocess.run([true, "sonde-marker", str(number)], check=True)
-    found = rows(tracer, "sonde-marker")
-    assert [row[-1] for row in found] == ["0", "1", "2", "3", "4"]
-    assert all(row[2] == ME and row[-3:-1] == [true, "sonde-marker"] for row in found)
+    fd = os.open(true, os.O_RDONLY)
+    starts = "import os, sys; os.execve(int(sys.argv[1]), ['by-descriptor', 'sonde-marker', '3'], {})"
+    with Tracer("execsnoop", "-f", "json") as tracer:
+        pids = []
+        for number in range(3):
+            shell = subprocess.Popen(["sh", "-c", f"exec {true} sonde-marker '' {number}"])
+            pids.append(shell.pid)
+            shell.wait()
+        child = subprocess.Popen([sys.executable, "-S", "-c", starts, str(fd)], pass_fds=[fd])
+        child.wait()
+    os.close(fd)
+    found = json_rows(tracer.stdout)
+    expected = [{"PID": pid, "PPID": os.getpid(), "COMM": "sh", "ARGS": f"{true} sonde-marker  {number}"}
+                for number, pid in enumerate(pids)]
+    expected.append({"PID": child.pid, "PPID": os.getpid(), "COMM": Path(sys.executable).name[:15],
+                     "ARGS": "by-descriptor sonde-marker 3"})
+    mine = [row for row in found if row["PID"] in (*pids, child.pid) and "sh -c" not in row["ARGS"]
+            and "sys.argv" not in row["ARGS"]]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", row.pop("TIME")) for row in mine)
+    assert mine == expected
 
 
 def test_opensnoop(tmp_path: Path) -> None:
@@ -100,6 +117,38 @@ def test_opensnoop(tmp_path: Path) -> None:
     assert {row[0] for row in rows(tracer)[1:]} == {ME}
 
 
+def test_opensnoop_sees_every_call(tmp_path: Path) -> None:
+    """open, openat and openat2 of threads, with descriptor 0 too; each thread by its process and its own name."""
+    names = [tmp_path / name for name in ("open", "openat", "openat2", "zero")]
+    for name in names:
+        name.write_text("")
+    program = f"""
+import ctypes, os, threading
+call = ctypes.CDLL(None).syscall
+def work():
+    with open("/proc/thread-self/comm", "w") as file:
+        file.write("opener")
+    {f"os.close(call(2, {str(names[0]).encode()}, 0))" if os.uname().machine == "x86_64" else ""}
+    os.close(os.open({str(names[1])!r}, os.O_RDONLY))
+    how = (ctypes.c_uint64 * 3)(0, 0, 0)
+    os.close(call(437, -100, {str(names[2]).encode()}, how, 24))
+    os.close(0)
+    os.open({str(names[3])!r}, os.O_RDONLY)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    with Tracer("opensnoop", "-f", "json") as tracer:
+        child = subprocess.Popen([sys.executable, "-S", "-c", program], stdin=subprocess.DEVNULL)
+        assert child.wait() == 0
+    found = json_rows(tracer.stdout)
+    found = [row for row in found if row["PATH"].startswith(str(tmp_path))]
+    expected = [str(name) for name in names if name.name != "open" or os.uname().machine == "x86_64"]
+    assert [row["PATH"] for row in found] == expected
+    assert {(row["PID"], row["COMM"], row["ERR"]) for row in found} == {(child.pid, "opener", 0)}
+    assert found[-1]["FD"] == 0 and all(row["FD"] > 2 for row in found[:-1])
+
+
 def test_syscount() -> None:
     with Tracer("syscount", "-p", ME) as tracer:
         for _ in range(12345):
@@ -111,8 +160,44 @@ def test_syscount() -> None:
     assert int(total[1]) >= 12345
 
 
+def test_syscount_shows_the_ten_most_frequent() -> None:
+    """Twelve threads, each with a name and a system call of its own, and the k-th makes it 100 k times."""
+    calls: list[Callable[[], object]] = [
+        os.getpid, os.getppid, os.getuid, os.geteuid, os.getgid, os.getegid, os.getpgrp, lambda: os.getsid(0),
+        os.sched_yield, os.getcwd, os.getresuid, os.getresgid]
+    names = ["getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getpgrp", "getsid", "sched_yield",
+             "getcwd", "getresuid", "getresgid"]
+    begin = threading.Event()
+
+    def work(number: int) -> None:
+        set_comm(f"syscount-{number}")
+        begin.wait()
+        for _ in range(100 * number):
+            calls[number - 1]()
+
+    threads = [threading.Thread(target=work, args=[k]) for k in range(1, 13)]
+    for thread in threads:
+        thread.start()
+    with Tracer("syscount", "-p", ME) as tracer:
+        begin.set()
+        for thread in threads:
+            thread.join()
+    by_call = re.findall(r"^@syscall\[(\w+)\]: (\d+)$", tracer.stdout, re.M)
+    by_name = re.findall(r"^@process\[(.*)\]: (\d+)$", tracer.stdout, re.M)
+    assert (len(by_call), len(by_name)) == (10, 10)
+    made = {names[k - 1]: 100 * k for k in range(1, 13) if names[k - 1] != "getpgrp"}
+    assert {name: int(n) for name, n in by_call if name in made}.items() <= made.items()
+    assert {"getresgid", "getresuid", "getcwd", "sched_yield"} <= dict(by_call).keys()
+    # A thread also waits, at its beginning and its end; and so does the one that started them, perhaps among the ten.
+    own = {int(name.removeprefix("syscount-")): int(n) for name, n in by_name if name.startswith("syscount-")}
+    assert set(own) >= set(range(4, 13))
+    assert all(100 * k <= n < 100 * k + 100 for k, n in own.items())
+
+
 def test_syscount_ends_by_itself() -> None:
+    begun = time.monotonic()
     done = run_sonde("syscount", "1")
+    assert time.monotonic() - begun >= 1
     assert done.returncode == 0
     assert "most frequent" in done.stdout
 
@@ -148,23 +233,6 @@ def test_runqlat() -> None:
     assert preempted > 0
     assert 300 + preempted <= histogram_total(tracer.stdout, "usecs") <= sum(outer) - sum(outside)
     assert "@since" not in tracer.stdout
-
-
-CLIENT = ["CLOSE", "SYN_SENT", "ESTABLISHED", "FIN_WAIT1", "FIN_WAIT2", "CLOSE"]
-SERVER = ["LISTEN", "SYN_RECV", "ESTABLISHED", "CLOSE_WAIT", "LAST_ACK", "CLOSE"]
-
-
-def test_tcpstates(listener: socket.socket) -> None:
-    with Tracer("tcpstates") as tracer:
-        _, server = converse(listener)
-        time.sleep(0.1)
-    chains: dict[str, list[tuple[str, str]]] = {}
-    for row in rows(tracer, str(server)):
-        chains.setdefault(row[0], []).append((row[-4], row[-2]))
-    pairs = [list(pairwise(states)) for states in (CLIENT, SERVER)]
-    assert sorted(chains.values()) == sorted(pairs)
-    addresses = {row[-8] for row in rows(tracer, str(server))} - {"::", "0.0.0.0"}
-    assert addresses == {listener.getsockname()[0]}
 
 
 def test_tcpconnect(listener: socket.socket) -> None:

@@ -1,4 +1,5 @@
-"""The tools that watch packets and TCP, in network namespaces of the tests' own, against the kernel's counters."""
+"""The tools that watch packets, UDP and descriptors, in network namespaces of the tests' own, against the kernel's
+counters."""
 
 from __future__ import annotations
 
@@ -9,222 +10,16 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from namespaces import Namespace, Relay, connected, ip, port_of, receive
-from printed import histogram_total, rows
+from namespaces import Namespace, Relay, converse, growth, ip, port_of, read_counters
+from printed import rows
 from support import Tracer
 
 ME = str(os.getpid())
-
-
-def converse(client: Namespace, listener: socket.socket, sent: int, answered: int) -> tuple[int, int]:
-    """A connection over which ``sent`` bytes go and ``answered`` come back; its ports."""
-    near, far = connected(client, listener)
-    ports = port_of(near), port_of(far)
-    near.sendall(b"x" * sent)
-    receive(far, sent)
-    far.sendall(b"y" * answered)
-    receive(near, answered)
-    near.close()
-    assert far.recv(1) == b""
-    far.close()
-    return ports
-
-
-def settle(counters: dict[str, int], again: dict[str, int], *names: str) -> list[int]:
-    return [again[name] - counters[name] for name in names]
-
-
-def test_tcplife(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
-    a, b = pair
-    with b.listener(family) as listener, Tracer("tcplife", "-f", "json", "-w", "-t") as tracer:
-        begun = time.monotonic()
-        ports = [converse(a, listener, 50 * 1024, 20 * 1024) for _ in range(3)]
-        time.sleep(0.05)
-        longest = (time.monotonic() - begun) * 1000
-    near, far = (a.v4, b.v4) if family == socket.AF_INET else (a.v6, b.v6)
-    mine = [row for row in rows(tracer.stdout) if row["PID"] == os.getpid()]
-    for local, remote, laddr, raddr, tx, rx in ((0, 1, near, far, 50, 20), (1, 0, far, near, 20, 50)):
-        ends = [row for row in mine if row["LADDR"] == laddr]
-        assert [(row["LPORT"], row["RPORT"]) for row in ends] == [(p[local], p[remote]) for p in ports]
-        assert all((row["RADDR"], row["TX_KB"], row["RX_KB"]) == (raddr, tx, rx) for row in ends)
-        assert all(0 <= int(str(row["MS"])) <= longest for row in ends)
-
-
-def test_tcplife_filters(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with b.listener() as listener, b.listener() as other:
-        port = str(port_of(listener))
-        with Tracer("tcplife", "-D", port) as to, Tracer("tcplife", "-L", port) as of, \
-                Tracer("tcplife", "-p", "1") as init, Tracer("tcplife", "-p", ME) as mine:
-            for server in (listener, other):
-                converse(a, server, 10, 10)
-            time.sleep(0.05)
-    assert [len(tracer.lines) - 1 for tracer in (to, of, init)] == [1, 1, 0]
-    assert len([line for line in mine.lines if a.v4 in line]) == 4
-    assert to.lines[1].split()[5] == port and of.lines[1].split()[3] == port
-
-
-def test_tcplife_draws_a_graph(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with b.listener() as listener, Tracer("tcplife", "--dot", "-p", ME) as tracer:
-        port = port_of(listener)
-        for _ in range(2):
-            converse(a, listener, 30 * 1024, 10 * 1024)
-        time.sleep(0.05)
-    graph = tracer.stdout[tracer.stdout.index("digraph"):]
-    # the end with the higher port is the client's, unless the listener's happens to be the higher
-    edge = rf'^\t"{re.escape(a.v4)} \S+" -> "{re.escape(b.v4)} {port}" \[label="60/20"\];$'
-    back = rf'^\t"{re.escape(b.v4)} \S+" -> "{re.escape(a.v4)} \d+" \[label="\d+/\d+"\];$'
-    assert re.search(edge, graph, re.M) or re.search(back, graph, re.M)
-    assert graph.rstrip().endswith("}")
-
-
-def test_tcptop(pair: tuple[Namespace, Namespace]) -> None:
-    """Exact kilobytes, and the most at the top."""
-    a, b = pair
-    with b.listener() as listener:
-        small, big = connected(a, listener), connected(a, listener)
-        with Tracer("tcptop", "-p", ME, "-f", "json", "1", "2") as tracer:
-            for (near, far), kilobytes in ((small, 10), (big, 300)):
-                for _ in range(kilobytes):
-                    near.sendall(b"x" * 1024)
-                    receive(far, 1024)
-            tracer.wait()
-        ports = [port_of(near) for near, _ in (big, small)]
-        for sock in (*small, *big):
-            sock.close()
-    found = rows(tracer.stdout)
-    assert [(row["LPORT"], row["RX_KB"], row["TX_KB"]) for row in found if row["LADDR"] == a.v4] == [
-        (ports[0], 0, 300), (ports[1], 0, 10)]
-    assert "WARNING" not in tracer.stderr + tracer.stdout  # half of the ends only receive
-    assert [(row["RPORT"], row["RX_KB"], row["TX_KB"]) for row in found if row["LADDR"] == b.v4] == [
-        (ports[0], 300, 0), (ports[1], 10, 0)]
-    assert [int(str(row["RX_KB"])) + int(str(row["TX_KB"])) for row in found] == [300, 300, 10, 10]
-
-
-def test_tcptop_shows_as_many_rows_as_asked_for(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with b.listener() as listener, Tracer("tcptop", "-p", ME, "--rows", "3", "1", "1") as tracer:
-        for size in range(1, 6):
-            converse(a, listener, size * 10240, 0)
-        tracer.wait()
-    block = [line for line in tracer.lines if line.startswith(f"{ME} ")]
-    assert len(block) == 3
-    assert [line.split()[-2:] for line in block[:2]] in ([["0", "50"], ["50", "0"]], [["50", "0"], ["0", "50"]])
-    assert "loadavg: " in tracer.stdout
-
-
-class Deaf:
-    """The other side gives up its addresses for a while: what arrives for them is dropped, and nothing is answered."""
-
-    def __init__(self, namespace: Namespace) -> None:
-        self.namespace = namespace
-
-    def __enter__(self) -> None:
-        self.namespace.address("del")
-
-    def __exit__(self, *unused: object) -> None:
-        self.namespace.address("add")
-
-
-def retransmit(pair: tuple[Namespace, Namespace], family: socket.AddressFamily, seconds: float) -> tuple[int, int, int]:
-    """Send what is dropped for ``seconds``; (local port, retransmitted segments, tail loss probes) by the counters."""
-    a, b = pair
-    with b.listener(family) as listener:
-        near, far = connected(a, listener)
-        near.send(b"warm")
-        receive(far, 4)
-        before = a.counters()
-        with Deaf(b):
-            near.send(b"x")
-            time.sleep(seconds)
-        receive(far, 1)
-        after = a.counters()
-        port = port_of(near)
-        near.close()
-        far.close()
-    segments, probes = settle(before, after, "TcpRetransSegs", "TcpExtTCPLossProbes")
-    return port, segments, probes
-
-
-def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
-    a, b = pair
-    with Tracer("tcpretrans", "-l", "-f", "json") as tracer:
-        port, segments, probes = retransmit(pair, family, 0.7)
-    mine = [row for row in rows(tracer.stdout) if row["LPORT"] == port]
-    assert len(mine) == segments > 0
-    assert sum(row["T>"] == "L>" for row in mine) == probes
-    near, far, version = (a.v4, b.v4, 4) if family == socket.AF_INET else (a.v6, b.v6, 6)
-    ends = {(row["LADDR"], row["RADDR"], row["IP"], row["STATE"]) for row in mine}
-    assert ends == {(near, far, version, "ESTABLISHED")}
-
-
-def test_tcpretrans_counts(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with Tracer("tcpretrans", "-c") as tracer:
-        port, segments, _ = retransmit(pair, socket.AF_INET, 0.4)
-    assert re.search(rf"^@retransmits\[{re.escape(a.v4)}, {port}, {re.escape(b.v4)}, \d+\]: {segments}$",
-                     tracer.stdout, re.M)
-
-
-def test_tcpsynbl(pair: tuple[Namespace, Namespace]) -> None:
-    """Five may wait: six connections are taken, the last one filling the backlog."""
-    a, b = pair
-    with b.listener(backlog=5) as listener, Tracer("tcpsynbl") as tracer:
-        clients = [a.socket() for _ in range(6)]
-        for client in clients:
-            client.connect(listener.getsockname())
-        port = port_of(listener)
-        for client in clients:
-            client.close()
-    body = tracer.stdout.partition("@backlog[5]:")[2]
-    assert [int(n) for n in re.findall(r"^[\[(].*[)\]] +(\d+) \|", body, re.M)][:4] == [1, 1, 2, 2]
-    assert len(re.findall(rf"backlog is full: port {port}, limit 5$", tracer.stdout, re.M)) == 1
-
-
-def tcp_info(sock: socket.socket) -> tuple[int, ...]:
-    """struct tcp_info up to tcpi_total_retrans: 8 bytes, then words; 8 + 18 is snd_cwnd, 8 + 23 total_retrans."""
-    return struct.unpack_from("8B24I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))
-
-
-def test_tcpwin(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with b.listener() as listener:
-        port = port_of(listener)
-        with Tracer("tcpwin", "-n", "-r", "-P", str(port), "-f", "json") as tracer:
-            near, far = connected(a, listener)
-            for _ in range(10):
-                near.send(b"x" * 100)
-                receive(far, 100)
-                far.send(b"y")
-                receive(near, 1)
-            quiet = tcp_info(near)
-            with Deaf(b):
-                near.send(b"z")
-                time.sleep(0.3)
-            receive(far, 1)
-            local = port_of(near)
-            info = tcp_info(near)
-            near.close()
-            far.close()
-    mine = [row for row in rows(tracer.stdout) if row["lport"] == local]
-    events = [row["event"] for row in mine]
-    assert events[0] == "new" and events.count("new") == 1
-    assert events.count("retrans") == info[8 + 23] > 0
-    assert events.count("rcv") >= 10
-    assert len({row["sock"] for row in mine}) == 1
-    assert all((row["raddr"], row["rport"]) == (b.v4, port) for row in mine)
-    times = [int(str(row["time_us"])) for row in mine]
-    assert times == sorted(times)
-    lost = next(i for i, event in enumerate(events) if event == "retrans")
-    assert mine[1]["snd_cwnd"] == 10  # the initial window (RFC 6928)
-    assert mine[lost]["snd_cwnd"] == quiet[8 + 18]  # a tail loss probe does not change it
-    assert all(row["snd_ssthresh"] == 2147483647 for row in mine[:lost])
 
 
 def echo_request(family: socket.AddressFamily, identifier: int, sequence: int) -> bytes:
@@ -281,7 +76,7 @@ def test_ipecn(pair: tuple[Namespace, Namespace]) -> None:
                 client.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, mark)
                 client.sendto(b"x", six.getsockname()[:2])
         time.sleep(0.05)
-    marked4, marked6 = settle(before, b.counters(), "IpExtInCEPkts", "Ip6InCEPkts")
+    marked4, marked6 = growth(before, b.counters(), "IpExtInCEPkts", "Ip6InCEPkts")
     assert (marked4, marked6) == (4, 2)
     for direction, four_host, six_host in (("from", a.v4, a.v6), ("to", b.v4, b.v6)):
         lines = [line for line in tracer.lines if f"ECN CE {direction}: " in line]
@@ -422,7 +217,7 @@ def test_skbdrop(pair: tuple[Namespace, Namespace]) -> None:
         for _ in range(4):
             with a.socket() as client:
                 assert client.connect_ex(address) != 0
-    noports, resets = settle(before, b.counters(), "UdpNoPorts", "TcpOutRsts")
+    noports, resets = growth(before, b.counters(), "UdpNoPorts", "TcpOutRsts")
     assert (noports, resets) == (9, 4)
     found = re.search(r"^@reason\[SKB_DROP_REASON_NO_SOCKET\]: (\d+)$", tracer.stdout, re.M)
     assert found is not None and int(found[1]) == 13
@@ -431,68 +226,42 @@ def test_skbdrop(pair: tuple[Namespace, Namespace]) -> None:
     assert sum(int(n) for stack, n in stacks if "tcp_v4_rcv" in stack) == 4
 
 
-def test_tcpdrop(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
-    a, b = pair
-    with b.listener(family) as unused:
-        address = unused.getsockname()[:2]
-    with Tracer("tcpdrop", "-n", "-P", str(address[1]), "-f", "json") as tracer:
-        ports = []
-        for _ in range(3):
-            with a.socket(family) as client:
-                client.bind((a.v4 if family == socket.AF_INET else a.v6, 0))
-                ports.append(port_of(client))
-                assert client.connect_ex(address) != 0
-    found = rows(tracer.stdout)
-    assert [row["SPORT"] for row in found] == ports
-    near, version = (a.v4, 4) if family == socket.AF_INET else (a.v6, 6)
-    assert {(row["IP"], row["SADDR"], row["DADDR"], row["DPORT"], row["STATE"], row["REASON"]) for row in found} == {
-        (version, near, address[0], address[1], "-", "SKB_DROP_REASON_NO_SOCKET")}
-    assert all(str(row["FLAGS"]).startswith("S") for row in found)
-
-
-def test_tcpdrop_has_a_stack(pair: tuple[Namespace, Namespace]) -> None:
-    a, b = pair
-    with b.listener() as unused:
-        address = unused.getsockname()[:2]
-    with Tracer("tcpdrop", "-P", str(address[1])) as tracer, a.socket() as client:
-        assert client.connect_ex(address) != 0
-    assert re.search(r"NO_SOCKET +S\w*\n(.*\n)*? +tcp_v4_rcv", tracer.stdout)
-
-
-DELAY = 0.01  # one way
-
-
-@pytest.fixture
-def relay(pair: tuple[Namespace, Namespace]) -> Iterator[Relay]:
-    with Relay(pair, DELAY) as found:
-        yield found
-
-
-def test_tcprtt(pair: tuple[Namespace, Namespace], relay: Relay) -> None:
-    """20 ms there and back at least; the average and the shortest are those of TCP_INFO, up to the last sample."""
-    a, b = pair
-    with b.socket() as listener:
-        listener.bind((relay.v4[1], 0))
-        listener.listen()
-        port = port_of(listener)
-        with Tracer("tcprtt", "-s", "-P", str(port)) as summary, Tracer("tcprtt", "-P", str(port)) as histogram:
-            near, far = connected(a, listener)
-            for _ in range(12):
-                near.send(b"x")
-                receive(far, 1)
-                far.send(b"y")
-                receive(near, 1)
-            info = tcp_info(near)
-            near.close()
-            far.close()
-    found = re.search(rf"^@srtt\[{re.escape(relay.v4[1])}\]: count (\d+), average (\d+), total", summary.stdout, re.M)
-    shortest = re.search(rf"^@min_us\[{re.escape(relay.v4[1])}\]: (\d+)$", summary.stdout, re.M)
-    assert found is not None and shortest is not None
-    assert int(found[1]) >= 12
-    assert int(shortest[1]) >= 2 * DELAY * 1e6
-    # srtt is a mean of the samples, none of which is below the shortest, and moves by an eighth of a new one at a time
-    assert int(shortest[1]) <= int(found[2]) <= max(2 * info[8 + 15], 4 * int(shortest[1]))
-    assert histogram_total(histogram.stdout, f"us[{relay.v4[1]}]") == int(found[1])
+def test_skbdrop_options(pair: tuple[Namespace, Namespace]) -> None:
+    """What a device holds that goes away is freed without a reason: with -a only. Neither stacks with -r, nor counters
+    with -n; those are the ones of the tool's own network namespace."""
+    a, _ = pair
+    name = f"sd{os.getpid() % 100000}"
+    fd = tap(a, name)
+    try:
+        ip("-n", a.name, "link", "set", name, "up")
+        ip("-n", a.name, "addr", "add", "10.78.1.1/24", "dev", name)
+        outside = read_counters()
+        with Tracer("skbdrop", "-a", "-r", "-n") as everything, Tracer("skbdrop") as usual:
+            inside = read_counters()
+            with a.socket(kind=socket.SOCK_DGRAM) as client:
+                for _ in range(5):
+                    client.sendto(b"x" * 100, ("10.78.1.2", 9))
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused, \
+                    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+                unused.bind(("127.0.0.1", 0))
+                nobodys = unused.getsockname()
+                unused.close()
+                for _ in range(3):
+                    client.sendto(b"x", nobodys)
+            inner = read_counters()
+            os.close(fd)
+            fd = -1
+        outer = read_counters()
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    plain = re.search(r"^@reason\[SKB_DROP_REASON_NOT_SPECIFIED\]: (\d+)$", everything.stdout, re.M)
+    assert plain is not None and int(plain[1]) >= 5
+    assert "@stack" not in everything.stdout and "@nstat" not in everything.stdout
+    assert "NOT_SPECIFIED" not in usual.stdout and "@stack[" in usual.stdout
+    shown = re.search(r"^@nstat\[UdpNoPorts\]: (\d+)$", usual.stdout, re.M)
+    assert shown is not None
+    assert 3 <= growth(inside, inner, "UdpNoPorts")[0] <= int(shown[1]) <= growth(outside, outer, "UdpNoPorts")[0]
 
 
 def test_arplat(pair: tuple[Namespace, Namespace], relay: Relay) -> None:
@@ -510,33 +279,8 @@ def test_arplat(pair: tuple[Namespace, Namespace], relay: Relay) -> None:
     for host, protocol_name in ((relay.v4[1], "ARP"), (relay.v6[1], "ND")):
         row = found[host]
         assert (row["PROTO"], row["STATE"], row["TRIES"]) == (protocol_name, "REACHABLE", 1)
-        assert int(str(row["US"])) >= 2 * DELAY * 1e6
-    assert int(str(found[relay.v6[1]]["US"])) <= first - 2 * DELAY * 1e6
-
-
-def test_pacinglat(pair: tuple[Namespace, Namespace]) -> None:
-    """What a socket with a rate of 1 MB/s is given takes its time: nearly all of it is spent waiting to be sent."""
-    a, b = pair
-    size, rate = 400_000, 1_000_000
-    with b.listener() as listener, Tracer("pacinglat", "-s") as tracer:
-        near, far = connected(a, listener)
-        near.setsockopt(socket.SOL_SOCKET, 47, rate)  # SO_MAX_PACING_RATE
-        begun = time.monotonic()
-        sender = threading.Thread(target=near.sendall, args=[b"x" * size])
-        sender.start()
-        receive(far, size)
-        took = (time.monotonic() - begun) * 1e6
-        sender.join()
-        near.close()
-        far.close()
-    whole = (time.monotonic() - begun) * 1e6  # the end of the connection can wait too
-    found = re.search(rf"^@wait\[{re.escape(b.v4)}\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
-    limit = re.search(rf"^@rate\[{re.escape(b.v4)}\]: count \d+, average (\d+), total", tracer.stdout, re.M)
-    assert found is not None and limit is not None
-    assert int(limit[1]) <= rate
-    # the first ten segments, up to 64 KB each, go out at once; the waits are apart, so that they fit into the time
-    assert (size - 10 * 65536) / rate * 1e6 <= int(found[2]) <= whole
-    assert int(found[2]) >= took / 2
+        assert int(str(row["US"])) >= 2 * relay.delay * 1e6
+    assert int(str(found[relay.v6[1]]["US"])) <= first - 2 * relay.delay * 1e6
 
 
 def test_udplife() -> None:
@@ -570,26 +314,45 @@ def test_udplife() -> None:
     assert [row["TX_B"] for row in found.values() if row["RADDR"] == "::1"] == [33]
 
 
+def test_sofdsnoop(tmp_path: Path) -> None:
+    """Forty descriptors of which 32 are shown, by a thread; neither without any, nor credentials, nor what fails."""
+    names = [f"file-{number}" for number in range(40)]
+    for name in names:
+        (tmp_path / name).write_text("")
+    one, two = socket.socketpair()
+    sent: list[int] = []
+    got: list[int] = []
+    tids: list[int] = []
+
+    def work() -> None:
+        tids.append(threading.get_native_id())
+        sent.extend(os.open(tmp_path / name, os.O_RDONLY) for name in names)
+        socket.send_fds(one, [b"hi"], sent[:2])
+        got.extend(socket.recv_fds(two, 10, 4)[1])
+        one.send(b"no descriptors")
+        two.recv(100)
+        mine = struct.pack("3i", os.getpid(), os.getuid(), os.getgid())
+        one.sendmsg([b"who"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, mine)])
+        socket.send_fds(one, [b"many"], sent)
+        two.close()
+        with pytest.raises(BrokenPipeError):
+            socket.send_fds(one, [b"late"], sent[:1])
+
+    with Tracer("sofdsnoop", "-p", ME, "-f", "json") as tracer, one, two:
+        ends = one.fileno(), two.fileno()
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        for fd in (*sent, *got):
+            os.close(fd)
+    seen = [(row["ACTION"], row["SOCKET"], row["FD"], row["NAME"]) for row in rows(tracer.stdout)]
+    first = [("SEND", ends[0], fd, name) for fd, name in zip(sent[:2], names)]
+    assert seen == [*first, *(("RECV", ends[1], fd, name) for fd, name in zip(got, names)),
+                    *(("SEND", ends[0], fd, name) for fd, name in zip(sent[:32], names))]
+    assert {row["TID"] for row in rows(tracer.stdout)} == set(tids)
+
+
 def wait_for(done: Callable[[], bool], seconds: float = 5) -> None:
     deadline = time.monotonic() + seconds
     while not done() and time.monotonic() < deadline:
         time.sleep(0.01)
-
-
-def test_sofdsnoop(tmp_path: Path) -> None:
-    names = ["first-file", "second-file"]
-    for name in names:
-        (tmp_path / name).write_text("")
-    one, two = socket.socketpair()
-    with Tracer("sofdsnoop", "-p", ME, "-f", "json") as tracer, one, two:
-        fds = [os.open(tmp_path / name, os.O_RDONLY) for name in names]
-        socket.send_fds(one, [b"hi"], fds)
-        got = socket.recv_fds(two, 10, 4)[1]
-        one.send(b"no descriptors")
-        two.recv(100)
-        ends = one.fileno(), two.fileno()
-        for fd in (*fds, *got):
-            os.close(fd)
-    seen = [(row["ACTION"], row["SOCKET"], row["FD"], row["NAME"]) for row in rows(tracer.stdout)]
-    assert seen == [("SEND", ends[0], fd, name) for fd, name in zip(fds, names)] + [
-        ("RECV", ends[1], fd, name) for fd, name in zip(got, names)]

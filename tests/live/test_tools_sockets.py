@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from namespaces import port_of, receive
+from namespaces import Pair, port_of, receive
 from printed import histogram_total, rows
 from support import Tracer, run_sonde, set_comm
 
 ME = str(os.getpid())
+
 COMM = f"sonde{os.getpid()}"  # of the workload's thread
 
 
@@ -42,6 +44,18 @@ def listening(family: int = socket.AF_INET, backlog: int = 5) -> socket.socket:
     return sock
 
 
+def in_thread(work: Callable[[], object]) -> None:
+    """Let a thread, which has this one's name, do it: its id is not the process's."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def call(function: str, *args: object) -> int:
+    """A function of the C library that Python's own would not call so, or with such arguments."""
+    return int(getattr(ctypes.CDLL(None), function)(*args))
+
+
 def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
     client = socket.socket(listener.family, socket.SOCK_STREAM)
     client.connect(listener.getsockname()[:2])
@@ -62,6 +76,10 @@ def test_sockstat() -> None:
                 peer.recv(1)
                 client.close()
                 peer.close()
+            with socket.create_connection(server.getsockname()[:2]):
+                os.close(call("accept", server.fileno(), None, None))
+            for end in socket.socketpair():
+                end.close()
         tracer.wait()
     total: dict[str, int] = {}
     for key, n in re.findall(r"^@\[(.*)\]: (\d+)$", tracer.stdout, re.M):
@@ -71,12 +89,13 @@ def test_sockstat() -> None:
     names = "tracepoint:sock:sock_send_length", "tracepoint:sock:sock_recv_length"
     if not any(name in total for name in names):  # Linux 6.1: doctor says so
         names = "fexit:vmlinux:__sock_sendmsg", "fexit:vmlinux:sock_recvmsg"
-    expected = {f"{system}socket": 4, f"{system}bind": 1, f"{system}listen": 1, f"{system}connect": 3,
-                f"{system}accept4": 3, names[0]: 3, names[1]: 3}
+    expected = {f"{system}socket": 5, f"{system}bind": 1, f"{system}listen": 1, f"{system}connect": 4,
+                f"{system}accept4": 3, f"{system}accept": 1, f"{system}socketpair": 1, names[0]: 3, names[1]: 3}
     assert total == expected
 
 
 def family_workload() -> None:
+    """Three, two and one connections; one refused. No count: nothing to accept, no address, and what is no socket."""
     with listening() as four, listening(socket.AF_INET6) as six, socket.socket(socket.AF_UNIX) as unix:
         unix.bind(f"\0{COMM}")
         unix.listen(1)
@@ -86,7 +105,14 @@ def family_workload() -> None:
                     sock.close()
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(f"\0{COMM}")
-            unix.accept()[0].close()
+            os.close(call("accept", unix.fileno(), None, None))
+        six.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            six.accept()
+        with socket.socket(socket.AF_INET6) as client, open("/dev/null") as null:
+            assert client.connect_ex(("::1", port_of(four))) != 0
+            assert call("connect", client.fileno(), ctypes.c_void_p(8), 28) == -1
+            assert call("connect", null.fileno(), bytes(28), 28) == -1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.connect(("127.0.0.1", 9))
 
@@ -96,7 +122,7 @@ def test_sofamily() -> None:
         family_workload()
     accepted = {f"{COMM}, 2, AF_INET": 3, f"{COMM}, 10, AF_INET6": 2, f"{COMM}, 1, AF_UNIX": 1}
     assert counts(tracer, "accept") == accepted
-    assert counts(tracer, "connect") == accepted | {f"{COMM}, 2, AF_INET": 4}
+    assert counts(tracer, "connect") == accepted | {f"{COMM}, 2, AF_INET": 4, f"{COMM}, 10, AF_INET6": 3}
 
 
 def test_soprotocol() -> None:
@@ -106,59 +132,84 @@ def test_soprotocol() -> None:
     unix = [key for key in counts(tracer, "accept") if "UNIX" in key]
     assert len(unix) == 1 and unix[0].startswith(f"{COMM}, 0, IPPROTO_IP, UNIX")
     assert counts(tracer, "accept") == {tcp: 3, six: 2, unix[0]: 1}
-    assert counts(tracer, "connect") == {tcp: 3, six: 2, unix[0]: 1, f"{COMM}, 17, IPPROTO_UDP, UDP": 1}
+    assert counts(tracer, "connect") == {tcp: 3, six: 4, unix[0]: 1, f"{COMM}, 17, IPPROTO_UDP, UDP": 1}
 
 
-def transfer(listener: socket.socket) -> tuple[socket.socket, socket.socket, int]:
-    """7 writes of 1000 bytes and one of 50000; both ends still open, and how many reads it took."""
-    client, server = connected(listener)
-    for _ in range(7):
-        client.send(b"x" * 1000)
-    reads = receive(server, 7000)
-    client.sendall(b"y" * 50000)
-    return client, server, reads + receive(server, 50000)
+class Transfer:
+    """7 writes of 1000 bytes and one of 50000 by a thread; a read that finds nothing, and one that finds the end."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.protocol = "TCP" if listener.family == socket.AF_INET else "TCPv6"
+        self.reads = 0  # that got bytes
+        in_thread(lambda: self._run(listener))
+
+    def _run(self, listener: socket.socket) -> None:
+        client, server = connected(listener)
+        self.client_port, self.server_port = port_of(client), port_of(server)
+        for _ in range(7):
+            client.send(b"x" * 1000)
+        self.reads += receive(server, 7000)
+        client.sendall(b"y" * 50000)
+        self.reads += receive(server, 50000)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.recv(1)
+        server.setblocking(True)
+        client.close()
+        assert server.recv(1) == b""
+        server.close()
+
+
+def unix_pair() -> str:
+    """3 bytes through a pair of Unix sockets; the kernel's name for those."""
+    one, two = socket.socketpair()
+    with one, two:
+        one.send(b"abc")
+        two.recv(10)
+    with open("/proc/net/protocols") as file:
+        return max((word for word in file.read().split() if word.startswith("UNIX")), key=len)
 
 
 def test_socketio(listener: socket.socket) -> None:
-    protocol = "TCP" if listener.family == socket.AF_INET else "TCPv6"
+    """Calls that fail count, too; a Unix socket has no port."""
     with Tracer("socketio", "-p", ME) as tracer:
-        client, server, reads = transfer(listener)
-        ports = port_of(client), port_of(server)
-        client.close()
-        server.close()
-    assert counts(tracer, "io") == {f"{COMM}, {ME}, write, {protocol}, {ports[1]}": 8,
-                                    f"{COMM}, {ME}, read, {protocol}, {ports[0]}": reads}
+        done = Transfer(listener)
+        unix = unix_pair()
+    mine = f"{COMM}, {ME}"
+    assert counts(tracer, "io") == {
+        f"{mine}, write, {done.protocol}, {done.server_port}": 8,
+        f"{mine}, read, {done.protocol}, {done.client_port}": done.reads + 2,
+        f"{mine}, write, {unix}, 0": 1, f"{mine}, read, {unix}, 0": 1}
 
 
 def test_socketio_bytes(listener: socket.socket) -> None:
     with Tracer("socketio", "-b", "-p", ME) as tracer:
-        client, server, _ = transfer(listener)
-        server.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            server.recv(1)
-        client.close()
-        server.close()
-    assert sorted(counts(tracer, "bytes").values()) == [57000, 57000]
+        done = Transfer(listener)
+        unix = unix_pair()
+    mine = f"{COMM}, {ME}"
+    assert counts(tracer, "bytes") == {
+        f"{mine}, write, {done.protocol}, {done.server_port}": 57000,
+        f"{mine}, read, {done.protocol}, {done.client_port}": 57000,
+        f"{mine}, write, {unix}, 0": 3, f"{mine}, read, {unix}, 0": 3}
 
 
 def test_socksize(listener: socket.socket) -> None:
+    """The read of the end is one of 0 bytes; the one that failed is none."""
     with Tracer("socksize", "-p", ME) as tracer:
-        client, server, reads = transfer(listener)
-        client.close()
-        server.close()
+        done = Transfer(listener)
     assert histogram_total(tracer.stdout, f"write_bytes[{COMM}]") == 8
-    assert histogram_total(tracer.stdout, f"read_bytes[{COMM}]") == reads
-    written = tracer.stdout.partition(f"@write_bytes[{COMM}]")[2]
+    assert histogram_total(tracer.stdout, f"read_bytes[{COMM}]") == done.reads + 1
+    read, written = (tracer.stdout.partition(f"@{name}_bytes[{COMM}]")[2].partition("\n@")[0]
+                     for name in ("read", "write"))
     assert re.search(r"^\[512, 1K\) +7 \|", written, re.M) and re.search(r"^\[32K, 64K\) +1 \|", written, re.M)
+    assert re.search(r"^\[0\] +1 \|", read, re.M)
 
 
 def test_socksize_summary(listener: socket.socket) -> None:
     with Tracer("socksize", "--summary", "-p", ME) as tracer:
-        client, server, reads = transfer(listener)
-        client.close()
-        server.close()
+        done = Transfer(listener)
     assert f"@write[{COMM}]: count 8, average 7125, total 57000" in tracer.stdout
-    assert re.search(rf"^@read\[{COMM}\]: count {reads}, average \d+, total 57000$", tracer.stdout, re.M)
+    assert re.search(rf"^@read\[{COMM}\]: count {done.reads + 1}, average \d+, total 57000$", tracer.stdout, re.M)
 
 
 def test_sormem() -> None:
@@ -242,57 +293,81 @@ def test_so1stbyte() -> None:
 
 
 def test_solisten() -> None:
+    """Of another network namespace too; not what fails, as listen() on a UDP socket does."""
     with Tracer("solisten", "-p", ME, "-f", "json") as tracer, listening(backlog=7) as four, \
-            listening(socket.AF_INET6, 3) as six, socket.socket(socket.AF_UNIX) as unix:
+            socket.socket(socket.AF_UNIX) as unix, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, \
+            Pair() as (a, _), a.socket(socket.AF_INET6) as six:
+        six.bind((a.v6, 0))
+        in_thread(lambda: six.listen(3))
         unix.bind(f"\0{COMM}")
         unix.listen(2)
+        with pytest.raises(OSError):
+            datagrams.listen(1)
         ports = port_of(four), port_of(six)
-    namespace = os.stat("/proc/self/ns/net").st_ino
-    base = {"PID": os.getpid(), "COMM": COMM, "NETNS": namespace}
+        base = {"PID": os.getpid(), "COMM": COMM, "NETNS": os.stat("/proc/self/ns/net").st_ino}
+        other = base | {"NETNS": os.stat(f"/var/run/netns/{a.name}").st_ino}
+        host = a.v6
     found = rows(tracer.stdout)
     assert found[0] == base | {"PROTO": "TCP", "BACKLOG": 7, "PORT": ports[0], "ADDR": "127.0.0.1"}
-    assert found[1] == base | {"PROTO": "TCPv6", "BACKLOG": 3, "PORT": ports[1], "ADDR": "::1"}
+    assert found[1] == other | {"PROTO": "TCPv6", "BACKLOG": 3, "PORT": ports[1], "ADDR": host}
     assert str(found[2].pop("PROTO")).startswith("UNIX")
-    assert found[2] == base | {"BACKLOG": 2, "PORT": 0, "ADDR": "-"}
+    assert found[2:] == [base | {"BACKLOG": 2, "PORT": 0, "ADDR": "-"}]
 
 
 def test_tcpbind() -> None:
     with Tracer("tcpbind", "-p", ME, "-f", "json") as tracer, socket.socket() as one, socket.socket() as two, \
-            socket.socket(socket.AF_INET6) as six, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            socket.socket(socket.AF_INET6) as six, socket.socket(socket.AF_INET6) as other, \
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         one.bind(("127.0.0.1", 0))
         port = port_of(one)
         with pytest.raises(OSError):
             two.bind(("127.0.0.1", port))
-        six.bind(("::1", 0))
+        with pytest.raises(OSError):
+            two.bind(("192.0.2.1", 4321))  # an address for documentation: nobody's
+        in_thread(lambda: six.bind(("::1", 0)))
         port6 = port_of(six)
+        with pytest.raises(OSError):
+            other.bind(("::1", port6))
         datagrams.bind(("127.0.0.1", 0))
     base = {"PID": os.getpid(), "COMM": COMM}
-    good = {"RET": 0, "ERROR": "Success"}
+    good, used = {"RET": 0, "ERROR": "Success"}, {"RET": -98, "ERROR": "Address already in use"}
+    nobodys = {"RET": -99, "ERROR": "Cannot assign requested address"}
     assert rows(tracer.stdout) == [
         base | good | {"PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port},
-        base | {"RET": -98, "PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port, "ERROR": "Address already in use"},
+        base | used | {"PROTO": "TCP", "ADDR": "127.0.0.1", "PORT": port},
+        base | nobodys | {"PROTO": "TCP", "ADDR": "192.0.2.1", "PORT": 4321},
         base | good | {"PROTO": "TCPv6", "ADDR": "::1", "PORT": port6},
+        base | used | {"PROTO": "TCPv6", "ADDR": "::1", "PORT": port6},
     ]
 
 
 def test_tcpbind_all() -> None:
-    with Tracer("tcpbind", "-a", "-p", ME) as tracer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    with Tracer("tcpbind", "-a", "-p", ME) as tracer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, \
+            socket.socket(socket.AF_UNIX) as unix:
         sock.bind(("127.0.0.1", 0))
+        unix.bind(f"\0{COMM}")  # has no IP address: not shown
         port = port_of(sock)
     assert [line.split()[2:6] for line in tracer.lines[1:]] == [["0", "UDP", "127.0.0.1", str(port)]]
 
 
 def test_udpconnect() -> None:
-    with Tracer("udpconnect", "-p", ME) as tracer, listening() as server:
+    """By a thread, to addresses other than the sockets' own; neither TCP nor what is refused."""
+    def work() -> None:
         four, six = socket.AF_INET, socket.AF_INET6
-        for family, host in ((four, "127.0.0.1"), (six, "::1"), (six, "::ffff:127.0.0.1")):
+        for family, host in ((four, "127.0.0.2"), (six, "::1"), (six, "::ffff:127.0.0.2")):
             with socket.socket(family, socket.SOCK_DGRAM) as sock:
                 sock.connect((host, 4321))
-        for sock in connected(server):
-            sock.close()  # TCP: not shown
+        with socket.socket(four, socket.SOCK_DGRAM) as sock, pytest.raises(PermissionError):
+            sock.connect(("255.255.255.255", 4321))  # without SO_BROADCAST
+        with listening() as server:
+            for sock in connected(server):
+                sock.close()
+
+    with Tracer("udpconnect", "-p", ME) as tracer:
+        in_thread(work)
     assert [line.split()[1:] for line in tracer.lines[1:]] == [
-        [ME, COMM, "4", "127.0.0.1", "4321"], [ME, COMM, "6", "::1", "4321"],
-        [ME, COMM, "6", "::ffff:127.0.0.1", "4321"]]
+        [ME, COMM, "4", "127.0.0.2", "4321"], [ME, COMM, "6", "::1", "4321"],
+        [ME, COMM, "6", "::ffff:127.0.0.2", "4321"]]
 
 
 def test_own_options_are_checked() -> None:

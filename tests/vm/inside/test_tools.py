@@ -12,8 +12,9 @@ import pytest
 
 # The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
 from live.conftest import pair  # noqa: F401
-from live.test_tools_network import test_tcpdrop, test_tcptop, test_udplife  # noqa: F401
+from live.test_tools_network import test_udplife  # noqa: F401
 from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
+from live.test_tools_tcp import test_tcpdrop, test_tcptop  # noqa: F401
 from namespaces import Namespace
 from support import Tracer, run_sonde
 
