@@ -152,12 +152,13 @@ class Deaf:
 
 
 class Resent(Record):
-    """What was sent again: the connection's ports, and by the counters the segments and the tail loss probes."""
+    """What a connection sent again: its ports, segments by TCP_INFO; whole network's segments and tail loss probes."""
 
     local: int
     remote: int
     segments: int
-    probes: int
+    all_segments: int
+    all_probes: int
 
 
 def retransmit(pair: tuple[Namespace, Namespace], family: socket.AddressFamily, seconds: float) -> Resent:
@@ -172,11 +173,12 @@ def retransmit(pair: tuple[Namespace, Namespace], family: socket.AddressFamily, 
             near.send(b"x")
             time.sleep(seconds)
         receive(far, 1)
+        segments = tcp_info(near)[8 + 23]
         after = a.counters()
         ports = port_of(near), port_of(far)
         near.close()
         far.close()
-    return Resent(*ports, *growth(before, after, "TcpRetransSegs", "TcpExtTCPLossProbes"))
+    return Resent(*ports, segments, *growth(before, after, "TcpRetransSegs", "TcpExtTCPLossProbes"))
 
 
 def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
@@ -185,7 +187,10 @@ def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFam
         sent = retransmit(pair, family, 0.7)
     mine = [row for row in rows(tracer.stdout) if row["LPORT"] == sent.local]
     assert len(mine) == sent.segments > 0
-    assert sum(row["T>"] == "L>" for row in mine) == sent.probes
+    probes = sum(row["T>"] == "L>" for row in mine)
+    if sent.segments == sent.all_segments:  # but for connections that earlier tests closed, and that go on trying
+        assert probes == sent.all_probes
+    assert probes <= sent.all_probes
     near, far, version = (a.v4, b.v4, 4) if family == socket.AF_INET else (a.v6, b.v6, 6)
     ends = {(row["LADDR"], row["RADDR"], row["RPORT"], row["IP"], row["STATE"]) for row in mine}
     assert ends == {(near, far, sent.remote, version, "ESTABLISHED")}
@@ -205,17 +210,14 @@ def test_tcpretrans_of_beginning_and_end(pair: tuple[Namespace, Namespace]) -> N
     with Tracer("tcpretrans", "-f", "json") as tracer, b.listener() as listener, a.socket() as silent:
         near, far = connected(a, listener)
         ending, beginning = port_of(near), 0
-        before = a.counters()
         with Deaf(b):
             near.close()
             silent.setblocking(False)
             silent.connect_ex(listener.getsockname())
             beginning = port_of(silent)
             time.sleep(1.5)  # a SYN is sent again after a second (RFC 6298)
-        segments, = growth(before, a.counters(), "TcpRetransSegs")
         far.close()
-    mine = [row for row in rows(tracer.stdout) if row["LADDR"] == a.v4]
-    assert len(mine) >= segments >= 2  # more may follow while the tracer ends
+    mine = [row for row in rows(tracer.stdout) if row["LADDR"] == a.v4 and row["LPORT"] in (ending, beginning)]
     assert {(row["LPORT"], row["T>"], row["STATE"]) for row in mine} == {
         (ending, "R>", "FIN_WAIT1"), (beginning, "R>", "SYN_SENT")}
 
