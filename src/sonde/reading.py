@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .api import Trace
     from .runtime.events import Event
 
+# kind of ErrorSite -> what is missing
+_INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
+               "preempted": "events dropped"}
 _AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 
 
@@ -84,13 +87,12 @@ def warn_of_losses(trace: Trace) -> None:
     import warnings
     losses = trace.losses
     lost = sum(count for _, count in losses.records)
-    failed = [site for site, _ in losses.errors if site.kind in ("map_full", "stack_lost", "preempted")]
+    failed = [site for site, _ in losses.errors if site.kind in _INCOMPLETE]
     skipped = sum(count for _, count in losses.skipped)
     if lost or failed or skipped:
         parts = [f"{lost} events lost"] if lost else []
         parts += [f"{skipped} events skipped by the kernel"] if skipped else []
-        parts += sorted({{"map_full": f"{site.map} was full", "stack_lost": "stacks lost",
-                          "preempted": "events dropped"}[site.kind] for site in failed})
+        parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
         warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
                       stacklevel=4)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support import run_sonde
@@ -48,3 +50,13 @@ def test_slotted_aggregates() -> None:
     assert '"printf", "data": "13 5\\n"' in done.stdout and '"2: 12\\n"' in done.stdout and '"0 8\\n"' in done.stdout
     assert '"@n": {"0": 10, "1": 11, "2": 12}' in done.stdout and "@low" not in done.stdout
     assert '"a string of more than sixteen bytes,3": [{"min": 2, "max": 3, "count": 1}]' in done.stdout
+
+
+def test_inserts_without_memory_are_counted() -> None:
+    """With interrupts off the kernel's allocator is not filled again: what it could not give is said, exactly."""
+    text = """config = { max_map_keys = 1000000 }
+        interval:ms:10 { for $i : 0..20000 { @[$i] = hist($i); } exit(); }
+        end { printf("%d\\n", len(@)); clear(@); }"""
+    done = run_sonde("-q", "-e", text)
+    lost = re.search(r"no memory for @ at that moment, or was at work on it\. \[(\d+) times\]", done.stderr)
+    assert lost is not None and int(done.stdout) + int(lost[1]) == 20000

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
 _MESSAGES = {
     "map_full": "Map full; can't update element. Raise max_map_keys, or declare {map} larger: let {map} = hash(20000);",
+    "map_busy": "Can't update map element: the kernel had no memory for {map} at that moment, or was at work on it.",
     "no_key": "Can't delete map element because it does not exist.",
     "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",
     "loop": "A loop or a search was stopped after 8388608 rounds, the most that the kernel allows.",

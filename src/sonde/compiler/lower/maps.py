@@ -165,16 +165,16 @@ def update(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY
 
 
 def count_update(lo: Lower, name: str, result: Operand) -> None:
-    """Tell "the map is full" from other failures."""
-    failed, full, other, on = (lo.b.block(n, cold=n != "on") for n in ("failed", "full", "other", "on"))
+    """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY."""
+    failed, full, busy, on = (lo.b.block(n, cold=n != "on") for n in ("failed", "full", "busy", "on"))
     lo.b.branch("jslt", result, 0, failed, on)
     lo.b.start(failed)
-    lo.b.branch("jeq", result, -h.E2BIG, full, other)
+    lo.b.branch("jeq", result, -h.E2BIG, full, busy)
     lo.b.start(full)
     lo.count_error("map_full", "map_update_elem", lo.unit.script_name(name))
     lo.b.jump(on)
-    lo.b.start(other)
-    lo.count_error("helper", "map_update_elem", lo.unit.script_name(name))
+    lo.b.start(busy)
+    lo.count_error("map_busy", "map_update_elem", lo.unit.script_name(name))
     lo.b.jump(on)
     lo.b.start(on)
 
