@@ -84,7 +84,7 @@ class Context(Names):
 
     def __init__(self, spec: ScriptSpec) -> None:
         self.probes = spec.probes
-        self.max_strlen = spec.config.max_strlen
+        self.text_size = spec.config.text_size
 
     def probe(self, index: int) -> str:
         return self.probes[index]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 class Names:
     """A context that knows two kernel symbols, one program and one stack."""
 
-    max_strlen = 8
+    text_size = 8
     trailer = ".."
 
     def frames(self, stack: int) -> Sequence[int]:

@@ -317,8 +317,10 @@ def pid_of(parsed: Parsed) -> int:
     if not parsed.has("pid"):
         return 0
     text = parsed.get("pid")
-    if not text.isdigit() or not 0 < int(text) <= 1 << 22:
-        raise UsageError(f"pid '{text}' is not a valid number")
+    if not text.isdigit():
+        raise UsageError(f"pid '{text}' is not a valid decimal number")
+    if not 0 < int(text) <= 1 << 22:
+        raise UsageError(f"pid '{text}' out of valid pid range [1,{1 << 22}]")
     return int(text)
 
 

@@ -330,6 +330,11 @@ class Config(Record):
     unstable_tseries: str = "warn"
     unstable_typeinfo: str = "warn"
 
+    @property
+    def text_size(self) -> int:
+        """Bytes of a string that nothing else limits: max_strlen of them and the NUL."""
+        return self.max_strlen + 1
+
 
 class ScriptSpec(Record):
     """A compiled script."""

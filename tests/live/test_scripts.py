@@ -140,6 +140,18 @@ TEXT = [
     Case("begin { @a[1] = 1; delete(@a, 5); delete(@a, 1); $x = delete(@a, 7); exit(); }", "",
          "^stdin:1:20-33: WARNING: Can't delete map element because it does not exist.\nAdditional Info - helper: "
          "map_delete_elem, retcode: -2\n[^\n]*\n *~~~~~~~~~~~~~\n$"),
+    Case("begin { $x = 0; print(5 / $x); $y = 7 % $x; print($y); exit(); }", "1\n1",
+         "^stdin:1:23-29: WARNING: Divide or modulo by 0 detected[^\n]*\n[^\n]*\n {22}~{6}\nstdin:1:37-43: WARN"),
+    Case("begin { print(1 + *(int32 *)8); exit(); }", "1", "^stdin:1:19-30: WARNING: Bad address. [^\n]*\n"
+         "Additional Info - helper: probe_read_kernel, retcode: -14\n", options=("-k",)),
+    Case("config = { max_strlen = 5; str_trunc_trailer = \"_xxx\" } t:syscalls:sys_enter_execve /pid == cpid/ { "
+         "$s = str(args.filename); print(($s, str(args.filename, 4), strlen($s))); exit(); }", "(/bin/_xxx, /bi, 5)",
+         options=("-c", "/bin/true")),
+    Case("begin { print((str($1, 3), str($1 + 1, 3), str($1, 99), str($1))); exit(); }", "(abc, bcd, abcdef, abcdef)",
+         params=("abcdef",)),
+    Case("begin { @ = lhist(1, 0, 10, 20); }", "", "step is too large for the given range .provided step 20 for", 1),
+    Case("t:*sys_enter_execve /pid == cpid/ { print(probe); exit(); }", "tracepoint:syscalls:sys_enter_execve",
+         options=("-c", "/bin/true")),
     Case("begin { while (1) { } print(1); exit(); }", "1",
          "WARNING: A loop or a search was stopped after 8388608 rounds, the most that the kernel allows"),
     Case('begin { $t = (1, "a", (2, 3)); print(($t[0], $t[1], $t[2][1], (7, 8)[1])); exit(); }', "(1, a, 3, 8)"),

@@ -74,7 +74,7 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def lines(target: Path, script: str) -> list[str]:
     tracer = trace(script, lambda: subprocess.run([target], check=True))
-    assert "WARNING: Memory" not in tracer.stderr
+    assert "WARNING: Bad address" not in tracer.stderr
     return tracer.lines
 
 

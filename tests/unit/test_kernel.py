@@ -207,11 +207,11 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     tool = str(tmp_path / "tool")
-    assert binaries.find("tool") == binaries.find("./tool") == binaries.find(tool) == [tool]
-    assert binaries.find("./t*") == binaries.find(f"{tmp_path}/to?l") == [tool]
+    assert binaries.find("tool") == binaries.find(tool) == binaries.find(f"{tmp_path}/to?l") == [tool]
+    assert binaries.find("./tool") == binaries.find("./t*") == ["./tool"]  # as it was written
     assert binaries.find("own") == binaries.find("libown") == [str(tmp_path / "libown.so.10")]
     assert binaries.find("libown.so.2") == [str(tmp_path / "libown.so.2")]
-    assert binaries.find("tool", os.getpid()) == binaries.find("./tool", os.getpid()) == [tool]
+    assert binaries.find("tool", os.getpid()) == [tool] and binaries.find("./tool", os.getpid()) == ["./tool"]
     for name in ("script", "./script", "nosuch", "./nosuch", "/nosuch/x", "./nosuch*", str(tmp_path)):
         assert binaries.find(name) == []
 

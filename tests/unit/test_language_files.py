@@ -46,6 +46,7 @@ def same(macros: str, written: str, means: str) -> None:
      "$x = ((((1) < (2) ? (1) : (2))) < (3) ? (((1) < (2) ? (1) : (2))) : (3));"),
     ("#define NOW() nsecs", "print(NOW());", "print(nsecs);"),
     ("#define SAY(...) printf(__VA_ARGS__)", 'SAY("%d %d\\n", 1, 2);', 'printf("%d %d\\n", 1, 2);'),
+    ('#define FORM "%d\\n"', "printf(FORM, 1);", 'printf("%d\\n", 1);'),
     ("#define TEXT(x) #x", "print(TEXT(a + b));", 'print("a + b");'),
     ("#define JOIN(a, b) a##b", "print(JOIN(p, id));", "print(pid);"),
     ("#define SELF(x) SELF(x)", "SELF(1);", "SELF(1);"),

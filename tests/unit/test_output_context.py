@@ -64,7 +64,7 @@ def test_names(tmp_path: Path) -> None:
     assert (found.username(0), found.username(987654321)) == ("root", "987654321")
     assert (found.syscall_name(99999), found.cgroup_path(1 << 60, "")) == ("99999", "")
     assert found.syscall_name(0) in ("read", "io_setup")
-    assert (found.max_strlen, found.trailer) == (64, "~")
+    assert (found.text_size, found.trailer) == (65, "~")
 
 
 def test_wall_clock(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = pid > 5 ? 1 : -1", "int8"), ("$x = pid ? \"a\" : \"abcd\"", "string[5]"), ("$x = pid ?: 1", "uint32"),
     ("$x = sizeof(uint64)", "uint64"), ("$x = strlen(comm)", "uint64"), ("$x = ntop(1)", "inet"), ("$x = buf(0, 8)",
                                                                                                    "buf"),
-    ("$x = str(0)", "string[1024]"), ("$x = str(0, 16)", "string[16]"), ("$x = bswap((uint16)1)", "uint16"),
+    ("$x = str(0)", "string[1025]"), ("$x = str(0, 16)", "string[16]"), ("$x = bswap((uint16)1)", "uint16"),
     ("$x = pton(\"::1\")", "uint8[16]"), ("$x = { let $y = 5; $y + 1 }", "int64"),
     ("$x = if (pid) { 1 } else { 1000 }", "int16"),
     ("$x = (uint8[8])nsecs", "uint8[8]"), ("$x = (int8[])nsecs", "int8[8]"), ("$x = SKB_DROP_REASON_NO_SOCKET",
@@ -44,7 +44,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = nsecs(tai)", "uint64"), ("$x = kstack(perf, 3)", "kstack"), ("$x = comm[0]", "int8"), ("$x = 1 << 40",
                                                                                                   "int64"),
     ("$x = pid << 3", "uint64"), ("$x = AF_INET6", "int8"), ("$x = strftime(\"%H\", nsecs)", "timestamp"),
-    ("let $x: uint16 = 5", "uint16"), ("let $x; $x = comm", "string[16]"), ("let $x: string = \"a\"", "string[1024]"),
+    ("let $x: uint16 = 5", "uint16"), ("let $x; $x = comm", "string[16]"), ("let $x: string = \"a\"", "string[1025]"),
     ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "none *"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
     ("$x = *kptr(kaddr(\"_text\"))", "uint64"), ("$x = default_str_length", "int64"),
 ])
@@ -124,7 +124,7 @@ def test_spaces_of_pointers() -> None:
 
 def test_data_loc_fields_are_strings() -> None:
     checked = check_text("t:net:netif_receive_skb { $a = args.loc_name; $b = str(args.loc_name); }")
-    assert [v.type for v in checked.probes[0].variables] == [Str(1024), Str(1024)]
+    assert [v.type for v in checked.probes[0].variables] == [Str(1025), Str(1025)]
 
 
 SCRIPT_STRUCT = """

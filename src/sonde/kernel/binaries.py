@@ -15,17 +15,16 @@ _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}
 
 
 def find(name: str, pid: int = 0) -> list[str]:
-    """Absolute paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
+    """Paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
 
-    With a process, names are seen from its root directory and libraries are those it has mapped; ``*`` is
-    all of those. [] if nothing matches.
+    A relative path stays as it was written, since probes are named by it. With a process, names are seen from its
+    root directory and libraries are those it has mapped; ``*`` is all of those. [] if nothing matches.
     """
     root = process_root(pid) if pid else ""
     if any(c in name for c in "*?["):
         return _globbed(name, pid, root)
     if "/" in name:
-        path = os.path.abspath(name)  # a relative path is the user's, not the process's
-        places = [root + path, path] if name.startswith("/") else [path]
+        places = [root + name, name] if name.startswith("/") else [name]  # a relative path is the user's
         return next(([place] for place in places if elf.is_elf(place)), [])
     tries = [_command, _library] if not (name.startswith("lib") or ".so" in name) else [_library, _command]
     for look in tries:
@@ -69,7 +68,8 @@ def _globbed(pattern: str, pid: int, root: str) -> list[str]:
         return [path for path in mapped_files(pid)
                 if fnmatchcase(os.path.basename(path), pattern) and elf.is_elf(path)]
     if "/" in pattern:
-        return sorted([path for path in glob(root + os.path.abspath(pattern)) if elf.is_elf(path)])
+        place = root + pattern if pattern.startswith("/") else pattern
+        return sorted([path for path in glob(place) if elf.is_elf(path)])
     found: dict[str, None] = {}
     for directory in _path_directories(root):
         for path in sorted(glob(f"{directory}/{pattern}")):

@@ -101,6 +101,9 @@ class AttachPointReader:
 
     def _no_probe(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""
+        if self._source.text.startswith("/*", pos):
+            message, hints = complaint("unterminated-comment", "/")
+            self._fail("unterminated-comment", message, pos, len(self._source.text), hints)
         char = self._source.text[pos:pos + 1]
         hints = []
         if char == "}":

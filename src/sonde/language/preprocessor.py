@@ -21,7 +21,7 @@ _BRANCH = r"(?m)^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b"
 
 _ENOUGH = 20  # errors
 
-_PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"]*"'  # a number or a string: the name of a constant
+_PLAIN = r'(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*|"[^"\\]*"'  # a number or a string as it stands: the name of a constant
 
 # What is known before the script starts: kernel types always come from BTF.
 PREDEFINED = frozenset(("BPFTRACE_HAVE_BTF",))

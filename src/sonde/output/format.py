@@ -136,7 +136,7 @@ class _Site:
 
     def _string(self, part: FormatPart, field: EventField, type: Str) -> None:
         value = self._slot(field.offset, type.capacity, f"{type.capacity}s")
-        if type.capacity == self.context.max_strlen:
+        if type.capacity == self.context.text_size:
             self._add(_text_spec(part.spec), f"{self._give(text_bytes(type.capacity, self.context))}({value})")
         else:
             self._add(_text_spec(part.spec), f"{value}.partition(Z)[0]")

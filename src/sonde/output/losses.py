@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import E2BIG, ENOENT
+from errno import E2BIG, EFAULT, ENOENT
 from typing import TYPE_CHECKING
 
 from ..spec import ErrorSite
@@ -21,9 +21,9 @@ _MESSAGES = {
     "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",
     "stack_lost": "Stack trace lost: there was no room for it, or the kernel could not take it.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
-    "read": "Memory could not be read. This can lead to unexpected results. 0 is being used as the result.",
+    "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
-_CODES = {"map_full": E2BIG, "no_key": ENOENT}  # the failures that say which error it was
+_CODES = {"map_full": E2BIG, "no_key": ENOENT, "read": EFAULT}  # the failures that say which error it was
 
 
 def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
@@ -61,6 +61,4 @@ def skipped(probe: str, count: int) -> str:
 def message(site: ErrorSite, count: int) -> str:
     """What happened at a place in the script, and how often."""
     text = _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
-    if site.kind == "read" and site.helper:
-        text += f" ({site.helper})"
     return text if count == 1 else f"{text} [{count} times]"

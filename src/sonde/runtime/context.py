@@ -25,7 +25,7 @@ class LiveContext:
 
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], kernel: KernelSymbols | None = None,
                  user: UserSymbols | None = None) -> None:
-        self.max_strlen = spec.config.max_strlen
+        self.text_size = spec.config.text_size
         self._demangle = spec.config.cpp_demangle
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes

@@ -23,7 +23,7 @@ INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
 class Context(Protocol):
     """What a number in a record cannot tell by itself: names, frames, clocks, and how strings are cut."""
 
-    max_strlen: int  # strings of this capacity came from str() and get the trailer when they were cut
+    text_size: int  # strings of this capacity came from str() and get the trailer when they were cut
     trailer: str
 
     def frames(self, stack: int) -> Sequence[int]:
@@ -216,7 +216,7 @@ class UserSymbol:
 
     def __str__(self) -> str:
         found = self._context.usym(self.address, self.tgid)
-        return found[0] if found and found[0] else hex(self.address)
+        return found[0] if found and found[0] else bare(self.address)
 
     def __repr__(self) -> str:
         return f"<usym {self.address:#x} of {self.tgid}: {self}>"
@@ -405,13 +405,18 @@ def _none(_type: t.NoneType, _: Context) -> Decode:
     return lambda buffer, offset: ""
 
 
+def bare(address: int) -> str:
+    """What ksym() and usym() show of an address that has no name."""
+    return hex(address) if address else "0"
+
+
 def text_bytes(capacity: int, context: Context) -> Callable[[bytes], bytes]:
     """From the bytes of a Str to its text: up to the NUL, with the trailer if str() had to cut it.
 
     A string that leaves room for nothing but its NUL was (almost surely) longer; only strings of str()'s own
     capacity are judged so: ``comm`` may well be 15 characters long.
     """
-    if capacity != context.max_strlen or not context.trailer:
+    if capacity != context.text_size or not context.trailer:
         return lambda raw: raw.partition(b"\0")[0]
     trailer = context.trailer.encode()
 
@@ -468,7 +473,7 @@ def _symbol(type: t.Symbol, context: Context) -> Decode:
 
 def _lookup(type: t.Symbol, context: Context) -> Callable[[int], str]:
     if type.kind == "ksym":
-        return lambda address: (context.ksym(address) or (hex(address), 0))[0]
+        return lambda address: (context.ksym(address) or (bare(address), 0))[0]
     if type.kind == "cgroup_path":
         return lambda cgroup: context.cgroup_path(cgroup, type.filter)
     simple: dict[str, Callable[[int], str]] = {

@@ -226,7 +226,7 @@ def _member_type(context: Context, node: ast.FieldAccess, field: StructField) ->
     type = field.type
     if field.data_loc:
         text = isinstance(type, Str) or isinstance(type, Array) and type.of == Int(8)
-        return Str(context.config.max_strlen) if text else type
+        return Str(context.config.text_size) if text else type
     if isinstance(type, Pointer):
         if _is_args(node.operand):
             return Pointer(type.to, type.space or context.program.space)
@@ -334,7 +334,7 @@ def resolve_type(context: Context, syntax: ast.TypeSyntax, space: str = "") -> T
         if syntax.base.startswith(("struct ", "union ")) and context.types.named(syntax.base) is None:
             context.types.unknown(syntax)
             return None
-        found = context.types.resolve(syntax, space, context.config.max_strlen)
+        found = context.types.resolve(syntax, space, context.config.text_size)
     else:
         found = context.expr(syntax.typeof)
         found = None if found is None else convert.plain(found)

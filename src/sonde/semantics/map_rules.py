@@ -187,11 +187,14 @@ def _aggregate_type(context: Context, node: Call, kind: str, types: Types) -> Ty
     if kind != "lhist":
         return Aggregate(kind, signed)
     low, high, step = numbers
-    problem = ("lhist() step must be >= 1" if step < 1 else "lhist() max must be greater than min" if high <= low
+    problem = (f"lhist() step must be >= 1 ({step} provided)" if step < 1
+               else f"lhist() min must be less than max (provided min {low} and max {high})" if high <= low
                else f"lhist() too many buckets, must be <= 1000 (would need {(high - low) // step})"
-               if (high - low) // step > 1000 else "lhist() min must not be negative" if low < 0 else "")
+               if (high - low) // step > 1000 else f"lhist() min must be non-negative (provided min {low})" if low < 0
+               else f"lhist() step is too large for the given range (provided step {step} for range {high - low})"
+               if step > high - low else "")
     if problem:
-        context.error("bad-argument", f"{problem} ({step if 'step' in problem else high} provided)", node)
+        context.error("bad-argument", problem, node)
         return None
     return Aggregate(kind, signed, 0, low, high, step)
 

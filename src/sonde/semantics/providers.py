@@ -68,6 +68,8 @@ def _not_yet(kind: str, instead: str) -> Expand:
 
 
 def _tracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    if len(parts) == 1 and is_pattern(parts[0]):  # of any category
+        parts = ["*", *parts]
     if len(parts) != 2:
         return finder.error("probe-form", "tracepoint probe must have a target", point,
                             ["write tracepoint:category:event, as in tracepoint:sched:sched_switch"])

@@ -98,9 +98,9 @@ def join(context: Context, node: Call, types: Types) -> Type | None:
 # --- strings and bytes ------------------------------------------------------------------------------------
 
 
-def _size(context: Context, node: Call, at: int) -> int | None:
-    """Capacity asked for by argument ``at``: its constant up to max_strlen, else max_strlen; None if it is wrong."""
-    most = context.config.max_strlen
+def _size(context: Context, node: Call, at: int, most: int = 0) -> int | None:
+    """Capacity asked for by argument ``at``: its constant up to ``most`` (max_strlen), else that; None if wrong."""
+    most = most or context.config.max_strlen
     if len(node.args) <= at:
         return most
     arg = node.args[at]
@@ -122,9 +122,12 @@ def _size(context: Context, node: Call, at: int) -> int | None:
 def str_(context: Context, node: Call, types: Types) -> Type | None:
     """A C string read from memory; ``str($1)`` is the parameter's text, a constant."""
     data = node.args[0]
-    size = _size(context, node, 1)
+    size = _size(context, node, 1, context.config.text_size)
     if _parameter_text(context, node, data):
-        return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
+        limit = node.args[1].const if len(node.args) > 1 else None
+        text = str(node.const).encode("utf-8", "surrogateescape")[:limit if isinstance(limit, int) else None]
+        node.const = text.decode("utf-8", "surrogateescape")
+        return Str(len(text) + 1)
     given = None if isinstance(data, TypeSyntax) else context.value(data, "str()")
     if given is None or size is None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ...language.ast import Call, Expr, Unary, Variable
 from ...record import Record
@@ -51,6 +51,19 @@ class Loop(Record):
     again: Block
 
 
+Lowering = TypeVar("Lowering", bound=Callable[..., object])
+
+
+def placed(lowering: Lowering) -> Lowering:
+    """Failures on the way belong to the expression that is lowered, not to the whole statement."""
+    def lower(lo: Any, expr: Any, *rest: Any, **more: Any) -> Any:
+        outer, lo.place = lo.place, expr.span
+        result = lowering(lo, expr, *rest, **more)
+        lo.place = outer
+        return result
+    return cast(Lowering, lower)
+
+
 class Lower:
     """Lowers one program; see the module's docstring for the two ways in which values travel."""
 
@@ -67,6 +80,7 @@ class Lower:
         self.function = Function("main", 1)
         self.program.functions.append(self.function)
         self.b = Builder(self.function)
+        self.place: Any = None  # span of the expression that is being lowered, where b.span is the statement's
         self.ctx: Operand = self.function.params[0]
         self.scratch = self.scratch_base()
         self.bases: dict[Function, Reg] = {self.function: self.scratch}
@@ -140,7 +154,7 @@ class Lower:
 
     def count_error(self, kind: str, helper: str = "", map: str = "") -> None:
         """Count one failure at the current place in the script."""
-        self.b.atomic_add(self.unit.error(kind, self.b.span, helper, map), 0, 1)
+        self.b.atomic_add(self.unit.error(kind, self.place or self.b.span, helper, map), 0, 1)
 
     def on_failure(self, result: Operand, kind: str, helper: str, map: str = "") -> None:
         """Count it when ``result`` (a helper's) is negative; go on either way."""

@@ -31,11 +31,12 @@ from ..ir import Block, Operand, Reg
 from ..optimize import signed
 from . import builtins, maps, memory, records, strings
 from .arithmetic import arithmetic, divide, plain
-from .core import Lower, Mem, is_function_call, is_scalar
+from .core import Lower, Mem, is_function_call, is_scalar, placed
 
 # --- scalars ----------------------------------------------------------------------------------------------
 
 
+@placed
 def scalar(lo: Lower, expr: Expr) -> Operand:
     """The canonical 64-bit value of a scalar expression."""
     if isinstance(expr.const, int):
@@ -355,6 +356,7 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
 # --- places -----------------------------------------------------------------------------------------------
 
 
+@placed
 def locate(lo: Lower, expr: Expr) -> Mem | None:
     """Where the value already lies; None if it has to be made."""
     if isinstance(expr, Variable):
@@ -439,6 +441,7 @@ def locate_or_materialise(lo: Lower, expr: Expr) -> Mem:
 # --- writing ----------------------------------------------------------------------------------------------
 
 
+@placed
 def into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
     """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
     the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""

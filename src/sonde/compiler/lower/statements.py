@@ -37,6 +37,7 @@ from .core import Loop, Lower, Mem
 def block(lo: Lower, body: list[Stmt]) -> None:
     """A run of statements; ``print(@m); clear(@m)`` becomes one request, taken in one step."""
     skip = False
+    outer, lo.place = lo.place, None
     for i, stmt in enumerate(body):
         if skip:
             skip = False
@@ -54,6 +55,7 @@ def block(lo: Lower, body: list[Stmt]) -> None:
                 _STATEMENTS[type(stmt)](lo, stmt)
         if lo.b.closed:
             break  # nothing behind a jump is reached
+    lo.place = outer
 
 
 def _print_then(first: Stmt, second: Stmt) -> bool:
