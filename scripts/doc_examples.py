@@ -120,7 +120,10 @@ OPTION_EXAMPLES: dict[str, str] = {
     "no-feature": "sonde --no-feature kprobe_multi script.bt", "I": "sonde -I include script.bt",
     "include": "sonde --include types.h script.bt", "help": "sonde --help", "version": "sonde --version", "info": "sonde --info",
     "debug": "sonde -d dis script.bt", "stats": "sonde --stats script.bt", "check": "sonde tools --check",
-    "btf": "sonde check --btf vmlinux.btf script.bt",
+    "btf": "sonde check --btf vmlinux.btf script.bt", "debuginfo": "sonde --debuginfo /srv/debug script.bt",
+    "traceable-functions": "sonde --traceable-functions functions.txt -l 'kprobe:tcp_*'",
+    "verify-llvm-ir": "sonde --verify-llvm-ir script.bt", "usdt-file-activation": "sonde --usdt-file-activation script.bt",
+    "dwarf-pid": "sonde --dwarf-pid 1234 script.bt",
 }
 
 # (name, what it does, example)

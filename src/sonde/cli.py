@@ -119,6 +119,8 @@ def _dispatch(parsed: Parsed) -> int:
         return 0
     if parsed.has("info"):
         return _info()
+    if parsed.has("debuginfo") or parsed.has("traceable-functions"):
+        _look_elsewhere(parsed)
     if parsed.has("list"):
         return _list(parsed)
     if tool == "doctor" or tool == "tools" and parsed.has("check"):
@@ -132,6 +134,11 @@ def _dispatch(parsed: Parsed) -> int:
     if parsed.first in COMMANDS and not os.path.exists(parsed.first):
         return commands.run(parsed.first, parsed)
     return _trace(parsed)
+
+
+def _look_elsewhere(parsed: Parsed) -> None:
+    from .kernel.places import look_for
+    look_for(parsed.get("debuginfo"), parsed.get("traceable-functions"))
 
 
 def _tool_options(name: str) -> list[Option]:
@@ -248,8 +255,11 @@ def _trace(parsed: Parsed) -> int:
     for warning in trace.spec.warnings:
         if options.warnings:
             complain(warning.render())
-    if show is not None:
+    if show is not None or parsed.get("mode") == "codegen":
         return 0
+    if parsed.get("mode") == "compiler-bench":
+        from .selftest import benchmark_compiler
+        return benchmark_compiler(trace, parsed.get("format", "text"))
     return run(trace, parsed)
 
 
@@ -375,19 +385,23 @@ def _watched(parsed: Parsed) -> bool:
     return watched(parsed)
 
 
+_MODES = ("trace", "test", "bench", "format", "codegen", "compiler-bench")
+
+
 def _mode(parsed: Parsed) -> str:
     """test, bench, or "" for tracing."""
     asked = {name for name in ("test", "bench") if parsed.has(name) or parsed.get("mode") == name}
     if len(asked) > 1:
         raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
-    if parsed.has("mode") and parsed.get("mode") not in ("trace", "test", "bench", "format"):
-        raise UsageError(f"--mode takes trace, test, bench or format, not '{parsed.get('mode')}'")
+    if parsed.has("mode") and parsed.get("mode") not in _MODES:
+        raise UsageError(f"--mode takes {', '.join(_MODES[:-1])} or {_MODES[-1]}, not '{parsed.get('mode')}'")
     return next(iter(asked), "")
 
 
 def _shower(wanted: str) -> Any:
     """-d: print the stages that were asked for."""
-    from .compiler.pipeline import STAGES
+    from .compiler.pipeline import BPFTRACE_STAGES, STAGES
+    wanted = BPFTRACE_STAGES.get(wanted, wanted)
     if wanted not in ("all", *STAGES):
         raise UsageError(f"no stage '{wanted}'", [f"stages are: all, {', '.join(STAGES)}"])
 

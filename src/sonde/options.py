@@ -46,12 +46,14 @@ OPTIONS = [
     Option(("--dry-run",), "", "OPTIONS", "end as soon as everything is attached"),
     Option(("--test",), "", "OPTIONS", "run the script's test probes; the status says whether all passed"),
     Option(("--bench",), "", "OPTIONS", "measure the script's bench probes"),
-    Option(("--mode",), "MODE", "OPTIONS", "trace, test, bench or format"),
+    Option(("--mode",), "MODE", "OPTIONS", "trace, test, bench, format, codegen (compile only) or compiler-bench"),
     Option(("--fmt",), "", "OPTIONS", "print the program formatted"),
     Option(("--probe-filter",), "REGEX", "OPTIONS", "attach only matching probes"),
     Option(("--no-feature",), "LIST", "OPTIONS", "do without these kernel features"),
     Option(("-I",), "DIR", "OPTIONS", "look for C headers there too"),
     Option(("--include",), "FILE", "OPTIONS", "as if the program began with #include FILE"),
+    Option(("--debuginfo",), "DIR[:DIR]", "OPTIONS", "look for separate debug files there first"),
+    Option(("--traceable-functions",), "FILE", "OPTIONS", "the functions that can be traced, one to a line"),
     Option(("-h", "--help"), "", "OPTIONS", "this help; after a tool's name, that tool's"),
     Option(("-V", "--version"), "", "OPTIONS", "the version"),
     Option(("--info",), "", "OPTIONS", "what this kernel offers"),
@@ -59,7 +61,12 @@ OPTIONS = [
     Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
     Option(("--check",), "", "DEBUGGING", "tools: which work on this kernel, how, and what keeps the others from it"),
     Option(("--btf",), "FILE", "DEBUGGING", "check, doctor: compile for the kernel with this BTF"),
+    Option(("--verify-llvm-ir",), "", "NOTHING TO DO", "there is no LLVM, and no intermediate code of it"),
+    Option(("--usdt-file-activation",), "", "NOTHING TO DO", "the kernel activates probes wherever their file is used"),
+    Option(("--dwarf-pid",), "PID", "NOTHING TO DO", "dw_ustack finds the unwind tables of every process"),
 ]
+# Options of bpftrace that ask for what only LLVM makes.
+WITHOUT_LLVM = ("--emit-llvm", "--emit-elf", "--aot")
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
 VIEWERS = ("top", "serve")  # words before the program that say how it is shown
 TOOL = "TOOL"  # the group of a tool's own options
@@ -144,6 +151,9 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
     if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
         row, equals, value = known[word[:2]], "=", word[2:]
     if row is None:
+        if name in WITHOUT_LLVM:
+            raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
+                "-d ir shows the intermediate code, -d dis the program"])
         from .language.diagnostics import nearest
         raise UsageError(f"unknown option {word}", [f"did you mean {c}?" for c in nearest(word, known)[:1]]
                          or ["parameters of the program that begin with a dash stand behind --"])

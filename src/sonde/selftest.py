@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -98,16 +99,18 @@ def run_benchmarks(trace: Trace, out: Output, form: str) -> int:
     for program in programs(trace, "bench"):
         average, runs = measure(trace, program)
         rows += [(point.event, average, runs) for point in program.spec.attach]
-    if form == "json":
-        for name, average, runs in rows:
-            say(out, f'{{"type": "benchmark_result", "data": {{"name": {quote(name)}, "average": {average}, '
-                     f'"iterations": {runs}}}}}\n')
-        return 0
-    width = max([len("Benchmark"), *[len(name) for name, _, _ in rows]])
-    say(out, f"{'Benchmark':<{width}} {'Time(ns)':>12} {'Iterations':>12}\n")
-    for name, average, runs in rows:
-        say(out, f"{name:<{width}} {average:>12} {runs:>12}\n")
+    say(out, _results(rows, form))
     return 0
+
+
+def _results(rows: list[tuple[str, int, int]], form: str) -> str:
+    """(name, nanoseconds, how often it ran) of each."""
+    if form == "json":
+        return "".join(f'{{"type": "benchmark_result", "data": {{"name": {quote(name)}, "average": {average}, '
+                       f'"iterations": {runs}}}}}\n' for name, average, runs in rows)
+    width = max([len("Benchmark"), *[len(name) for name, _, _ in rows]])
+    return "".join(f"{name:<{width}} {average:>12} {runs:>12}\n"
+                   for name, average, runs in [("Benchmark", "Time(ns)", "Iterations"), *rows])
 
 
 def measure(trace: Trace, program: Program) -> tuple[int, int]:
@@ -121,3 +124,23 @@ def measure(trace: Trace, program: Program) -> tuple[int, int]:
     after = program.info()
     runs = after.run_count - before.run_count
     return (after.run_time_ns - before.run_time_ns) // runs if runs else 0, runs
+
+
+def benchmark_compiler(trace: Trace, form: str) -> int:
+    """How long it takes to compile the script, and to read it, which is the first part of that."""
+    from .api import compile
+    from .language.diagnostics import Diagnostics
+    from .language.files import Files
+    from .language.parser import parse
+    options, world = trace.options, trace.world
+    files = Files(options.directories, options.headers, world.release)
+    rows = []
+    for name, run in (("parse", lambda: parse(trace.source, Diagnostics(), options.params, files)),
+                      ("compile", lambda: compile(trace.source, options, world))):
+        start, runs = time.perf_counter_ns(), 0
+        while time.perf_counter_ns() - start < MEASURED:
+            run()
+            runs += 1
+        rows.append((name, (time.perf_counter_ns() - start) // runs, runs))
+    sys.stdout.write(_results(rows, form))
+    return 0

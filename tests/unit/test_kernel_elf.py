@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde.errors import EnvironmentProblem
-from sonde.kernel import elf
+from sonde.kernel import elf, places
 from sonde.kernel.symbols import UserSymbol, file_symbol
 
 BASE, TEXT = 0x400000, 0x1000
@@ -91,7 +91,7 @@ def test_file_symbol(file: elf.Elf) -> None:
 
 
 def test_debug_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elf, "DEBUG_DIRECTORY", str(tmp_path / "debug"))
+    monkeypatch.setattr(places, "debug_directories", [str(tmp_path / "debug")])
     (tmp_path / "stripped").write_bytes(make([], b"\xab\xcd\xef"))
     debug = tmp_path / "debug" / ".build-id" / "ab"
     debug.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_debug_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_debug_file_of_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elf, "DEBUG_DIRECTORY", str(tmp_path / "debug"))
+    monkeypatch.setattr(places, "debug_directories", [str(tmp_path / "debug")])
     debug = tmp_path / "debug" / ".build-id" / "ab"
     debug.mkdir(parents=True)
     (tmp_path / "stripped").write_bytes(make([], b"\xab\xcd", table=11))

@@ -34,6 +34,7 @@ PASSES: list[tuple[str, Callable[[Function], None]]] = [
     ("dead2", optimize.remove_dead),
     ("order", optimize.order_blocks),
 ]
+BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": "place"}  # what comes closest
 STAGES = ["ast", "types", "ir", *[name for name, _ in PASSES], "place", "dis"]
 
 

@@ -15,13 +15,13 @@ from stat import S_ISREG
 from ..errors import EnvironmentProblem
 from ..record import Record
 from ..spec import UserFunction
+from . import places
 
 ET_EXEC, ET_DYN = 2, 3
 PT_LOAD, PT_NOTE = 1, 4
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 6, 10
 NT_GNU_BUILD_ID = 3
-DEBUG_DIRECTORY = "/usr/lib/debug"
 
 _HEADER = struct.Struct("=16xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("=IIQQQQQQ")
@@ -262,13 +262,14 @@ class Elf:
         found = []
         if build_id:
             digits = build_id.hex()
-            found.append(f"{DEBUG_DIRECTORY}/.build-id/{digits[:2]}/{digits[2:]}.debug")
+            found += [f"{top}/.build-id/{digits[:2]}/{digits[2:]}.debug" for top in places.debug_directories]
         link = self.section(".gnu_debuglink")
         if link and build_id:  # without a build id nothing cheap tells whether the file belongs to this one
             name = self.contents(link).partition(b"\0")[0].decode("utf-8", "surrogateescape")
             where = os.path.dirname(os.path.realpath(self.path))
             if name and "/" not in name:
-                found += [f"{where}/{name}", f"{where}/.debug/{name}", f"{DEBUG_DIRECTORY}{where}/{name}"]
+                found += [f"{where}/{name}", f"{where}/.debug/{name}",
+                          *[f"{top}{where}/{name}" for top in places.debug_directories]]
         return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import EnvironmentProblem
 from ..record import Record, Value
-from . import binaries, elf
+from . import binaries, elf, places
 
 _FAR = 1 << 24  # a symbol this far below an address has nothing to do with it
 
@@ -111,7 +111,7 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
     [] where the kernel does not say: without the function tracer, or locked down.
     """
     try:
-        with open(f"{root}/available_filter_functions", encoding="utf-8", errors="replace") as file:
+        with open(_list_of_functions(root), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
     except OSError:
         return []
@@ -126,11 +126,15 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
 def is_traceable(root: str, name: str) -> bool:
     """Whether one function, by its name, is among those: a tenth of the time that making the list takes."""
     try:
-        with open(f"{root}/available_filter_functions", "rb") as file:
+        with open(_list_of_functions(root), "rb") as file:
             text = b"\n" + file.read()
     except OSError:
         return False
     return b"\n%s\n" % name.encode() in text or b"\n%s [" % name.encode() in text
+
+
+def _list_of_functions(root: str) -> str:
+    return places.traceable_functions or f"{root}/available_filter_functions"
 
 
 # ---- processes

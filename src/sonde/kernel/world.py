@@ -13,7 +13,7 @@ from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
 from ..spec import KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
-from . import binaries, elf, host, tracefs
+from . import binaries, elf, host, places, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
 from .symbols import KernelSymbols, is_traceable, traceable_functions
@@ -153,8 +153,9 @@ class LiveWorld(KernelTypes, UserSide):
         return host.syscall_number(name, self.arch)
 
     def kernel_functions(self) -> list[tuple[str, str]]:
-        """(module, function) of every function that could be traced; [] where functions cannot be."""
-        possible = self.feature("kprobes") or self.feature("fentry")
+        """(module, function) of every function that could be traced; [] where functions cannot be, unless the command
+        line gave their list."""
+        possible = bool(places.traceable_functions) or self.feature("kprobes") or self.feature("fentry")
         return self._traceable if possible else []
 
     @cached_property
