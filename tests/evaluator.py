@@ -8,15 +8,18 @@ integers, cut to the type that the checker gave a node. Operands are evaluated f
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
-from evaluator_text import Aggregation, c_divide, cut, formatted, map_lines, text, zero
+from evaluator_calls import Calls, Leave
+from evaluator_json import data as json_data
+from evaluator_json import map_message, message
+from evaluator_memory import Object, Reference, load, raw
+from evaluator_text import Aggregation, c_divide, converted, cut, map_lines, text, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
 from sonde.semantics.typed import CheckedFunction, CheckedScript
-from sonde.types import Aggregate, Array, Bool, Int, Str, Symbol, Tuple, Type
+from sonde.types import Aggregate, Array, Bool, Int, Pointer, Str, Struct, Symbol, Tuple, Type
 
 COMPARISONS = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
                "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
@@ -33,10 +36,6 @@ class _Continue(Exception):
     pass
 
 
-class _Leave(Exception):
-    """The action ends: return, exit()."""
-
-
 class _Return(Exception):
     """A function of the script ends; ``value`` is its result."""
 
@@ -46,6 +45,11 @@ class _Return(Exception):
 
 def signed(expr: Expr) -> bool:
     return isinstance(expr.type, Int) and expr.type.signed
+
+
+def scale(type: Type | None) -> int:
+    """What a number that is added to a value of this type is multiplied by."""
+    return type.to.size if isinstance(type, Pointer) else 1
 
 
 def adapts(expr: Expr) -> bool:
@@ -64,17 +68,6 @@ def divides_signed(type: Type, value: Expr) -> bool:
     return not unsigned or unsigned[0] < 64
 
 
-def converted(value: Any, have: Type | None, want: Type | None) -> Any:
-    """A value as another type of its kind: integers wrap, strings are cut to their place."""
-    if isinstance(want, (Int, Bool)):
-        return cut(value, want)
-    if isinstance(want, Str):
-        return value[:want.capacity - 1]
-    if isinstance(want, Tuple) and isinstance(have, Tuple):
-        return tuple([converted(v, a, b) for v, a, b in zip(value, have.of, want.of)])
-    return value
-
-
 def divided(op: str, a: int, b: int, is_signed: bool) -> int:
     """Quotient or remainder of 64 bits; 1 if there is none."""
     wide = Int(64, is_signed)
@@ -91,11 +84,13 @@ def _unsigned(value: Any) -> Any:
     return cut(value, Int(64, False)) if isinstance(value, int) else value
 
 
-class Evaluator:
-    """Runs a checked script. ``builtins`` has the values of pid, comm ...; ``lines`` is what was printed."""
+class Evaluator(Calls):
+    """Runs a checked script. ``builtins`` has the values of pid, comm ...; ``output`` is what was printed:
+    text, or ``json``."""
 
-    def __init__(self, checked: CheckedScript, builtins: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, checked: CheckedScript, builtins: Mapping[str, Any] | None = None, json: bool = False) -> None:
         self.checked = checked
+        self.json = json
         self.builtins = dict(builtins or {})
         self.variables: dict[int, Any] = {}
         self.maps: dict[str, dict[Any, Any]] = {}
@@ -119,16 +114,18 @@ class Evaluator:
                 try:
                     if probe.clause.predicate is None or self.true(probe.clause.predicate):
                         self.block(probe.clause.body)
-                except _Leave:
+                except Leave:
                     pass
 
     def process(self) -> None:
         """What user space does with the records."""
         for kind, data in self.queue:
-            if kind == "text":
-                self.output.append(data)
+            if kind == "printf":
+                self.output.append(message("printf", data) if self.json else data)
+            elif kind == "value":
+                self.output.append(message("value", json_data(*data)) if self.json else text(*data) + "\n")
             elif kind == "print_map":
-                self.output += [line + "\n" for line in self.map_lines(*data)]
+                self.output.append(self.map_text(*data))
             else:
                 self._reset(data, kind)
         self.queue.clear()
@@ -138,13 +135,15 @@ class Evaluator:
         kept = list(self.maps[name]) if kind == "zero" or info.key is None else []
         self.maps[name] = {key: zero(info.value) for key in kept}
 
-    def map_lines(self, name: str, top: int = 0, div: int = 1) -> list[str]:
+    def map_text(self, name: str, top: int = 0, div: int = 1) -> str:
+        """A map as it is printed."""
         info = self.checked.maps[name]
-        return map_lines(name, info.value, info.key, self.maps[name], top, div)
+        what = name, info.value, info.key, self.maps[name], top, div
+        return map_message(*what) if self.json else "".join([line + "\n" for line in map_lines(*what)])
 
     def final_maps(self) -> str:
         """All maps, as they are printed at the end."""
-        return "".join([line + "\n" for name in sorted(self.maps) for line in self.map_lines(name)])
+        return ("" if self.json else "\n\n") + "".join([self.map_text(name) for name in sorted(self.maps)])
 
     # statements
 
@@ -195,7 +194,7 @@ class Evaluator:
     def _compound(self, node: ast.Assign, old: int, value: int, type: Type) -> int:
         """``x op= value`` is ``x = x op value``."""
         if node.op not in ("/", "%"):
-            return int(EXACT[node.op](old, value))
+            return int(EXACT[node.op](old, value * scale(type)))
         return divided(node.op, old, value, divides_signed(type, node.value))
 
     def _do_if(self, node: ast.If) -> None:
@@ -246,7 +245,7 @@ class Evaluator:
         if self.function is not None:
             assert node.value is not None
             raise _Return(converted(value, node.value.type, self.function.result))
-        raise _Leave
+        raise Leave
 
     # expressions
 
@@ -299,11 +298,21 @@ class Evaluator:
         return self.value(expr.operand)[expr.index]
 
     def _fieldaccess(self, expr: ast.FieldAccess) -> Any:
-        assert isinstance(expr.operand.type, Tuple), "structs are not evaluated"
-        return self.value(expr.operand)[expr.operand.type.names.index(expr.name)]
+        owner, type = self.value(expr.operand), expr.operand.type
+        if isinstance(type, Pointer):
+            owner, type = load(owner, type.to), type.to
+        if isinstance(type, Struct):
+            assert isinstance(owner, Object)
+            return owner.member(type, expr.name)
+        assert isinstance(type, Tuple)
+        return owner[type.names.index(expr.name)]
 
     def _index(self, expr: ast.Index) -> Any:
-        values, at = self.value(expr.operand), self.value(expr.index)
+        values, at, type = self.value(expr.operand), self.value(expr.index), expr.operand.type
+        if isinstance(type, Pointer):
+            return load(values + at * type.to.size, type.to)
+        if isinstance(type, Str):
+            values = [cut(byte, expr.type) for byte in raw(values, type)]
         return values[at] if 0 <= at < len(values) else values[0]
 
     def _blockexpr(self, expr: ast.BlockExpr) -> Any:
@@ -321,19 +330,22 @@ class Evaluator:
         value, have, want = self.value(expr.operand), expr.operand.type, expr.type
         if isinstance(want, Array) and isinstance(have, (Int, Bool)):
             size = want.of.size
-            raw = (value & (1 << 8 * have.size) - 1).to_bytes(max(have.size, want.size), "little")
-            return tuple([cut(int.from_bytes(raw[i * size:i * size + size], "little"), want.of)
+            bits = (value & (1 << 8 * have.size) - 1).to_bytes(max(have.size, want.size), "little")
+            return tuple([cut(int.from_bytes(bits[i * size:i * size + size], "little"), want.of)
                           for i in range(want.count)])
         if isinstance(have, Array) and isinstance(want, Int):
-            size = have.of.size
-            raw = b"".join([(v & (1 << 8 * size) - 1).to_bytes(size, "little") for v in value])
-            return cut(int.from_bytes(raw, "little"), want)
+            return cut(int.from_bytes(raw(value, have), "little"), want)
         return int(bool(value)) if isinstance(want, Bool) else converted(value, have, want)
 
-    def _unary(self, expr: ast.Unary) -> int:
+    def _unary(self, expr: ast.Unary) -> Any:
         if expr.op in ("++", "--"):
             return self._step(expr)
         value = self.value(expr.operand)
+        if expr.op == "&":
+            return Reference(value)
+        if expr.op == "*":
+            assert expr.type is not None
+            return value.value if isinstance(value, Reference) else load(value, expr.type)
         if expr.op == "!":
             return int(not value)
         exact = -value if expr.op == "-" else ~value
@@ -350,7 +362,7 @@ class Evaluator:
         target = expr.operand
         if isinstance(target, ast.Variable):
             old = self.value(target)
-            new = self.variables[id(target.slot)] = cut(old + amount, target.slot.type)
+            new = self.variables[id(target.slot)] = cut(old + amount * scale(target.slot.type), target.slot.type)
         else:
             assert isinstance(target, ast.MapRef)
             key, elements = self._key(target), self.maps[target.name]
@@ -376,7 +388,10 @@ class Evaluator:
             exact = (c_divide(a, b) if op == "/" else a - b * c_divide(a, b)) if folded else \
                 divided(op, a, b, signed(expr))
         else:
-            exact = EXACT[op](a, b)
+            to_left, to_right = scale(expr.right.type), scale(expr.left.type)
+            if to_left > 1 and to_right > 1:
+                return cut(a - b, Int(64)) // to_left
+            exact = EXACT[op](a * to_left, b * to_right)
         return self._exact(expr, exact) if folded else cut(exact, expr.type)
 
     # calls
@@ -402,82 +417,6 @@ class Evaluator:
         finally:
             self.function = caller
         return zero(called.result)
-
-    def _call_globmatch(self, expr: ast.Call) -> int:
-        pattern = expr.args[1].const or expr.args[1].value  # type: ignore[attr-defined]
-        return int(fnmatch.fnmatchcase(self.value(expr.args[0]).decode("latin-1"), pattern))
-
-    def _call_printf(self, expr: ast.Call) -> None:
-        values = [self.value(arg) for arg in expr.args[1:]]
-        self.queue.append(("text", formatted(expr.data, values, [arg.type for arg in expr.args[1:]])))
-
-    def _call_print(self, expr: ast.Call) -> None:
-        if "map" in expr.data:
-            self.queue.append(("print_map", (expr.data["map"], expr.data["top"], expr.data["div"])))
-        else:
-            self.queue.append(("text", text(self.value(expr.args[0]), expr.args[0].type) + "\n"))
-
-    def _call_clear(self, expr: ast.Call) -> None:
-        self.queue.append((expr.name, expr.data["map"]))
-
-    _call_zero = _call_clear
-
-    def _call_exit(self, expr: ast.Call) -> None:
-        self.exited = True
-        raise _Leave
-
-    def _element(self, expr: ast.Call) -> tuple[dict[Any, Any], Any]:
-        key, type = expr.data["key"], self.checked.maps[expr.data["map"]].key
-        return self.maps[expr.data["map"]], None if key is None else self._as(key, type)
-
-    def _call_delete(self, expr: ast.Call) -> int:
-        elements, key = self._element(expr)
-        if key is None:
-            elements[None] = zero(self.checked.maps[expr.data["map"]].value)
-            return 1
-        return int(elements.pop(key, None) is not None)
-
-    def _call_has_key(self, expr: ast.Call) -> int:
-        elements, key = self._element(expr)
-        return int(key in elements)
-
-    def _call_find(self, expr: ast.Call) -> int:
-        elements, key = self._element(expr)
-        slot = expr.args[2].slot
-        if slot.span == expr.args[2].span:  # declared here
-            self.variables[id(slot)] = zero(slot.type)
-        if key not in elements:
-            return 0
-        found = elements[key]
-        have = self.checked.maps[expr.data["map"]].value
-        self.variables[id(slot)] = found.value() if isinstance(found, Aggregation) else \
-            converted(found, have, slot.type)
-        return 1
-
-    def _call_len(self, expr: ast.Call) -> int:
-        return len(self.maps[expr.data["map"]])
-
-    def _call_strlen(self, expr: ast.Call) -> int:
-        return len(self.value(expr.args[0]))
-
-    def _call_strncmp(self, expr: ast.Call) -> int:
-        length = expr.data["length"]
-        a, b = self.value(expr.args[0]), self.value(expr.args[1])
-        return int(a[:length] != b[:length])
-
-    def _call_strstr(self, expr: ast.Call) -> int:
-        return int(self.value(expr.args[0]).find(self.value(expr.args[1])))
-
-    def _call_strcontains(self, expr: ast.Call) -> int:
-        return int(self._call_strstr(expr) >= 0)
-
-    def _call_str_concat(self, expr: ast.Call) -> bytes:
-        first: bytes = self.value(expr.args[0])
-        return first + bytes(self.value(expr.args[1]))
-
-    def _call_bswap(self, expr: ast.Call) -> int:
-        assert isinstance(expr.type, Int)
-        return int.from_bytes(cut(self.value(expr.args[0]), expr.type).to_bytes(expr.type.size, "little"), "big")
 
 
 __all__ = ["Evaluator", "Symbol", "cut"]

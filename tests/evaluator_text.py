@@ -10,17 +10,30 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from evaluator_memory import Object
 from sonde.spec import FormatPart
-from sonde.types import Aggregate, Array, Bool, Int, Str, Tuple, Type
+from sonde.types import Aggregate, Array, Bool, Buf, Enum, Int, Pointer, Str, Struct, Tuple, Type
 
 
 def cut(value: int, type: Type | None) -> int:
     """``value`` in a type's range, modulo 2 to the number of its bits."""
     if isinstance(type, Bool):
         return int(value != 0)
-    assert isinstance(type, Int), type
-    value &= (1 << type.bits) - 1
-    return value - (1 << type.bits) if type.signed and value >> (type.bits - 1) else value
+    assert isinstance(type, (Int, Enum, Pointer)), type
+    bits, signed = (64, False) if isinstance(type, Pointer) else (type.bits, type.signed)
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def converted(value: Any, have: Type | None, want: Type | None) -> Any:
+    """A value as another type of its kind: integers wrap, strings are cut to their place."""
+    if isinstance(want, (Int, Bool, Enum, Pointer)):
+        return cut(value, want)
+    if isinstance(want, Str):
+        return value[:want.capacity - 1]
+    if isinstance(want, Tuple) and isinstance(have, Tuple):
+        return tuple([converted(v, a, b) for v, a, b in zip(value, have.of, want.of)])
+    return value
 
 
 def c_divide(a: int, b: int) -> int:
@@ -62,7 +75,7 @@ class Aggregation:
         if self.type.kind == "stats":
             return f"count {self.count}, average {self.average()}, total {self.total}"
         if self.type.kind in ("hist", "lhist"):
-            return buckets_text([(low, high, n) for (low, high), n in self.buckets.items()])
+            return buckets_text([(low, high, n) for (low, high), n in sorted(self.buckets.items(), key=bucket_order)])
         return str(self.value())
 
     def order(self) -> int:
@@ -72,8 +85,14 @@ class Aggregation:
 
 
 def buckets_text(buckets: list[tuple[int | None, int | None, int]]) -> str:
-    """The buckets in use, in order: here in place of the drawing."""
-    return str(sorted(buckets, key=lambda b: -(1 << 70) if b[0] is None else b[0]))
+    """The buckets in use: here in place of the drawing."""
+    return str(buckets)
+
+
+def bucket_order(item: tuple[tuple[int | None, int | None], int]) -> int:
+    """The lowest first; the one below all has no lower end."""
+    low = item[0][0]
+    return -(1 << 70) if low is None else low
 
 
 def _bucket(value: int, type: Aggregate) -> tuple[int | None, int | None]:
@@ -103,20 +122,46 @@ def text(value: Any, type: Type | None) -> str:
         return f"({', '.join(inner)})"
     if isinstance(type, Array):
         return f"[{','.join([text(v, type.of) for v in value])}]"
+    if isinstance(type, Struct):
+        return "{ " + ", ".join([f".{name} = {text(v, t)}" for name, v, t in members(value, type)]) + " }"
+    if isinstance(type, Buf):
+        return "".join([chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in value])
+    if isinstance(type, Pointer):
+        return hex(value)
+    if isinstance(type, Enum):
+        return type.names.get(value, str(value))
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def members(value: Object, type: Struct) -> list[tuple[str, Any, Type]]:
+    """Name, value and type of every member, those of anonymous ones in their place."""
+    found = []
+    for field in type.fields:
+        if field.name:
+            found.append((field.name, value.member(type, field.name), field.type))
+        else:
+            assert isinstance(field.type, Struct)
+            found += [(name, value.member(type, name), inner.type) for name in field.type.field_names()
+                      if (inner := field.type.field(name)) is not None]
+    return found
+
+
+def ordered(type: Type, key_type: Type | None, items: dict[Any, Any], top: int) -> list[tuple[Any, Any]]:
+    """The elements of a map: numbers and aggregates by rising value, equal ones and all others by key; the last
+    ``top``."""
+    found = sorted(items.items(), key=lambda item: () if key_type is None else item[0])
+    if isinstance(type, Aggregate):
+        found.sort(key=lambda item: int(item[1].order()))
+    elif isinstance(type, (Int, Enum)):
+        found.sort(key=lambda item: int(item[1]))
+    return found[-top:] if top and not (isinstance(type, Aggregate) and type.kind == "stats") else found
 
 
 def map_lines(name: str, type: Type, key_type: Type | None, items: dict[Any, Any], top: int = 0,
               div: int = 1) -> list[str]:
-    """The lines of a map: numbers and aggregates by rising value, equal ones and all others by key."""
-    found = sorted(items.items(), key=lambda item: () if key_type is None else item[0])
-    if isinstance(type, Aggregate):
-        found.sort(key=lambda item: int(item[1].order()))
-    elif isinstance(type, Int):
-        found.sort(key=lambda item: int(item[1]))
-    if top and not (isinstance(type, Aggregate) and type.kind == "stats"):
-        found = found[-top:]
-    return [f"{_label(name, key, key_type)}: {_divided(value, type, div)}" for key, value in found] or [""]
+    """The lines of a map."""
+    return [f"{_label(name, key, key_type)}: {divided(value, type, div)}"
+            for key, value in ordered(type, key_type, items, top)] or [""]
 
 
 def _label(name: str, key: Any, type: Type | None) -> str:
@@ -127,7 +172,7 @@ def _label(name: str, key: Any, type: Type | None) -> str:
     return f"{name}[{text(key, type)}]"
 
 
-def _divided(value: Any, type: Type, div: int) -> str:
+def divided(value: Any, type: Type, div: int) -> str:
     if div > 1 and isinstance(value, Aggregation) and type.kind in ("count", "sum", "min", "max", "avg"):  # type: ignore[attr-defined]
         return str(c_divide(value.value(), div))
     if div > 1 and isinstance(type, Int):
@@ -155,8 +200,15 @@ def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
     width = int(wide or 0)
     if part.conversion == "s":
         return _justified(text(value, type), width, "-" in flags)
+    if part.conversion in ("r", "rx", "rh"):
+        form = {"r": "", "rx": "\\x{:02x}", "rh": "{:02x}"}[part.conversion]
+        shown = (" " if part.conversion == "rh" else "").join(map(form.format, value)) if form else text(value, type)
+        return _justified(shown, width, "-" in flags)
+    if part.conversion == "p":
+        return _justified(hex(value & (1 << 64) - 1) if value else "(nil)", width, "-" in flags)
     if part.conversion == "c":
-        return _justified(chr(value & 0xFF), width, "-" in flags)
+        character = bytes([value & 0xFF] if value & 0xFF else []).decode("utf-8", "surrogateescape")
+        return _justified(character, width, "-" in flags)
     sign, body = _number(part, value, flags)
     if dot:
         body = body.rjust(int(exact or 0), "0")
@@ -187,4 +239,6 @@ def zero(type: Type) -> Any:
         return tuple([zero(t) for t in type.of])
     if isinstance(type, Array):
         return tuple([zero(type.of)] * type.count)
-    return b"" if isinstance(type, Str) else 0
+    if isinstance(type, Struct):
+        return Object(bytes(type.size))
+    return b"" if isinstance(type, (Str, Buf)) else 0

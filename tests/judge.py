@@ -11,11 +11,13 @@ from typing import Any
 
 from bpf_kernel import Kernel
 from evaluator import Evaluator
+from evaluator_json import canonical
 from evaluator_text import buckets_text
 from sonde.api import _check, live_world
 from sonde.compiler.pipeline import compile_checked
 from sonde.language.source import Source
 from sonde.output import Printer
+from sonde.output.json import JsonOutput
 from sonde.output.text import TextOutput, label
 from sonde.runtime.aggregates import Histogram
 from sonde.runtime.context import LiveContext
@@ -64,9 +66,21 @@ def checked(script: str, world: World | None = None, **options: Any) -> CheckedS
     return _check(Source("stdin", script), Options(**options), world or live_world(), None)
 
 
-def wanted(script: CheckedScript, events: int = 0, **builtins: Any) -> str:
+class JsonCapture(JsonOutput):
+    """JSON output."""
+
+    def __init__(self) -> None:
+        self.written = _Pieces()
+        super().__init__(self.written, self.written)  # type: ignore[arg-type]
+
+    @property
+    def text(self) -> str:
+        return canonical(b"".join(self.written.pieces).decode())
+
+
+def wanted(script: CheckedScript, events: int = 0, json: bool = False, **builtins: Any) -> str:
     """What the evaluator says."""
-    evaluator = Evaluator(script, builtins)
+    evaluator = Evaluator(script, builtins, json)
     evaluator.run("begin")
     for _ in range(events):
         if not evaluator.exited:
@@ -74,7 +88,7 @@ def wanted(script: CheckedScript, events: int = 0, **builtins: Any) -> str:
     evaluator.process()
     evaluator.run("end")
     evaluator.process()
-    return "".join(evaluator.output) + "\n\n" + evaluator.final_maps()
+    return "".join(evaluator.output) + evaluator.final_maps()
 
 
 class Unexpected(AssertionError):
@@ -88,9 +102,9 @@ def events_of(count: int) -> Callable[[], None]:
     return hit
 
 
-def on_kernel(spec: ScriptSpec, hit: Callable[[], object] = lambda: None) -> str:
+def on_kernel(spec: ScriptSpec, hit: Callable[[], object] = lambda: None, json: bool = False) -> str:
     """What the running kernel and the real output make of it; ``hit`` makes the events."""
-    out = Capture()
+    out = JsonCapture() if json else Capture()
     with Session(spec) as session:
         session.load()
         context = LiveContext(spec, session.maps)
@@ -152,16 +166,20 @@ def _take(kernel: Kernel, name: str, then: str) -> list[tuple[Any, Any]]:
     return found + _take(kernel, short, then) if short else found
 
 
-def compare(script: str, world: World | None = None) -> tuple[str, str]:
-    """What the kernel makes of a script, and what it should."""
-    from fuzz.programs import EVENT
+def compare(script: str, world: World | None = None, json: bool = False, verify: bool = True) -> tuple[str, str]:
+    """What the kernel makes of a script, and what it should. ``verify``: the compiler checks its steps too."""
+    from fuzz.memory import ADDRESS, PREAMBLE
+    from fuzz.programs import EVENT, NAMED
     world = world or live_world()
+    if "struct thing" in script:
+        script = PREAMBLE + script
     events = EVENTS if EVENT in script else 0
     pid = os.getpid()
-    found = checked(script, world, params=[str(pid)])
-    expected = wanted(found, events, pid=pid)
-    spec = compile_checked(found, world, None, verify=True)
-    return on_kernel(spec, events_of(events)), expected
+    found = checked(script, world, params=[str(pid), str(ADDRESS)],
+                    named={name: text for name, text in NAMED.items() if f'getopt("{name}"' in script})
+    expected = wanted(found, events, json, pid=pid)
+    spec = compile_checked(found, world, None, verify=verify)
+    return on_kernel(spec, events_of(events), json), expected
 
 
 __all__ = ["EVENTS", "Capture", "checked", "compare", "events_of", "interpreted", "on_kernel", "wanted"]

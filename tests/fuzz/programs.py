@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from fuzz.things import WHOLE, Things
+
 EDGES = (0, 1, 2, 3, 5, 7, 8, 63, 64, 100, 127, 128, 255, 256, 1000, 32767, 32768, 65535, 65536, (1 << 31) - 1, 1 << 31,
          (1 << 32) - 1, 1 << 32, (1 << 63) - 1)
 INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -18,6 +20,11 @@ Shape = str  # "int", "str", "pair" (int, str), "nested" (int, (str, int)), "rec
 SHAPES: tuple[Shape, ...] = ("int", "str", "pair", "nested", "record")
 SELF_REFERENCE = "unsettled"  # code of what is said about `$s = str_concat($s, ...)`: a type that grows for ever
 PATTERNS = ("*", "h*o", "*ell*", "?bc*", "*[a-d]", "x*x*x", "long *g long*", "*[!a]?", "abc")
+NAMED = {"number": "42", "flag": "true", "word": "given"}  # --number=42 ... for getopt()
+MACROS = """macro twice(e) { (e) + (e) }
+macro between(low, high, most) { let $v = (int64)(low); $v < high && $v < most ? $v : high }
+macro bump($v, e) { $v += (int8)(e); $v++; $v }
+"""
 EVENT = "tracepoint:syscalls:sys_enter_getppid"
 
 
@@ -27,15 +34,19 @@ class Map:
     def __init__(self, name: str, key: Shape, value: str, random: random.Random) -> None:
         self.name, self.key, self.value = name, key, value
         self.parameters = {"lhist": ", 0, 100, 7", "hist": random.choice(["", ", 2", ", 5"])}.get(value, "")
+        self.cast = random.choice(["", "", "(uint64)"]) if value in ("sum", "avg", "min", "max", "stats") else ""
 
 
-class Writer:
-    """Writes one program. ``events``: also a clause for EVENT, of the process whose pid is $1."""
+class Writer(Things):
+    """Writes one program. ``events``: also a clause for EVENT, of the process whose pid is $1. ``memory``: perhaps one
+    that reads the memory of that process."""
 
-    def __init__(self, seed: int, size: int = 8, events: bool = False) -> None:
+    def __init__(self, seed: int, size: int = 8, events: bool = False, memory: bool = False) -> None:
         self.random = random.Random(seed)
         self.size = size
         self.events = events
+        self.things = memory and self.chance(0.5)
+        self.inside = False  # a clause, which has a $thing
         self.scopes: list[dict[str, Shape]] = [{}]
         self.frozen: set[str] = set()  # variables that must not be assigned to: they bound a loop
         self.names = 0
@@ -43,6 +54,8 @@ class Writer:
         self.busy: set[str] = set()    # maps that are being iterated over
         self.maps: list[Map] = []  # those that are assigned to already
         self.functions: list[tuple[str, list[str]]] = []  # of the script: name, types of parameters
+        self.text_functions: list[tuple[str, list[str]]] = []  # those that return strings
+        self.macros = False
 
     def _map(self, index: int) -> Map:
         key = self.pick("", "int", "str", "pair", "nested", "int", "record")
@@ -94,6 +107,8 @@ class Writer:
 
     def atom(self) -> str:
         """A number that is not known when compiling."""
+        if self.inside and self.chance(0.2):
+            return self.thing_number()
         known = self.known("int")
         if known and self.chance(0.8):
             return self.pick(*known)
@@ -142,12 +157,20 @@ class Writer:
                    f"((uint32[2])(int64)({left}))[({self.varying(0)}) & 1]",
                    f"(if ({self.condition(depth - 1)}) {{ {left} }} else {{ {right} }})",
                    f"{{ let $b = {left}; $b + 1 }}"]
+        choices += [f"({self.unknown_text(depth - 1)})[({left}) & {self.random.choice((0, 1, 3, 7))}]",
+                    f'(getopt("number", {self.literal()}) + {left})', f'(getopt("flag") ? {left} : {right})',
+                    f'(getopt("absent", 5) - {left})', f"(int64){self.condition(depth - 1)}", f"(bool)({left})",
+                    f"(1, (a={left}, b=({right}, 2))).1.b.0", f"({self.condition(depth - 1)} + {right})"]
         if self.functions:
             choices += [self.call(depth)] * 2
+        if self.macros:
+            choices += [f"twice({left})", f"between({left}, {right}, 1000)"]
         steps = [name for scope in self.scopes for name, shape in scope.items() if shape == "int"
                  and name not in self.frozen]
         if steps:
             choices += [self.step(f"${self.pick(*steps)}")] * 2
+            if self.macros:
+                choices.append(f"bump(${self.pick(*steps)}, {right})")
         maps = [m for m in self.maps if m.value == "int" and m.name not in self.busy]
         if maps:
             choices.append(self.step(self.element(self.random.choice(maps))))
@@ -155,7 +178,9 @@ class Writer:
 
     def call(self, depth: int) -> str:
         """Of a function of the script."""
-        name, types = self.random.choice(self.functions)
+        return self.called(*self.random.choice(self.functions), depth)
+
+    def called(self, name: str, types: list[str], depth: int) -> str:
         short = f'(@zero {self.pick("==", "<")} 1 ? "{self.pick(*TEXTS[:7])}" : "{self.pick(*TEXTS[:7])}")'
         values = [short if t.startswith("string") else f"({t})({self.varying(depth - 1)})"
                   for t in types]
@@ -165,6 +190,8 @@ class Writer:
         return self.pick(f"{target}++", f"++{target}", f"{target}--", f"--{target}")
 
     def condition(self, depth: int) -> str:
+        if self.inside and self.chance(0.15):
+            return self.thing_condition()
         order = self.pick("==", "!=", "<", "<=", ">", ">=")
         if depth <= 0:
             return f"({self.atom()} {order} {self.literal()})"
@@ -184,6 +211,12 @@ class Writer:
         if pick < 11:
             shape = self.pick("pair", "nested", "record")
             return f"({self.of(shape, depth)} {self.pick('==', '!=')} {self.of(shape, depth)})"
+        numbers = [m for m in self.maps if m.value in ("int", *READABLE)]
+        if numbers and self.chance(0.3):
+            return f"{self.pick('', '!')}{self.element(self.random.choice(numbers))}"
+        if self.chance(0.3):
+            return self.pick(f'one_of({self.varying(depth - 1)}, "0-2,5,127-300,65535")', f"(bool)({self.varying(0)})",
+                             f"({self.condition(0)} {self.pick('==', '!=')} {self.condition(0)})")
         keyed = [m for m in self.maps if m.key]
         if keyed:
             m = self.random.choice(keyed)
@@ -200,6 +233,8 @@ class Writer:
 
     def unknown_text(self, depth: int) -> str:
         """A string that is not known when compiling."""
+        if self.inside and self.chance(0.2):
+            return self.thing_text()
         known = self.known("str")
         pick = self.random.randrange(6)
         if known and pick < 3:
@@ -207,6 +242,12 @@ class Writer:
         if depth <= 0:
             one, other = self.pick(*TEXTS), self.pick(*TEXTS)
             return f'(@zero {self.pick("==", "<")} {self.random.randrange(2)} ? "{one}" : "{other}")'
+        if self.text_functions and depth > 0 and self.chance(0.15):
+            name, types = self.random.choice(self.text_functions)
+            return self.called(name, types, depth)
+        if depth > 0 and self.chance(0.05):
+            return self.pick(f'str_concat(getopt("word", "no"), {self.unknown_text(0)})',
+                             f"str({self.unknown_text(depth - 1)}, {self.random.choice((1, 3, 9, 40))})")
         if pick == 3 and depth > 0:
             return f"str_concat({self.text(depth - 1)}, {self.unknown_text(depth - 1)})"
         if pick == 4 and depth > 0:
@@ -231,6 +272,8 @@ class Writer:
         return self.body(self.random.randrange(1, 4), depth - 1)
 
     def statement(self, depth: int) -> str:
+        if self.inside and self.chance(0.15):
+            return self.thing_statement()
         pick = self.random.randrange(20)
         if depth > 0 and pick < 3:
             other = f" else {self.inner(depth)}" if self.chance(0.5) else ""
@@ -285,7 +328,7 @@ class Writer:
         return f"{self.element(m)} {self.pick(*'+-*/%&|^')}= {self.varying(2)};"
 
     def aggregation(self, m: Map, amount: str = "") -> str:
-        amount = "" if m.value == "count" else amount or self.number(2)
+        amount = "" if m.value == "count" else f"{m.cast}({amount or self.number(2)})"
         return f"{m.value}({amount}{m.parameters})"
 
     def output(self) -> str:
@@ -293,19 +336,36 @@ class Writer:
         if pick < 2:
             return f"print({self.of(self.pick(*SHAPES), 2)});"
         if pick < 3:
-            return f"print(({self.number(1)}, {self.condition(1)}, {self.text(1)}));"
+            return self.unusual_print() if self.chance(0.4) else \
+                f"print(({self.number(1)}, {self.condition(1)}, {self.text(1)}));"
         if pick < 5:
             return self.printf()
         m = self.random.choice(self.maps)
-        limits = "" if self.chance(0.6) or m.value in ("hist", "lhist") else self.pick(", 2", ", 3, 10")
+        limits = "" if self.chance(0.6) else self.pick(", 2", ", 3, 10", ", 0, 3", ", 1, 2")
         return f"print({m.name}{limits if m.key else ''});"
+
+    def unusual_print(self) -> str:
+        """Values that print as something else than numbers, strings and tuples of these."""
+        number = self.varying(1)
+        value = self.pick(f"ntop((uint32)({number}))", f"strerror(({number}) & 31)",
+                          f"signal_name(({number} & 15) + 1)",
+                          f"(uint8[4])(uint32)({number})", f"(uint16[4])(uint64)({number})", f"(bool)({number})",
+                          f"({self.condition(1)}, ({number}, (int8[2])(int16)({number})))", f"buf({self.text(1)})",
+                          f"(a={self.condition(1)}, b=(c={number}, d={self.text(0)}))", f"({number},)",
+                          f"buf({self.text(1)}, {self.random.randrange(1, 9)})")
+        return f"print({value});"
 
     def printf(self) -> str:
         forms, values = [], []
         for _ in range(self.random.randrange(1, 5)):
             if self.chance(0.3):
                 forms.append(f"%{self.pick('', '10', '-10', '3')}s")
-                values.append(self.text(2))
+                values.append(self.text(2) if self.chance(0.8) else self.condition(1))
+            elif self.chance(0.15):
+                forms.append(f"%{self.pick('', '5', '-3')}c|%{self.pick('', '20', '-20')}p|%{self.pick('', '12', '-9')}"
+                             f"{self.pick('r', 'rx', 'rh')}")
+                values += [f"(int64)({self.number(1)})", f"(int64)({self.number(1)})",
+                           f"buf({self.text(1)}, {self.random.randrange(9)})"]
             else:
                 flags = self.pick("", "", "5", "-7", "08", "+", "#", ".3", " ")
                 kind = self.pick(*"diuxXo") if flags not in ("+", " ") else self.pick(*"di")
@@ -393,6 +453,11 @@ class Writer:
         """What the body does must not depend on the order of the elements."""
         name, total = self.name(), self.name()
         if self.chance(0.2):
+            key = {"int": ".0", "str": "", "pair": ".0.0", "nested": ".0.0", "record": ".0.a"}[m.key]
+            test = f"(${name}{key} {self.pick('<', '==', '>')} {self.literal()})" if key else f'${name}.0 == "ab"'
+            return (f"for (${name} : {m.name}) {{ if ({test}) {{ delete({m.name}, ${name}.0); }} }} "
+                    f"print(len({m.name}));")
+        if self.chance(0.2):
             return (f"let ${total}: int64 = 0; for (${name} : {m.name}) {{ ${total}++; "
                     f"if (${total} >= {self.random.randrange(1, 5)}) {{ break; }} }} print(${total});")
         key = {"int": ".0", "str": "", "pair": ".0.0", "nested": ".0.1.1", "record": ".0.a"}[m.key]
@@ -416,17 +481,24 @@ class Writer:
     # --- programs -----------------------------------------------------------------------------------------
 
     def clause(self, head: str, count: int) -> str:
-        self.scopes = [{}]
-        return f"{head} {self.body(count, 3)}\n"
+        self.scopes, self.inside = [{}], self.things
+        text = f"{{ {self.enter()}{self.body(count, 3)} }}" if self.things else self.body(count, 3)
+        self.inside = False
+        return f"{head} {text}\n"
+
+    def enter(self) -> str:
+        return f"$thing = {WHOLE}; "
 
     def first(self) -> str:
         """Every map is assigned to, so that the checker knows it."""
-        found = "begin { @zero = 0;"
+        found = f"begin {{ @zero = 0; {self.enter() + self.first_things() if self.things else ''}"
+        self.inside = self.things
         for i in range(self.random.randrange(2, 3 + self.size // 2)):
             m = self._map(i)
             value = self.aggregation(m) if m.value in AGGREGATES else self.of(m.value, 2)
             found += f" {self.element(m)} = {value};"
             self.maps.append(m)
+        self.inside = False
         return found + " }\n"
 
     def function(self, number: int) -> str:
@@ -443,6 +515,12 @@ class Writer:
         head = ", ".join([f"${n}: {t}" for n, t in zip(names, types)])
         text = f"fn f{number}({head}): {result} {{ {body}return ({result})({self.varying(2)}); }}\n"
         self.functions.append((f"f{number}", types))
+        self.scopes = self.scopes[:1]
+        self.scopes[0] = {n: self.scopes[0][n] for n in names}
+        if self.chance(0.4):
+            text += (f"fn s{number}({head}): string[{self.random.choice((8, 48, 100))}] {{ "
+                     f"if ({self.condition(1)}) {{ return {self.text(0)}; }} return {self.unknown_text(1)}; }}\n")
+            self.text_functions.append((f"s{number}", types))
         self.scopes = [{}]
         return text
 
@@ -451,6 +529,8 @@ class Writer:
 
     def script(self) -> str:
         text = "config = { perf_rb_pages = 256 }\n"
+        if self.chance(0.2):
+            self.macros, text = True, text + MACROS
         if self.chance(0.3):
             text += "".join([self.function(n) for n in range(self.random.randrange(1, 3))])
         text += self.first()

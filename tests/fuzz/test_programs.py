@@ -22,7 +22,7 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.bt"))
 COUNT = int(os.environ.get("SONDE_FUZZ_COUNT", "200"))
 SEED = int(os.environ.get("SONDE_FUZZ_SEED", str(int(time.time()) % (1 << 24))))
 BLOCKS = 10
-# Explained and not solved: a long body full of branches in nested loops (seed 7300382; 1 of 2,060 programs).
+# What the verifier gives up on after a million instructions.
 LIMIT = "too complex"
 SIZES = (2, 3, 4)
 
@@ -35,7 +35,7 @@ def needs_root() -> None:
 
 
 def program(seed: int) -> str:
-    return Writer(seed, SIZES[seed % len(SIZES)], events=seed % 8 == 0).script()
+    return Writer(seed, SIZES[seed % len(SIZES)], events=seed % 8 == 0, memory=True).script()
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
@@ -52,7 +52,7 @@ def test_random_programs(block: int) -> None:
     for seed in seeds:
         script = program(seed)
         try:
-            got, wanted = judge.compare(script)
+            got, wanted = judge.compare(script, json=seed % 5 == 0, verify=seed % 4 == 0)
         except CompileError as error:
             assert all(item.code == SELF_REFERENCE for item in error.diagnostics if item.severity == "ERROR"), \
                 (seed, str(error), script)

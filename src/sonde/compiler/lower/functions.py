@@ -485,18 +485,21 @@ def _strftime(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 def _buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     """u32 length, then the bytes."""
-    assert isinstance(type, Buf)
+    assert isinstance(type, Buf) and isinstance(call.type, Buf)
     place = _bytes_of(lo, call.args[0])
-    size: Operand = type.capacity
-    if len(call.args) > 1 and not isinstance(call.args[1].const, int):
+    most = min(type.capacity, call.type.capacity)  # its place may have room for more
+    length = call.args[1].const if len(call.args) > 1 else most
+    if not isinstance(length, int):
         memory.zero(lo, mem.at(4), type.capacity)
-        wanted = scalar(lo, call.args[1])
-        size = _cut(lo, wanted, type.capacity)
+        size = _cut(lo, scalar(lo, call.args[1]), most)
         lo.b.store(mem.base, mem.off, size, 4)
         memory.read_bytes(lo, place, size, mem.at(4))
         return
-    lo.b.store(mem.base, mem.off, size, 4)
-    memory.copy(lo, place, mem.at(4), type.capacity, 4)
+    most = min(most, length)
+    lo.b.store(mem.base, mem.off, most, 4)
+    memory.copy(lo, place, mem.at(4), most, 4)
+    if most < type.capacity:
+        memory.zero(lo, mem.at(4 + most), type.capacity - most)
 
 
 def _cut(lo: Lower, value: Operand, most: int) -> Operand:

@@ -32,9 +32,12 @@ def into(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None:
         return
     source = locate(lo, expr)
     if source is None:
-        assert isinstance(expr, Call), expr
+        assert isinstance(expr, Call) and isinstance(expr.type, Str), expr
         from .functions import STRING_CALLS
-        STRING_CALLS[expr.name](lo, expr, mem, type, pad)
+        own = expr.type if expr.type.capacity < type.capacity else type  # str(p, 4) is short wherever it goes
+        STRING_CALLS[expr.name](lo, expr, mem, own, pad)
+        if pad and own is not type:
+            memory.zero(lo, mem.at(own.capacity), type.capacity - own.capacity)
         return
     assert expr.type is not None
     size = min(type.capacity, expr.type.size)

@@ -171,6 +171,9 @@ def globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     capacity = strings.capacity_of(call.args[0])
     with lo.scope():
         text = strings.plain_memory(lo, locate_or_materialise(lo, call.args[0]), capacity)
+        if sum(map(len, segments)) > capacity:
+            lo.b.jump(no)
+            return
         if any(segments[1:-1]):
             text = search.padded(lo, text, capacity, isinstance(call.args[0].type, Str))
         lo.forget()

@@ -1,0 +1,79 @@
+"""What the evaluator's results are in JSON output: objects, written as json.dumps() writes them.
+
+Empty buckets of histograms are left out here and, by :func:`canonical`, in what is compared with it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from evaluator_text import Aggregation, bucket_order, divided, members, ordered, text
+from sonde.types import Aggregate, Array, Bool, Int, Struct, Tuple, Type
+
+
+def message(kind: str, data: Any) -> str:
+    """A line; bytes that are no text are U+FFFD in it."""
+    found = json.dumps({"type": kind, "data": data}, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return json.dumps(json.loads(found.decode("utf-8", "replace"))) + "\n"
+
+
+def canonical(output: str) -> str:
+    """Lines of JSON in one way of writing them; a line that is none is an error."""
+    return "".join([json.dumps(json.loads(line, object_hook=_without_empty)) + "\n" for line in output.splitlines()])
+
+
+def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: [item for item in value if not (isinstance(item, dict) and item.get("count") == 0)]
+            if isinstance(value, list) else value for name, value in found.items()}
+
+
+def data(value: Any, type: Type | None) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Aggregation):
+        return _aggregation(value, 1)
+    if isinstance(type, Tuple) and type.names:
+        return {name: data(v, t) for name, v, t in zip(type.names, value, type.of)}
+    if isinstance(type, Tuple):
+        return [data(v, t) for v, t in zip(value, type.of)]
+    if isinstance(type, Array):
+        return [data(v, type.of) for v in value]
+    if isinstance(type, Struct):
+        return {name: data(v, t) for name, v, t in members(value, type)}
+    if isinstance(type, Bool):
+        return bool(value)
+    return value if isinstance(type, Int) else text(value, type)
+
+
+def _aggregation(value: Aggregation, div: int) -> Any:
+    kind = value.type.kind
+    if kind == "stats":
+        return {"count": value.count, "average": value.average(), "total": value.total}
+    if kind not in ("hist", "lhist"):
+        return int(divided(value, value.type, div))
+    found = []
+    for (low, high), count in sorted(value.buckets.items(), key=bucket_order):
+        bounds = {} if low is None else {"min": low}
+        found.append(bounds | ({} if high is None else {"max": high - 1}) | {"count": count // div})
+    return [bucket for bucket in found if bucket["count"]]
+
+
+def map_message(name: str, type: Type, key_type: Type | None, items: dict[Any, Any], top: int = 0, div: int = 1) -> str:
+    """A map; nothing for an empty one."""
+    shown = ordered(type, key_type, items, top)
+    if not shown:
+        return ""
+    kind = type.kind if isinstance(type, Aggregate) and type.kind in ("hist", "lhist", "stats") else "map"
+    values = [_aggregation(value, div) if isinstance(value, Aggregation) else
+              int(divided(value, type, div)) if isinstance(type, Int) else data(value, type) for _, value in shown]
+    found: Any = values[0] if key_type is None else \
+        {_key(key, key_type): value for (key, _), value in zip(shown, values)}
+    return message("hist" if kind == "lhist" else kind, {name: found})
+
+
+def _key(key: Any, type: Type) -> str:
+    """The text of a key; parts of a tuple are joined, tuples within it are JSON."""
+    if not isinstance(type, Tuple) or type.names:
+        return text(key, type)
+    return ",".join([json.dumps(data(part, of), separators=(",", ": ")) if isinstance(of, Tuple) and not of.names
+                     else text(part, of) for part, of in zip(key, type.of)])
