@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.kernel.world import LiveWorld
 from support import compile_c, run_sonde
 
 
@@ -187,6 +188,8 @@ def test_config_is_a_record() -> None:
 
 
 def test_names_of_processes() -> None:
+    if not LiveWorld().kfunc_id("bpf_iter_task_new"):
+        pytest.skip("the kernel lacks bpf_iter_task_new() (Linux 6.7)")
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":  # not before its exec

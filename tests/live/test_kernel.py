@@ -426,7 +426,10 @@ def test_listing_of_types(pattern: str, world: LiveWorld) -> None:
 @pytest.mark.parametrize("pattern", ["struct qstr", "union nf_inet_addr", "enum pid_type"])
 def test_listing_of_definitions(pattern: str, world: LiveWorld) -> None:
     lines = "".join([line + "\n" for line in listing(world, pattern, True)])
-    assert lines == output("bpftrace", "-lv", pattern)
+    expected = output("bpftrace", "-lv", pattern)
+    if not expected and pattern.startswith("enum") and lines:
+        pytest.skip("this bpftrace finds no enum in this kernel's type information")
+    assert lines == expected
 
 
 def test_listing_of_raw_tracepoints(world: LiveWorld) -> None:

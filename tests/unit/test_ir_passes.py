@@ -40,7 +40,7 @@ def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> 
             check_all[0]()
     place_slots(program, {function: function.reg("base")})
     check(program)
-    items, _ = emit(program, v4)
+    items, _ = emit(program, v4, bounds=v4)
     code = assemble(items, [function.name]).code
     return Machine(code, {}, Memory(), {HELPER: helper}, {}).run(*params)
 

@@ -19,11 +19,13 @@ def fits(value: int) -> bool:
 
 
 class Emitter:
-    """Writes one function. ``v4``: the kernel knows sign-extending loads and moves (Linux 6.6)."""
+    """Writes one function. ``v4``: the kernel knows sign-extending loads and moves (Linux 6.6). ``bounds``: to its
+    verifier the copies of a number on the stack have that number's bounds (6.8)."""
 
-    def __init__(self, function: Function, v4: bool) -> None:
+    def __init__(self, function: Function, v4: bool, bounds: bool) -> None:
         self.function = function
         self.v4 = v4
+        self.bounds = bounds
         self.allocation: Allocation = allocate(function)
         frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
         self.spill_base = -frame
@@ -278,6 +280,9 @@ class Emitter:
         target = self.label(op.then)
         if isinstance(b, int) and fits(b):
             self.put(asm.branch(op.cond, a, None, b, target, op.bits))
+            if not self.bounds and type(op.args[0]) is Reg and (place := self.place(op.args[0])) < 0:
+                # The number is what it was, but now the verifier knows its bounds, and keeps them with what is stored.
+                self.put(asm.store(FP, self.spill_offset(place), a, 8))
         else:
             self.put(asm.branch(op.cond, a, self.register(b, T1), 0, target, op.bits))
         if op.other is not following:
@@ -288,12 +293,12 @@ class Emitter:
         self.put(asm.exit_())
 
 
-def emit(program: Program, v4: bool) -> tuple[list[Item], int]:
+def emit(program: Program, v4: bool, bounds: bool) -> tuple[list[Item], int]:
     """The instructions of the program, main function first, and the bytes of stack that it needs."""
     items: list[Item] = []
     depth = 0
     for function in program.functions:
-        emitter = Emitter(function, v4)
+        emitter = Emitter(function, v4, bounds)
         items += emitter.run()
         depth += emitter.frame
     return items, depth

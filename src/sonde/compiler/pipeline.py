@@ -137,7 +137,7 @@ def _present(program: Program, name: str, show: Show | None) -> None:
 
 
 def _emit(lo: Lower, planned: Planned) -> Emitted:
-    items, depth = emit(lo.program, lo.unit.feature("isa_v4"))
+    items, depth = emit(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
     alone = len(lo.program.functions) > 1 or lo.cookies or not planned.how.startswith("raw:") \
         or any(find_loops(function) for function in lo.program.functions)

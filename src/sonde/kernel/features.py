@@ -57,6 +57,13 @@ _LONG_JUMP = b"".join([_INSN.pack(*insn) for insn in (
     (0xB7, 3, 0, 1), (0x15, 3, 1, 0), (0x06, 0, 0, 1), (0xBF, 0x92, 0, 0))])
 
 
+# A number on the stack is loaded, found to be at most 8, loaded once more, and then the length of what
+# bpf_probe_read_kernel() fills: a verifier that knows both for one number lets it
+_SPILLED = b"".join([_INSN.pack(*insn) for insn in (
+    (0x85, 0, 0, 8), (0x7B, 0x0A, -8, 0), (0x7A, 10, -16, 0), (0x79, 0xA1, -8, 0), (0x25, 1, 5, 8),
+    (0x79, 0xA2, -8, 0), (0xBF, 0xA1, 0, 0), (0x07, 1, 0, -16), (0xB7, 3, 0, 0))]) + _call(113)
+
+
 def _loads(program: str, code: bytes = b"", expected: int = 0, attach: int = 0) -> bool | None:
     """Whether the kernel accepts a program of ``code``, then ``return 0``."""
     from . import syscalls
@@ -160,8 +167,10 @@ def _typed_arguments(host: Features) -> bool | None:
 def _probe_misses(host: Features) -> bool | None:
     """struct bpf_link_info tells of a link how many calls were missed."""
     info = host.btf.struct("bpf_link_info") if host.btf else None
-    links = info.field("kprobe_multi") if info else None
-    return isinstance(links.type, Struct) and links.type.field("missed") is not None if links else None
+    if info is None:
+        return None
+    links = info.field("kprobe_multi")
+    return links is not None and isinstance(links.type, Struct) and links.type.field("missed") is not None
 
 
 def _compat_syscalls(host: Features) -> bool | None:
@@ -207,6 +216,8 @@ TABLE = [
             _program("raw_tracepoint", _MOV_R0_0 + _INSN.pack(0xBF, 0x01, 8, 0))),
     Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",
             _program("raw_tracepoint", _LONG_JUMP)),
+    Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
+            _program("kprobe", _SPILLED)),
     Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.helper("loop")),
     Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.helper("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
