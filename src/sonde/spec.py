@@ -120,6 +120,15 @@ class SourceLines(Record):
     hints: list[str] = []
 
 
+class Inlined(Record):
+    """A function that the compiler put into its ``callers``, at so many ``places``; ``line`` is a source line
+    (``file.c:12``) at which each of its copies can be probed, "" if none is known."""
+
+    callers: list[str]
+    places: int
+    line: str = ""
+
+
 class KernelFunction(Record):
     """A function of the kernel as its type information tells it.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -264,3 +265,67 @@ def test_cpp_objects(cpp: Path) -> None:
 def test_cpp_names_stay_as_they_are_if_asked(cpp: Path) -> None:
     script = f'config = {{ cpp_demangle = false }} uprobe:{cpp}:cpp:"ns::f(int)" {{ print(func); }}'
     assert lines(cpp, script) == ["_ZN2ns1fEi"]
+
+
+INLINED = r"""
+#include <stdio.h>
+volatile int sink;
+int elsewhere(int a);
+static inline __attribute__((always_inline)) void folded(int a)
+{
+    sink += a;
+    sink ^= 3;
+}
+int caller(int n)
+{
+    folded(n);
+    if (n > 2)
+        folded(n + 1);
+    return sink;
+}
+int main(void)
+{
+    for (int i = 0; i < 5; i++)
+        caller(i);
+    folded(7);
+    return elsewhere(0);
+}
+"""
+OTHER = """
+extern volatile int sink;
+static inline __attribute__((always_inline)) int apart(int a) { return sink += a; }
+int elsewhere(int a) { return apart(a) & 0; }
+"""
+
+
+def test_a_function_that_is_inlined(tmp_path: Path) -> None:
+    """The error names what it went into, and what it advises sees every call: five, two of them double, and one."""
+    other = tmp_path / "elsewhere.c"
+    other.write_text(OTHER)
+    target = compile_c(INLINED, tmp_path, "inlined", "-O2", str(other))
+    done = run_sonde("-e", f"uprobe:{target}:folded {{ }}")
+    assert done.returncode == 1
+    assert "'folded' has no code of its own: it is inlined into caller, main (3 places)" in done.stderr
+    assert f"probe what it was inlined into: uprobe:{target}:caller" in done.stderr
+    place = re.search(rf"HINT: (uprobe:{target}:inlined\.c:\d+) stops at each of its copies", done.stderr)
+    assert place is not None
+    assert lines(target, f"{place[1]} {{ @ = count(); }}") == ["@: 8"]
+    done = run_sonde("-e", f"uprobe:{target}:apart {{ }}")
+    assert "it is inlined into elsewhere\n" in done.stderr
+    done = run_sonde("-e", f"uprobe:{target}:foldet {{ }}")
+    assert "no function 'foldet'\n" in done.stderr and "inlined" not in done.stderr.replace(str(target), "")
+
+
+def test_a_cpp_function_that_is_inlined(tmp_path: Path) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    source, target = tmp_path / "box.cc", tmp_path / "box"
+    source.write_text("""
+        namespace ns { struct box { int v; __attribute__((always_inline)) int twice(int x) { return v * x; } }; }
+        __attribute__((noinline)) int user(ns::box *b, int n) { return b->twice(n) + 1; }
+        int main(int c, char **) { ns::box b{c}; return user(&b, c); }
+    """)
+    subprocess.run(["g++", "-g", "-O2", "-o", target, source], check=True)
+    for name in ('cpp:"ns::box::twice"', 'cpp:"ns::box::twice(int)"', "_ZN2ns3box5twiceEi"):
+        done = run_sonde("-e", f"uprobe:{target}:{name} {{ }}")
+        assert done.returncode == 1 and "it is inlined into user(ns::box*, int)\n" in done.stderr, done.stderr

@@ -11,7 +11,7 @@ from sonde.language.source import Source
 from sonde.semantics.check import check
 from sonde.semantics.typed import CheckedScript, Options
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
-from sonde.spec import SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
+from sonde.spec import Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
 from sonde.types import (
     INT8,
     INT32,
@@ -173,6 +173,9 @@ class FakeWorld:
     def traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]
 
+    def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
+        return f"no function {function}", ["the compiler made inlined.isra.0 of it"] if function == "inlined" else []
+
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         if module == "bpf:12" and name == "count_packets":
             return KernelFunction(name, module, 5, struct("_args", {"sk": kernel(SOCK)}), INT32)
@@ -221,6 +224,9 @@ class FakeWorld:
 
     def demangle(self, names: list[str]) -> list[str] | None:
         return names
+
+    def inlined(self, path: str, name: str) -> Inlined | None:
+        return Inlined(["main", "work"], 3, "prog.c:7") if name == "folded" else None
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         eax, edi = UsdtArgument("register", 80, size=4, signed=True, text="-4@%eax"), UsdtArgument(

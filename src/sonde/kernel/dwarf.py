@@ -14,7 +14,7 @@ from ..errors import EnvironmentProblem
 from ..spec import SourceLine, SourceLines, UserPrototype
 from ..types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places
-from .dwarf_types import Types, attribute, declaration, name_of, qualified, referred
+from .dwarf_types import Types, attribute, declaration, name_of, origin, qualified, referred
 from .elf import Elf, open_elf
 
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type", "DW_TAG_module")
@@ -27,7 +27,7 @@ class DebugInfo:
 
     def __init__(self, elf: Elf, dwarf: Any) -> None:
         self._elf = elf
-        self._dwarf = dwarf
+        self.dwarf = dwarf
         self._types = Types()
         self._units: list[tuple[Any, list[tuple[int, int]]]] | None = None
         self._functions: dict[int, dict[int, Any]] = {}  # of a unit (by its offset): address → entry
@@ -37,15 +37,15 @@ class DebugInfo:
     def units(self) -> list[tuple[Any, list[tuple[int, int]]]]:
         """(compile unit, address ranges) of all of them."""
         if self._units is None:
-            self._units = [(unit, _ranges(self._dwarf, unit, unit.get_top_DIE()))
-                           for unit in self._dwarf.iter_CUs()]
+            self._units = [(unit, address_ranges(self.dwarf, unit, unit.get_top_DIE()))
+                           for unit in self.dwarf.iter_CUs()]
         return self._units
 
     def _unit_at(self, address: int) -> Any:
-        table = self._dwarf.get_aranges()
+        table = self.dwarf.get_aranges()
         offset = table.cu_offset_at_addr(address) if table is not None else None
         if offset is not None:
-            return self._dwarf.get_CU_at(offset)
+            return self.dwarf.get_CU_at(offset)
         return next((unit for unit, ranges in self.units()
                      if any(low <= address < high for low, high in ranges)), None)
 
@@ -58,7 +58,7 @@ class DebugInfo:
             return None
         if unit.cu_offset not in self._functions:
             self._functions[unit.cu_offset] = {
-                low: die for die in _subprograms(unit.get_top_DIE()) if (low := _low_pc(die)) is not None}
+                low: die for die in subprograms(unit.get_top_DIE()) if (low := _low_pc(die)) is not None}
         die = self._functions[unit.cu_offset].get(address)
         return (unit, die) if die is not None else None
 
@@ -69,11 +69,11 @@ class DebugInfo:
             return None
         unit, die = found
         parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
-        described = [_origin(parameter) for parameter in parameters]
-        result = referred(_origin(die, "type"), "type")
+        described = [origin(parameter) for parameter in parameters]
+        result = referred(origin(die, "type"), "type")
         kinds = [referred(parameter, "type") for parameter in described]
         names = [name_of(parameter) or f"arg{index}" for index, parameter in enumerate(described)]
-        finder = dwarf_places.Finder(self._dwarf, unit, die, self._elf.machine)
+        finder = dwarf_places.Finder(self.dwarf, unit, die, self._elf.machine)
         places = dict(zip(names, finder.places(parameters, kinds, result)))
         types = [(name, self._types.type(kind)) for name, kind in zip(names, kinds)]
         declared = [declaration(kind, name) for name, kind in zip(names, kinds)]
@@ -89,7 +89,7 @@ class DebugInfo:
         rows: dict[str, list[tuple[Any, int]]] = {}
         near: set[int] = set()
         for unit, _ in self.units():
-            for path, state in _rows(self._dwarf, unit, source):
+            for path, state in line_rows(self.dwarf, unit, source):
                 near.add(state.line)
                 if state.line == line and (not column or state.column == column):
                     rows.setdefault(path, []).append((unit, state.address))
@@ -109,7 +109,7 @@ class DebugInfo:
     def _no_line(self, source: str, line: int, column: int, near: set[int]) -> SourceLines:
         if not near:
             known = sorted({os.path.basename(path) for unit, _ in self.units()
-                            for path in _files(self._dwarf, unit).values()})
+                            for path in _files(self.dwarf, unit).values()})
             from difflib import get_close_matches
             close = get_close_matches(os.path.basename(source), known, 3)
             return SourceLines(problem=f"no source file {source} is part of it",
@@ -123,9 +123,9 @@ class DebugInfo:
 
     def _around(self, unit: Any, address: int) -> tuple[int, str]:
         """(number of the innermost function or inlined copy that holds an address, the function's name)."""
-        for die in _subprograms(unit.get_top_DIE()):
-            if any(low <= address < high for low, high in _ranges(self._dwarf, unit, die)):
-                return self._inlined(unit, die, address), self._symbol(address) or name_of(_origin(die, "name"))
+        for die in subprograms(unit.get_top_DIE()):
+            if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, die)):
+                return self._inlined(unit, die, address), self._symbol(address) or name_of(origin(die, "name"))
         return 0, self._symbol(address)
 
     def _inlined(self, unit: Any, die: Any, address: int) -> int:
@@ -134,27 +134,20 @@ class DebugInfo:
             child = pending.pop()
             if child.tag not in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"):
                 continue
-            if any(low <= address < high for low, high in _ranges(self._dwarf, unit, child)):
+            if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, child)):
                 if child.tag == "DW_TAG_inlined_subroutine":
                     block = child.offset
                 pending = list(child.iter_children())
         return int(block)
 
+    def title(self, function: Any) -> str:
+        """The name by which a function with code can be probed."""
+        low = _low_pc(function)
+        return (self._symbol(low) if low is not None else "") or name_of(origin(function))
+
     def _symbol(self, address: int) -> str:
         found = self._elf.function_at(address)
         return found[0] if found else ""
-
-
-def _origin(die: Any, name: str = "name") -> Any:
-    """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
-    for _ in range(8):
-        if "DW_AT_" + name in die.attributes:
-            return die
-        further = referred(die, "abstract_origin") or referred(die, "specification")
-        if further is None:
-            return die
-        die = further
-    return die
 
 
 def _layout(die: Any, fields: list[tuple[str, Type]]) -> Struct:
@@ -165,10 +158,10 @@ def _layout(die: Any, fields: list[tuple[str, Type]]) -> Struct:
         found.append(StructField(name, type, at))
         at += type.size
     members = tuple(found)
-    return Struct(f"_args_{qualified(_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
+    return Struct(f"_args_{qualified(origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
-def _subprograms(top: Any) -> Iterator[Any]:
+def subprograms(top: Any) -> Iterator[Any]:
     """Functions of a unit, those in namespaces and classes included."""
     pending = [top]
     while pending:
@@ -185,12 +178,12 @@ def _low_pc(die: Any) -> int | None:
     if isinstance(low, int):
         return low
     if "DW_AT_ranges" in die.attributes:
-        ranges = _ranges(die.cu.dwarfinfo, die.cu, die)
+        ranges = address_ranges(die.cu.dwarfinfo, die.cu, die)
         return ranges[0][0] if ranges else None
     return None
 
 
-def _ranges(dwarf: Any, unit: Any, die: Any) -> list[tuple[int, int]]:
+def address_ranges(dwarf: Any, unit: Any, die: Any) -> list[tuple[int, int]]:
     """Address ranges of an entry."""
     low = attribute(die, "low_pc")
     if "DW_AT_high_pc" in die.attributes and isinstance(low, int):
@@ -230,11 +223,16 @@ def _files(dwarf: Any, unit: Any) -> dict[int, str]:
     return found
 
 
+def source_file(dwarf: Any, entry: Any) -> str:
+    """The source file in which an entry is declared; "" if it is not said."""
+    return _files(dwarf, entry.cu).get(attribute(entry, "decl_file", -1), "")
+
+
 def _text(raw: Any) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else str(raw)
 
 
-def _rows(dwarf: Any, unit: Any, source: str) -> Iterator[tuple[str, Any]]:
+def line_rows(dwarf: Any, unit: Any, source: str) -> Iterator[tuple[str, Any]]:
     """(source file's path, row) of a unit's line table, for files whose path ends in ``source``: rows that a debugger
     would stop at."""
     tail = os.path.normpath(source)

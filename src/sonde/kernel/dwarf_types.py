@@ -32,6 +32,18 @@ def referred(die: Any, name: str) -> Any:
     return die.get_DIE_from_attribute("DW_AT_" + name) if "DW_AT_" + name in die.attributes else None
 
 
+def origin(die: Any, name: str = "name") -> Any:
+    """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
+    for _ in range(8):
+        if "DW_AT_" + name in die.attributes:
+            return die
+        further = referred(die, "abstract_origin") or referred(die, "specification")
+        if further is None:
+            return die
+        die = further
+    return die
+
+
 def name_of(die: Any) -> str:
     """A DIE's own name."""
     raw = attribute(die, "name", b"")

@@ -1,28 +1,101 @@
-"""Why a kernel function cannot be probed."""
+"""Why a kernel function cannot be probed, and what can be in its place."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 from ..errors import EnvironmentProblem
+from ..spec import Inlined
 from . import tracefs
 from .symbols import KernelSymbols, traceable_functions
 
 _BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
+# Where an installed debug package, or a kernel that was built here, has the kernel with its debug information.
+_DEBUG_FILES = ("/usr/lib/debug/boot/vmlinux-{0}", "/usr/lib/debug/lib/modules/{0}/vmlinux",
+                "/usr/lib/debug/lib/modules/{0}/vmlinux.debug", "/lib/modules/{0}/build/vmlinux", "/boot/vmlinux-{0}")
+# Parts of the kernel's code without probes, by the symbols at their ends (include/asm-generic/sections.h).
+_SECTIONS = (
+    ("__noinstr_text_start", "__noinstr_text_end", "it is among what must run before tracing is possible (noinstr)"),
+    ("__entry_text_start", "__entry_text_end", "it is entry code, which runs before tracing is possible"),
+    ("__kprobes_text_start", "__kprobes_text_end", "the probes' own work needs it"),
+    ("_sinittext", "_einittext", "it ran while the kernel booted, and its code is gone (__init)"),
+)
+# What compilers append to the names of functions that they change, and what that means.
+_CLONES = {
+    "constprop": "with some of its arguments fixed",
+    "isra": "with other arguments than the source has",
+    "part": "a part of it, the rest of which is inlined where it is called",
+    "cold": "what seldom runs of it",
+    "llvm": "under another name",
+}
 
 
-def obstacle(function: str, module: str, kind: str) -> tuple[str, list[str]]:
+def obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | None = None) -> tuple[str, list[str]]:
     """(what is wrong with it, hints); ("", []) if the kernel's lists do not tell."""
-    symbols = KernelSymbols()
+    symbols = symbols or KernelSymbols()
     known = symbols.address(function)
     listed = [m for m, name in _traceable() if name == function]
     if known is None and not symbols.restricted and not listed:
-        return f"this kernel has no function {function}", [
-            "it is inlined wherever it is used, or not part of this kernel"]
+        return _gone(function, symbols)
     if listed and module not in ("", "vmlinux") and module not in listed:
-        return f"{function} is not in {module} but in {listed[0]}", []
+        return f"{function} is not in {module} but in {listed[0]}", [f"probe {kind}:{listed[0]}:{function}"]
     if not listed and _traceable():
-        other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") else []
-        return f"{function} is not traceable: it is not among the kernel's available_filter_functions", other
+        if known is not None and symbols.kind(function) not in "tTwW":
+            return f"{function} is not a function but data", []
+        return _untraceable(function, kind, symbols)
     return "", []
+
+
+def _untraceable(function: str, kind: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
+    if why := special(function, symbols):
+        return f"{function} is not traceable: {why}", []
+    clones = list(_clone_hints(function, symbols))
+    other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") and not forbidden(function) else []
+    return f"{function} is not traceable: it is not among the kernel's available_filter_functions", [*clones, *other]
+
+
+def special(function: str, symbols: KernelSymbols | None = None) -> str:
+    """Why no function of the part of the kernel that this one is in can be probed; "" if it is in none of those."""
+    symbols = symbols or KernelSymbols()
+    address = symbols.address(function)
+    for begin, end, why in _SECTIONS:
+        low, high = symbols.address(begin), symbols.address(end)
+        if address is not None and low is not None and high is not None and low <= address < high:
+            return why
+    return ""
+
+
+def _gone(function: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
+    """It has no code under its own name: say what there is of it, as far as kallsyms and debug information can."""
+    clones = list(_clone_hints(function, symbols))
+    copies = _inlined(function)
+    if copies is not None:
+        shown = ", ".join(copies.callers[:5]) + (" and others" if len(copies.callers) > 5 else "")
+        return f"{function} has no code of its own: it is inlined into {shown}", clones
+    if clones:
+        return f"this kernel has no function {function} under that name", clones
+    return f"this kernel has no function {function}", [
+        f"kernel {os.uname().release} does not have it, or it is inlined wherever it is used: into what, only the "
+        "kernel's debug package would tell"]
+
+
+def _clone_hints(function: str, symbols: KernelSymbols) -> Iterator[str]:
+    """What the compiler made of a function."""
+    traceable = {name for _, name in _traceable()}
+    for clone in symbols.clones(function)[:3]:
+        meaning = ", ".join([text for word, text in _CLONES.items() if f".{word}" in clone[len(function):]])
+        probe = f": kprobe:{clone}" if clone in traceable or not traceable else ", which is not traceable"
+        yield f"the compiler made {clone} of it{f' ({meaning})' if meaning else ''}{probe}"
+
+
+def _inlined(function: str) -> Inlined | None:
+    """The function's copies by the kernel's own debug information, where that is installed."""
+    from . import dwarf_inlined
+
+    release = os.uname().release
+    found = next((path for path in [name.format(release) for name in _DEBUG_FILES] if os.path.exists(path)), None)
+    return dwarf_inlined.inlined(found, function) if found else None
 
 
 def _traceable() -> list[tuple[str, str]]:

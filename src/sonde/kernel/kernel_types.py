@@ -150,6 +150,10 @@ class KernelTypes:
         """Whether a function, of the kernel or a module, is among those."""
         return any(known == name for _, known in self.kernel_functions())
 
+    def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
+        """(why a function cannot be probed, hints); types do not tell more than that it is not there."""
+        return "no such function", ["the kernel does not have it, or it is inlined wherever it is used"]
+
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function with a prototype."""
         return [(owner, name) for owner, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]

@@ -22,7 +22,7 @@ from typing import Any
 from ..btf import codec
 from ..btf.query import Btf, open_file, parse
 from ..errors import EnvironmentProblem
-from ..spec import SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ..spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ..types import Str, Struct, StructField
 from . import host, tracefs
 from .features import ROWS
@@ -118,6 +118,10 @@ class RecordedWorld(KernelTypes):
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """None are recorded."""
         return SourceLines(problem="debug information is not recorded")
+
+    def inlined(self, path: str, name: str) -> Inlined | None:
+        """None are recorded."""
+        return None
 
     def demangle(self, names: list[str]) -> list[str] | None:
         """As they are recorded."""

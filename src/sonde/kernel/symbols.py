@@ -50,13 +50,28 @@ class KernelSymbols:
 
     def address(self, name: str) -> int | None:
         """Address of a symbol; the kernel proper's comes before a module's."""
-        if not name or self.restricted:
-            return None
-        for end in (b"\n", b"\t"):
-            at = self._text().find(b" " + name.encode() + end)
-            if at >= 0:
-                return int(self._text()[at - 18:at - 2], 16)
-        return None
+        at = self._find(name) if name and not self.restricted else -1
+        return int(self._text()[at - 18:at - 2], 16) if at >= 0 else None
+
+    def kind(self, name: str) -> str:
+        """The letter by which nm tells what a symbol is, "t" or "T" for a function; "" if there is none."""
+        at = self._find(name)
+        return chr(self._text()[at - 1]) if at >= 0 else ""
+
+    def clones(self, name: str) -> list[str]:
+        """``name.isra.0`` and the like: what the compiler made of a function."""
+        found, text, start = [], self._text(), 0
+        while (at := text.find(f" {name}.".encode(), start)) >= 0:
+            start = text.find(b"\n", at)
+            found.append(text[at + 1:start if start >= 0 else len(text)].partition(b"\t")[0].decode())
+            if start < 0:
+                break
+        return list(dict.fromkeys(found))
+
+    def _find(self, name: str) -> int:
+        """Where a symbol's name begins in the text, less one; -1 if it is not there."""
+        places = (self._text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
+        return next((at for at in places if at >= 0), -1)
 
     def lookup(self, address: int) -> KernelSymbol | None:
         """The symbol that holds an address; None if it is not the kernel's."""

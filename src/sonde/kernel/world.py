@@ -12,7 +12,7 @@ from functools import cached_property
 from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
-from ..spec import KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from . import binaries, elf, host, places, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
@@ -78,6 +78,12 @@ class UserSide:
         from . import dwarf
 
         return dwarf.source_lines(path, source, line, column)
+
+    def inlined(self, path: str, name: str) -> Inlined | None:
+        """The copies of a function in others."""
+        from . import dwarf_inlined
+
+        return dwarf_inlined.inlined(path, name)
 
     def demangle(self, names: list[str]) -> list[str] | None:
         """C++ names as people write them; None where the C++ runtime cannot be had."""
@@ -178,6 +184,13 @@ class LiveWorld(KernelTypes, UserSide):
     def traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
         return is_traceable(self.tracefs, name)
+
+    def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
+        """What kallsyms, ftrace's list and installed debug information tell."""
+        from . import functions
+
+        why, hints = functions.obstacle(function, module, kind, self.symbols)
+        return (why, hints) if why else super().function_obstacle(function, module, kind)
 
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol; None too if the kernel hides its addresses."""

@@ -425,15 +425,15 @@ def _any_reason(point: Attach, number: int) -> tuple[str, list[str]]:
 
 
 def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    from ..kernel.functions import forbidden, obstacle
+    from ..kernel.functions import forbidden, obstacle, special
     if number in (errno.ENOENT, errno.ESRCH, errno.EBUSY):
         why, hints = obstacle(point.event, point.target, point.kind)
         return why or f"the kernel has no function {point.event} that can be probed", hints or [
             "the compiler may have inlined it"]
     if number == errno.EADDRNOTAVAIL:
         return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
-    if forbidden(point.event):
-        return f"{point.event} is off limits to kprobes, whose own work needs it", []
+    if why := special(point.event) or ("their own work needs it" if forbidden(point.event) else ""):
+        return f"{point.event} is off limits to kprobes: {why}", []
     if number in (errno.EINVAL, errno.EILSEQ):
         return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]
     return _any_reason(point, number)

@@ -193,10 +193,8 @@ def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, funct
         return finder.missing(f"{kind}:{shown}: no function matches", point,
                               similar_probes(finder, function, kind in RETURNS))
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
-    clones = [f"the compiler made {f} of it: kprobe:{f}" for f in names if f.startswith(function + ".")][:3]
+    why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
     near = did_you_mean(f"{kind}:", function, names)
-    if not near and not clones and not elsewhere:
+    if not near and not elsewhere:
         near = similar_probes(finder, function, kind in RETURNS)
-    return finder.missing(f"{kind}:{shown}: no such function", point,
-                          [*elsewhere, *clones, *near,
-                           f"kernel {finder.world.release} does not have it, or it is inlined wherever it is used"])
+    return finder.missing(f"{kind}:{shown}: {why}", point, [*elsewhere, *near, *hints])

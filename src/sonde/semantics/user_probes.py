@@ -17,12 +17,13 @@ from ..language.ast import AttachPoint
 from ..spec import Attach
 from ..types import Pointer, Scalar, Type
 from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
-from .world import UserFunction, World
+from .world import Inlined, UserFunction, World
 
 if TYPE_CHECKING:
     from .providers import Expand
 
 _LANGUAGES = ("cpp", "cxx")
+SHOWN = 5  # functions that a message names
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path:file.c:12"]
 
@@ -85,6 +86,8 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
     if not chosen:
         if not alone:
             return []
+        if copies := None if is_pattern(symbol) else finder.world.inlined(path, symbol):
+            return _inlined(finder, point, kind, path, symbol, copies)
         hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
         return finder.missing(f"{kind}:{path}: no function '{symbol}'", point,
                               hints or ([] if functions else ["the file has no symbols: is a debug package missing?"]))
@@ -95,6 +98,18 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
         return []
     shown = f"+{offset}" if offset else ""
     return _attach(finder, point, kind, path, [(f, f"{f.name}{shown}") for f in chosen], offset, is_pattern(symbol))
+
+
+def _inlined(finder: Finder, point: AttachPoint, kind: str, path: str, name: str, copies: Inlined) -> list[Attach]:
+    """There is no such function any more: say into which it went, and how to see it all the same."""
+    more = len(copies.callers) - SHOWN
+    shown = copies.callers[:SHOWN]
+    callers = ", ".join(finder.world.demangle(shown) or shown) + (f" and {more} more" if more > 0 else "")
+    times = f" ({copies.places} places)" if copies.places > 1 else ""
+    line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
+    whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
+    return finder.missing(f"{kind}:{path}: '{name}' has no code of its own: it is inlined into {callers}{times}", point,
+                          [*line, *whole])
 
 
 def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, address: int) -> list[Attach]:
@@ -158,6 +173,8 @@ def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, al
     if not chosen:
         if not alone:
             return []
+        if copies := None if is_pattern(text) else finder.world.inlined(path, function_name(text)):
+            return _inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.missing(f"{kind}:{path}: no C++ function '{text}'", point,

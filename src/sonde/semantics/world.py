@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..spec import Inlined as Inlined
 from ..spec import KernelFunction as KernelFunction
 from ..spec import SourceLines as SourceLines
 from ..spec import TracepointFormat as TracepointFormat  # what both halves speak of
@@ -84,6 +85,10 @@ class World(Protocol):
         """Whether a function, of the kernel or a module, is among those."""
         ...
 
+    def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
+        """Why ``kind:module:function`` cannot be probed, as far as is known, and hints."""
+        ...
+
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         """The prototype of a kernel function that the kernel's type information has; ``module`` "" is any, "bpf:ID" a
         loaded BPF program."""
@@ -133,6 +138,10 @@ class World(Protocol):
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
+        ...
+
+    def inlined(self, path: str, name: str) -> Inlined | None:
+        """The copies of a function in others, by debug information; the name may have C++ namespaces."""
         ...
 
     def demangle(self, names: list[str]) -> list[str] | None:

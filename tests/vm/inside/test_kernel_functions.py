@@ -42,7 +42,7 @@ MATRIX = {  # what a kernel of a series must have, beyond the one before it
     "6.1": {"kprobes", "fentry", "uprobes", "raw_tp", "iter_task", "ringbuf", "attach_cookie", "tracing_cookie",
             "typed_arguments", "bpf_loop", "for_each_map_elem", "map_lookup_percpu_elem"},
     "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4",
-             "probe_misses"},
+             "probe_misses", "spilled_bounds"},
 }
 
 
@@ -231,3 +231,14 @@ def test_many_functions_by_fentry() -> None:
         assert "by kprobe, which attaches many at once" in done.stderr and "Detaching" not in done.stderr
     else:
         assert re.search(r"Detaching \d+ probes, which this kernel does one by one", done.stderr)
+
+
+@pytest.mark.parametrize(("probe", "words"), [
+    ("kprobe:start_kernel", "its code is gone (__init)"), ("fentry:start_kernel", "its code is gone (__init)"),
+    ("fentry:do_syscall_64", "before tracing is possible (noinstr)"),
+    ("fentry:jiffies", "is not a function but data"),
+    ("kprobe:no_such_function_here", "this kernel has no function no_such_function_here"),
+])
+def test_why_a_function_is_out_of_reach(probe: str, words: str) -> None:
+    done = run_sonde("-e", f"{probe} {{ }}", timeout=100)
+    assert done.returncode == 1 and words in done.stderr, done.stderr
