@@ -159,12 +159,12 @@ def _doctor(parsed: Parsed) -> int:
 
 
 def _info() -> int:
-    from .kernel.features import info
+    from .kernel.info import info
     from .kernel.world import LiveWorld
     section = ""
-    for title, name, value in info(LiveWorld().features):
+    for title, name, value in info(LiveWorld().features, VERSION):
         if title != section:
-            sys.stdout.write(f"{title}\n")
+            sys.stdout.write(f"{section and chr(10)}{title}\n")
             section = title
         sys.stdout.write(f"  {name}: {value}\n")
     return 0

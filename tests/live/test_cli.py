@@ -278,7 +278,15 @@ def test_version(option: str) -> None:
 def test_info() -> None:
     done = run_sonde("--info")
     assert done.returncode == 0
-    assert os.uname().release in done.stdout + done.stderr
+    sections = {block.splitlines()[0]: dict(line.strip().split(": ", 1) for line in block.splitlines()[1:])
+                for block in done.stdout.split("\n\n")}
+    assert list(sections) == ["System", "Build", "Kernel helpers", "Kernel features", "Map types", "Probe types"]
+    assert os.uname().release in sections["System"]["OS"]
+    assert sections["Kernel helpers"]["probe_read_kernel"] == sections["Map types"]["percpu hash"] == "yes"
+    from sonde.kernel.world import LiveWorld
+    world = LiveWorld()
+    for name, feature in (("kprobe", "kprobes"), ("fentry", "fentry"), ("uprobe_multi", "uprobe_multi")):
+        assert sections["Probe types"][name] == ("yes" if world.feature(feature) else "no")
 
 
 @pytest.mark.parametrize("stage", ["ast", "types", "ir", "dis"])

@@ -1,0 +1,112 @@
+"""``--info``: what this machine and its kernel offer, in the sections and by the names that bug reports and test suites
+of bpftrace have; rows of our own stand behind them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.util import find_spec
+
+from ..errors import EnvironmentProblem
+from . import host, tracefs
+from .features import TABLE, Features, lockdown
+
+Row = tuple[str, str, str]  # section, name, value
+
+# name → the enumerator of bpf_func_id, without BPF_FUNC_
+HELPERS = {
+    "probe_read": "", "probe_read_str": "", "probe_read_user": "", "probe_read_user_str": "", "probe_read_kernel": "",
+    "probe_read_kernel_str": "", "get_current_cgroup_id": "", "send_signal": "", "send_signal_thread": "",
+    "override_return": "", "get_boot_ns": "ktime_get_boot_ns", "dpath": "d_path", "skboutput": "skb_output",
+    "get_tai_ns": "ktime_get_tai_ns", "get_func_ip": "", "jiffies64": "", "for_each_map_elem": "",
+    "lookup_percpu_elem": "map_lookup_percpu_elem", "loop": "", "get_stackid": "", "get_task_stack": "", "strncmp": "",
+    "get_socket_cookie": "",
+}
+# name → the enumerator of bpf_map_type, without BPF_MAP_TYPE_
+MAP_TYPES = {
+    "hash": "", "percpu hash": "percpu_hash", "array": "", "percpu array": "percpu_array", "stack_trace": "",
+    "perf_event_array": "", "ringbuf": "", "lru hash": "lru_hash", "percpu lru hash": "lru_percpu_hash",
+    "prog_array": "", "cgroup_array": "", "task_storage": "",
+}
+# name → the feature that it needs
+PROBE_TYPES = {
+    "kprobe": "kprobes", "tracepoint": "", "perf_event": "", "fentry": "fentry", "kprobe_multi": "kprobe_multi",
+    "kprobe_session": "kprobe_session", "uprobe": "uprobes", "uprobe_multi": "uprobe_multi", "rawtracepoint": "raw_tp",
+    "iter": "iter_task",
+}
+
+
+def info(features: Features, version: str) -> list[Row]:
+    """Every row, in order."""
+    def known(constant: str) -> str:
+        return _word(features.btf.enum_constant(constant) is not None if features.btf else None)
+
+    rows = _system(features) + _build(version)
+    rows += [("Kernel helpers", name, known(f"BPF_FUNC_{helper or name}")) for name, helper in HELPERS.items()]
+    # Kernels that have ring buffers, which Sonde needs, have these three.
+    rows += [("Kernel features", "Instruction limit", "1000000"), ("Kernel features", "Loop support", "yes"),
+             ("Kernel features", "map batch", "yes"), ("Kernel features", "module btf", _word(_module_btf())),
+             ("Kernel features", "uprobe refcount", _word(_counts_semaphores()))]
+    rows += [("Kernel features", row.name, _word(features.ask(row.name))) for row in TABLE]
+    rows += [("Map types", name, known(f"BPF_MAP_TYPE_{(kind or name).upper()}")) for name, kind in MAP_TYPES.items()]
+    rows += [("Probe types", name, _word(features.ask(needed) if needed else True))
+             for name, needed in PROBE_TYPES.items()]
+    return rows
+
+
+def _system(features: Features) -> list[Row]:
+    uname = os.uname()
+    return [("System", *pair) for pair in [
+        ("OS", f"{uname.sysname} {uname.release} {uname.version}"), ("Arch", uname.machine), ("CPUs", _cpu_count()),
+        ("BTF", "vmlinux" if features.btf else "no"), ("tracefs", _tracefs()), ("lockdown", lockdown()),
+        ("perf_event_paranoid", _sysctl("kernel/perf_event_paranoid")),
+        ("kptr_restrict", _sysctl("kernel/kptr_restrict")),
+        ("unprivileged_bpf_disabled", _sysctl("kernel/unprivileged_bpf_disabled"))]]
+
+
+def _build(version: str) -> list[Row]:
+    return [("Build", *pair) for pair in [
+        ("version", f"v{version}"), ("Python", platform.python_version()), ("LLVM", "no"),
+        ("libclang (headers)", _word(_installed("clang"))),
+        ("pyelftools (DWARF support)", _word(_installed("elftools")))]]
+
+
+def _installed(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def _module_btf() -> bool:
+    try:
+        return any(name != "vmlinux" for name in os.listdir("/sys/kernel/btf"))
+    except OSError:
+        return False
+
+
+def _counts_semaphores() -> bool:
+    return os.path.exists("/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset")
+
+
+def _word(answer: bool | None) -> str:
+    return "unknown" if answer is None else "yes" if answer else "no"
+
+
+def _cpu_count() -> str:
+    try:
+        return f"{len(host.online_cpus())} online, {host.possible_cpus()} possible"
+    except EnvironmentProblem as problem:
+        return problem.message
+
+
+def _tracefs() -> str:
+    try:
+        return tracefs.find()
+    except EnvironmentProblem as problem:
+        return problem.message
+
+
+def _sysctl(name: str) -> str:
+    try:
+        with open(f"/proc/sys/{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"
