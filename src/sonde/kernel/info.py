@@ -4,8 +4,7 @@ of bpftrace have; rows of our own stand behind them."""
 from __future__ import annotations
 
 import os
-import platform
-from importlib.util import find_spec
+import sys
 
 from ..errors import EnvironmentProblem
 from . import host, tracefs
@@ -66,12 +65,13 @@ def _system(features: Features) -> list[Row]:
 
 def _build(version: str) -> list[Row]:
     return [("Build", *pair) for pair in [
-        ("version", f"v{version}"), ("Python", platform.python_version()), ("LLVM", "no"),
+        ("version", f"v{version}"), ("Python", sys.version.split()[0]), ("LLVM", "no"),
         ("libclang (headers)", _word(_installed("clang"))),
         ("pyelftools (DWARF support)", _word(_installed("elftools")))]]
 
 
 def _installed(module: str) -> bool:
+    from importlib.util import find_spec
     return find_spec(module) is not None
 
 
