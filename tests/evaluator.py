@@ -328,9 +328,9 @@ class Evaluator(Calls):
 
     def _cast(self, expr: ast.Cast) -> Any:
         value, have, want = self.value(expr.operand), expr.operand.type, expr.type
-        if isinstance(want, Array) and isinstance(have, (Int, Bool)):
+        if isinstance(want, Array) and have is not None:
             size = want.of.size
-            bits = (value & (1 << 8 * have.size) - 1).to_bytes(max(have.size, want.size), "little")
+            bits = raw(value, have).ljust(want.size, b"\0")
             return tuple([cut(int.from_bytes(bits[i * size:i * size + size], "little"), want.of)
                           for i in range(want.count)])
         if isinstance(have, Array) and isinstance(want, Int):

@@ -6,10 +6,9 @@ import fnmatch
 import os
 import signal
 import socket
-from ctypes import string_at
 from typing import Any
 
-from evaluator_memory import raw, text_at
+from evaluator_memory import bytes_at, raw, text_at
 from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
@@ -126,7 +125,7 @@ class Calls:
         assert isinstance(expr.type, Buf)
         found, type = self.value(expr.args[0]), expr.args[0].type
         length = min(expr.type.capacity, self.value(expr.args[1])) if len(expr.args) > 1 else expr.type.capacity
-        return string_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length]
+        return bytes_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length]
 
     def _call_memcmp(self, expr: ast.Call) -> int:
         a, b = [raw(self.value(arg), arg.type) for arg in expr.args[:2]]

@@ -12,6 +12,7 @@ from sonde.record import Value
 from sonde.types import Array, Buf, Int, Str, Struct, Type
 
 CLASSES: dict[str, type[ctypes.Structure]] = {}  # of the structs of scripts, by name
+OBJECTS: list[ctypes.Array[Any]] = []  # what may be read
 
 
 class Object(Value):
@@ -36,9 +37,19 @@ def _plain(value: Any) -> Any:
     return Object(bytes(value)) if isinstance(value, ctypes.Structure) else value
 
 
+def bytes_at(address: int, size: int) -> bytes:
+    """What lies at an address; as far as there is something."""
+    for found in OBJECTS:
+        start = ctypes.addressof(found)
+        if start <= address < start + len(bytes(found)):
+            return bytes(found)[address - start:][:size]
+    raise AssertionError(f"nothing is known of address {address:#x}")
+
+
 def load(address: int, type: Type) -> Any:
     """The value that lies at an address."""
-    found = ctypes.string_at(address, type.size)
+    found = bytes_at(address, type.size)
+    assert len(found) == type.size, f"less than a {type} at {address:#x}"
     if isinstance(type, Struct):
         return Object(found)
     if isinstance(type, Array):
@@ -50,7 +61,7 @@ def load(address: int, type: Type) -> Any:
 
 def text_at(address: int, limit: int) -> bytes:
     """The C string at an address, of at most ``limit`` bytes with its NUL."""
-    return ctypes.string_at(address, limit).split(b"\0")[0][:max(0, limit - 1)]
+    return bytes_at(address, limit).split(b"\0")[0][:max(0, limit - 1)]
 
 
 def raw(value: Any, type: Type) -> bytes:

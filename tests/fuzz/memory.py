@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import random
 
-from evaluator_memory import CLASSES
+from evaluator_memory import CLASSES, OBJECTS
 
+SIZE = 64  # of a text
 COUNT = 4  # things; a power of two
 HUES = {0: "RED", 7: "GREEN", 200: "BLUE"}
 # Bit-fields fill their word: ctypes would place what follows differently from C.
@@ -48,7 +49,7 @@ class Thing(ctypes.Structure):
 
 
 CLASSES.update({"thing": Thing, "part": Part})
-_TEXTS = [ctypes.create_string_buffer(text, 64) for text in (b"hello", b"", b"hello world, hello", b"x" * 40)]
+_TEXTS = [ctypes.create_string_buffer(text, SIZE) for text in (b"hello", b"", b"hello world, hello", b"x" * 40)]
 NAMES = (b"hello", b"", b"abc", b"elevenchars")
 THINGS = (Thing * COUNT)()
 
@@ -65,4 +66,5 @@ def _fill() -> None:
 
 
 _fill()
+OBJECTS += [THINGS, *_TEXTS]
 ADDRESS = ctypes.addressof(THINGS)

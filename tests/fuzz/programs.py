@@ -360,7 +360,7 @@ class Writer(Things):
         for _ in range(self.random.randrange(1, 5)):
             if self.chance(0.3):
                 forms.append(f"%{self.pick('', '10', '-10', '3')}s")
-                values.append(self.text(2) if self.chance(0.8) else self.condition(1))
+                values.append(self.text(2) if self.chance(0.8) else f"!({self.condition(1)})")
             elif self.chance(0.15):
                 forms.append(f"%{self.pick('', '5', '-3')}c|%{self.pick('', '20', '-20')}p|%{self.pick('', '12', '-9')}"
                              f"{self.pick('r', 'rx', 'rh')}")

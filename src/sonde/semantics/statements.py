@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..language import ast
-from ..types import Aggregate, Int, NoneType, Tuple, Type
+from ..types import Aggregate, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .context import Context
 from .expressions import resolve_type
@@ -135,7 +135,8 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
     value = context.value(node.value, f"${name}") if node.value is not None else None
     declared = None
     if node.declared is not None:
-        declared = resolve_type(context, node.declared, context.program.space)
+        space = value.space if isinstance(value, Pointer) else ""  # a type says nothing of the memory pointed into
+        declared = resolve_type(context, node.declared, space or context.program.space)
         if declared is None:
             return
     state = context.declare(node.target)

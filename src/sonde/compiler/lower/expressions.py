@@ -472,7 +472,7 @@ def into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
         VALUE_CALLS[expr.name](lo, expr, mem, type)
     elif isinstance(expr, Cast) and is_scalar(expr.operand.type):
         _number_into(lo, expr, mem, type)
-    elif isinstance(expr, Cast) and expr.operand.type is not None and locate(lo, expr) is None:
+    elif isinstance(expr, Cast) and expr.operand.type is not None:
         into(lo, expr.operand, mem, expr.operand.type, pad)  # other words for the same bytes
     else:
         _copy_into(lo, expr, mem, type, pad)

@@ -20,13 +20,15 @@ from .core import Lower, Mem
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     """The key's bytes as ``type``; a value that already lies in memory with that layout is used there."""
-    from .expressions import into, locate
-    if key.type == type and not isinstance(type, Scalar):
-        place = locate(lo, key)
-        if place is not None and place.space == "bpf":
-            return place
+    from .expressions import copy_from, into, locate
+    place = locate(lo, key) if key.type == type and not isinstance(type, Scalar) else None
+    if place is not None and place.space == "bpf":
+        return place
     mem = lo.temp(type.size, "key")
-    into(lo, key, mem, type)
+    if place is None:
+        into(lo, key, mem, type)
+    else:
+        copy_from(lo, place, type, mem, type, True)
     return mem
 
 
@@ -58,7 +60,7 @@ def always_short(key: Expr, type: Type) -> bool:
 def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
     """One string: its first 64 bytes are the short key where they lie. Only those are cleared beforehand; what
     follows is cleared, and the string read again, when it turns out to be long."""
-    from .expressions import into, locate
+    from .expressions import copy_from, into, locate
     place = locate(lo, key) if key.type == type else None
     if place is not None and place.space == "bpf":  # defined up to its capacity
         _choose(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
@@ -68,10 +70,11 @@ def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: 
         memory.zero(lo, mem, SHORT)
         into(lo, key, mem, type, pad=False)
     else:
-        into(lo, key, mem, type)
+        copy_from(lo, place, type, mem, type, True)
 
     def long_key() -> None:
-        into(lo, key, mem, type)
+        if place is None:
+            into(lo, key, mem, type)
         use(info.name, mem)
     _choose(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
 

@@ -181,7 +181,7 @@ def count_update(lo: Lower, name: str, result: Operand) -> None:
 
 def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
     """``@m = value`` and ``@m[k] = value`` for anything but aggregates."""
-    from .expressions import into, locate, replace, scalar
+    from .expressions import copy_from, into, locate, replace, scalar
     info = info_of(lo, ref)
     if ref.key is None:
         target = Mem(MapAddr(ref.name))
@@ -192,14 +192,17 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
-    place = None if isinstance(info.value, Scalar) else locate(lo, value)
-    if place is not None and place.space == "bpf" and value.type == info.value and info.value.size == size:
+    place = locate(lo, value) if value.type == info.value and not isinstance(info.value, Scalar) else None
+    if place is not None and place.space == "bpf" and info.value.size == size:
         bytes_ = place
     else:
         bytes_ = lo.temp(size, "value")
         if info.value.size < size:
             memory.zero(lo, bytes_.at(size - 8), 8)
-        into(lo, value, bytes_, info.value)
+        if place is None:
+            into(lo, value, bytes_, info.value)
+        else:
+            copy_from(lo, place, info.value, bytes_, info.value, True)
     with_key(lo, info, ref.key, lambda name, key: _store(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
 
