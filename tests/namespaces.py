@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import heapq
+import itertools
 import os
 import select
 import socket as sockets
@@ -102,8 +103,10 @@ def read_counters() -> dict[str, int]:
 class Pair:
     """``with Pair() as (a, b)``: two namespaces, each reaching the other."""
 
+    made = itertools.count()
+
     def __enter__(self) -> Self:
-        tag = f"{os.getpid() % 100000}"
+        tag = f"{os.getpid() % 100000}x{next(self.made)}"
         self.a = Namespace(f"sonde{tag}a", f"sa{tag}", 1)
         self.b = Namespace(f"sonde{tag}b", f"sb{tag}", 2)
         for one in (self.a, self.b):

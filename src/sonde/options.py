@@ -107,7 +107,7 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
         if word == "--":
             found.rest = pending
             break
-        if word == "-" or not word.startswith("-") or _number(word):
+        if word == "-" or not word.startswith("-") or _number(word) and word not in known:
             if word in VIEWERS and not found.words and not found.command and not found.has("e") and own is not None:
                 found.command = word
                 continue
@@ -131,7 +131,7 @@ def _hand_over(found: Parsed, known: dict[str, Option]) -> None:
 
 
 def _number(word: str) -> bool:
-    """A negative number is a parameter."""
+    """A negative number is a parameter, but where a tool has an option like -4."""
     return word[1:].isdigit()
 
 

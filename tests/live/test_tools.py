@@ -160,6 +160,14 @@ def test_syscount() -> None:
     assert int(total[1]) >= 12345
 
 
+def test_syscount_counts_calls_that_never_return() -> None:
+    program = "import os, sys; sys.stdin.readline(); os._exit(0)"
+    child = subprocess.Popen([sys.executable, "-S", "-c", program], stdin=subprocess.PIPE)
+    with Tracer("syscount", "-p", str(child.pid)) as tracer:
+        child.communicate(b"\n")
+    assert "@syscall[exit_group]: 1\n" in tracer.stdout
+
+
 def test_syscount_shows_the_ten_most_frequent() -> None:
     """Twelve threads, each with a name and a system call of its own, and the k-th makes it 100 k times."""
     calls: list[Callable[[], object]] = [

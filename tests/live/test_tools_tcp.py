@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -10,7 +11,9 @@ import threading
 import time
 from itertools import pairwise
 
-from namespaces import Namespace, Relay, connected, converse, growth, port_of, receive
+import pytest
+
+from namespaces import Namespace, Pair, Relay, connected, converse, growth, ip, port_of, receive
 from printed import histogram_total, rows
 from sonde.record import Record
 from support import Tracer
@@ -243,6 +246,11 @@ def tcp_info(sock: socket.socket) -> tuple[int, ...]:
     return struct.unpack_from("8B24I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))
 
 
+def segments_in(sock: socket.socket) -> int:
+    """tcpi_segs_in of struct tcp_info: segments that arrived."""
+    return int(struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 140)[0])
+
+
 def send_memory(sock: socket.socket) -> tuple[int, int]:
     """(limit of the send buffer, bytes of it in use), by SO_MEMINFO."""
     words = struct.unpack("9I", sock.getsockopt(socket.SOL_SOCKET, 55, 36))
@@ -351,6 +359,9 @@ def test_tcprtt(pair: tuple[Namespace, Namespace], relay: Relay, family: socket.
                 far.send(b"y")
                 receive(near, 1)
             longest = max(longest, time.monotonic() - begun)
+            far.sendall(b"z" * 100_000)
+            receive(near, 100_000)
+            arrived = segments_in(near)
             near.close()
             far.close()
     for host in hosts:
@@ -361,6 +372,7 @@ def test_tcprtt(pair: tuple[Namespace, Namespace], relay: Relay, family: socket.
         # a smoothed time is a mean of what was measured: each a time that ended before the answer was there
         assert 2 * relay.delay * 1e6 <= int(least[1]) <= int(found[2]) <= longest * 1e6
         assert histogram_total(histogram.stdout, f"us[{host}]") == int(found[1])
+    assert histogram_total(histogram.stdout, f"us[{hosts[1]}]") == arrived - 1  # but the SYN-ACK
 
 
 def test_pacinglat(pair: tuple[Namespace, Namespace]) -> None:
@@ -386,3 +398,68 @@ def test_pacinglat(pair: tuple[Namespace, Namespace]) -> None:
     # the first ten segments, up to 64 KB each, go out at once; the waits are apart, so that they fit into the time
     assert (size - 10 * 65536) / rate * 1e6 <= int(found[2]) <= whole
     assert int(found[2]) >= took / 2
+
+
+FAMILY_TOOLS = ("tcpconnect", "tcpaccept", "tcplife", "tcpstates", "tcptop", "tcprtt", "tcpretrans", "tcpdrop")
+
+
+@pytest.mark.parametrize("option", ["-4", "-6"])
+def test_one_of_the_families(pair: tuple[Namespace, Namespace], option: str) -> None:
+    """Connections, lost segments and refusals of both; each tool shows those of the one it was asked for."""
+    a, b = pair
+    with contextlib.ExitStack() as stack:
+        tracers = [stack.enter_context(Tracer(tool, option)) for tool in FAMILY_TOOLS]
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with b.listener(family) as listener:
+                address = listener.getsockname()[:2]
+                converse(a, listener, 5000, 5000)
+            with a.socket(family) as client:
+                assert client.connect_ex(address) != 0
+            retransmit(pair, family, 0.4)
+        time.sleep(1.1)  # tcptop's interval
+    wanted, other = (b.v4, b.v6) if option == "-4" else (b.v6, b.v4)
+    for tool, tracer in zip(FAMILY_TOOLS, tracers):
+        assert wanted in tracer.stdout and other not in tracer.stdout, tool
+
+
+LONG = "fd77:1111:2222:3333:4444:5555:6666:777"
+
+
+def test_wide_columns_keep_long_addresses_in_line() -> None:
+    """Each cell of a row begins, or ends, where its heading does, though an address has all of its 39 characters."""
+    with Pair() as (a, b):
+        for one, last in ((a, 1), (b, 2)):
+            ip("-n", one.name, "addr", "add", f"{LONG}{last}/64", "dev", one.device, "nodad")
+        host = f"{LONG}2"
+        with b.socket(socket.AF_INET6) as listener, contextlib.ExitStack() as stack:
+            listener.bind((host, 0))
+            listener.listen()
+            tools = "tcpstates", "tcplife", "tcpconnect", "tcpaccept", "soconnect", "soaccept", "tcptop"
+            tracers = [stack.enter_context(Tracer(tool, "-w")) for tool in tools]
+            converse(a, listener, 5000, 5000)
+            time.sleep(1.1)  # tcptop's interval
+    for tool, tracer in zip(tools, tracers):
+        heading = next(line for line in tracer.lines if "PID " in line or "TIME " in line)
+        mine = [line for line in tracer.lines if LONG in line]
+        assert mine, tool
+        for line in mine:
+            for cell in re.finditer(r"\S+", line):
+                places = [(name.start(), name.end()) for name in re.finditer(r"[^\s:]+", heading)]
+                if cell[0].startswith("fd77:") and re.fullmatch(r"fd77:.*:777[12]:\d+", cell[0]):
+                    continue  # address and port in one
+                starts, ends = [start for start, _ in places], [end for _, end in places]
+                last = cell.end() == len(line)
+                assert cell.start() in starts or cell.end() in ends or last, (tool, heading, line)
+
+
+def test_tcpstates_filters(pair: tuple[Namespace, Namespace]) -> None:
+    a, b = pair
+    with b.listener() as listener, b.listener() as other:
+        port = str(port_of(listener))
+        with Tracer("tcpstates", "-D", port, "-t") as to, Tracer("tcpstates", "-L", port) as of:
+            for server in (listener, other):
+                converse(a, server, 10, 10)
+            time.sleep(0.05)
+    assert len(to.lines) == len(of.lines) == 6  # a heading and five changes
+    assert {line.split()[7] for line in to.lines[1:]} == {line.split()[4] for line in of.lines[1:]} == {port}
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in to.lines[1:])

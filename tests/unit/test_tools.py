@@ -136,6 +136,13 @@ def test_own_options_win_behind_the_name() -> None:
         parse(["y", "-P", "80"], own)
 
 
+def test_a_number_with_a_dash_is_an_option_where_there_is_one() -> None:
+    four = [Option(("-4", "--ipv4"), "", TOOL, "")]
+    found = parse(["x", "-4", "-5"], lambda name: four if name == "x" else [])
+    assert (found.named, found.words) == ({"ipv4": "true"}, ["x", "-5"])
+    assert parse(["y", "-4"], lambda name: []).words == ["y", "-4"]
+
+
 def generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("gen_tool_docs", ROOT / "scripts" / "gen_tool_docs.py")
     assert spec is not None and spec.loader is not None
