@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sonde.kernel.world import LiveWorld
 from support import environment, run_sonde, sonde_command
 
 THREAD = """
@@ -23,6 +26,8 @@ thread.join()
 
 
 def test_a_thread_and_its_process_have_names_of_their_own(tmp_path: Path) -> None:
+    if not LiveWorld().kfunc_id("bpf_iter_task_new"):
+        pytest.skip("the kernel lacks bpf_iter_task_new() (Linux 6.7)")
     (tmp_path / "main.py").write_text(THREAD)
     done = run_sonde("-e", 'tracepoint:syscalls:sys_enter_getppid /comm == "worker"/ { printf("%s|%s|%s|%s\\n", comm, '
                      'comm(tid), comm(pid), comm(4194305)); }', "-c", f"{sys.executable} {tmp_path}/main.py")

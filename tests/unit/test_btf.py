@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde.btf import codec, ctext, query
+from sonde.btf import index as btf_index
 from sonde.btf.codec import PAIR, TRIPLE, Writer, build_program_btf
 from sonde.btf.index import build, load_or_build
 from sonde.btf.query import Btf, parse
@@ -138,11 +139,8 @@ def test_params(btf: Btf) -> None:
     assert [(p.name, p.type) for p in parsed.params(function)] == [("a", integer), ("b", 2)]
 
 
-def test_split() -> None:
-    """A module's blob continues the ids and strings of its base, and may name its types with the base's strings."""
-    base_writer = sample()
-    base = parse(base_writer.blob())
-    own = Writer()
+def module_of(base: Btf) -> bytes:
+    """A module's blob: it continues the ids and strings of its base, and may name its types with the base's strings."""
     types = bytearray()
     name, member = base.string_size + 1, base.string_size + 5
     types += codec.RECORD.pack(name, 2 | codec.STRUCT << 24, 8)
@@ -152,9 +150,12 @@ def test_split() -> None:
     strings_of_base = next(at for at in range(base.string_size) if base.string(at) == "pid")
     types += codec.RECORD.pack(strings_of_base, codec.TYPEDEF << 24, 1)
     strings = b"\0mod\0m\0"
-    blob = codec.HEADER.pack(codec.MAGIC, 1, 0, 24, 0, len(types), len(types), len(strings)) + bytes(types) + strings
-    module = parse(blob, base)
-    assert own.count == 0
+    return codec.HEADER.pack(codec.MAGIC, 1, 0, 24, 0, len(types), len(types), len(strings)) + bytes(types) + strings
+
+
+def test_split() -> None:
+    base = parse(sample().blob())
+    module = parse(module_of(base), base)
     mod = module.struct("mod")
     assert mod and [f.name for f in mod.fields] == ["m", "m"] and mod.btf_id == 0
     pointer = mod.fields[1].type
@@ -245,6 +246,31 @@ def test_index_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for damaged in (b"", b"short", stored.read_bytes()[:-8], bytes(stored.stat().st_size)):
         stored.write_bytes(damaged)
         assert Btf(blob, header, load_or_build(blob, header, "key")).struct("task") is not None
+
+
+def test_index_of_a_module_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For this kernel and these contents; not where the kernel's own is not, nor for a few types."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    blob = codec.memory_blob(sample().blob())
+    header = codec.parse_header(blob)
+    kernel, other = [Btf(blob, header, load_or_build(blob, header, key), key=key) for key in ("key", "other")]
+    folder = tmp_path / "sonde"
+    before = set(folder.iterdir())
+
+    assert parse(module_of(kernel), kernel).struct("mod") and set(folder.iterdir()) == before
+    monkeypatch.setattr(btf_index, "SMALL", 1)
+    bare = parse(blob)
+    assert parse(module_of(bare), bare).struct("mod") and set(folder.iterdir()) == before
+    built = parse(module_of(kernel), kernel)
+    stored, = set(folder.iterdir()) - before
+    again = parse(module_of(kernel), kernel)
+    assert isinstance(built.index.kinds, bytearray) and not isinstance(again.index.kinds, bytearray)
+    assert again.first == built.first == kernel.end
+    mod = again.struct("mod")
+    assert mod and [(f.name, f.offset) for f in mod.fields] == [("m", 0), ("m", 4)]
+    assert again.find("pid", codec.TYPEDEF) == kernel.end + 2
+    assert parse(module_of(other), other).struct("mod")
+    assert len(set(folder.iterdir()) - before) == 2 and stored.name.startswith("btf-key-")
 
 
 @pytest.mark.parametrize("cache", ["/proc/nowhere", "/dev/null"])

@@ -27,6 +27,7 @@ from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE,
 
 _MAGIC = b"SondeBTF"
 _VERSION = 1
+SMALL = 1 << 15  # bytes of a module's BTF
 _HEAD = struct.Struct("=8sQQQQ")  # magic, version, types, names, enumerators
 
 
@@ -126,16 +127,22 @@ def _hasher(data: mmap.mmap, header: Header, base_string: Callable[[int], bytes]
     return digest
 
 
-def load_or_build(blob: Blob, header: Header, key: str) -> Index:
-    """The index of a base blob from the cache, or built and then cached. Works without a writable cache."""
-    path = cache_path(f"btf-{key}.index")
-    if path is None:
-        return build(blob, header)
-    index = _load(path, header)
+def load_or_build(blob: Blob, header: Header, key: str, first: int = 1,
+                  base_string: Callable[[int], bytes] | None = None, string_base: int = 0, name: str = "BTF") -> Index:
+    """The index from the cache, or built (see :func:`build`) and then cached. Works without a writable cache."""
+    path = cache_path(f"btf-{key}.index") if key else None
+    index = _load(path, header, first) if path is not None else None
     if index is None:
-        index = build(blob, header)
-        _save(path, index)
+        index = build(blob, header, first, base_string, string_base, name)
+        if path is not None:
+            _save(path, index)
     return index
+
+
+def module_key(base: str, blob: Blob) -> str:
+    """What tells a module's BTF from any other: the kernel's key and all that is in it. "" if it is not to be cached:
+    without a kernel's key, or so small that building takes no longer than looking for a file."""
+    return f"{base}-{crc32(blob.need(0, len(blob))):08x}-{len(blob):x}" if base and len(blob) >= SMALL else ""
 
 
 def kernel_key(header_bytes: bytes, size: int) -> str:
@@ -164,7 +171,7 @@ def _save(path: str, index: Index) -> None:
     write_cache(path, parts)
 
 
-def _load(path: str, header: Header) -> Index | None:
+def _load(path: str, header: Header, first: int) -> Index | None:
     """The index in a cache file; None if there is none, or it cannot be of this blob."""
     try:
         with open(path, "rb", buffering=0) as file:
@@ -186,4 +193,4 @@ def _load(path: str, header: Header) -> Index | None:
     offsets = tables[1].cast("I")
     if header.types + offsets[types - 1] + 12 > header.types_end:
         return None
-    return Index(1, tables[0], offsets, tables[2].cast("Q"), tables[3].cast("Q"))
+    return Index(first, tables[0], offsets, tables[2].cast("Q"), tables[3].cast("Q"))

@@ -11,7 +11,7 @@ from ..record import Record
 from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 from . import codec
 from .codec import Blob, Header
-from .index import Index, build, kernel_key, load_or_build
+from .index import Index, build, kernel_key, load_or_build, module_key
 
 AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
 _ALIASES = codec.MODIFIERS | {codec.TYPEDEF}
@@ -49,11 +49,14 @@ class Param(Record):
 class Btf:
     """A blob and, when it is a module's, the base whose ids and strings it continues.
 
-    ``first`` is the id of its first own type and ``end`` the one after its last.
+    ``first`` is the id of its first own type and ``end`` the one after its last. ``key`` names it in the cache, "" if
+    it is not there.
     """
 
-    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None, kernel: bool = True) -> None:
+    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None, kernel: bool = True,
+                 key: str = "") -> None:
         self.base = base
+        self.key = key
         self.numbered = kernel and base is None  # its ids are what the kernel means by ids
         self.index = index
         self.first = index.first
@@ -317,7 +320,8 @@ def parse(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", kernel
     header = codec.parse_header(blob, name)
     if base is None:
         return Btf(blob, header, build(blob, header, name=name), None, kernel)
-    return Btf(blob, header, build(blob, header, base.end, base.string_bytes, base.string_size, name), base)
+    index = load_or_build(blob, header, module_key(base.key, blob), base.end, base.string_bytes, base.string_size, name)
+    return Btf(blob, header, index, base)
 
 
 def open_file(path: str, base: Btf | None = None) -> Btf:
@@ -333,7 +337,7 @@ def open_kernel(path: str = "/sys/kernel/btf/vmlinux") -> Btf:
     blob = codec.read_blob(path)
     header = codec.parse_header(blob, path)
     key = kernel_key(blob.need(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
-    return Btf(blob, header, load_or_build(blob, header, key))
+    return Btf(blob, header, load_or_build(blob, header, key), key=key)
 
 
 def _elf_section(data: mmap.mmap, path: str) -> bytes:

@@ -218,8 +218,10 @@ def function_name(name: str) -> str:
 def user_arguments(item: Attach, world: World) -> None:
     """Let an attach point know its ``args`` and where they are. Without them it keeps the reason ("no_args")."""
     if not item.extra.get("entry"):
-        item.extra["no_args"] = ("they are known where a function begins", ["a function's name, without an offset, "
-                                                                            "is such a place"])
+        hint = "a function's name alone is such a place" if "line" in item.extra or not item.event else \
+            f"uprobe:{item.target}:{item.event} has them; keep what you need in a map, by tid"
+        item.extra["no_args"] = ("only a function's first instruction has them for sure; behind it their registers and "
+                                 "their stack may have other contents", [hint])
         return
     found = world.user_prototype(item.target, item.offset)
     if found.problem:
