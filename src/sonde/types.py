@@ -373,13 +373,14 @@ class Aggregate(Type):
     count   [n]                          sum     [total]
     min/max [value, is_set]              avg     [n, total]         stats  [n, total]
     hist    [buckets...]                 lhist   [underflow, buckets..., overflow]
-    tseries [epoch, value, extra] for each of ``high`` intervals of ``low`` ns; see below
+    tseries [stamp, value, extra] for each of ``high`` intervals of ``low`` ns; see below
 
     ``hist``'s bucket of a value, with ``bits`` = k (precision): negative → 0; value < 2^(k+1) → value + 1;
     else, with e = floor(log2(value)): 1 + ((e - k + 1) << k) + ((value >> (e - k)) - (1 << k)). With k = 0
     that is 0: negative, 1: [0], 2: [1], 3: [2,4), 4: [4,8) ...
 
-    ``tseries`` keeps interval number ``epoch`` (TAI nanoseconds / low) at place epoch % high; epoch 0 is "unused".
+    ``tseries`` keeps interval number ``epoch`` (TAI nanoseconds / low) at place epoch % high, with the stamp epoch + 1,
+    where 0 is "unused".
     ``agg`` says what its value is: the "sum", "min" or "max"; for "avg" the sum, with the number of values in
     ``extra``; for "" the last value, with its time in ``extra``.
     """

@@ -46,6 +46,27 @@ def test_tseries_with_keys_and_text() -> None:
                      done.stdout), done.stdout
 
 
+@pytest.mark.parametrize("agg", ["avg", "max", "min", "sum"])
+def test_tseries_at_given_times(agg: str) -> None:
+    """With BPFTRACE_DUMMY_TS_MAP a script says what time it is, from the first nanosecond on."""
+    times = {0: (5, 1), 1: (7,), 3: (6, 2, 4)}
+    values = {"avg": lambda v: sum(v) // len(v), "max": max, "min": min, "sum": sum}[agg]
+    body = "".join(f'@ts = (uint64){ms}000000; @ = tseries({value}, 1ms, 5, "{agg}"); '
+                   for ms, found in times.items() for value in found)
+    program = f'config = {{ unstable_tseries = enable }} begin {{ {body} printf("%d\\n", nsecs); exit(); }}'
+    done = run_sonde("-q", "-f", "json", "-e", program, env={"BPFTRACE_DUMMY_TS_MAP": "@ts", "TZ": "UTC"})
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found[0] == {"type": "printf", "data": "3000000\n"}
+    assert found[1]["data"]["@"] == [
+        {"interval_start": f"00:00:00.00{ms}", "value": values(times[ms]) if ms in times else None} for ms in range(4)]
+
+
+def test_a_clock_that_is_none() -> None:
+    program = "config = { unstable_tseries = enable } begin { @ts = 1; @ = tseries(1, 1ms, 5); exit(); }"
+    done = run_sonde("-e", program, env={"BPFTRACE_DUMMY_TS_MAP": "@ts"})
+    assert done.returncode == 1 and "@ts is no map with an unsigned number" in done.stderr
+
+
 def test_tseries_is_unstable() -> None:
     program = "begin { @ = tseries(1, 1s, 5); exit() }"
     assert "WARNING: Script is using an unstable feature: tseries" in run_sonde("-e", program).stderr

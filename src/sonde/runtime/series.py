@@ -10,7 +10,7 @@ from .aggregates import Drawing, divide
 
 WIDTH = 52  # places between the least and the greatest value
 SECOND = 1_000_000_000
-_WORDS = 3  # epoch, value, extra
+_WORDS = 3  # stamp (epoch + 1; 0: nothing is there), value, extra
 
 
 class Point(Value):
@@ -132,11 +132,12 @@ def _signed(value: int, aggregate: Aggregate) -> int:
 
 def series_of(aggregate: Aggregate, words: Sequence[int]) -> Series:
     """The series of merged words. What is older than the newest interval by a whole ring is over."""
-    newest = max(words[::_WORDS], default=0)
+    newest = max(words[::_WORDS], default=0) - 1
     values: dict[int, int] = {}
     for at in range(0, len(words), _WORDS):
-        epoch, value, extra = words[at:at + _WORDS]
-        if epoch and epoch > newest - aggregate.high:
+        stamp, value, extra = words[at:at + _WORDS]
+        epoch = stamp - 1
+        if stamp and epoch > newest - aggregate.high:
             number = _signed(value, aggregate)
             values[epoch] = divide(number, extra) if aggregate.agg == "avg" and extra else number
     return Series(aggregate.low, values)

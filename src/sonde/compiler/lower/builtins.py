@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import UsageError
 from ...language.ast import Call, Expr, Name
-from ...types import KERNEL, Pointer, Str, Struct
+from ...types import KERNEL, Int, Pointer, Str, Struct
 from .. import helpers as h
-from ..ir import Operand, Reg
+from ..ir import MapAddr, Operand, Reg
 from . import memory
 from .core import Lower, Mem
 
@@ -67,6 +68,9 @@ def cpu(lo: Lower) -> Reg:
 
 def _nsecs(lo: Lower, node: Expr) -> Operand:
     clock = option(node, "clock") or "boot"
+    given = given_time(lo)
+    if given is not None:
+        return given
     if clock == "sw_tai" or clock == "tai" and not lo.unit.feature("helper_ktime_get_tai_ns"):
         from .series import tai
         return tai(lo)
@@ -74,6 +78,18 @@ def _nsecs(lo: Lower, node: Expr) -> Operand:
     if clock == "boot":
         lo.last_time = now
     return now
+
+
+def given_time(lo: Lower) -> Operand | None:
+    """The value of the map that BPFTRACE_DUMMY_TS_MAP names: scripts that are tests of tseries() say themselves what
+    time it is. Records keep the true time."""
+    name = lo.unit.checked.options.env.get("BPFTRACE_DUMMY_TS_MAP")
+    if not name:
+        return None
+    info = lo.unit.checked.maps.get(name)
+    if info is None or info.key is not None or not isinstance(info.value, Int) or info.value.signed:
+        raise UsageError(f"BPFTRACE_DUMMY_TS_MAP: {name} is no map with an unsigned number and without keys")
+    return memory.read_scalar(lo, Mem(MapAddr(name)), info.value)
 
 
 def now(lo: Lower) -> Operand:

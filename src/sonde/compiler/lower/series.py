@@ -6,17 +6,20 @@ from collections.abc import Callable
 
 from ...language.ast import Call, MapRef
 from ...types import Aggregate
-from ..ir import Block, Operand, Reg
+from ..ir import Block, Operand
 from . import maps
-from .builtins import now
+from .builtins import given_time, now
 from .core import Lower, Mem
 
-EPOCH, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
+STAMP, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
 INTERVAL_BYTES = 24
 
 
-def tai(lo: Lower) -> Reg:
+def tai(lo: Lower) -> Operand:
     """TAI nanoseconds: the boot clock plus what user space found to be between the two clocks."""
+    given = given_time(lo)
+    if given is not None:
+        return given
     return lo.b.alu("add", now(lo), lo.b.load(lo.unit.global_word("tai_offset"), 0, 8))
 
 
@@ -36,9 +39,10 @@ def update(lo: Lower, ref: MapRef, call: Call) -> None:
     lo.b.start(inside)
     mem = Mem(lo.b.alu("add", where, lo.b.alu("mul", place, INTERVAL_BYTES)))
     fresh, same = lo.b.block("fresh", cold=True), lo.b.block("same")
-    lo.b.branch("jeq", lo.b.load(mem.base, EPOCH), epoch, same, fresh)
+    stamp = lo.b.alu("add", epoch, 1)
+    lo.b.branch("jeq", lo.b.load(mem.base, STAMP), stamp, same, fresh)
     lo.b.start(fresh)
-    lo.b.store(mem.base, EPOCH, epoch)
+    lo.b.store(mem.base, STAMP, stamp)
     lo.b.store(mem.base, VALUE, value)
     lo.b.store(mem.base, EXTRA, 1 if aggregate.agg == "avg" else time)
     lo.b.jump(done)
