@@ -199,7 +199,8 @@ def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
     wide, dot, exact = digits.partition(".")
     width = int(wide or 0)
     if part.conversion == "s":
-        return _justified(text(value, type), width, "-" in flags)
+        shown = text(value, type)
+        return _justified(shown[:int(exact or 0)] if dot else shown, width, "-" in flags)
     if part.conversion in ("r", "rx", "rh"):
         form = {"r": "", "rx": "\\x{:02x}", "rh": "{:02x}"}[part.conversion]
         shown = (" " if part.conversion == "rh" else "").join(map(form.format, value)) if form else text(value, type)
@@ -224,6 +225,8 @@ def _number(part: FormatPart, value: int, flags: str) -> tuple[str, str]:
     sign = "-" if number < 0 else "+" if signed and "+" in flags else " " if signed and " " in flags else ""
     if part.conversion in "xX" and "#" in flags and number:
         sign = "0" + part.conversion
+    if part.conversion == "o" and "#" in flags and number:
+        sign = "0"
     return sign, _DIGITS[part.conversion](abs(number))
 
 

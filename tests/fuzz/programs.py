@@ -148,33 +148,35 @@ class Writer(Things):
         return self.unusual(depth, left, right)
 
     def unusual(self, depth: int, left: str, right: str) -> str:
-        text = self.text(depth - 1)
-        choices = [f"strlen({self.unknown_text(depth - 1)})", f"strstr({text}, {self.unknown_text(0)})",
-                   f"strncmp({self.unknown_text(0)}, {text}, {self.random.randrange(8)})",
-                   f"bswap(({self.pick('uint16', 'uint32', 'uint64', 'int8')})({left}))", f"({left} ?: {right})",
-                   f"({left}, {text}).0", f"(x={left}, y={right}).x",
-                   f"((uint8[8])(uint64)({left}))[{self.random.randrange(8)}]",
-                   f"((uint32[2])(int64)({left}))[({self.varying(0)}) & 1]",
-                   f"(if ({self.condition(depth - 1)}) {{ {left} }} else {{ {right} }})",
-                   f"{{ let $b = {left}; $b + 1 }}"]
-        choices += [f"({self.unknown_text(depth - 1)})[({left}) & {self.random.choice((0, 1, 3, 7))}]",
-                    f'(getopt("number", {self.literal()}) + {left})', f'(getopt("flag") ? {left} : {right})',
-                    f'(getopt("absent", 5) - {left})', f"(int64){self.condition(depth - 1)}", f"(bool)({left})",
-                    f"(1, (a={left}, b=({right}, 2))).1.b.0", f"({self.condition(depth - 1)} + {right})"]
+        choices: list[Callable[[], str]] = [
+            lambda: f"strlen({self.unknown_text(depth - 1)})",
+            lambda: f"strstr({self.text(depth - 1)}, {self.unknown_text(0)})",
+            lambda: f"strncmp({self.unknown_text(0)}, {self.text(depth - 1)}, {self.random.randrange(8)})",
+            lambda: f"bswap(({self.pick('uint16', 'uint32', 'uint64', 'int8')})({left}))",
+            lambda: f"({left} ?: {right})", lambda: f"({left}, {self.text(depth - 1)}).0",
+            lambda: f"(x={left}, y={right}).x", lambda: f"((uint8[8])(uint64)({left}))[{self.random.randrange(8)}]",
+            lambda: f"((uint32[2])(int64)({left}))[({self.varying(0)}) & 1]",
+            lambda: f"(if ({self.condition(depth - 1)}) {{ {left} }} else {{ {right} }})",
+            lambda: f"{{ let $b = {left}; $b + 1 }}",
+            lambda: f"({self.unknown_text(depth - 1)})[({left}) & {self.random.choice((0, 1, 3, 7))}]",
+            lambda: f'(getopt("number", {self.literal()}) + {left})', lambda: f'(getopt("flag") ? {left} : {right})',
+            lambda: f'(getopt("absent", 5) - {left})', lambda: f"(int64){self.condition(depth - 1)}",
+            lambda: f"(bool)({left})", lambda: f"(1, (a={left}, b=({right}, 2))).1.b.0",
+            lambda: f"({self.condition(depth - 1)} + {right})"]
         if self.functions:
-            choices += [self.call(depth)] * 2
+            choices += [lambda: self.call(depth)] * 2
         if self.macros:
-            choices += [f"twice({left})", f"between({left}, {right}, 1000)"]
+            choices += [lambda: f"twice({left})", lambda: f"between({left}, {right}, 1000)"]
         steps = [name for scope in self.scopes for name, shape in scope.items() if shape == "int"
                  and name not in self.frozen]
         if steps:
-            choices += [self.step(f"${self.pick(*steps)}")] * 2
+            choices += [lambda: self.step(f"${self.pick(*steps)}")] * 2
             if self.macros:
-                choices.append(f"bump(${self.pick(*steps)}, {right})")
+                choices.append(lambda: f"bump(${self.pick(*steps)}, {right})")
         maps = [m for m in self.maps if m.value == "int" and m.name not in self.busy]
         if maps:
-            choices.append(self.step(self.element(self.random.choice(maps))))
-        return self.pick(*choices)
+            choices.append(lambda: self.step(self.element(self.random.choice(maps))))
+        return self.random.choice(choices)()
 
     def call(self, depth: int) -> str:
         """Of a function of the script."""
@@ -359,7 +361,7 @@ class Writer(Things):
         forms, values = [], []
         for _ in range(self.random.randrange(1, 5)):
             if self.chance(0.3):
-                forms.append(f"%{self.pick('', '10', '-10', '3')}s")
+                forms.append(f"%{self.pick('', '10', '-10', '3', '.3', '-8.2')}s")
                 values.append(self.text(2) if self.chance(0.8) else f"!({self.condition(1)})")
             elif self.chance(0.15):
                 forms.append(f"%{self.pick('', '5', '-3')}c|%{self.pick('', '20', '-20')}p|%{self.pick('', '12', '-9')}"
@@ -369,7 +371,7 @@ class Writer(Things):
             else:
                 flags = self.pick("", "", "5", "-7", "08", "+", "#", ".3", " ")
                 kind = self.pick(*"diuxXo") if flags not in ("+", " ") else self.pick(*"di")
-                kind = self.pick(*"xX") if flags == "#" else kind
+                kind = self.pick(*"xXo") if flags == "#" else kind
                 forms.append(f"%{flags}{self.pick('', '', 'hh', 'h', 'l', 'll')}{kind}")
                 values.append(self.number(2))
         return f'printf("{"|".join(forms)}\\n", {", ".join(values)});'

@@ -2,7 +2,8 @@
 
 ``SONDE_FUZZ_SEED`` chooses the first seed (each run of the tests has its own, which it prints), ``SONDE_FUZZ_COUNT``
 how many programs there are. A program that was ever found wrong is kept in ``found``. With
-10,000: ``SONDE_FUZZ_COUNT=10000 pytest tests/fuzz/test_programs.py`` takes a quarter of an hour.
+10,000: ``SONDE_FUZZ_COUNT=10000 pytest tests/fuzz/test_programs.py`` takes an hour of CPU.
+``PYTHONPATH=tests:src python -m fuzz.shrink SEED`` makes a failing one small.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def test_random_programs(block: int) -> None:
     for seed in seeds:
         script = program(seed)
         try:
-            got, wanted = judge.compare(script, json=seed % 5 == 0, verify=seed % 4 == 0)
+            got, wanted = judge.compare(script, json=seed % 5 == 0, verify=seed % 8 == 0)
         except CompileError as error:
             assert all(item.code == SELF_REFERENCE for item in error.diagnostics if item.severity == "ERROR"), \
                 (seed, str(error), script)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from fuzz.memory import COUNT
 
@@ -35,6 +36,9 @@ class Things:
     def name(self) -> str:
         raise NotImplementedError
 
+    def one(self, *choices: Callable[[], str]) -> str:
+        return self.random.choice(choices)()
+
     def other(self) -> str:
         """A number that has nothing to do with things."""
         inside, self.inside = self.inside, False
@@ -57,69 +61,78 @@ class Things:
     def thing(self) -> str:
         """A pointer to some thing."""
         first = self.first_thing()
-        return self.pick(first, f"{first}->next", f"({first} + {self.upto(COUNT)})", f"({self.upto(COUNT)} + {first})",
-                         f"{first}->next->next", first,
-                         f"({self.other()} ? {first} : {first}->next)", f"({first}[{self.upto(COUNT)}].next)")
+        return self.one(
+            lambda: first, lambda: f"{first}->next", lambda: f"({first} + {self.upto(COUNT)})",
+            lambda: f"({self.upto(COUNT)} + {first})", lambda: f"{first}->next->next",
+            lambda: f"({self.other()} ? {first} : {first}->next)", lambda: f"({first}[{self.upto(COUNT)}].next)")
 
     def place(self) -> str:
         """A struct thing, up to its member."""
-        return self.pick(f"{self.thing()}->", f"{self.thing()}->", f"(*{self.thing()}).",
-                         f"{self.first_thing()}[{self.upto(COUNT)}].")
+        return self.one(lambda: f"{self.thing()}->", lambda: f"{self.thing()}->", lambda: f"(*{self.thing()}).",
+                        lambda: f"{self.first_thing()}[{self.upto(COUNT)}].")
+
+    def member(self) -> str:
+        return self.place() + self.pick(*NUMBERS)
+
+    def element_of_thing(self) -> str:
+        array = self.pick(*ARRAYS)
+        return f"{self.place()}{array}[{self.upto(ARRAYS[array])}]"
 
     def thing_number(self) -> str:
         """A number that is read."""
-        order = self.pick("==", "!=", "<", ">")
-        pick = self.random.randrange(10)
-        if pick < 4:
-            return self.place() + self.pick(*NUMBERS)
-        if pick < 6:
-            array = self.pick(*ARRAYS)
-            return f"{self.place()}{array}[{self.upto(ARRAYS[array])}]"
-        if pick < 7:
-            kind = self.pick(*UNITS)
-            return f"(({kind} *){self.thing()})[{self.upto(SMALLEST // UNITS[kind])}]"
-        if pick < 8:
-            kind = self.pick(*UNITS)
-            return f"*({kind} *)(((uint8 *){self.thing()}) + {self.upto(SMALLEST - 8)})"
-        return self.pick(
-            f"((uint64){self.place()}hue)", f"({self.thing()} - {self.first_thing()})",
-            f"({self.place()}hue {self.pick('+', '^')} 1)", "(@zero + sizeof(struct thing))",
-            "(@zero + offsetof(struct thing, parts))", f"strlen(str({self.place()}text))",
-            f"(memcmp({self.place()}part.b, {self.place()}bytes, {self.random.randrange(5)}) {order} 0)",
-            f"bswap({self.place()}{self.pick(*'bdf')})",
-            f"(*(&$thing))->{self.pick(*NUMBERS)}",
-            f"(enum hue)({self.other()}) + 0", f"(@zero + strcap({self.place()}name))")
+        kind = self.pick(*UNITS)
+        return self.one(
+            *[self.member] * 5, *[self.element_of_thing] * 4,
+            lambda: f"(({kind} *){self.thing()})[{self.upto(SMALLEST // UNITS[kind])}]",
+            lambda: f"*({kind} *)(((uint8 *){self.thing()}) + {self.upto(SMALLEST - 8)})",
+            lambda: f"((uint64){self.place()}hue)", lambda: f"({self.thing()} - {self.first_thing()})",
+            lambda: f"({self.place()}hue {self.pick('+', '^')} 1)", lambda: "(@zero + sizeof(struct thing))",
+            lambda: "(@zero + offsetof(struct thing, parts))", lambda: f"strlen(str({self.place()}text))",
+            lambda: f"(memcmp({self.place()}part.b, {self.place()}bytes, {self.random.randrange(5)}) "
+                    f"{self.pick('==', '!=', '<', '>')} 0)",
+            lambda: f"bswap({self.place()}{self.pick(*'bdf')})", lambda: f"(*(&$thing))->{self.pick(*NUMBERS)}",
+            lambda: f"(enum hue)({self.other()}) + 0", lambda: f"(@zero + strcap({self.place()}name))",
+            lambda: f"(uint32){self.place()}{self.pick('bytes', 'part.b')}",
+            lambda: f"((uint16[2]){self.place()}part.b)[{self.upto(2)}]")
 
     def thing_text(self) -> str:
-        return self.pick(f"{self.place()}name", f"str({self.place()}text)", f"str({self.place()}text, "
-                         f"{self.random.choice((1, 2, 6, 20, 64))})", f"str({self.place()}name)",
-                         f"str({self.place()}text, {self.upto(32)})", f"str({self.place()}name, 4)")
+        return self.one(
+            lambda: f"{self.place()}name", lambda: f"str({self.place()}text)", lambda: f"str({self.place()}name)",
+            lambda: f"str({self.place()}text, {self.random.choice((1, 2, 6, 20, 64))})",
+            lambda: f"str({self.place()}text, {self.upto(32)})", lambda: f"str({self.place()}name, 4)")
 
     def thing_condition(self) -> str:
-        order = self.pick("==", "!=", "<", ">=")
-        same = self.pick("==", "!=")
+        order, same = self.pick("==", "!=", "<", ">="), self.pick("==", "!=")
         array = self.pick("n", "bytes", "part.b")
-        return self.pick(
-            f"({self.thing()} {order} {self.thing()})", f"({self.place()}{array} {same} {self.place()}{array})",
-            f"({self.place()}hue {order} {self.pick(*HUES)})", f"({self.place()}hue {order} {self.place()}hue)",
-            f"(memcmp({self.place()}name, {self.place()}name, 3) {same} 0)", f"({self.thing()} || 0)",
-            f"!{self.place()}{self.pick(*NUMBERS)}", f"({self.thing()} && {self.place()}{self.pick(*NUMBERS)})",
-            f"({self.thing()} {same} 0)", f"is_err({self.thing()})")
+        return self.one(
+            lambda: f"({self.thing()} {order} {self.thing()})", lambda: f"({self.thing()} || 0)",
+            lambda: f"({self.place()}{array} {same} {self.place()}{array})",
+            lambda: f"({self.place()}hue {order} {self.pick(*HUES)})",
+            lambda: f"({self.place()}hue {order} {self.place()}hue)",
+            lambda: f"(memcmp({self.place()}name, {self.place()}name, 3) {same} 0)",
+            lambda: f"!{self.place()}{self.pick(*NUMBERS)}",
+            lambda: f"({self.thing()} && {self.place()}{self.pick(*NUMBERS)})",
+            lambda: f"({self.thing()} {same} 0)", lambda: f"is_err({self.thing()})")
 
     def buffer(self) -> str:
         member = self.pick(*BUFFERS)
-        return self.pick(f"buf({self.place()}{member})", f"buf({self.place()}{member}, {self.random.randrange(1, 5)})",
-                         f"buf({self.place()}text, {self.random.randrange(1, 40)})",
-                         f"buf({self.place()}text, {self.upto(16)})", f'buf("hello", {self.random.randrange(1, 5)})')
+        return self.one(
+            lambda: f"buf({self.place()}{member})", lambda: f"buf({self.place()}{member}, {self.random.randrange(5)})",
+            lambda: f"buf({self.place()}text, {self.random.randrange(1, 40)})",
+            lambda: f"buf({self.place()}text, {self.upto(16)})",
+            lambda: f"buf({self.place()}{member}, {self.upto(16)})",
+            lambda: f'buf("hello", {self.random.randrange(1, 5)})')
 
     def value_of_thing(self) -> str:
-        return self.pick(f"*{self.thing()}", f"{self.place()}{self.pick(*VALUES)}", self.thing(), self.buffer(),
-                         f"(enum hue)({self.other()})", self.pick(*HUES))
+        return self.one(
+            lambda: f"*{self.thing()}", lambda: f"{self.place()}{self.pick(*VALUES)}", self.thing, self.buffer,
+            lambda: f"(enum hue)({self.other()})", lambda: self.pick(*HUES),
+            lambda: f"(uint8[16]){self.place()}n")
 
     def thing_statement(self) -> str:
         """Prints, and maps of such values: @thing, @part, @hue, @raw and @at have been assigned to already."""
         name, key = f"${self.name()}", self.upto(4)
-        return self.random.choice((
+        return self.one(
             lambda: f"print({self.value_of_thing()});",
             lambda: f"print(({self.other()}, {self.value_of_thing()}));",
             lambda: f'printf("%s|%d|%r|%p\\n", {self.place()}hue, {self.place()}hue, {self.buffer()}, {self.thing()});',
@@ -143,7 +156,7 @@ class Things:
             lambda: f"for ({name} : @thing) {{ if ({name}.1.low > 2) {{ continue; }} @total += {name}.1.e; }}",
             lambda: f"@array[{self.place()}n] = {self.pick('1', '2')}; delete(@array, {self.place()}n);",
             lambda: f"print(has_key(@part, {key}));",
-            lambda: f"if (find(@part, {key}, {name})) {{ print({name}.x); }}"))()
+            lambda: f"if (find(@part, {key}, {name})) {{ print({name}.x); }}")
 
     def first_things(self) -> str:
         """What the first clause assigns, so that the checker knows these maps."""
