@@ -220,12 +220,14 @@ class Lower:
 
     def truth(self, value: Operand) -> Operand:
         """0 or 1."""
-        if isinstance(value, int):
-            return int(value != 0)
-        result = self.b.function.reg("bool")
+        return int(value != 0) if isinstance(value, int) else self.flag("jne", value, 0)
+
+    def flag(self, jump: str, left: Operand, right: Operand) -> Reg:
+        """1 where the comparison holds, else 0."""
+        result = self.b.function.reg("flag")
         self.b.set(result, 1)
         zero, on = self.b.block("zero"), self.b.block("on")
-        self.b.branch("jne", value, 0, on, zero)
+        self.b.branch(jump, left, right, on, zero)
         self.b.start(zero)
         self.b.set(result, 0)
         self.b.start(on)

@@ -178,16 +178,7 @@ def _argument(lo: Lower, call: Call) -> Operand:
 def _delete(lo: Lower, call: Call) -> Operand:
     """1 if the key was there: the helper answers 0 or a negative error."""
     result = maps.delete(lo, call.data["map"], call.data["key"])
-    if isinstance(result, int):
-        return result
-    found = lo.b.function.reg("deleted")
-    lo.b.set(found, 1)
-    missing, on = lo.b.block("missing"), lo.b.block("on")
-    lo.b.branch("jne", result, 0, missing, on)
-    lo.b.start(missing)
-    lo.b.set(found, 0)
-    lo.b.start(on)
-    return found
+    return result if isinstance(result, int) else lo.flag("jeq", result, 0)
 
 
 def _bswap(lo: Lower, call: Call) -> Operand:
