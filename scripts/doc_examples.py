@@ -230,7 +230,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
     "no-argument": ("The probe has fewer arguments, or a program cannot read this one.", ""),
-    "no-retval": ("The function returns nothing.", ""),
+    "no-retval": ("The function returns nothing.", "fexit:tcp_set_state { print(retval); }"),
     "iter-pid": ("-p with an iterator over objects that belong to no process.", ""),
     "iter-pin": ("A pinned iterator runs when its file is read, without Sonde: it can printf().",
                  "iter:task:list { @ = count(); }"),
