@@ -252,9 +252,9 @@ def _trace(parsed: Parsed) -> int:
     world = permitted(live_world(), parsed)
     trace = Trace(source, options, process, world, True,
                   parsed.has("stats") or options.mode == "bench" or bool(parsed.command), show)
-    for warning in trace.spec.warnings:
-        if options.warnings:
-            complain(warning.render())
+    from .tools.processes import warnings
+    for text in warnings(trace.spec, parsed) if options.warnings else []:
+        complain(text)
     if show is not None or parsed.get("mode") == "codegen":
         return 0
     if parsed.get("mode") == "compiler-bench":

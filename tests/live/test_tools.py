@@ -101,6 +101,18 @@ def test_execsnoop() -> None:
     assert mine == expected
 
 
+def test_execsnoop_filters() -> None:
+    true = shutil.which("true")
+    assert true is not None
+    with Tracer("execsnoop", "-l", f"marker-{ME}") as marked, Tracer("execsnoop", "-P", ME, "-f", "json") as mine:
+        subprocess.run([true, f"marker-{ME}", "one"], check=True)
+        subprocess.run(["/bin/sh", "-c", f"{true} marker-{ME} two; :"], check=True)  # the shell's child
+        subprocess.run([true, "other"], check=True)
+    assert [row["ARGS"] for row in json_rows(mine.stdout)] == [
+        f"{true} marker-{ME} one", f"/bin/sh -c {true} marker-{ME} two; :", f"{true} other"]
+    assert [line.split()[-1] for line in marked.lines[1:]] == ["one", ":", "two"]
+
+
 def test_opensnoop(tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.write_text("")
@@ -115,6 +127,28 @@ def test_opensnoop(tmp_path: Path) -> None:
     assert all(row[0] == ME and row[-3] == str(fd) and row[-2] == "0" for row in good)
     assert [row[-3:-1] for row in bad] == [["-1", "2"]]
     assert {row[0] for row in rows(tracer)[1:]} == {ME}
+
+
+def test_opensnoop_filters(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_text("")
+
+    def work() -> None:
+        set_comm(f"opens-{ME}")
+        os.close(os.open(there, os.O_RDONLY))
+        with pytest.raises(FileNotFoundError):
+            os.open(missing, os.O_RDONLY)
+
+    with Tracer("opensnoop", "-T", "-x", "-p", ME) as failed, Tracer("opensnoop", "-n", f"ns-{ME}") as named:
+        os.close(os.open(there, os.O_RDONLY))
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    times = [line for line in failed.lines[1:] if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert [line.split()[-1] for line in times if str(tmp_path) in line] == [str(missing)]
+    assert len(times) == len(failed.lines) - 1
+    assert [line.split()[-1] for line in named.lines[1:] if str(tmp_path) in line] == [str(there), str(missing)]
+    assert {line.split()[1] for line in named.lines[1:]} == {f"opens-{ME}"}
 
 
 def test_opensnoop_sees_every_call(tmp_path: Path) -> None:
@@ -166,6 +200,19 @@ def test_syscount_counts_calls_that_never_return() -> None:
     with Tracer("syscount", "-p", str(child.pid)) as tracer:
         child.communicate(b"\n")
     assert "@syscall[exit_group]: 1\n" in tracer.stdout
+
+
+def test_syscount_of_failures(tmp_path: Path) -> None:
+    with Tracer("syscount", "-x", "-p", ME) as tracer:
+        for _ in range(77):
+            with pytest.raises(FileNotFoundError):
+                os.rmdir(tmp_path / "missing")
+        for _ in range(33):
+            with pytest.raises(NotADirectoryError):
+                os.rmdir("/etc/hostname")
+    assert "@failed[rmdir, No such file or directory]: 77\n" in tracer.stdout
+    assert "@failed[rmdir, Not a directory]: 33\n" in tracer.stdout
+    assert "@syscall" not in tracer.stdout
 
 
 def test_syscount_shows_the_ten_most_frequent() -> None:

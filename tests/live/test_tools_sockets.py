@@ -212,28 +212,63 @@ def test_socksize_summary(listener: socket.socket) -> None:
     assert re.search(rf"^@read\[{COMM}\]: count {done.reads + 1}, average \d+, total 57000$", tracer.stdout, re.M)
 
 
+def overflow(server: socket.socket) -> int:
+    """50 datagrams into a queue that is too small for them; how many arrived."""
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    server.setblocking(True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        for _ in range(50):
+            client.sendto(b"x" * 500, server.getsockname())
+    server.setblocking(False)
+    arrived = 0
+    with pytest.raises(BlockingIOError):
+        while server.recv(1000):
+            arrived += 1
+    return arrived
+
+
+def refused(tracer: Tracer, port: int) -> list[str]:
+    return [line for line in tracer.lines if f" port {port}, " in line]
+
+
 def test_sormem() -> None:
     """Datagrams that overflow a small queue: as many refused as never arrive."""
     with Tracer("sormem") as tracer, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         server.bind(("127.0.0.1", 0))
         port = port_of(server)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-            for _ in range(50):
-                client.sendto(b"x" * 500, ("127.0.0.1", port))
-        server.setblocking(False)
-        arrived = 0
-        with pytest.raises(BlockingIOError):
-            while server.recv(1000):
-                arrived += 1
+        arrived = overflow(server)
         limit = server.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    refused = [line for line in tracer.lines if f" port {port}, " in line]
     assert 0 < arrived < 50
-    assert len(refused) == 50 - arrived
-    assert all(line.endswith("rc -12") for line in refused)
+    assert len(refused(tracer, port)) == 50 - arrived
+    assert all(line.endswith("rc -12") for line in refused(tracer, port))
     low = 1 << limit.bit_length() - 1
     unit = f"{low // 1024}K" if low >= 1024 else str(low)
     assert re.search(rf"^\[{unit}, ", tracer.stdout.partition("@rmem_limit:")[2], re.M)
+
+
+def test_sormem_of_a_process() -> None:
+    """The lines of the sockets that it reads from, once it has; the tool says so."""
+    with Tracer("sormem", "-p", ME) as mine, Tracer("sormem", "-p", "1") as init, \
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = port_of(server)
+        overflow(server)  # not known yet
+        arrived = overflow(server)
+    assert f"process {ME} reads from, once it has" in mine.stdout
+    assert len(refused(mine, port)) == 50 - arrived > 0
+    assert refused(init, port) == []
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["argdist", "-d", "1", "tracepoint:net:netif_receive_skb", "args.len"], True),
+    (["funccount", "-d", "1", "tracepoint:net:*"], True),
+    (["stackcount", "-D", "1", "tracepoint:syscalls:sys_enter_getppid"], False), (["sormem", "1"], False),
+])
+def test_a_process_and_events_of_interrupts(words: list[str], said: bool) -> None:
+    """-p asks who runs: where the user chose events that interrupts set off too, it is said."""
+    done = run_sonde(words[0], "-p", ME, *words[1:])
+    assert done.returncode == 0
+    assert ("interrupts set it off too" in done.stderr) == said
 
 
 @pytest.mark.parametrize("kind", ["blocking", "poll", "epoll", "select"])

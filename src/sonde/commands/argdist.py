@@ -56,6 +56,7 @@ def main(parsed: Parsed) -> int:
     from .. import cli
     from ..api import Trace, live_world
     from ..language.source import Source
+    from ..tools.processes import warnings
     source = Source("argdist", script(parsed.named, parsed.words[1:] + parsed.rest))
     parsed.named.clear()
     process = cli.process_of(parsed)
@@ -63,8 +64,8 @@ def main(parsed: Parsed) -> int:
     if parsed.has("cmd"):
         options.cpid = process.pid
     trace = Trace(source, options, process, cli.permitted(live_world(), parsed), True, parsed.has("stats"))
-    for warning in trace.spec.warnings if options.warnings else []:
-        cli.complain(warning.render())
+    for text in warnings(trace.spec, parsed) if options.warnings else []:
+        cli.complain(text)
     return cli.run(trace, parsed)
 
 
