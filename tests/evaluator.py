@@ -19,7 +19,7 @@ from evaluator_text import Aggregation, c_divide, converted, cut, map_lines, tex
 from sonde.language import ast
 from sonde.language.ast import Expr
 from sonde.semantics.typed import CheckedFunction, CheckedScript
-from sonde.types import Aggregate, Array, Bool, Int, Pointer, Str, Struct, Symbol, Tuple, Type
+from sonde.types import Aggregate, Array, Bool, Int, NoneType, Pointer, Str, Struct, Symbol, Tuple, Type
 
 COMPARISONS = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
                "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
@@ -243,8 +243,7 @@ class Evaluator(Calls):
     def _do_return(self, node: ast.Return) -> None:
         value = None if node.value is None else self.value(node.value)
         if self.function is not None:
-            assert node.value is not None
-            raise _Return(converted(value, node.value.type, self.function.result))
+            raise _Return(None if node.value is None else converted(value, node.value.type, self.function.result))
         raise Leave
 
     # expressions
@@ -340,12 +339,12 @@ class Evaluator(Calls):
     def _unary(self, expr: ast.Unary) -> Any:
         if expr.op in ("++", "--"):
             return self._step(expr)
-        value = self.value(expr.operand)
         if expr.op == "&":
-            return Reference(value)
+            return Reference(lambda: self.value(expr.operand))
+        value = self.value(expr.operand)
         if expr.op == "*":
             assert expr.type is not None
-            return value.value if isinstance(value, Reference) else load(value, expr.type)
+            return value.load() if isinstance(value, Reference) else load(value, expr.type)
         if expr.op == "!":
             return int(not value)
         exact = -value if expr.op == "-" else ~value
@@ -416,7 +415,7 @@ class Evaluator(Calls):
             return returned.value
         finally:
             self.function = caller
-        return zero(called.result)
+        return None if isinstance(called.result, NoneType) else zero(called.result)
 
 
 __all__ = ["Evaluator", "Symbol", "cut"]

@@ -54,7 +54,7 @@ def _aggregation(value: Aggregation, div: int) -> Any:
     found = []
     for (low, high), count in sorted(value.buckets.items(), key=bucket_order):
         bounds = {} if low is None else {"min": low}
-        found.append(bounds | ({} if high is None else {"max": high - 1}) | {"count": count // div})
+        found.append(bounds | ({} if high is None else {"max": high - 1}) | {"count": count // max(1, div)})
     return [bucket for bucket in found if bucket["count"]]
 
 

@@ -6,6 +6,7 @@ A pointer is a number; a struct is an :class:`Object`, a copy of its bytes, read
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from sonde.record import Value
@@ -26,9 +27,9 @@ class Object(Value):
 
 
 class Reference(Value):
-    """What ``&$x`` or ``&@m`` is: the value is that of the operand."""
+    """What ``&$x`` or ``&@m`` is; ``load`` says what is there now."""
 
-    value: Any
+    load: Callable[[], Any]
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from evaluator_memory import Object
+from evaluator_memory import Object, Reference
 from sonde.spec import FormatPart
 from sonde.types import Aggregate, Array, Bool, Buf, Enum, Int, Pointer, Str, Struct, Tuple, Type
 
@@ -27,7 +27,7 @@ def cut(value: int, type: Type | None) -> int:
 
 def converted(value: Any, have: Type | None, want: Type | None) -> Any:
     """A value as another type of its kind: integers wrap, strings are cut to their place."""
-    if isinstance(want, (Int, Bool, Enum, Pointer)):
+    if isinstance(want, (Int, Bool, Enum, Pointer)) and not isinstance(value, Reference):
         return cut(value, want)
     if isinstance(want, Str):
         return value[:want.capacity - 1]

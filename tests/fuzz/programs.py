@@ -55,6 +55,7 @@ class Writer(Things):
         self.maps: list[Map] = []  # those that are assigned to already
         self.functions: list[tuple[str, list[str]]] = []  # of the script: name, types of parameters
         self.text_functions: list[tuple[str, list[str]]] = []  # those that return strings
+        self.functions_of_things: list[str] = []
         self.macros = False
 
     def _map(self, index: int) -> Map:
@@ -524,6 +525,19 @@ class Writer(Things):
                      f"if ({self.condition(1)}) {{ return {self.text(0)}; }} return {self.unknown_text(1)}; }}\n")
             self.text_functions.append((f"s{number}", types))
         self.scopes = [{}]
+        if self.things:
+            text += self.function_of_things(number)
+        return text
+
+    def function_of_things(self, number: int) -> str:
+        """One that is given a thing, called as every other."""
+        self.scopes, self.inside = [{"number": "int"}], True
+        body = "".join([self.random.choice((self.declaration, self.assignment, self.printf))() + " "
+                        for _ in range(self.random.randrange(2))])
+        text = (f"fn t{number}($thing: struct thing *, $number: int64): int64 {{ {body}"
+                f"if ({self.condition(1)}) {{ return {self.number(0)}; }} return (int64)({self.varying(2)}); }}\n")
+        self.scopes, self.inside = [{}], False
+        self.functions_of_things.append(f"t{number}")
         return text
 
     def early(self, result: str) -> Callable[[], str]:

@@ -23,6 +23,7 @@ class Things:
 
     random: random.Random
     inside: bool  # where there is a $thing
+    functions_of_things: list[str]
 
     def pick(self, *choices: str) -> str:
         raise NotImplementedError
@@ -78,11 +79,17 @@ class Things:
         array = self.pick(*ARRAYS)
         return f"{self.place()}{array}[{self.upto(ARRAYS[array])}]"
 
+    def of_thing(self) -> str:
+        """What a function of the script makes of one."""
+        if not self.functions_of_things:
+            return self.member()
+        return f"{self.pick(*self.functions_of_things)}({self.thing()}, (int64)({self.other()}))"
+
     def thing_number(self) -> str:
         """A number that is read."""
         kind = self.pick(*UNITS)
         return self.one(
-            *[self.member] * 5, *[self.element_of_thing] * 4,
+            *[self.member] * 5, *[self.element_of_thing] * 4, *[self.of_thing] * 2,
             lambda: f"(({kind} *){self.thing()})[{self.upto(SMALLEST // UNITS[kind])}]",
             lambda: f"*({kind} *)(((uint8 *){self.thing()}) + {self.upto(SMALLEST - 8)})",
             lambda: f"((uint64){self.place()}hue)", lambda: f"({self.thing()} - {self.first_thing()})",

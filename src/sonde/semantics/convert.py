@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..types import (
+    BPF,
     INT64,
     UINT64,
     Aggregate,
@@ -133,6 +134,8 @@ def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
         return Pointer(a.to, space)
     if isinstance(a.to, Struct) and isinstance(b.to, Struct):
         return None
+    if a.space == b.space == BPF and isinstance(a.to, Int) and isinstance(b.to, Int):
+        return Pointer(merge_ints(a.to, b.to), BPF)  # of a variable whose type has grown meanwhile
     return Pointer(a.to, space)
 
 

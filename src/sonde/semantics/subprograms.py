@@ -8,7 +8,7 @@ from typing import Any
 
 from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
 from ..language.diagnostics import Diagnostics
-from ..types import Aggregate, NoneType, Tuple, Type
+from ..types import Aggregate, NoneType, Pointer, Tuple, Type
 from . import convert
 from .builtins import find_builtin
 from .context import Context, Program, VarState
@@ -53,12 +53,28 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
         type = context.value(arg, f"{node.name}()")
         if type is not None and isinstance(parameter, VarState) and parameter.fixed:
             context.assign_variable(parameter, type, arg, arg.const)
+            _into_same_memory(context, node, parameter, type, arg)
     node.data = {"subprogram": node.name}
     return made.result
 
 
-def _instance(context: Context, written: Subprogram) -> CheckedFunction | None:
-    """The function as the current program has it, checked once in each pass."""
+def _into_same_memory(context: Context, node: Call, parameter: VarState, type: Type, arg: Any) -> None:
+    """A pointer that is a parameter points where the first call says: its declaration says nothing of it."""
+    have = parameter.inferred
+    if not isinstance(have, Pointer) or not isinstance(type, Pointer):
+        return
+    space = context.pointer_space(type)
+    if not have.space:
+        parameter.inferred = parameter.type = Pointer(have.to, space)
+        context.changed = True
+    elif have.space != space:
+        context.error("mixed-memory", f"{node.name}() is given pointers into {have.space} and into {space} memory", arg,
+                      ["write a function for each"])
+
+
+def _instance(context: Context, written: Subprogram, space: str = "") -> CheckedFunction | None:
+    """The function as the current program has it, checked once in each pass. ``space``: what its parameters point
+    into, if no call says it."""
     functions = context.program.probe.functions
     made = functions.get(written.name)
     if made is None:
@@ -75,7 +91,7 @@ def _instance(context: Context, written: Subprogram) -> CheckedFunction | None:
     if written.name not in context.visited:
         context.visited.add(written.name)
         _check_form(context, written, made)
-        _visit(context, written, made)
+        _visit(context, written, made, space)
     return made
 
 
@@ -96,7 +112,7 @@ def check_uncalled(context: Context) -> None:
         for _ in range(PASSES):
             context.diagnostics, context.changed = Diagnostics(), False
             context.begin(program)
-            _instance(context, written)
+            _instance(context, written, program.space)
             if not context.changed:
                 break
         for item in context.diagnostics.items:
@@ -133,7 +149,7 @@ def _needs_frame(context: Context, written: Subprogram, seen: frozenset[str] = f
     return False
 
 
-def _visit(context: Context, written: Subprogram, made: CheckedFunction) -> None:
+def _visit(context: Context, written: Subprogram, made: CheckedFunction, space: str) -> None:
     saved = (context.scopes, context.loops, context.aggregate, context.function)
     context.scopes, context.loops, context.aggregate, context.function = [{}], 0, None, made
     context.calling.append(written.name)
@@ -145,7 +161,7 @@ def _visit(context: Context, written: Subprogram, made: CheckedFunction) -> None
         if isinstance(target, VarState):
             context.program.probe.variables.append(state)
         if state.inferred is None and item.declared is not None:
-            declared = resolve_type(context, item.declared, context.program.space)
+            declared = resolve_type(context, item.declared, space)
             if isinstance(declared, (Aggregate, NoneType)):
                 context.error("bad-parameter", f"'{convert.name(declared)}' cannot be a parameter", item)
             elif declared is not None:
@@ -153,10 +169,15 @@ def _visit(context: Context, written: Subprogram, made: CheckedFunction) -> None
                 context.changed = True
         states.append(state)
     made.params = list(states)
-    if all(state.inferred is not None for state in states):
+    if all(state.inferred is not None and not _placeless(state.inferred) for state in states):
         context.statements(context, made.clause.body)
     context.calling.pop()
     context.scopes, context.loops, context.aggregate, context.function = saved
+
+
+def _placeless(type: Type) -> bool:
+    """Whether it is a pointer into no known memory."""
+    return isinstance(type, Pointer) and not type.space
 
 
 def check_return(context: Context, node: Return) -> None:

@@ -7,7 +7,7 @@ program, gets the caller's frame too, last of all (see :mod:`.loops` for what is
 
 from __future__ import annotations
 
-from ...language.ast import Call, Clause, Return
+from ...language.ast import Call, Clause, Return, Variable
 from ...semantics.nodes import walk
 from ...semantics.typed import CheckedFunction
 from ...types import NoneType, Scalar, Type
@@ -90,7 +90,9 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
     outer = Mem(function.params[-1]) if made.frame else None
     lo.ctx = lo.b.load(outer.base, 0) if outer is not None else 0
     for parameter, register in zip(made.params, function.params):
-        if isinstance(parameter.type, Scalar):
+        if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
+            expressions.assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
+        elif isinstance(parameter.type, Scalar):
             lo.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
         else:
             lo.variables[id(parameter)] = Mem(register)
