@@ -252,7 +252,7 @@ def _trace(parsed: Parsed) -> int:
     world = permitted(live_world(), parsed)
     trace = Trace(source, options, process, world, True,
                   parsed.has("stats") or options.mode == "bench" or bool(parsed.command), show)
-    from .tools.processes import warnings
+    from .commands import warnings
     for text in warnings(trace.spec, parsed) if options.warnings else []:
         complain(text)
     if show is not None or parsed.get("mode") == "codegen":

@@ -6,9 +6,12 @@ which gives the exit status. Its OPTIONS are the command's own options.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..options import Parsed
+    from ..spec import ScriptSpec
     from ..tools import Tool
 
 # The name of each command, and the lines about it in ``sonde --help``.
@@ -43,3 +46,16 @@ def run(name: str, parsed: Any) -> int:
         sys.stdout.write(help(page(name)))
         return 0
     return int(module(name).main(parsed))
+
+
+def warnings(spec: ScriptSpec, parsed: Parsed) -> Iterator[str]:
+    """What there is to say before a trace begins: the compiler's findings, and what -p cannot do where the user chose
+    the probes of a tool or command."""
+    for warning in spec.warnings:
+        yield warning.render()
+    if parsed.has("pid") and (parsed.tool or parsed.words[:1] == ["argdist"]):
+        from ..tools import find
+        from ..tools.processes import caution
+        tool = find(parsed.tool)
+        if (tool is None or tool.required) and (text := caution(spec.probes, parsed.get("pid"))):
+            yield text

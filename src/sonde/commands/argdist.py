@@ -56,7 +56,7 @@ def main(parsed: Parsed) -> int:
     from .. import cli
     from ..api import Trace, live_world
     from ..language.source import Source
-    from ..tools.processes import warnings
+    from . import warnings
     source = Source("argdist", script(parsed.named, parsed.words[1:] + parsed.rest))
     parsed.named.clear()
     process = cli.process_of(parsed)
