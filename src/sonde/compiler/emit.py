@@ -98,12 +98,12 @@ class Emitter:
     def run(self) -> list[Item]:
         blocks = self.function.blocks
         self.items.append(self.function.name)
-        self.parallel([(self.allocation.place[p], i + 1) for i, p in enumerate(self.function.params)
-                       if self.allocation.place.get(p, -1) >= 0])
-        for i, param in enumerate(self.function.params):
+        for i, param in enumerate(self.function.params):  # before a move takes the register that it came in
             place = self.allocation.place.get(param, 0)
             if place < 0:
                 self.put(asm.store(FP, self.spill_offset(place), i + 1, 8))
+        self.parallel([(self.allocation.place[p], i + 1) for i, p in enumerate(self.function.params)
+                       if self.allocation.place.get(p, -1) >= 0])
         for block, following in zip(blocks, [*blocks[1:], None]):
             self.items.append(self.label(block))
             for op in block.ops:
