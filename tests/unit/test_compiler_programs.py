@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from compiled import KERNELS, begin, compiled, loaded, run
+from sonde.errors import CompileError
+from sonde.language.diagnostics import nearest
 from sonde.types import Aggregate
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
@@ -382,3 +384,22 @@ def test_names_in_the_kernel(script: str, names: list[str]) -> None:
     assert [program.name for program in found] == names
     assert all(len(name) <= 15 for name in names)
     assert [program.functions[0][1] for program in found] == names
+
+
+def test_the_function_of_a_user_probe() -> None:
+    """At its entry the registers have it; at its return the kernel must tell, which it does from 6.7 on."""
+    call = bytes([0x85, 0, 0, 0]) + (173).to_bytes(4, "little")  # bpf_get_func_ip()
+    assert call not in compiled("uprobe:libc:malloc { @[func] = count(); }", "6.1").programs[0].code
+    assert call in compiled("uretprobe:libc:malloc { @[func] = count(); }").programs[0].code
+    for value in ("func", 'uaddr("free")'):
+        with pytest.raises(CompileError, match=r"does not tell programs the function of a uretprobe \(Linux 6.7\)"):
+            compiled(f"uretprobe:libc:malloc {{ print({value}); }}", "6.1")
+
+
+def test_near_names_of_many() -> None:
+    """The same as of few: candidates are only sorted out before they are compared letter by letter."""
+    names = [f"{a}{b}{c}" for a in ("tcp_", "vfs_", "mptcp_", "x") for b in ("connect", "read", "open", "mmio_enable")
+             for c in range(400)] + ["tcp_connect", "vfs_read", "Vfs_Open"]
+    assert nearest("tcp_conect", names)[0] == "tcp_connect"
+    assert nearest("vfs_raed", names)[0] == "vfs_read" and nearest("VFS_OPEN", names)[0] == "Vfs_Open"
+    assert nearest("zzqqyy", names) == [] and nearest("z", names) == []

@@ -180,6 +180,12 @@ def _compat_syscalls(host: Features) -> bool | None:
     return bool(host.btf.find("do_fast_syscall_32", codec.FUNC)) if host.btf else None
 
 
+def _uretprobe_func(host: Features) -> bool | None:
+    """bpf_get_func_ip() knows uprobes where struct bpf_trace_run_ctx says that it is one."""
+    context = host.btf.struct("bpf_trace_run_ctx") if host.btf else None
+    return context.field("is_uprobe") is not None if context else None
+
+
 _KPROBE = "/sys/bus/event_source/devices/kprobe"
 _UPROBE = "/sys/bus/event_source/devices/uprobe"
 _STRUCT = codec.STRUCT
@@ -201,6 +207,7 @@ TABLE = [
             lambda host: _all([host.ask("kprobe_multi"), _typed("bpf_session_run_ctx", _STRUCT)(host)])),
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _probe_misses),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _typed("bpf_uprobe_multi_link", _STRUCT)),
+    Feature("uretprobe_func", "the function of a uretprobe", "6.7", _uretprobe_func),
     Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",

@@ -115,8 +115,20 @@ def _ctx(context: Context, node: Expr) -> Type:
     return Pointer(struct or VOID, CTX)
 
 
-def _func(context: Context, node: Expr) -> Type:
+def _func(context: Context, node: Expr) -> Type | None:
+    if not knows_function(context, node):
+        return None
     return USym() if context.program.kind in ("uprobe", "uretprobe") else Symbol("ksym")
+
+
+def knows_function(context: Context, node: Expr) -> bool:
+    """Whether a program can learn which function it was attached to: at a user function's return that is gone from the
+    registers, and older kernels do not tell."""
+    if context.program.kind != "uretprobe" or context.world.feature("uretprobe_func"):
+        return True
+    context.error("missing-feature", "this kernel does not tell programs the function of a uretprobe (Linux 6.7)", node,
+                  ["probe has its name"])
+    return False
 
 
 def _probetype(context: Context, node: Expr) -> Type:

@@ -44,6 +44,7 @@ from ..types import (
     Type,
 )
 from . import convert
+from .builtins import knows_function
 from .constants import signal_number
 from .context import Context, fold
 from .expressions import MAX_STRING, resolve_type
@@ -294,6 +295,8 @@ def uaddr(context: Context, node: Call, types: Types) -> Type | None:
     found = context.world.user_object(probe.target, name)
     if found is None:
         context.error("unknown-symbol", f"Could not resolve symbol: {probe.target}:{name}", node)
+        return None
+    if not knows_function(context, node):
         return None
     at = _virtual_address(context, probe)
     if at is None:

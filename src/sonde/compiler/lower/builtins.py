@@ -142,7 +142,12 @@ def _global(name: str) -> Callable[[Lower, Expr], Operand]:
     return lambda lo, node: lo.b.load(lo.unit.global_word(name), 0, 8)
 
 
-def _func(lo: Lower, node: Expr) -> Operand:
+def traced(lo: Lower) -> Reg:
+    """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it."""
+    if lo.attach[0].kind in ("uprobe", "usdt"):
+        from .contexts import arch_of
+        registers = arch_of(lo).registers
+        return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
     return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
 
 
@@ -156,7 +161,7 @@ def _helper(number: int, name: str, pure: bool = True, bits: int = 64) -> Callab
 SCALARS: dict[str, Callable[[Lower, Expr], Operand]] = {
     "pid": lambda lo, node: process(lo, option(node, "namespace") or ""),
     "tid": lambda lo, node: thread(lo, option(node, "namespace") or ""),
-    "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": _func,
+    "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": lambda lo, node: traced(lo),
     "cpu": lambda lo, node: cpu(lo),
     "cgroup": _helper(h.CGROUP_ID, "cgroup_id"), "rand": _helper(h.RANDOM, "random", False, 32),
     "jiffies": _helper(h.JIFFIES, "jiffies", False), "numaid": _helper(h.NUMA_NODE, "numa_node", True, 32),

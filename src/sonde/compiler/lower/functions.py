@@ -304,13 +304,7 @@ def _signed(value: int) -> int:
 
 def _uaddr(lo: Lower, call: Call) -> Operand:
     """Address of a symbol of the probed file, which follows from where the probe fired."""
-    from .contexts import arch_of
-    if lo.attach[0].kind == "uprobe":
-        registers = arch_of(lo).registers
-        place = lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])
-    else:
-        place = lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
-    return lo.b.alu("add", place, call.data["distance"])
+    return lo.b.alu("add", builtins.traced(lo), call.data["distance"])
 
 
 def _reg(lo: Lower, call: Call) -> Operand:
@@ -437,8 +431,7 @@ def _stack(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
 
 def _usym(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
     """Address, tgid, probe."""
-    value = scalar(lo, node.args[0]) if isinstance(node, Call) and node.args else \
-        lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
+    value = scalar(lo, node.args[0]) if isinstance(node, Call) and node.args else builtins.traced(lo)
     lo.b.store(mem.base, mem.off, value)
     lo.b.store(mem.base, mem.off + 8, builtins.process(lo), 4)
     lo.b.store(mem.base, mem.off + 12, 0, 4)
