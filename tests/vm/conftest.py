@@ -68,6 +68,8 @@ class Inside(pytest.Item):
         outcome, text = results(self.session, self.kernel).get(self.test, ("failed", "it was not run"))
         if outcome == "skipped":
             pytest.xfail(f"{self.kernel}: {text}")  # this kernel cannot: not the same as a ring that did not run
+        if outcome == "not run":
+            pytest.skip(f"vm ring: {text}")
         if outcome == "failed":
             pytest.fail(text, pytrace=False)
 
@@ -80,8 +82,7 @@ _running: dict[str, Future[dict[str, tuple[str, str]]]] = {}
 
 
 def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
-    """test → (outcome, text) of one kernel; skips with the reason where it cannot be booted. All kernels are booted
-    when the first is asked for: each of them takes one CPU."""
+    """test → (outcome, text) of one kernel. All are booted when the first is asked for: each of them takes one CPU."""
     if not _running:
         wanted: dict[str, list[str]] = {}
         for item in session.items:
@@ -94,38 +95,53 @@ def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
     return _running[kernel].result()
 
 
+TIMED_OUT = 124  # vmrun's status
+PATIENCE = 400 if FULL else 200  # seconds for a test
+
+
 def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
+    """test → (outcome, text): as reporting.py wrote them, or "not run", as this machine could not, or not in time."""
     sys.path.insert(0, str(HERE))
     from debian_kernel import Unavailable, prepared
     from vmrun import obstacle
 
-    if why := obstacle():
-        pytest.skip(f"vm ring: {why}")
     try:
+        if why := obstacle():
+            raise Unavailable(why)
         prepared(kernel)
     except Unavailable as problem:
-        pytest.skip(f"vm ring: {problem}")
+        return dict.fromkeys(tests, ("not run", str(problem)))
+    # Compiling takes as long in there as the tests do: what was edited is compiled here, tests on the guest's overlay.
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=ROOT, check=True)
     with tempfile.TemporaryDirectory(prefix="sonde-vm-results.") as shared:
         Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
         report = Path(shared, "results")
         command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
                    "--timeout", str(ring()["minutes"] * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
-                   "-o", f"timeout={400 if FULL else 200}", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"]
+                   "-o", f"timeout={PATIENCE}", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"]
         environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
                                     "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run",
-                                    "SONDE_VM_REPORT": str(report)}
-        started = time.monotonic()
+                                    "PYTHONDONTWRITEBYTECODE": "", "SONDE_VM_REPORT": str(report)}
+        started = time.time()
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        took = f"{kernel}: status {done.returncode} after {time.monotonic() - started:.0f} s"
+        ended = time.time()
+        said = f"\n{done.stdout[-2000:]}\n{done.stderr[-1000:]}"
+        took = f"{kernel}: status {done.returncode} after {ended - started:.0f} s"
         if not report.exists():
-            return dict.fromkeys(tests, ("failed", f"{took}: no results\n{done.stdout}\n{done.stderr}"))
+            return dict.fromkeys(tests, ("failed", f"{took}: no results{said}"))
         found = read_report(report)
-        whole = done.returncode in (0, 1)  # pytest came to its end
-        ran = {name.partition("::")[0] for name in found}
-        said = f"{took}: it was not run\n{done.stdout[-2000:]}\n{done.stderr[-1000:]}"
-        return {name: found.get(name) or (("skipped", "not among the file's tests there")
-                                          if whole and name.partition("::")[0] in ran else ("failed", said))
-                for name in tests}
+        silent = ended - report.stat().st_mtime
+    if done.returncode == TIMED_OUT and silent < PATIENCE + 60:  # it went on until then
+        missing = "not run", f"{took}: time was up when {len(found)} of {len(tests)} tests had been run"
+    else:
+        missing = "failed", f"{took}, the last {silent:.0f} of them silent: it was not run{said}"
+    return dict.fromkeys(tests, missing) | others_of(found, tests, done.returncode) | found
+
+
+def others_of(found: dict[str, tuple[str, str]], tests: list[str], status: int) -> dict[str, tuple[str, str]]:
+    """Tests that a kernel does not have, though it ran the other tests of their files and came to the end."""
+    ran = {name.partition("::")[0] for name in found} if status in (0, 1) else set()
+    return {name: ("skipped", "not among the file's tests there") for name in tests if name.partition("::")[0] in ran}
 
 
 def selection(tests: list[str]) -> list[str]:

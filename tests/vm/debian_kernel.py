@@ -56,7 +56,7 @@ def newest_package(wanted: str) -> str:
         raise Unavailable("kernels come from Debian, and this machine has no apt-get")
     for update in (False, True):
         if update:
-            subprocess.run(["apt-get", "update", "-qq"], check=False)
+            apt("update")
         listed = subprocess.run(["apt-cache", "pkgnames", f"linux-image-{wanted}"], capture_output=True, text=True,
                                 check=False).stdout.split()
         if found := candidates(listed, wanted):
@@ -64,16 +64,25 @@ def newest_package(wanted: str) -> str:
     raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-amd64 can be had (for 6.12: bookworm-backports)")
 
 
+def apt(*arguments: str, cwd: Path | None = None) -> str:
+    """Run apt-get, for ten minutes at most; what it complained of."""
+    try:
+        done = subprocess.run(["apt-get", "-qq", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30",
+                               *arguments], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+        return done.stderr.strip()
+    except subprocess.TimeoutExpired:
+        return "it took more than ten minutes"
+
+
 def fetch(package: str, cache: Path) -> Path:
     """Download and prepare a package. Two at once do no harm: the last step is a rename."""
     target, version = cache / package, package.removeprefix("linux-image-")
     work = Path(tempfile.mkdtemp(prefix=f".{package}", dir=cache))
     try:
-        done = subprocess.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package], cwd=work,
-                              capture_output=True, text=True, check=False)
+        said = apt("download", "-o", "APT::Sandbox::User=root", package, cwd=work)
         archives = list(work.glob("*.deb"))
-        if done.returncode or not archives:
-            raise Unavailable(f"apt-get download {package}: {done.stderr.strip()}")
+        if not archives:
+            raise Unavailable(f"apt-get download {package}: {said or 'it brought nothing'}")
         subprocess.run(["dpkg", "-x", archives[0], "."], cwd=work, check=True)
         archives[0].unlink()
         subprocess.run(["depmod", "-b", work, version], check=True)
