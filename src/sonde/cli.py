@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             leave(status)
         return status
     except CompileError as error:
-        for diagnostic in error.diagnostics:
-            complain(diagnostic.render())
+        for text in commands.findings(error, parsed):
+            complain(text)
         return 1
     except VerifierError as error:
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
@@ -299,8 +299,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         if parsed.has("help"):
             sys.stdout.write(tools.help(tool))
             return None, []
-        if len(params) < len(tool.required):
-            raise UsageError(f"{name} needs a {tool.required[len(params)]}", [f"see sonde {name} --help"])
+        from .tools.arguments import check
+        check(tool, params, parsed.named)
         if parsed.has("pid"):
             tool.check_process()
         parsed.columns, parsed.tool = tool.columns, tool.name

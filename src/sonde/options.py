@@ -165,7 +165,7 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
         if row.value.startswith("["):
             value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
         elif not pending:
-            raise UsageError(f"{name} needs a {row.value}")
+            raise UsageError(f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}")
         else:
             value = pending.pop(0)
     if row.group == TOOL:

@@ -440,6 +440,25 @@ def test_help_of_a_tool(option: str) -> None:
     assert "USAGE" in done.stdout and "DPORT" in done.stdout
 
 
+@pytest.mark.parametrize("words", [["tcpstates", "5"], ["syscount", "soon"], ["tcptop", "-r", "abc"], ["udporder"],
+                                   ["tcprtt", "-P", "70000"], ["runqlat", "-p", "4194999"], ["tcplife", "-4", "x"]])
+def test_what_makes_no_sense_is_said_in_a_line(words: list[str]) -> None:
+    """Before anything is traced, and without a line of the tool's own text."""
+    done = run_sonde(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ERROR: ") and ".bt" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_does_not_work_here_says_why(name: str) -> None:
+    done = run_sonde(name, *(["vfs_read"] if name == "funcprofile" else []))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"ERROR: {name}: ") and "sonde doctor" in done.stderr
+    assert len(done.stderr.splitlines()) <= 5
+    assert len(run_sonde("-v", name, *(["vfs_read"] if name == "funcprofile" else [])).stderr.splitlines()) > 5
+
+
 def test_tools_are_listed() -> None:
     done = run_sonde("tools")
     assert done.returncode == 0

@@ -3,6 +3,8 @@ counters."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import socket
@@ -350,6 +352,55 @@ def test_sofdsnoop(tmp_path: Path) -> None:
     assert seen == [*first, *(("RECV", ends[1], fd, name) for fd, name in zip(got, names)),
                     *(("SEND", ends[0], fd, name) for fd, name in zip(sent[:32], names))]
     assert {row["TID"] for row in rows(tracer.stdout)} == set(tids)
+
+
+ROWS = {  # tool -> the columns of its rows
+    "tcpconnect": ["TIME", "PID", "COMM", "IP", "SADDR", "DADDR", "DPORT"],
+    "tcpaccept": ["TIME", "IP", "RADDR", "RPORT", "LADDR", "LPORT", "BL"],
+    "soconnect": ["PID", "PROCESS", "FAM", "ADDRESS", "PORT", "LAT(us)", "RESULT"],
+    "soaccept": ["PID", "PROCESS", "FAM", "ADDRESS", "PORT", "RESULT"],
+    "udpconnect": ["TIME", "PID", "COMM", "IP", "RADDR", "RPORT"],
+    "gethostlatency": ["TIME", "PID", "COMM", "LATms", "HOST"],
+    "ipecn": ["TIME", "DIR", "ADDRESS"],
+    "superping": ["IP", "ID", "SEQ", "US"],
+}
+
+
+def test_each_event_is_a_row_of_named_values(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
+    a, b = pair
+    protocol = socket.IPPROTO_ICMP if family == socket.AF_INET else socket.IPPROTO_ICMPV6
+    near, far, version = (a.v4, b.v4, 4) if family == socket.AF_INET else (a.v6, b.v6, 6)
+    with contextlib.ExitStack() as stack:
+        tracers = {tool: stack.enter_context(Tracer(tool, "-f", "json")) for tool in ROWS}
+        with b.listener(family) as listener:
+            port = port_of(listener)
+            ports = converse(a, listener, 10, 10)
+        with a.socket(family, socket.SOCK_DGRAM) as client:
+            client.connect((far, 4321))
+            if family == socket.AF_INET:
+                client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
+            else:
+                client.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 3)
+            client.send(b"x")
+        socket.getaddrinfo("localhost", 80)
+        with a.socket(family, socket.SOCK_RAW, protocol) as sock:
+            sock.sendto(echo_request(family, 4711, 5), (far, 0))
+            reply(sock, family)
+    found = {tool: rows(tracer.stdout) for tool, tracer in tracers.items()}
+    for tool, columns in ROWS.items():
+        assert found[tool] and all(list(row) == columns for row in found[tool]), tool
+        messages = [json.loads(line)["type"] for line in tracers[tool].lines]
+        assert messages.count("printf") <= 1 and set(messages) <= {"attached_probes", "row", "printf"}, tool
+    assert [(row["IP"], row["DADDR"]) for row in found["tcpconnect"] if row["DPORT"] == port] == [(version, far)]
+    taken = [row for row in found["tcpaccept"] if row["LPORT"] == port]
+    assert [(row["RADDR"], row["RPORT"], row["LADDR"], row["BL"]) for row in taken] == [(near, ports[0], far, "0/5")]
+    assert [(row["FAM"], row["ADDRESS"], row["RESULT"]) for row in found["soconnect"] if row["PORT"] == port] == [
+        (family, far, "Success")]
+    assert [(row["FAM"], row["ADDRESS"]) for row in found["soaccept"] if row["PORT"] == ports[0]] == [(family, near)]
+    assert (version, far, 4321) in [(row["IP"], row["RADDR"], row["RPORT"]) for row in found["udpconnect"]]
+    assert ("from", near) in [(row["DIR"], row["ADDRESS"]) for row in found["ipecn"]]
+    [ping] = [row for row in found["superping"] if (row["ID"], row["SEQ"]) == (4711, 5)]
+    assert ping["IP"] == f"IPv{version}"
 
 
 def wait_for(done: Callable[[], bool], seconds: float = 5) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sonde import tools
 from sonde.errors import UsageError
 from sonde.options import OPTIONS, TOOL, Option, parse
+from sonde.tools.arguments import check
 
 SHIPPED = tools.names()
 
@@ -103,6 +104,44 @@ def test_required_parameters(usage: str, required: list[str]) -> None:
     tool = tools.parse("x", "x.bt", f"// x: y\n// USAGE\n//   {usage}\n// EXAMPLE\n//   # sonde x -a 'b c'\n")
     assert tool.required == required
     assert tool.sample == (["b c"] if required else [])
+
+
+PAGE = """// x: y
+//
+// USAGE
+//   sonde x --port PORT [OPTIONS] [-p PID] NAME [INTERVAL [COUNT]]
+//
+// OPTIONS
+//   -P, --port PORT       only this port
+//   -L, --ports PORTS     only these
+//   -b, --bytes BYTES     at least
+//   -o, --processes PIDS  only these
+//   -f, --flag            a switch
+//
+// EXAMPLE
+//   # sonde x --port 80 a
+"""
+
+
+@pytest.mark.parametrize(("parameters", "options", "said"), [
+    (["a"], {"port": "80"}, ""), (["a", "1", "2"], {"port": "80", "ports": "80,443,8000-8010", "flag": "true"}, ""),
+    (["a"], {"port": "80", "processes": "1"}, ""), (["a"], {"port": "80", "processes": "1,4194999"}, ""),
+    ([], {"port": "80"}, "x needs a NAME"), (["a", "1", "2", "3"], {"port": "80"}, "takes no parameter '3'"),
+    (["a"], {}, "x needs --port PORT"), (["a", "soon"], {"port": "80"}, "INTERVAL is a number, not 'soon'"),
+    (["a", "1", "-2"], {"port": "80"}, "COUNT is a number, not '-2'"),
+    (["a"], {"port": "http"}, "--port: 'http' is not a list of numbers"),
+    (["a"], {"port": "80", "ports": "1,65536"}, "--ports: 65536 is no port"),
+    (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a number, not '1k'"),
+    (["a"], {"port": "80", "processes": "4194999"}, "there is no process 4194999"),
+])
+def test_what_is_given_to_a_tool_is_checked(parameters: list[str], options: dict[str, str], said: str) -> None:
+    tool = tools.parse("x", "x.bt", PAGE)
+    if not said:
+        return check(tool, parameters, options)
+    with pytest.raises(UsageError) as caught:
+        check(tool, parameters, options)
+    assert said in caught.value.message
+    return None
 
 
 def test_columns_of_a_header() -> None:

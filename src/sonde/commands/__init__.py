@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..errors import CompileError
     from ..options import Parsed
     from ..spec import ScriptSpec
     from ..tools import Tool
@@ -59,3 +60,16 @@ def warnings(spec: ScriptSpec, parsed: Parsed) -> Iterator[str]:
         tool = find(parsed.tool)
         if (tool is None or tool.required) and (text := caution(spec.probes, parsed.get("pid"))):
             yield text
+
+
+def findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
+    """What is said about a script that does not compile. That of a tool is none of its user's: what the kernel lacks is
+    said, once; -v has it all."""
+    tool = parsed.tool if parsed is not None and not parsed.has("verbose") else ""
+    first, *others = [found for found in error.diagnostics if not tool or found.severity == "ERROR"]
+    if not tool:
+        yield from [found.render() for found in (first, *others)]
+        return
+    yield "\n".join([f"ERROR: {tool}: {first.message}", *[f"HINT: {hint}" for hint in first.hints]])
+    if others:
+        yield f"HINT: and {len(others)} more: sonde {tool} -v shows them, sonde doctor says what works here"

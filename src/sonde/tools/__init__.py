@@ -79,14 +79,23 @@ class Tool(Record):
                              "happen whichever process is running", [f"without -p it shows all: sonde {self.name}"])
 
     @property
+    def parameters(self) -> list[str]:
+        """The parameters, but for options, that USAGE names, in order."""
+        words = self.sections.get("USAGE", "").partition("\n")[0].replace("[OPTIONS]", "").split()[2:]
+        named = [word.strip("[]") for before, word in zip(["", *words], words) if before.strip("[")[:1] != "-"]
+        return [word for word in named if word[:1] != "-"]
+
+    @property
     def required(self) -> list[str]:
-        """The parameters, but for options, that USAGE names outside of brackets."""
+        """Those of them that stand outside of brackets."""
         text = self.sections.get("USAGE", "").partition("\n")[0]
-        while "[" in text:
-            before, _, inner = text.rpartition("[")
-            text = before + inner.partition("]")[2]
-        words = text.split()[2:]
-        return [word for before, word in zip(["", *words], words) if not word.startswith("-") and before[:1] != "-"]
+        return [name for name in self.parameters if f"[{name}" not in text]
+
+    @property
+    def required_options(self) -> list[str]:
+        """The options that USAGE names outside of brackets."""
+        words = self.sections.get("USAGE", "").partition("\n")[0].split()[2:]
+        return [word for word in words if word[:1] == "-"]
 
     @property
     def sample(self) -> list[str]:
