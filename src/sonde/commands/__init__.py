@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "flame": "flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
     "argdist": "argdist [-C | -H] [-p PID] PROBE EXPR [/FILTER/]",
-    "overhead": "overhead [id:NUMBER | NAME] [SECONDS]",
+    "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
     "export": "export --prometheus [ADDRESS] | --otlp [URL] | --parquet FILE SCRIPT [parameters]",
     "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters]",
 }

@@ -10,6 +10,7 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..options import Parsed
+    from ..runtime.annotate import Samples
     from ..runtime.overhead import Latency, ProgramCost
 
 PAGE = """\
@@ -17,9 +18,12 @@ overhead: what every BPF program on this machine costs, whoever loaded it
 
 USAGE
   sonde overhead [-f json] [SECONDS]
-  sonde overhead [-f json] id:NUMBER|NAME [SECONDS]
+  sonde overhead [-f json] [--annotate] id:NUMBER|NAME [SECONDS]
 
   Counts for SECONDS (5), or until Ctrl-C. With a program, by number or name, prints a histogram of how long it runs.
+
+OPTIONS
+  --annotate        the program's instructions, and how often the CPUs were found at each
 
 COLUMNS
   ID        the kernel's number of the program
@@ -54,6 +58,10 @@ NOTES
   Elsewhere the histogram is sampled: the program's counts are read each millisecond. Runs that were alone in theirs
   have their own time; others have the mean of their millisecond, so that rare slow runs of a frequent program are
   hidden. The last line says how many were exact, and why the others are not.
+
+  --annotate asks each CPU 1999 times a second where it is. An instruction that takes long shows at the one behind it;
+  what a program calls in the kernel (helpers, but for those that are built in) is not counted. objdump, of the package
+  binutils, makes the instructions readable; source lines are those that the program was loaded with.
 """
 
 SECONDS = 5.0
@@ -68,7 +76,9 @@ def main(parsed: Parsed) -> int:
         raise UsageError("overhead is printed as text or json")
     stopped = _until_interrupted()
     if program:
-        text = _one(program, seconds, stopped, form)
+        text = (_annotated if parsed.named.get("annotate") else _one)(program, seconds, stopped, form)
+    elif parsed.named.get("annotate"):
+        raise UsageError("--annotate needs a program", ["sonde overhead lists them"])
     else:
         with Meter() as meter:
             _wait(seconds, stopped)
@@ -110,12 +120,59 @@ def _wait(seconds: float, stopped: Callable[[], bool]) -> None:
         time.sleep(min(left, 0.1))
 
 
-def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
-    from ..runtime.overhead import Meter, find
+def _found(program: str) -> tuple[int, str]:
+    """(number, name) of the program that was asked for."""
+    from ..runtime.overhead import find
     found = find(program)
     if found is None:
         raise UsageError(f"there is no BPF program '{program}'",
                          ["sonde overhead lists them: name one as id:NUMBER, or by its name"])
+    return found
+
+
+def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+    from ..kernel.program_image import image
+    from ..runtime.annotate import sample
+    number, name = _found(program)
+    code = image(number)
+    if code is None:
+        raise UsageError(f"the kernel shows no machine code of program {number}: it interprets it (sysctl "
+                         "net.core.bpf_jit_enable), or hides addresses (sysctl kernel.kptr_restrict)")
+    _say(f"sampling program {number} ({name or 'no name'})")
+    return (_samples_json if form == "json" else _samples)(number, name, sample(code, seconds, stopped))
+
+
+def _samples(number: int, name: str, samples: Samples) -> str:
+    share = samples.inside / samples.total if samples.total else 0.0
+    lines = [f"Program {number} ({name or 'no name'}), {samples.seconds:.3f} s: {samples.inside} of {samples.total} "
+             f"samples ({share:.2%} of all CPUs' time)", f"{'SAMPLES':>8} {'':>6} {'OFFSET':>8}  INSTRUCTION"]
+    before: tuple[int, str] = (0, "")
+    for place in samples.places:
+        if (place.function, place.line) != before:
+            if place.function != before[0]:
+                lines.append(f"function {place.function}:")
+            if place.line:
+                lines.append(f"; {place.line}")
+            before = (place.function, place.line)
+        count = f"{place.samples:8} {place.samples / samples.inside:6.1%}" if place.samples else " " * 15
+        lines.append(f"{count} {place.offset:8x}  {place.text}".rstrip())
+    if not any(place.text for place in samples.places):
+        lines.append("objdump is not installed: the instructions are not shown")
+    return "\n".join(lines) + "\n"
+
+
+def _samples_json(number: int, name: str, samples: Samples) -> str:
+    from ..output.json import quote
+    places = [f'{{"function": {p.function}, "offset": {p.offset}, "samples": {p.samples}, "line": {quote(p.line)}, '
+              f'"instruction": {quote(p.text)}}}' for p in samples.places if p.samples]
+    return (f'{{"type": "overhead_samples", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
+            f'{samples.seconds:.6f}, "samples": {samples.inside}, "of": {samples.total}, '
+            f'"places": [{", ".join(places)}]}}}}\n')
+
+
+def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+    from ..runtime.overhead import Meter
+    found = _found(program)
     named = f"program {found[0]} ({found[1] or 'no name'})"
     latency, why = _exact(found[0], named, seconds, stopped)
     if latency is None:

@@ -92,7 +92,7 @@ class MapInfo(Record):
 
 # ---- plumbing
 
-def _address(data: bytes | Buffer) -> int:
+def address_of(data: bytes | Buffer) -> int:
     """Address of a buffer's first byte (0 for an empty one). The caller keeps it alive."""
     if not data:
         return 0
@@ -103,7 +103,7 @@ def _address(data: bytes | Buffer) -> int:
 
 def _bpf_raw(command: int, attr: Buffer) -> int:
     """bpf(2): its result, or minus errno. Repeats while a signal interrupts it."""
-    address, size = _address(attr), len(attr)
+    address, size = address_of(attr), len(attr)
     for _ in range(16):
         result: int = _syscall(_numbers["bpf"], command, address, size, 0, 0, 0)
         if result >= 0:
@@ -198,7 +198,7 @@ def map_create(type: int, key_size: int, value_size: int, max_entries: int, flag
 
 
 def _element(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
-    return bytearray(_ELEMENT.pack(fd.number, _address(key), _address(value), flags))
+    return bytearray(_ELEMENT.pack(fd.number, address_of(key), address_of(value), flags))
 
 
 def map_lookup(fd: Fd, key: bytes, size: int) -> bytes | None:
@@ -255,8 +255,8 @@ def map_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Bu
     at least max(4, key size) bytes. Returns (elements read, errno): ENOENT at the end of the map, ENOSPC when one hash
     bucket holds more than ``count``, EINVAL or ENOTSUPP where the kernel or the map type has no batches.
     """
-    attr = bytearray(_BATCH.pack(_address(token_in) if token_in is not None else 0, _address(token_out),
-                                 _address(keys), _address(values), count, fd.number, 0, 0))
+    attr = bytearray(_BATCH.pack(address_of(token_in) if token_in is not None else 0, address_of(token_out),
+                                 address_of(keys), address_of(values), count, fd.number, 0, 0))
     command = uapi.BPF_MAP_LOOKUP_AND_DELETE_BATCH if take else uapi.BPF_MAP_LOOKUP_BATCH
     result = _bpf_raw(command, attr)
     if result == -errno.EPERM:
@@ -267,7 +267,7 @@ def map_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Bu
 
 def map_delete_batch(fd: Fd, keys: bytes, count: int) -> tuple[int, int]:
     """Delete ``count`` keys. Returns (keys done, errno)."""
-    attr = bytearray(_BATCH.pack(0, 0, _address(keys), 0, count, fd.number, 0, 0))
+    attr = bytearray(_BATCH.pack(0, 0, address_of(keys), 0, count, fd.number, 0, 0))
     result = _bpf_raw(uapi.BPF_MAP_DELETE_BATCH, attr)
     return int(_BATCH.unpack_from(attr)[4]), -min(result, 0)
 
@@ -298,11 +298,11 @@ def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flag
     license_text = license.encode() + b"\0"
     attr = bytearray(160)
     _PROG_LOAD.pack_into(
-        attr, 0, type, len(code) // 8, _address(code), _address(license_text),
-        log_level if log else 0, len(log) if log else 0, _address(log) if log else 0, 0, flags, _object_name(name),
+        attr, 0, type, len(code) // 8, address_of(code), address_of(license_text),
+        log_level if log else 0, len(log) if log else 0, address_of(log) if log else 0, 0, flags, _object_name(name),
         0, expected_attach, btf.number if btf else 0,
-        8 if func_info else 0, _address(func_info), len(func_info) // 8,
-        16 if line_info else 0, _address(line_info), len(line_info) // 16,
+        8 if func_info else 0, address_of(func_info), len(func_info) // 8,
+        16 if line_info else 0, address_of(line_info), len(line_info) // 16,
         attach_btf_id, attach_btf.number if attach_btf else 0)
     return Fd(_bpf("PROG_LOAD", uapi.BPF_PROG_LOAD, attr))
 
@@ -310,7 +310,7 @@ def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flag
 def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT)) -> int:
     """Run a raw_tracepoint or syscall program once, here and now, with ``context``; returns what it returned."""
     attr = bytearray(80)
-    _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, _address(context), 0, 0, 0, 0)
+    _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, address_of(context), 0, 0, 0, 0)
     _bpf("PROG_TEST_RUN", uapi.BPF_PROG_TEST_RUN, attr)
     return int(_TEST_RUN.unpack_from(attr)[1])
 
@@ -335,10 +335,9 @@ def prog_functions(fd: Fd) -> tuple[str, int, int, list[tuple[int, int]]]:
     name, btf = raw[64:80].rstrip(b"\0").decode(), struct.unpack_from("=I", raw, 128)[0]
     records = bytearray(8 * count)
     if count:
-        attr = bytearray(232)
-        struct.pack_into("=IQI", attr, 132, 8, _address(records), count)
-        _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
-             bytearray(struct.pack("=IIQ", fd.number, len(attr), _address(attr))))
+        asked = bytearray(232)
+        struct.pack_into("=IQI", asked, 132, 8, address_of(records), count)
+        object_info(fd, asked)
     return name, struct.unpack_from("=I", raw)[0], btf, list(struct.iter_unpack("=II", records))
 
 
@@ -346,15 +345,19 @@ def btf_blob(fd: Fd) -> bytes:
     """The bytes of a BTF object; struct bpf_btf_info starts with where to write them and their size."""
     size, = struct.unpack_from("=I", _object_info(fd, 32), 8)
     blob = bytearray(size)
-    info = bytearray(struct.pack("=QIIQII", _address(blob), size, 0, 0, 0, 0))
+    info = bytearray(struct.pack("=QIIQII", address_of(blob), size, 0, 0, 0, 0))
     _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
-         bytearray(struct.pack("=IIQ", fd.number, len(info), _address(info))))
+         bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info))))
     return bytes(blob)
 
 
 def _object_info(fd: Fd, size: int) -> bytes:
-    info = bytearray(size)
-    attr = bytearray(struct.pack("=IIQ", fd.number, size, _address(info)))
+    return object_info(fd, bytearray(size))
+
+
+def object_info(fd: Fd, info: bytearray) -> bytes:
+    """What the kernel tells of an object; ``info`` says, by counts and pointers within, what else it is to write."""
+    attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
     _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
     return bytes(info)
 
@@ -387,7 +390,7 @@ def object_ids(kind: str) -> list[int]:
 
 def btf_load(btf: bytes, log: Buffer | None = None) -> Fd:
     """Load BTF for programs and maps."""
-    attr = bytearray(struct.pack("=QQIIIIIi", _address(btf), _address(log) if log else 0, len(btf),
+    attr = bytearray(struct.pack("=QQIIIIIi", address_of(btf), address_of(log) if log else 0, len(btf),
                                  len(log) if log else 0, 1 if log else 0, 0, 0, 0))
     return Fd(_bpf("BTF_LOAD", uapi.BPF_BTF_LOAD, attr))
 
@@ -400,8 +403,8 @@ def module_btf(name: str) -> Fd | None:
         except SyscallError:
             continue  # it was unloaded meanwhile
         text = bytearray(64)
-        info = bytearray(struct.pack("=QIIQII", 0, 0, 0, _address(text), len(text), 0))
-        attr = bytearray(struct.pack("=IIQ", fd.number, len(info), _address(info)))
+        info = bytearray(struct.pack("=QIIQII", 0, 0, 0, address_of(text), len(text), 0))
+        attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
         _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
         if text.partition(b"\0")[0].decode() == name:
             return fd
@@ -419,7 +422,7 @@ def enable_stats() -> Fd:
 def raw_tracepoint_open(name: str, program: Fd, cookie: int = 0) -> Fd:
     """Attach to a raw tracepoint (``name`` "": to the program's own attach_btf_id). A cookie needs Linux 6.10."""
     text = name.encode() + b"\0"
-    attr = bytearray(struct.pack("=QIIQ", _address(text) if name else 0, program.number, 0, cookie))
+    attr = bytearray(struct.pack("=QIIQ", address_of(text) if name else 0, program.number, 0, cookie))
     return Fd(_bpf("RAW_TRACEPOINT_OPEN", uapi.BPF_RAW_TRACEPOINT_OPEN, attr))
 
 
@@ -451,7 +454,7 @@ def iterator_create(link: Fd) -> Fd:
 def pin(fd: Fd, path: str) -> None:
     """Give a program, map or link a name in a BPF file system, which keeps it alive."""
     text = os.fsencode(path) + b"\0"
-    _bpf("OBJ_PIN", uapi.BPF_OBJ_PIN, bytearray(struct.pack("=QII", _address(text), fd.number, 0)))
+    _bpf("OBJ_PIN", uapi.BPF_OBJ_PIN, bytearray(struct.pack("=QII", address_of(text), fd.number, 0)))
 
 
 def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[int],
@@ -461,7 +464,7 @@ def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[
     places = struct.pack(f"={count}Q", *offsets)
     marks = struct.pack(f"={count}Q", *cookies)
     counters = struct.pack(f"={count}Q", *semaphores) if semaphores else b""
-    rest = struct.pack("=QQQQIII", _address(text), _address(places), _address(counters), _address(marks), count,
+    rest = struct.pack("=QQQQIII", address_of(text), address_of(places), address_of(counters), address_of(marks), count,
                        uapi.BPF_F_UPROBE_MULTI_RETURN if returns else 0, pid)
     return _link_create(program, 0, uapi.BPF_TRACE_UPROBE_MULTI, 0, rest)
 
@@ -474,7 +477,7 @@ def link_kprobe_multi(program: Fd, functions: list[str], cookies: list[int], ret
     table = (ctypes.c_char_p * count)(*[name.encode() for name in functions])
     marks = struct.pack(f"={count}Q", *cookies)
     rest = struct.pack("=IIQQQ", uapi.BPF_F_KPROBE_MULTI_RETURN if returns else 0, count, ctypes.addressof(table), 0,
-                       _address(marks))
+                       address_of(marks))
     kind = uapi.BPF_TRACE_KPROBE_SESSION if session else uapi.BPF_TRACE_KPROBE_MULTI
     return _link_create(program, 0, kind, 0, rest)
 
@@ -502,8 +505,8 @@ def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample
     attr = bytearray(128)
     struct.pack_into("=IIQQQQQIIQQ", attr, 0, type, len(attr), config, sample_period, sample_type, 0, flags,
                      wakeup, bp_type,
-                     _address(text) if isinstance(config1, bytes) else config1, config2)
-    result: int = _syscall(_numbers["perf_event_open"], _address(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
+                     address_of(text) if isinstance(config1, bytes) else config1, config2)
+    result: int = _syscall(_numbers["perf_event_open"], address_of(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
     if result < 0:
         raise failure("perf_event_open", errno.EPERM if ctypes.get_errno() == errno.EACCES else ctypes.get_errno())
     return Fd(result)

@@ -1,0 +1,82 @@
+"""The machine code of a loaded BPF program, and which lines of source it came from: BPF_OBJ_GET_INFO_BY_FD tells both
+to whoever may see kernel addresses (bpf_prog_get_info_by_fd() in kernel/bpf/syscall.c)."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+
+from ..errors import SyscallError
+from ..record import Record
+from . import syscalls
+
+_SIZE = 232  # of struct bpf_prog_info, as far as we know it
+# Offsets in it: a count and the pointer to so many records.
+_CODE, _ADDRESSES, _LENGTHS = (16, 24), (104, 112), (108, 120)
+_LINES, _PLACES = (148, 152), (168, 160)
+_BTF, _LINE_SIZE, _PLACE_SIZE = 128, 172, 176
+_LINE, _PLACE = 16, 8  # bytes of struct bpf_line_info, and of a native address
+
+
+class Code(Record):
+    """One function of a program: where its machine code lies, and what it is."""
+
+    address: int
+    code: bytes
+
+
+class Image(Record):
+    """A program's code. ``lines`` are (address of the first instruction, source line), by address."""
+
+    functions: list[Code]
+    lines: list[tuple[int, str]]
+
+    def line_at(self, address: int) -> str:
+        """The source line that an instruction belongs to; "" if the program was loaded without."""
+        at = bisect_right(self.lines, address, key=lambda line: line[0]) - 1
+        return self.lines[at][1] if at >= 0 else ""
+
+
+def image(number: int) -> Image | None:
+    """The program's code; None if the kernel interprets it, or hides its addresses. SyscallError if it has gone."""
+    with syscalls.object_by_id("program", number) as fd:
+        raw = syscalls.object_info(fd, bytearray(_SIZE))
+        buffers: list[bytearray] = []
+        asked = bytearray(_SIZE)
+        for (count_at, pointer_at), size in ((_CODE, 1), (_ADDRESSES, 8), (_LENGTHS, 4), (_LINES, _LINE),
+                                             (_PLACES, _PLACE)):
+            count, = struct.unpack_from("=I", raw, count_at)
+            buffers.append(bytearray(count * size))
+            struct.pack_into("=I", asked, count_at, count)
+            struct.pack_into("=Q", asked, pointer_at, syscalls.address_of(buffers[-1]))
+        struct.pack_into("=I", asked, _LINE_SIZE, _LINE)
+        struct.pack_into("=I", asked, _PLACE_SIZE, _PLACE)
+        syscalls.object_info(fd, asked)
+    code, addresses, lengths, lines, places = buffers
+    starts = [start for start, in struct.iter_unpack("=Q", addresses)]
+    if not code or not any(starts):
+        return None
+    functions, at = [], 0
+    for start, (length,) in zip(starts, struct.iter_unpack("=I", lengths)):
+        functions.append(Code(start, bytes(code[at:at + length])))
+        at += length
+    return Image(functions, _named(lines, places, struct.unpack_from("=I", raw, _BTF)[0]))
+
+
+def _named(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str]]:
+    """The texts of the lines are strings of the program's BTF."""
+    if not places or not btf:
+        return []
+    try:
+        with syscalls.object_by_id("btf", btf) as fd:
+            blob = syscalls.btf_blob(fd)
+    except SyscallError:
+        return []
+    header, strings = struct.unpack_from("=I", blob, 4)[0], struct.unpack_from("=I", blob, 16)[0]
+
+    def text(offset: int) -> str:
+        start = header + strings + offset
+        return blob[start:blob.index(b"\0", start)].decode("utf-8", "replace").strip()
+
+    records = struct.iter_unpack("=IIII", lines)
+    return sorted((place, text(line)) for (place,), (_, _, line, _) in zip(struct.iter_unpack("=Q", places), records))
