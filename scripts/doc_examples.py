@@ -230,6 +230,9 @@ ERRORS: dict[str, tuple[str, str]] = {
     "missing-probe": ("There is no such probe on this kernel.", "tracepoint:sched:none { }"),
     "mid-instruction": ("A breakpoint there would lie within an instruction and wreck the program.", ""),
     "no-argument": ("The probe has fewer arguments, or a program cannot read this one.", ""),
+    "mixed-memory": ("A function is given pointers into user memory and into kernel memory.",
+                     "fn where($p: struct task_struct*): int64 { return (int64)$p; }\n"
+                     "begin { print(where(kptr(curtask))); print(where((struct task_struct*)uptr(1))); }"),
     "no-retval": ("The function returns nothing.", "fexit:tcp_set_state { print(retval); }"),
     "iter-pid": ("-p with an iterator over objects that belong to no process.", ""),
     "iter-pin": ("A pinned iterator runs when its file is read, without Sonde: it can printf().",

@@ -10,8 +10,8 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..options import Parsed
-    from ..runtime.annotate import Samples
     from ..runtime.overhead import Latency, ProgramCost
+    from .annotation import Samples
 
 PAGE = """\
 overhead: what every BPF program on this machine costs, whoever loaded it
@@ -132,7 +132,7 @@ def _found(program: str) -> tuple[int, str]:
 
 def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
     from ..kernel.program_image import image
-    from ..runtime.annotate import sample
+    from .annotation import sample
     number, name = _found(program)
     code = image(number)
     if code is None:

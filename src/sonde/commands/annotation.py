@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -79,6 +76,9 @@ def _places(image: Image, counts: dict[int, int], machine: str) -> list[Place]:
 
 def disassembled(function: Code, machine: str) -> dict[int, str]:
     """Address → instruction, by objdump; {} where it is not installed."""
+    import shutil
+    import subprocess
+    import tempfile
     tool = shutil.which("objdump")
     if tool is None:
         return {}
