@@ -66,7 +66,7 @@ class Calls:
     def _call_delete(self, expr: ast.Call) -> int:
         elements, key = self._element(expr)
         if key is None:
-            elements[None] = zero(self.checked.maps[expr.data["map"]].value)
+            self.maps[expr.data["map"]] = self.initial(expr.data["map"])
             return 1
         return int(elements.pop(key, None) is not None)
 

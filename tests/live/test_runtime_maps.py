@@ -178,7 +178,17 @@ def test_keyless_extremes(make: Make) -> None:
     map = make(memory("@m", Aggregate("min"), cpus=2))
     slots(map, 0, 0, -4 & 2**64 - 1, 1)
     assert map.take() == [(b"", (-4, 1))]
-    assert map.get() == (0, 0)
+    assert map.get() is None and map.items() == []
+
+
+def test_a_keyless_value_is_there_once_it_is_set(make: Make) -> None:
+    map = make(MapSpec("@n", "array", 4, 16, 1, value=INT64, memory=True, stride=8))
+    assert map.get() is None and map.items() == [] and map.count() == 0
+    map.update(b"", bytes(8))
+    assert map.items() == [(b"", bytes(8))] and map.count() == 1
+    map.zero()
+    assert map.items() == map.take() == [(b"", bytes(8))]
+    assert map.items() == map.take() == [] and map.get() is None
 
 
 def test_slots_with_room_between_them(make: Make) -> None:

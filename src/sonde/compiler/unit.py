@@ -67,7 +67,8 @@ class Unit:
         if info.key is None:
             cpus = self.world.cpus if aggregate else 1
             stride = round_up(value.size, 64) if cpus > 1 else round_up(value.size, 8)
-            return MapSpec(info.name, "array", 4, max(8, cpus * stride), 1, MMAPABLE, None, value, memory=True,
+            marker = 0 if aggregate else 8
+            return MapSpec(info.name, "array", 4, max(8, cpus * stride + marker), 1, MMAPABLE, None, value, memory=True,
                            cpus=cpus, stride=stride, read_in_kernel=info.read, span=info.span)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:

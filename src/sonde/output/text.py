@@ -151,8 +151,7 @@ class TextOutput:
 
     def _drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
-            unset = key is None and not value.total
-            self.out.write(encode("\n" if unset else f"{self._safe(label(name, key))}: \n{value.draw(div)}\n"))
+            self.out.write(encode(f"{self._safe(label(name, key))}: \n{value.draw(div)}\n"))
 
     def _safe(self, text: str) -> str:
         return self.escape(text) if self.escape else text

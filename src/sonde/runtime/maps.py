@@ -47,6 +47,7 @@ class Map:
         self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
         self._cpus = possible_cpus if self._per_cpu else spec.cpus
         self._element = round_up(spec.value_size, 8) * possible_cpus if self._per_cpu else spec.value_size
+        self._kept = False                     # zero() left a keyless aggregate its place
         self._base: State | None = None        # of a keyless aggregate, at its last clear() or zero()
         self._bases: dict[bytes, State] = {}   # the same by key
         self._zeroed: set[bytes] = set()       # keys that zero() left with nothing
@@ -58,9 +59,9 @@ class Map:
     # reading
 
     def items(self) -> list[Item]:
-        """Every (key, value), in no particular order. A keyless map has one item with the empty key."""
+        """Every (key, value), in no particular order. A keyless map has one item with the empty key, once it is set."""
         if self.spec.memory:
-            return [(b"", self._memory_value())]
+            return [(b"", self._memory_value())] if self._is_set() else []
         if self._subtracts:
             return self._finish(self._gains(self._states()))
         return self._decode(self._chunks(take=False))
@@ -68,7 +69,7 @@ class Map:
     def get(self, key: bytes = b"") -> Value | None:
         """The value under ``key``; None if there is none."""
         if self.spec.memory:
-            return self._memory_value()
+            return self._memory_value() if self._is_set() else None
         raw = syscalls.map_lookup(self.fd, key, self._element)
         if raw is not None and self._subtracts:
             found = self._finish(self._gains([(key, self._merge(raw)[0])]))
@@ -77,9 +78,9 @@ class Map:
 
     def count(self) -> int:
         """How many keys there are."""
-        if self.spec.memory:
-            return 1
-        return len(self.items()) if self._subtracts else sum(chunk.count for chunk in self._chunks(take=False))
+        if self.spec.memory or self._subtracts:
+            return len(self.items())
+        return sum(chunk.count for chunk in self._chunks(take=False))
 
     # changing
 
@@ -93,21 +94,20 @@ class Map:
         """
         if not self.spec.memory:
             return self._take_gains() if self._subtracts else self._decode(self._chunks(take=True))
+        was_set = self._is_set()
         if self._subtracts:
             now = self._merged_memory()
             value: Value = self._signed(self._since_base(now))
             self._base = now
         else:
             value = self._memory_value()
-            self._zero_memory()
-        return [(b"", value)]
+            self._zero_memory(self.spec.value_size)
+        self._kept = False
+        return [(b"", value)] if was_set else []
 
     def clear(self) -> None:
         """Delete every key (``clear()`` of the language)."""
-        if self.spec.memory:
-            self.zero()
-        else:
-            self.take()
+        self.take()
 
     def zero(self) -> None:
         """Set every value to zero and keep the keys (``zero()`` of the language)."""
@@ -119,15 +119,19 @@ class Map:
             for chunk in self._chunks(take=False):
                 for key in _split(chunk.keys, self.spec.key_size):
                     self._replace(key, zeros)
-        elif self._subtracts:
-            self._base = self._merged_memory()
         else:
-            self._zero_memory()
+            self._kept = self._is_set()
+            if self._subtracts:
+                self._base = self._merged_memory()
+            else:
+                self._zero_memory(self.spec.marker or self.spec.value_size)
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set the value under ``key`` (``key`` is ignored by a keyless map)."""
         if self.spec.memory:
             self.memory[:len(value)] = value
+            if self.spec.marker:
+                self.memory[self.spec.marker] = 1
         else:
             syscalls.map_update(self.fd, key, value)
 
@@ -209,8 +213,14 @@ class Map:
         assert self.aggregate is not None
         return merge.finish(self.aggregate, [state])[0]
 
-    def _zero_memory(self) -> None:
-        self.memory[:self.spec.value_size] = bytes(self.spec.value_size)
+    def _is_set(self) -> bool:
+        """Whether there is a value. count() and sum() begin with 0; other aggregates know whether they saw anything."""
+        if self.aggregate is None:
+            return not self.spec.marker or bool(self.memory[self.spec.marker])
+        return self._kept or self.aggregate.kind in ("count", "sum") or any(self._since_base(self._merged_memory()))
+
+    def _zero_memory(self, size: int) -> None:
+        self.memory[:size] = bytes(size)
 
     # keyed maps
 

@@ -27,7 +27,7 @@ from ...semantics import convert
 from ...semantics.nodes import walk
 from ...semantics.typed import ScratchVar
 from ...types import KERNEL, Array, Buf, Inet, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
-from ..ir import Block, Operand, Reg
+from ..ir import Block, MapAddr, Operand, Reg
 from ..optimize import signed
 from . import builtins, maps, memory, records, strings
 from .arithmetic import arithmetic, divide, plain
@@ -119,7 +119,6 @@ def step_map(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Opera
     size = max(info.value.size, 4)
     with lo.scope():
         if target.key is None:
-            from ..ir import MapAddr
             where: Any = MapAddr(target.name)
             done = lo.b.block("updated")
         else:
@@ -130,6 +129,8 @@ def step_map(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Opera
             old = memory.read_scalar(lo, Mem(where), info.value)
             lo.b.set(result, old)
             lo.b.store(where, 0, lo.b.alu("add", old, amount), info.value.size)
+        if target.key is None:
+            maps.mark(lo, target.name)
         lo.b.start(done)
     old_value = lo.normalise(result, info.value)
     return old_value if postfix else lo.normalise(lo.b.alu("add", old_value, amount), info.value)

@@ -189,6 +189,7 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
             lo.store_value(target, info.value, scalar(lo, value))
         else:
             replace(lo, ref, value, target, info.value)
+        mark(lo, ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
@@ -205,6 +206,11 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
             copy_from(lo, place, info.value, bytes_, info.value, True)
     with_key(lo, info, ref.key, lambda name, key: _store(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
+
+
+def mark(lo: Lower, name: str) -> None:
+    """A map without keys has a value from now on; without one nothing is printed."""
+    lo.b.store(MapAddr(name, lo.unit.maps[name].marker), 0, 1, 8)
 
 
 def _store(lo: Lower, name: str, key: Mem, value: Any) -> None:
@@ -249,11 +255,11 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
 
 
 def delete(lo: Lower, name: str, key: Expr | None) -> Operand:
-    """``delete(@m, k)``: 1 if the key was there. A keyless map becomes zero."""
+    """``delete(@m, k)``: 1 if the key was there. A map without keys loses its value."""
     info = lo.unit.checked.maps[name]
     if key is None:
         spec = lo.unit.maps[name]
-        memory.zero(lo, Mem(MapAddr(name)), spec.cpus * spec.stride)
+        memory.zero(lo, Mem(MapAddr(name)), spec.value_size)
         return 1
     result = lo.b.function.reg("deleted")
 

@@ -151,6 +151,8 @@ def _compound(lo: Lower, target: MapRef, stmt: Assign, info: Any) -> None:
     old = memory.read_scalar(lo, Mem(where), info.value)
     new = expressions.arithmetic(lo, stmt.op, old, value, target, stmt.value, _compound_type(stmt, info.value))
     lo.b.store(where, 0, new, info.value.size)
+    if target.key is None:
+        maps.mark(lo, target.name)
     lo.b.start(done)
 
 
