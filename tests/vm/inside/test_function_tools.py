@@ -119,6 +119,38 @@ def test_bqllat() -> None:
     assert device not in other.stdout
 
 
+@pytest.mark.parametrize("kind", ["codel", "fq_codel"])
+def test_codel_of_a_busy_device(kind: str) -> None:
+    """They let packets pass by as long as the device takes them: with a limit of two packets a burst has to wait."""
+    if not has_limits():
+        pytest.skip("virtio_net has no byte queue limits before Linux 6.11")
+    device = network_device()
+    Path(f"/sys/class/net/{device}/queues/tx-0/byte_queue_limits/limit_max").write_text("3000")
+    words = "qdisc", "replace", "dev", device, "root", kind, "target", "1s", "interval", "10s"
+    subprocess.run(["tc", *words], check=True)
+    try:
+        with Tracer("qdisclat", "-s", "-i", device, kind, timeout=150) as tracer, \
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            before, begun = packets_sent(device), time.monotonic()
+            for _ in range(300):
+                sock.sendto(b"x" * 1400, ("10.99.0.2", 9))
+            deadline = begun + 20
+            while packets_sent(device) - before < 300 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            sent, whole = packets_sent(device) - before, time.monotonic() - begun
+        shown = subprocess.run(["tc", "-s", "qdisc", "show", "dev", device], check=True, capture_output=True, text=True)
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", device, "root"], check=True)
+    found = re.findall(rf"^@wait\[{kind}\]: count (\d+), average (\d+), total (\d+)$", tracer.stdout, re.M)
+    assert len(found) == 1, tracer.stdout
+    count, average, total = map(int, found[0])
+    assert 0 < count <= sent
+    assert 0 < average <= whole * 1e6 and total <= count * whole * 1e6
+    # A packet that met a stopped device goes back, and is taken out a second time.
+    again = re.search(rf"^@unmatched\[{kind}\]: (\d+)$", tracer.stdout, re.M)
+    assert int(again[1] if again else 0) <= int(re.search(r"requeues (\d+)", shown.stdout)[1])  # type: ignore[index]
+
+
 def has_limits() -> bool:
     """virtio_net has byte queue limits since Linux 6.11."""
     return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 11)
