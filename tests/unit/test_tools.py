@@ -160,6 +160,14 @@ def test_options_are_those_that_the_script_asks_for(name: str) -> None:
     assert not ours & {n for option in tool.options for n in option.names}, "long global options stay"
 
 
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_options_do_stands_in_one_column(name: str) -> None:
+    tool = tools.find(name)
+    assert tool is not None
+    lines = [line for line in tool.sections.get("OPTIONS", "").splitlines() if line.startswith("  -")]
+    assert len({len(line) - len(line.strip().partition("  ")[2].lstrip()) for line in lines}) <= 1
+
+
 def own(name: str) -> list[Option]:
     return [Option(("-l", "--lost"), "", TOOL, ""), Option(("-P", "--port"), "N", TOOL, "")] if name == "x" else []
 
