@@ -83,7 +83,7 @@ class Things:
         """What a function of the script makes of one."""
         if not self.functions_of_things:
             return self.member()
-        return f"{self.pick(*self.functions_of_things)}({self.thing()}, (int64)({self.other()}))"
+        return f"{self.pick(*self.functions_of_things)}({self.first_thing()}, (int64)({self.other()}))"
 
     def thing_number(self) -> str:
         """A number that is read."""
