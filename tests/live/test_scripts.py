@@ -152,6 +152,8 @@ TEXT = [
     Case("begin { @ = lhist(1, 0, 10, 20); }", "", "step is too large for the given range .provided step 20 for", 1),
     Case("t:*sys_enter_execve /pid == cpid/ { print(probe); exit(); }", "tracepoint:syscalls:sys_enter_execve",
          options=("-c", "/bin/true")),
+    Case("i:ms:30 { @i++; if (@i < 4) { @c = count(); @h = hist(3); } if (@i == 1) { clear(@c); clear(@h); } "
+         "if (@i == 3) { delete(@c); delete(@h); } if (@i == 6) { clear(@i); exit(); } }", "@c: 0"),
     Case("begin { while (1) { } print(1); exit(); }", "1",
          "WARNING: A loop or a search was stopped after 8388608 rounds, the most that the kernel allows"),
     Case('begin { $t = (1, "a", (2, 3)); print(($t[0], $t[1], $t[2][1], (7, 8)[1])); exit(); }', "(1, a, 3, 8)"),

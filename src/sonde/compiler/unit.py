@@ -64,18 +64,18 @@ class Unit:
     def map_spec(self, info: MapInfo) -> MapSpec:
         value = info.value
         aggregate = isinstance(value, Aggregate)
+        observed = info.read or info.name in self.observed
         if info.key is None:
             cpus = self.world.cpus if aggregate else 1
             stride = round_up(value.size, 64) if cpus > 1 else round_up(value.size, 8)
             marker = 0 if aggregate else 8
             return MapSpec(info.name, "array", 4, max(8, cpus * stride + marker), 1, MMAPABLE, None, value, memory=True,
-                           cpus=cpus, stride=stride, read_in_kernel=info.read, span=info.span)
+                           cpus=cpus, stride=stride, read_in_kernel=observed, span=info.span)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
             type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"
         # clear() leaves the keys of an aggregate in place for another interval: see runtime/maps.py
         entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
-        observed = info.read or info.name in self.observed
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
                        read_in_kernel=observed, span=info.span)
         self.make_room(spec)
