@@ -270,8 +270,8 @@ def test_runqlat() -> None:
     try:
         for pid in (0, spinner.pid):
             os.sched_setaffinity(pid, {min(everywhere)})
-        outside = switches()
-        with Tracer("runqlat", "-p", ME) as tracer:
+        outside, begun = switches(), time.monotonic()
+        with Tracer("runqlat", "-p", ME) as tracer, Tracer("runqlat", "-p", ME, "-P", "-m", "-i", "1", "-T") as others:
             inside = switches()
             for _ in range(300):
                 time.sleep(0.0005)
@@ -288,6 +288,11 @@ def test_runqlat() -> None:
     assert preempted > 0
     assert 300 + preempted <= histogram_total(tracer.stdout, "usecs") <= sum(outer) - sum(outside)
     assert "@since" not in tracer.stdout
+    # the same by process, in milliseconds, in as many blocks as there were seconds
+    assert 300 + preempted <= histogram_total(others.stdout, f"msecs[{ME}]") <= sum(outer) - sum(outside)
+    low = re.findall(r"^([\[(].*[)\]]) +\d+ \|", others.stdout, re.M)
+    assert "[0]" in low and "usecs" not in others.stdout
+    assert len(re.findall(r"^\d\d:\d\d:\d\d$", others.stdout, re.M)) <= time.monotonic() - begun
 
 
 def test_tcpconnect(listener: socket.socket) -> None:
@@ -414,7 +419,7 @@ def test_biolatency(tmp_path: Path) -> None:
         os.write(fd, page)
         os.fsync(fd)
         before = completed()
-        with Tracer("biolatency") as tracer:
+        with Tracer("biolatency") as tracer, Tracer("biolatency", "-D", "-m", "-i", "1", "-T") as others:
             begun = completed()
             longest = 0
             for i in range(64):
@@ -431,6 +436,10 @@ def test_biolatency(tmp_path: Path) -> None:
     buckets = re.findall(r"^[\[(](\d+)(K?)\W.* +(\d+) \|", tracer.stdout, re.M)
     lows = [int(low) * (1024 if kilo else 1) for low, kilo, n in buckets if int(n)]
     assert 1 < min(lows) <= longest  # microseconds: no disk is faster, and ours were among them
+    by_disk = {name: histogram_total(others.stdout, f"msecs[{name}]") for name in
+               set(re.findall(r"^@msecs\[(\w+)\]:", others.stdout, re.M))}
+    assert set(by_disk) <= set(os.listdir("/sys/class/block"))
+    assert 64 <= sum(by_disk.values()) <= total
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
