@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.kernel.world import LiveWorld
 from sonde.record import Record
 from support import compile_c, run_sonde
 
@@ -98,6 +99,8 @@ uprobe:TARGET:name {
 
 @pytest.mark.parametrize("case", USER, ids=lambda case: case.program[:60])
 def test_user_programs(case: Case, target: Path) -> None:
+    if "uretprobe" in case.program and not LiveWorld().feature("uretprobe_func"):
+        pytest.skip("kernel lacks uretprobe_func")
     check(case, str(target))
 
 

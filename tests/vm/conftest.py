@@ -78,6 +78,7 @@ class Inside(pytest.Item):
 
 
 _listed: list[str] = []  # everything in ring.toml
+_again: list[tuple[str, str]] = []  # (kernel and test, text) of what was tried once more
 _running: dict[str, Future[dict[str, tuple[str, str]]]] = {}
 
 
@@ -118,7 +119,8 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
         report = Path(shared, "results")
         command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
                    "--timeout", str(ring()["minutes"] * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
-                   "-o", f"timeout={PATIENCE}", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"]
+                   "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting",
+                   f"@{shared}/tests"]
         environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
                                     "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run",
                                     "PYTHONDONTWRITEBYTECODE": "", "SONDE_VM_REPORT": str(report)}
@@ -129,7 +131,7 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
         took = f"{kernel}: status {done.returncode} after {ended - started:.0f} s"
         if not report.exists():
             return dict.fromkeys(tests, ("failed", f"{took}: no results{said}"))
-        found = read_report(report)
+        found = read_report(kernel, report)
         silent = ended - report.stat().st_mtime
     if done.returncode == TIMED_OUT and silent < PATIENCE + 60:  # it went on until then
         missing = "not run", f"{took}: time was up when {len(found)} of {len(tests)} tests had been run"
@@ -157,11 +159,21 @@ def selection(tests: list[str]) -> list[str]:
     return [*chosen, *[f"--deselect={test}" for test in others]]
 
 
-def read_report(path: Path) -> dict[str, tuple[str, str]]:
-    """test → (outcome, text) from what reporting.py wrote; a failure in any of a test's phases is its outcome."""
+def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
+    """test → (outcome, text) from what reporting.py wrote; a failure in any of a test's phases is its outcome. What was
+    tried once more is kept for the summary."""
     found: dict[str, tuple[str, str]] = {}
     for line in path.read_text().splitlines():
         name, outcome, text, _ = json.loads(line)
-        if found.get(name, ("",))[0] != "failed":
+        if outcome == "rerun":
+            _again.append((f"{kernel} {name}", text))
+        elif found.get(name, ("",))[0] != "failed":
             found[name] = outcome, text
     return found
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was tried once more in a guest, and why."""
+    for name, text in _again:
+        terminalreporter.write_sep("=", f"RERUN {name}")
+        terminalreporter.write_line(text)
