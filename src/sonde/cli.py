@@ -513,7 +513,8 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     else:
         return 0
     if parsed.has("verbose"):
-        _say_how(trace, out)
+        from .verbose import say_how
+        say_how(trace, out)
     for path in session.pinned:
         out.note(f"Pinned: cat {path} runs it; rm {path} removes it")
     if trace.options.mode:
@@ -573,26 +574,3 @@ def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:
     status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
     printer.show(trace.rest(), trace.act)
     return status
-
-
-def _counts_misses() -> bool:
-    from .api import live_world
-    return live_world().feature("probe_misses")
-
-
-def _say_how(trace: Trace, out: Output) -> None:
-    """-v: how each program is attached, and what it costs in instructions."""
-    for program in trace.spec.programs:
-        names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
-        how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
-        if program.parts:
-            names += f" and {program.parts[1].attach[0].name} ..."
-            how = "by kprobe.session, entry and return in one program"
-        if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
-            point = program.attach[0]
-            why = "which attaches many at once" if "together" in point.extra else \
-                "which misses no call" if "exact" in point.extra else f"for this kernel has no {point.kind}"
-            how = f"by {program.how}, {why}"
-        elif not program.how and program.attach[0].kind == "kretprobe" and not _counts_misses():
-            how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
-        out.note(f"{names}: {how}, {len(program.code) // 8} instructions")

@@ -128,6 +128,12 @@ class Inlined(Record):
     places: int
     line: str = ""
 
+    def shown(self, names: list[str] | None = None) -> str:
+        """``main, work (3 places)``; with ``names`` in place of the callers, as many as there are."""
+        found = names or self.callers
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        return ", ".join(found[:5]) + more + (f" ({self.places} places)" if self.places > 1 else "")
+
 
 class KernelFunction(Record):
     """A function of the kernel as its type information tells it.

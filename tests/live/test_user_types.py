@@ -316,6 +316,25 @@ def test_a_function_that_is_inlined(tmp_path: Path) -> None:
     assert "no function 'foldet'\n" in done.stderr and "inlined" not in done.stderr.replace(str(target), "")
 
 
+def test_calls_that_are_inlined_are_said_not_to_be_seen(tmp_path: Path) -> None:
+    """A function with code of its own, which another file calls, and a copy in its own file: one of two is seen."""
+    other = tmp_path / "elsewhere.c"
+    other.write_text("int both(int a);\nint outside(int a) { return both(a); }\n")
+    target = compile_c("""
+        volatile int sink;
+        int outside(int a);
+        __attribute__((always_inline)) inline int both(int a) { return sink += a; }
+        extern inline int both(int a);
+        __attribute__((noinline)) int inside(int a) { return both(a); }
+        int main(void) { inside(1); outside(2); return 0; }
+    """, tmp_path, "partly", "-O2", str(other))
+    done = run_sonde("-v", "-e", f"uprobe:{target}:both {{ @ = count(); }}", "-c", str(target))
+    assert "@: 1\n" in done.stdout
+    assert f"uprobe:{target}:both: not seen are the calls that are inlined into inside\n" in done.stderr
+    done = run_sonde("-v", "-e", f"uprobe:{target}:inside {{ @ = count(); }}", "-c", str(target))
+    assert "@: 1\n" in done.stdout and "not seen" not in done.stderr
+
+
 def test_a_cpp_function_that_is_inlined(tmp_path: Path) -> None:
     if not shutil.which("g++"):
         pytest.skip("g++ is not installed")

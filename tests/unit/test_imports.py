@@ -17,7 +17,7 @@ BASE = {"record", "errors", "types", "uapi", "arch", "asm", "btf", "spec"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
-                              "tables", "reading", "notebook", "exporters", "monitor"}
+                              "tables", "reading", "notebook", "exporters", "monitor", "verbose"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": ROOMS,
     "selftest": ROOMS,
     "monitor": ROOMS | {"cli"},
+    "verbose": BASE | {"api", "output"},
     "parameters": FRONT | BASE,
     "options": {"record", "errors", "language", "commands"},
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for

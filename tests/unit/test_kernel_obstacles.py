@@ -84,5 +84,5 @@ def test_what_a_function_was_inlined_into(tmp_path: Path, symbols: KernelSymbols
     program = compile_c(source, tmp_path, "vmlinux", "-O2", "-g")
     monkeypatch.setattr(functions, "_DEBUG_FILES", ("/no/such/file", str(program)))
     problem, _ = functions.obstacle("nothing", "", "kprobe", symbols)
-    assert problem == "nothing has no code of its own: it is inlined into first, second"
+    assert problem == "nothing has no code of its own: it is inlined into first, second (3 places)"
     assert "this kernel has no function absent" in functions.obstacle("absent", "", "kprobe", symbols)[0]

@@ -71,8 +71,7 @@ def _gone(function: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
     clones = list(_clone_hints(function, symbols))
     copies = _inlined(function)
     if copies is not None:
-        shown = ", ".join(copies.callers[:5]) + (" and others" if len(copies.callers) > 5 else "")
-        return f"{function} has no code of its own: it is inlined into {shown}", clones
+        return f"{function} has no code of its own: it is inlined into {copies.shown()}", clones
     if clones:
         return f"this kernel has no function {function} under that name", clones
     return f"this kernel has no function {function}", [

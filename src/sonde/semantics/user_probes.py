@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .providers import Expand
 
 _LANGUAGES = ("cpp", "cxx")
-SHOWN = 5  # functions that a message names
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path:file.c:12"]
 
@@ -102,13 +101,10 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
 
 def _inlined(finder: Finder, point: AttachPoint, kind: str, path: str, name: str, copies: Inlined) -> list[Attach]:
     """There is no such function any more: say into which it went, and how to see it all the same."""
-    more = len(copies.callers) - SHOWN
-    shown = copies.callers[:SHOWN]
-    callers = ", ".join(finder.world.demangle(shown) or shown) + (f" and {more} more" if more > 0 else "")
-    times = f" ({copies.places} places)" if copies.places > 1 else ""
+    callers = copies.shown(finder.world.demangle(copies.callers))
     line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
-    return finder.missing(f"{kind}:{path}: '{name}' has no code of its own: it is inlined into {callers}{times}", point,
+    return finder.missing(f"{kind}:{path}: '{name}' has no code of its own: it is inlined into {callers}", point,
                           [*line, *whole])
 
 

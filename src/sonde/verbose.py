@@ -1,0 +1,42 @@
+"""``-v``: how a script is attached, and what that does not see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .api import live_world
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .output import Output
+    from .spec import ProgramSpec
+
+MOST = 20  # functions of a program whose inlined calls are looked for
+
+
+def say_how(trace: Trace, out: Output) -> None:
+    """How each program is attached, and what it costs in instructions."""
+    for program in trace.spec.programs:
+        names = ", ".join(a.name for a in program.attach[:3]) + (" ..." if len(program.attach) > 3 else "")
+        how = program.how.replace("raw", "raw tracepoint").replace(":", " ") if program.how else program.type
+        if program.parts:
+            names += f" and {program.parts[1].attach[0].name} ..."
+            how = "by kprobe.session, entry and return in one program"
+        if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
+            point = program.attach[0]
+            why = "which attaches many at once" if "together" in point.extra else \
+                "which misses no call" if "exact" in point.extra else f"for this kernel has no {point.kind}"
+            how = f"by {program.how}, {why}"
+        elif not program.how and program.attach[0].kind == "kretprobe" and not live_world().feature("probe_misses"):
+            how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
+        out.note(f"{names}: {how}, {len(program.code) // 8} instructions")
+        _say_what_is_inlined(program, out)
+
+
+def _say_what_is_inlined(program: ProgramSpec, out: Output) -> None:
+    """A function that has code of its own may be inlined into others all the same; a probe does not see that."""
+    for point in program.attach[:MOST]:
+        whole = point.kind in ("uprobe", "uretprobe") and point.event and point.extra.get("entry")
+        copies = live_world().inlined(point.target, point.event) if whole else None
+        if copies is not None and copies.callers:
+            out.note(f"{point.name}: not seen are the calls that are inlined into {copies.shown()}")
