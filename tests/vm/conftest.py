@@ -97,7 +97,7 @@ def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
 
 
 TIMED_OUT = 124  # vmrun's status
-PATIENCE = 400 if FULL else 200  # seconds for a test
+PATIENCE = 400 if FULL else 250  # seconds for a test
 
 
 def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:

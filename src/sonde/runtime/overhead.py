@@ -75,11 +75,11 @@ class Meter:
         return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
 
     def watch(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
-        """Look at one program each millisecond."""
+        """Look at one program each millisecond; its runs since the meter was made are counted."""
         fd, words = self._programs[number], Aggregate("hist", bits=BITS).words
         counts, runs, alone = [0] * words, 0, 0
         began = time.monotonic()
-        before = syscalls.prog_info(fd)
+        before = self._before.get(number) or syscalls.prog_info(fd)
         ending = False
         while not ending:
             ending = stopped() or time.monotonic() - began >= seconds

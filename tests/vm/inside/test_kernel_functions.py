@@ -19,7 +19,7 @@ OURS = '/comm == "dd" && {} == 1000/'
 
 
 def sonde(*arguments: str, command: str = WORK, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = run_sonde("-c", command, *arguments, timeout=100)
+    done = run_sonde("-c", command, *arguments, timeout=180)  # attaching many one by one takes a while
     assert done.returncode == status, done.stderr
     return done
 
