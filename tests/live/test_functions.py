@@ -95,11 +95,11 @@ def test_str_concat() -> None:
     (["z" * 500] * 3, " ", "{} " + "z" * 500 + " " + "z" * 500 + " z..."),
 ])
 def test_str_join(arguments: list[str], separator: str, joined: str) -> None:
-    """The first string is as long as it is; the whole is at most max_strlen - 1 characters, and then marked."""
+    """The first string is as long as it is; the whole is at most max_strlen characters, and then marked."""
     command = [shutil.which("true") or "true", *arguments]
     expected = joined.format(command[0])
     if joined.endswith("z..."):
-        expected = " ".join(command)[:1023] + ".."
+        expected = " ".join(command)[:1024] + ".."
     done = run_sonde("-q", "-c", shlex.join(command), "-e", "tracepoint:syscalls:sys_enter_execve /pid == cpid/ { "
                      f'$text = str_join(args.argv, "{separator}"); print($text); @[$text] = count(); }}')
     assert done.stdout.splitlines()[0] == expected

@@ -138,7 +138,7 @@ def str_concat(context: Context, node: Call, types: Types) -> Type | None:
 
 def str_join(context: Context, node: Call, types: Types) -> Type | None:
     """As long as str() makes them, so that one that was cut is marked as its are."""
-    return None if join(context, node, types) is None else Str(context.config.max_strlen)
+    return None if join(context, node, types) is None else Str(context.config.text_size)
 
 
 def globmatch(context: Context, node: Call, types: Types) -> Type | None:
