@@ -52,13 +52,19 @@ def cost(tree: Any) -> int:
 
 def _own(node: Node) -> int:
     if isinstance(node, Call):
-        return 400 if node.name in SEARCHES else 150 if node.name in ("strlen", "strncmp", "str_concat") else 30
+        return _of_call(node)
     if isinstance(node, Binary):
         return 3 if isinstance(node.left.type, Scalar) else 120
     for kind, amount in _OWN:
         if isinstance(node, kind):
             return amount
     return 1
+
+
+def _of_call(node: Call) -> int:
+    if isinstance(node.data, dict) and "function" in node.data:  # of the script: looked at for each call
+        return 30 + cost(node.data["function"].clause.body)
+    return 400 if node.name in SEARCHES else 150 if node.name in ("strlen", "strncmp", "str_concat") else 30
 
 
 def rounds(loop: For | While) -> int | None:

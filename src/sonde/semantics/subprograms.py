@@ -33,7 +33,8 @@ def declare(context: Context, found: Sequence[Subprogram], macros: set[str], dia
 
 
 def check_subprogram_call(context: Context, node: Call) -> Type | None:
-    """data: {"subprogram": name}. The function itself is checked with the first program that calls it."""
+    """data: {"subprogram": name, "function": as the program has it}. The function itself is checked with the first
+    program that calls it."""
     written = context.subprograms[node.name]
     if node.name in context.calling:
         chain = " → ".join([*context.calling[context.calling.index(node.name):], node.name])
@@ -54,7 +55,7 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
         if type is not None and isinstance(parameter, VarState) and parameter.fixed:
             context.assign_variable(parameter, type, arg, arg.const)
             _into_same_memory(context, node, parameter, type, arg)
-    node.data = {"subprogram": node.name}
+    node.data = {"subprogram": node.name, "function": made}
     return made.result
 
 
