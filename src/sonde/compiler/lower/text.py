@@ -118,7 +118,7 @@ def _grow(lo: Lower, used: Reg, length: Operand) -> None:
     lo.b.start(on)
 
 
-JOIN_ARGUMENTS = 48
+JOIN_ARGUMENTS = 20
 
 
 def str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
