@@ -10,6 +10,8 @@ from ..spec import Inlined
 from . import tracefs
 from .symbols import KernelSymbols, traceable_functions
 
+Functions = list[tuple[str, str]]  # (module, function)
+
 _BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
 # Where an installed debug package, or a kernel that was built here, has the kernel with its debug information.
 _DEBUG_FILES = ("/usr/lib/debug/boot/vmlinux-{0}", "/usr/lib/debug/lib/modules/{0}/vmlinux",
@@ -35,22 +37,23 @@ def obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | Non
     """(what is wrong with it, hints); ("", []) if the kernel's lists do not tell."""
     symbols = symbols or KernelSymbols()
     known = symbols.address(function)
-    listed = [m for m, name in _traceable() if name == function]
+    every = _traceable()
+    listed = [m for m, name in every if name == function]
     if known is None and not symbols.restricted and not listed:
-        return _gone(function, symbols)
+        return _gone(function, symbols, every)
     if listed and module not in ("", "vmlinux") and module not in listed:
         return f"{function} is not in {module} but in {listed[0]}", [f"probe {kind}:{listed[0]}:{function}"]
-    if not listed and _traceable():
+    if not listed and every:
         if known is not None and symbols.kind(function) not in "tTwW":
             return f"{function} is not a function but data", []
-        return _untraceable(function, kind, symbols)
+        return _untraceable(function, kind, symbols, every)
     return "", []
 
 
-def _untraceable(function: str, kind: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
+def _untraceable(function: str, kind: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
     if why := special(function, symbols):
         return f"{function} is not traceable: {why}", []
-    clones = list(_clone_hints(function, symbols))
+    clones = list(_clone_hints(function, symbols, every))
     other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") and not forbidden(function) else []
     return f"{function} is not traceable: it is not among the kernel's available_filter_functions", [*clones, *other]
 
@@ -66,9 +69,9 @@ def special(function: str, symbols: KernelSymbols | None = None) -> str:
     return ""
 
 
-def _gone(function: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
+def _gone(function: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
     """It has no code under its own name: say what there is of it, as far as kallsyms and debug information can."""
-    clones = list(_clone_hints(function, symbols))
+    clones = list(_clone_hints(function, symbols, every))
     copies = _inlined(function)
     if copies is not None:
         return f"{function} has no code of its own: it is inlined into {copies.shown()}", clones
@@ -79,9 +82,9 @@ def _gone(function: str, symbols: KernelSymbols) -> tuple[str, list[str]]:
         "kernel's debug package would tell"]
 
 
-def _clone_hints(function: str, symbols: KernelSymbols) -> Iterator[str]:
+def _clone_hints(function: str, symbols: KernelSymbols, every: Functions) -> Iterator[str]:
     """What the compiler made of a function."""
-    traceable = {name for _, name in _traceable()}
+    traceable = {name for _, name in every}
     for clone in symbols.clones(function)[:3]:
         meaning = ", ".join([text for word, text in _CLONES.items() if f".{word}" in clone[len(function):]])
         probe = f": kprobe:{clone}" if clone in traceable or not traceable else ", which is not traceable"
@@ -97,7 +100,7 @@ def _inlined(function: str) -> Inlined | None:
     return dwarf_inlined.inlined(found, function) if found else None
 
 
-def _traceable() -> list[tuple[str, str]]:
+def _traceable() -> Functions:
     try:
         return traceable_functions(tracefs.find())
     except EnvironmentProblem:
