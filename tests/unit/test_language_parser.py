@@ -181,6 +181,12 @@ def test_spans_of_points() -> None:
     assert found.span.text == "kprobe:f ,\tu:/b:g /1/ {\n}"
 
 
+@pytest.mark.parametrize("predicate", ["!@m[{ let $b = @m[2]; $b + 1 }]", "@m[{ 1 }] / 2", "({ 1 })", "{ 1 } > 0"])
+def test_predicate_with_a_block(predicate: str) -> None:
+    first, second = script(f"interval:s:1 /{predicate}/ {{ exit(); }} begin {{ }}").clauses
+    assert first.predicate is not None and second.predicate is None
+
+
 def test_predicate_with_division() -> None:
     clause = script("k:f /arg0 / 2 == 3 && @x[1/2]/ // c\n{ @ = 1 / 2 }").clauses[0]
     assert show(clause.predicate) == "(((arg0 / 2) == 3) && @x[(1 / 2)])"

@@ -114,7 +114,7 @@ class Lexer:
     def _goes_on(self, pos: int) -> bool:
         """Whether a predicate goes on behind the brace that ends at ``pos``: a block can be a part of it."""
         rest = self.text[self.blank(pos):][:5]
-        return rest[:1] in tuple("/)&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
+        return rest[:1] in tuple("/)]&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
 
     def _ends_predicate(self, pos: int) -> bool:
         """Whether a slash that ends at ``pos`` is the last one of a predicate."""
