@@ -90,7 +90,7 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     return sum(way in alone for way in ways) > SLOW
 
 
-SLOW = 50  # links that are closed one by one; the runtime counts them too
+SLOW = 20  # links that are closed one by one; the runtime counts them too
 TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "uprobe_multi",
             "uretprobe": "uprobe_multi", "usdt": "uprobe_multi"}
 DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", "system", "join", "assert", "nstat"}

@@ -433,7 +433,8 @@ def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
     if number == errno.EADDRNOTAVAIL:
         return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
     if why := special(point.event) or ("their own work needs it" if forbidden(point.event) else ""):
-        return f"{point.event} is off limits to kprobes: {why}", []
+        probes = "kprobes" if point.kind in ("kprobe", "kretprobe") else point.kind
+        return f"{point.event} is off limits to {probes}: {why}", []
     if number in (errno.EINVAL, errno.EILSEQ):
         return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]
     return _any_reason(point, number)

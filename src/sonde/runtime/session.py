@@ -52,7 +52,7 @@ from .signals import Signals
 WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
 ASKS = "SIGUSR1"
 REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
-SLOW = 50  # links, the closing of which the results need not wait for
+SLOW = 20  # links, the closing of which the results need not wait for
 PORTION = 1 << 20  # bytes that are read from the data ring at a time: bounds the memory that Python objects take
 
 _POSITION = struct.Struct("=Q")
