@@ -159,7 +159,7 @@ class Things:
             lambda: f"{name} = {self.first_thing()}; {name}++; {name} += {self.upto(2)}; "
                     f"print({name}->{self.pick(*NUMBERS)}); print({name} - {self.first_thing()});",
             lambda: f"let {name}: enum hue = (enum hue)({self.other()}); print({name}); print({name} == GREEN);",
-            lambda: f"for ({name} : @part) {{ @total += {name}.1.y + {name}.1.b[{self.upto(4)}] + {name}.0; }}",
+            lambda: f"for ({name} : @part) {{ @total += {name}.1.y + {name}.1.b[{name}.0 & 3] + {name}.0; }}",
             lambda: f"for ({name} : @thing) {{ if ({name}.1.low > 2) {{ continue; }} @total += {name}.1.e; }}",
             lambda: f"@array[{self.place()}n] = {self.pick('1', '2')}; delete(@array, {self.place()}n);",
             lambda: f"print(has_key(@part, {key}));",

@@ -33,6 +33,13 @@ def test_each_program_has_the_functions_that_it_calls() -> None:
         ["sonde_begin", "fn_two", "fn_add"], ["sonde_end", "fn_add"], ["sonde_end"]]
 
 
+def test_what_an_uncalled_function_is_given_is_not_known() -> None:
+    """Its pointer could be into either memory; the one that it passes on with is known."""
+    compiled("fn inner($p: struct task_struct*): int64 { return (int64)$p; }\n"
+             "fn outer($p: struct task_struct*): int64 { return inner($p) + inner((struct task_struct*)uptr(1)); }\n"
+             "begin { print(inner((struct task_struct*)uptr(1))); }")
+
+
 def test_macros_within_functions() -> None:
     text = "macro double(x) { x * 2 }\nfn f($a: int64): int64 { return double($a); }\nbegin { print(f(1)); }"
     assert compiled(text).programs

@@ -96,8 +96,8 @@ def _instance(context: Context, written: Subprogram, space: str = "") -> Checked
     return made
 
 
-# What only the probe that calls a function can decide.
-PROBE_DECIDES = frozenset(("builtin-probe", "function-probe", "no-args", "no-argument", "no-retval"))
+# What only the probe that calls a function can decide, or what it gives to it.
+PROBE_DECIDES = frozenset(("builtin-probe", "function-probe", "mixed-memory", "no-args", "no-argument", "no-retval"))
 
 
 def check_uncalled(context: Context) -> None:
