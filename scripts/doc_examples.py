@@ -300,7 +300,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unsafe": ("The function acts on the system: it needs --unsafe.", 'begin { system("ls"); }'),
     "unstable": ("The feature may still change; the configuration variable unstable_... allows it.",
                  "begin { @ = tseries(1, 1s, 5); }"),
-    "unsettled": ("The types of maps and variables depend on themselves.", 'begin { $s = "a"; $s = str_concat($s, "b"); }'),
+    "unsettled": ("The types of maps and variables depend on themselves.", ""),
     "unterminated-comment": ("A comment has no */.", "begin { print(1); /* open"),
     "unterminated-string": ("A string has no closing quote.", 'begin { print("open); }'),
 }

@@ -105,8 +105,9 @@ class Calls:
         return int(self._call_strstr(expr) >= 0)
 
     def _call_str_concat(self, expr: ast.Call) -> bytes:
+        assert isinstance(expr.type, Str)
         first: bytes = self.value(expr.args[0])
-        return first + bytes(self.value(expr.args[1]))
+        return (first + bytes(self.value(expr.args[1])))[:expr.type.capacity - 1]
 
     def _call_bswap(self, expr: ast.Call) -> int:
         assert isinstance(expr.type, Int)

@@ -18,7 +18,6 @@ AGGREGATES = ("count", "sum", "avg", "min", "max", "stats", "hist", "lhist")
 READABLE = ("count", "sum", "avg", "min", "max")
 Shape = str  # "int", "str", "pair" (int, str), "nested" (int, (str, int)), "record" (a=int, b=str)
 SHAPES: tuple[Shape, ...] = ("int", "str", "pair", "nested", "record")
-SELF_REFERENCE = "unsettled"  # code of what is said about `$s = str_concat($s, ...)`: a type that grows for ever
 PATTERNS = ("*", "h*o", "*ell*", "?bc*", "*[a-d]", "x*x*x", "long *g long*", "*[!a]?", "abc")
 NAMED = {"number": "42", "flag": "true", "word": "given"}  # --number=42 ... for getopt()
 MACROS = """macro twice(e) { (e) + (e) }

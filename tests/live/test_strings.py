@@ -18,6 +18,7 @@ import judge
 from fuzz.programs import EVENT
 from sonde.api import Without, live_world
 from sonde.compiler.pipeline import compile_checked
+from support import run_sonde
 
 NEW = live_world()
 WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": Without(NEW, frozenset(["bpf_loop"]))}
@@ -138,3 +139,12 @@ def test_strings_in_a_loop() -> None:
         'if (strcontains($a, "passwords")) { $n += strlen($a); } if (globmatch($a, "*pass*")) { $n += 1; } } '
         'printf("%d\\n", $n); }', NEW)
     assert line == str(100 * (9 + 23 + 1))
+
+
+def test_a_string_that_is_made_of_itself() -> None:
+    """It gets the room that str() has: no script has to say how long it may become."""
+    done = run_sonde("-q", "-e", """begin { $s = "a"; for $i : 0..600 { $s = str_concat($s, "bc"); }
+        printf("%d %s\\n", sizeof($s), $s); @m["k"] = "x"; @m["k"] = str_concat("y", @m["k"]); exit(); }""")
+    size, text = done.stdout.splitlines()[0].split()
+    assert size == "1025" and text == ("a" + "bc" * 600)[:1024] + ".."
+    assert '@m[k]: yx' in done.stdout

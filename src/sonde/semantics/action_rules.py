@@ -128,11 +128,16 @@ def override(context: Context, node: Call, types: Types) -> Type | None:
 # --- strings ----------------------------------------------------------------------------------------------
 
 
+PATIENCE = 8  # passes after which a string that still grows is taken to feed itself
+
+
 def str_concat(context: Context, node: Call, types: Types) -> Type | None:
     capacity = 1 + sum(type.capacity - 1 for type in types)
     if all(isinstance(arg.const, str) for arg in node.args):
         node.const = "".join([arg.const for arg in node.args])
         capacity = len(node.const.encode("utf-8", "surrogateescape")) + 1
+    elif context.passes > PATIENCE and isinstance(node.type, Str) and capacity > node.type.capacity:
+        capacity = max(node.type.capacity, context.config.text_size)  # $s = str_concat($s, ...) would grow for ever
     return Str(min(capacity, MAX_STRING))
 
 

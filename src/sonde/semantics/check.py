@@ -94,7 +94,7 @@ def _settle(context: Context, programs: list[Program]) -> Diagnostics:
 
     Types only ever grow (wider integers, longer strings), so this ends.
     """
-    for _ in range(MAX_PASSES):
+    for context.passes in range(MAX_PASSES):
         context.diagnostics = context.types.diagnostics = Diagnostics()
         context.changed = False
         for state in context.maps.values():

@@ -69,6 +69,7 @@ class Context:
         self.maps: dict[str, MapState] = {}
         self.diagnostics = Diagnostics()
         self.changed = False
+        self.passes = 0  # over all programs so far, until no type changes any more
         self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0

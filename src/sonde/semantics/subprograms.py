@@ -110,7 +110,7 @@ def check_uncalled(context: Context) -> None:
         clause = Clause(written.span, [], None, [])
         program = Program(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
         context.maps = {name: copy_record(state) for name, state in maps.items()}
-        for _ in range(PASSES):
+        for context.passes in range(PASSES):
             context.diagnostics, context.changed = Diagnostics(), False
             context.begin(program)
             _instance(context, written, program.space)
