@@ -358,6 +358,7 @@ class Evaluator(Calls):
     def _exact(self, expr: Expr, value: int) -> int:
         """Constants are computed exactly; the checker must have found the same."""
         wrapped = value if -(1 << 63) <= value < 1 << 64 else cut(value, Int(64, value < 0))
+        wrapped = cut(wrapped, Int(64)) if signed(expr) else wrapped
         assert expr.const == wrapped, (expr.span.text, expr.const, wrapped)
         return wrapped
 

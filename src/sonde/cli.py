@@ -399,14 +399,14 @@ def _mode(parsed: Parsed) -> str:
 
 
 def _shower(wanted: str) -> Any:
-    """-d: print the stages that were asked for."""
+    """-d: print the stages that were asked for, a list with commas."""
     from .compiler.pipeline import BPFTRACE_STAGES, STAGES
-    wanted = BPFTRACE_STAGES.get(wanted, wanted)
-    if wanted not in ("all", *STAGES):
-        raise UsageError(f"no stage '{wanted}'", [f"stages are: all, {', '.join(STAGES)}"])
+    stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}
+    for unknown in sorted(stages - {"all", *STAGES}):
+        raise UsageError(f"no stage '{unknown}'", [f"stages are: all, {', '.join(STAGES)}"])
 
     def show(stage: str, text: str) -> None:
-        if wanted in ("all", stage):
+        if "all" in stages or stage in stages:
             sys.stdout.write(f"; --- {stage}\n{text.rstrip()}\n")
     return show
 

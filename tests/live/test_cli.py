@@ -296,6 +296,13 @@ def test_stages_can_be_seen(stage: str) -> None:
     assert done.stdout + done.stderr
 
 
+def test_several_stages_can_be_seen() -> None:
+    done = run_sonde("-d", "types,dis", "-e", "begin { exit(); }")
+    assert re.findall(r"(?m)^; --- (.*)", done.stdout) == ["types", "dis"]
+    refused = run_sonde("-d", "types,diss", "-e", "begin { exit(); }")
+    assert refused.returncode != 0 and "no stage 'diss'" in refused.stderr
+
+
 # --- checks and complaints --------------------------------------------------------------------------------
 
 

@@ -136,8 +136,10 @@ TEXT = [
          "~(?m)^hey$", options=("-c", "/bin/echo hey")),
     Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print((int8[4])pton("1.2.3.4")); exit(); }',
          "::1\n[1,2,3,4]"),
-    Case('begin { print(getopt("port", 1)); exit(); }', "", "has no parameter --prot\nHINT: did you mean --port", 1,
-         params=("--", "--prot=5")),
+    Case("begin { @b[1] = 1; delete(@b[1], @b[2], @b[3]); strlen(); str(); }", "", r"(?s)delete\(\) takes up to 2 arguments "
+         r"\(3 provided\).*strlen\(\) requires one argument \(0 provided\).*str\(\) requires at least one argument", 1),
+    Case('begin { print(getopt("port", 1)); exit(); }', "", "options: --prot\n"
+         r"HINT: did you mean --port\?\nHINT: expected program options: --port$", 1, params=("--", "--prot=5")),
     Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
                                                                                               "--x", "7")),
     Case("begin { @a[1] = 1; delete(@a, 5); delete(@a, 1); $x = delete(@a, 7); exit(); }", "",
@@ -163,7 +165,14 @@ TEXT = [
     Case("begin { $a = (uint8[8])12345; print($a); print((uint64)$a); print((uint16[4])-2); print((uint8[])(uint32)1); "
          "exit(); }", "[57,48,0,0,0,0,0,0]\n12345\n[65534,65535,65535,65535]\n[1,0,0,0]"),
     Case("begin { print(((uint64)1 - 2, (uint8)1 - (uint8)2, (int32)1 - 2, 1 - 2)); exit(); }",
-         "(18446744073709551615, 18446744073709551615, -1, -1)"),
+         "(-1, -1, -1, -1)"),
+    Case("begin { $a = (uint64)5; $b = (uint64)6; print(($a - $b, ($a - $b) / 2, (uint64)($a - $b))); $c = (uint8)0; "
+         "$c--; $u = (uint64)3; $u -= 4; @m = (uint64)0; --@m; print(($c, $u, @m, pid - 4294967295 < 0)); "
+         "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6"),
+    Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
+         "(255, 4294967295)"),
+    Case('begin { $a = (int8[])"mystring"; print($a); print(($a[0], (uint16[])"abc")); exit(); }',
+         "[109,121,115,116,114,105,110,103,0]\n(109, [25185,99])"),
     Case('begin { printf("100%% %d%% %s|%5s|%-5s|%.2s\\n", 5, "a", "b", "c", "def"); exit(); }',
          "100% 5% a|    b|c    |de"),
     Case('begin { printf("50% done %q\\n"); exit(); }', "50% done %q", "no conversion: '%q"),

@@ -101,13 +101,13 @@ def _check_arity(context: Context, row: Function, node: Call) -> bool:
     least, given = len([p for p in params if not p[2]]), len(node.args)
     if least <= given and (more or given <= len(params)):
         return True
-    if more:
-        wants = f"at least {least} argument{'s' if least != 1 else ''}"
-    elif least == len(params):
-        wants = f"{least} argument{'s' if least != 1 else ''}" if least else "no arguments"
+    if least == len(params) and not more:
+        wants = f"requires {convert.arguments(least)}"
+    elif given < least:
+        wants = f"requires at least {convert.arguments(least)}"
     else:
-        wants = f"{least} to {len(params)} arguments"
-    context.error("arity", f"{node.name}() requires {wants} ({given} provided)", node, [f"as in: {row.example}"])
+        wants = f"takes up to {convert.arguments(len(params))}"
+    context.error("arity", f"{node.name}() {wants} ({given} provided)", node, [f"as in: {row.example}"])
     return False
 
 

@@ -70,10 +70,13 @@ def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics
     """Nothing that is given behind -- may be lost on a script that never asks for it."""
     asked = {node.args[0].value for node in walk([script.clauses, script.macros, script.functions])
              if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral)}
-    for given in [given for given in options.named if given not in asked]:
-        hints = [f"did you mean --{close}?" for close in nearest(given, asked)[:1]] \
-            or [f"it asks for: {', '.join(f'--{known}' for known in sorted(asked))}" if asked else "it asks for none"]
-        diagnostics.error("unknown-parameter", f"the script has no parameter --{given}", None, hints)
+    unknown = [given for given in options.named if given not in asked]
+    if unknown:
+        hints = [f"did you mean --{close}?" for given in unknown for close in nearest(given, asked)[:1]]
+        hints.append(f"expected program options: {', '.join(f'--{known}' for known in sorted(asked))}" if asked
+                     else "the script asks for none")
+        diagnostics.error("unknown-parameter", "unexpected program command line options: "
+                          + ", ".join([f"--{given}" for given in unknown]), None, hints)
 
 
 def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:

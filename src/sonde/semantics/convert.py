@@ -180,6 +180,11 @@ def merge_keys(a: Type, b: Type) -> Type | None:
     return merge(a, b)
 
 
+def arguments(count: int) -> str:
+    """So many arguments, in words."""
+    return {0: "no arguments", 1: "one argument"}.get(count, f"{count} arguments")
+
+
 def read_type(type: Type) -> Type | None:
     """What an aggregate is when a program reads it: an integer for count sum avg min max, else None."""
     if not isinstance(type, Aggregate):

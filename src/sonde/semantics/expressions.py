@@ -357,7 +357,8 @@ def check_cast(context: Context, node: ast.Cast) -> Type | None:
         return None
     if isinstance(to, Pointer):
         to = Pointer(to.to, context.pointer_space(operand))
-    if isinstance(to, Array) and to.count == 0 and to.of.size and convert.as_int(operand) is not None:
+    sized = convert.as_int(operand) is not None or isinstance(operand, (Str, Array))
+    if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     if not _castable(operand, to):
         context.error("bad-cast", f"Cannot cast from \"{convert.name(operand)}\" to \"{convert.name(to)}\"", node)

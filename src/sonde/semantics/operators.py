@@ -135,9 +135,9 @@ def _address(context: Context, node: ast.Unary) -> Type | None:
 
 
 def _step(context: Context, node: ast.Unary) -> Type | None:
-    """``++`` and ``--``: a map starts at 0, a variable must have a value."""
+    """``++`` and ``--``: a map starts at 0, a variable must have a value; what is counted down may go below 0."""
     target = node.operand
-    grown: Type = convert.Flexible(64)
+    grown: Type = INT64 if node.op == "--" else convert.Flexible(64)
     if isinstance(target, ast.MapRef):
         state = context.use_map(target)
         if not isinstance(state.inferred_value, Pointer):
@@ -196,12 +196,17 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
         return _shift(context, node, op, a, left, right)
     if isinstance(left, int) and isinstance(right, int):
         if isinstance(first[0], ast.Cast) or isinstance(second[0], ast.Cast):  # a type was asked for: keep to it
-            type = Int(64, convert.signed_pair(_literal(*first), _literal(*second)))
+            type = _arithmetic(op, _literal(*first), _literal(*second))
             return fold(node, convert.wrap(_FOLD[op](left, right), type), type)
         return _fold_binary(context, node, op, left, right)
     if op in ("/", "%"):
         _mixed(context, node, op, first, second)
-    return convert.arithmetic(a, b)
+    return _arithmetic(op, a, b)
+
+
+def _arithmetic(op: str, a: Int, b: Int) -> Int:
+    """64 bits: a difference is signed whatever the operands are, anything else as both of them are taken."""
+    return INT64 if op == "-" else convert.arithmetic(a, b)
 
 
 def _literal(node: Expr, type: Type) -> Int:

@@ -41,7 +41,7 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
         context.error("recursion", f"{node.name}() calls itself: {chain}", node, ["a program must end: use a loop"])
         return None
     if len(node.args) != len(written.params):
-        wants = f"{len(written.params)} argument{'s' if len(written.params) != 1 else ''}"
+        wants = convert.arguments(len(written.params))
         context.error("arity", f"{node.name}() requires {wants} ({len(node.args)} provided)", node)
         return None
     made = _instance(context, written)
