@@ -136,8 +136,9 @@ TEXT = [
          "~(?m)^hey$", options=("-c", "/bin/echo hey")),
     Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print((int8[4])pton("1.2.3.4")); exit(); }',
          "::1\n[1,2,3,4]"),
-    Case("begin { @b[1] = 1; delete(@b[1], @b[2], @b[3]); strlen(); str(); }", "", r"(?s)delete\(\) takes up to 2 arguments "
-         r"\(3 provided\).*strlen\(\) requires one argument \(0 provided\).*str\(\) requires at least one argument", 1),
+    Case("begin { @b[1] = 1; delete(@b[1], @b[2], @b[3]); strlen(); str(); }", "", r"(?s)delete\(\) takes up to 2 "
+         r"arguments \(3 provided\).*strlen\(\) requires one argument \(0 provided\).*str\(\) requires at least one "
+         r"argument", 1),
     Case('begin { print(getopt("port", 1)); exit(); }', "", "options: --prot\n"
          r"HINT: did you mean --port\?\nHINT: expected program options: --port$", 1, params=("--", "--prot=5")),
     Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
