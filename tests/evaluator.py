@@ -93,9 +93,7 @@ class Evaluator(Calls):
         self.json = json
         self.builtins = dict(builtins or {})
         self.variables: dict[int, Any] = {}
-        self.maps: dict[str, dict[Any, Any]] = {}
-        for name in checked.maps:
-            self.maps[name] = self.initial(name)
+        self.maps: dict[str, dict[Any, Any]] = {name: {} for name in checked.maps}
         self.queue: list[tuple[str, Any]] = []
         self.output: list[str] = []
         self.exited = False
@@ -130,15 +128,9 @@ class Evaluator(Calls):
                 self._reset(data, kind)
         self.queue.clear()
 
-    def initial(self, name: str) -> dict[Any, Any]:
-        """A map that nothing was assigned to: without keys, count() and sum() begin with 0."""
-        info = self.checked.maps[name]
-        counts = info.key is None and isinstance(info.value, Aggregate) and info.value.kind in ("count", "sum")
-        return {None: zero(info.value)} if counts else {}
-
     def _reset(self, name: str, kind: str) -> None:
         kept = self.maps[name] if kind == "zero" else []
-        self.maps[name] = {key: zero(self.checked.maps[name].value) for key in kept} or self.initial(name)
+        self.maps[name] = {key: zero(self.checked.maps[name].value) for key in kept}
 
     def map_text(self, name: str, top: int = 0, div: int = 1) -> str:
         """A map as it is printed."""

@@ -13,7 +13,7 @@ from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
 from sonde.semantics.typed import CheckedScript
-from sonde.types import Array, Buf, Int, Pointer, Str, Type
+from sonde.types import Aggregate, Array, Buf, Int, Pointer, Str, Type
 
 
 class Leave(Exception):
@@ -65,8 +65,8 @@ class Calls:
 
     def _call_delete(self, expr: ast.Call) -> int:
         elements, key = self._element(expr)
-        if key is None:
-            self.maps[expr.data["map"]] = self.initial(expr.data["map"])
+        if key is None and isinstance(self.checked.maps[expr.data["map"]].value, Aggregate):
+            elements.clear()
             return 1
         return int(elements.pop(key, None) is not None)
 

@@ -199,8 +199,8 @@ class MapSpec(Record):
     percpu_array ringbuf stack_trace. ``key``/``value`` are the script's types (None for internal maps).
 
     A keyless script map is *memory*: an mmapable array of one element of ``cpus * stride`` bytes, slot i
-    at i * stride. An aggregate has one slot per possible CPU, anything else one slot in all (cpus = 1), and behind it
-    a word that is 1 once the script has given it a value.
+    at i * stride. An aggregate has one slot per possible CPU, anything else one slot in all (cpus = 1). ``marker`` is
+    where a slot has a word that is 1 once the script has given it a value; 0 where the value itself tells that.
     The elements of a *slotted* hash (it has a stride) are made of one slot per possible CPU in the same way.
     """
 
@@ -215,15 +215,11 @@ class MapSpec(Record):
     memory: bool = False
     cpus: int = 1
     stride: int = 0
+    marker: int = 0
     initial: bytes = b""  # contents of element 0 of an array, written before the programs load
     read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
     short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
     span: Any = None
-
-    @property
-    def marker(self) -> int:
-        """Where the word is that says whether there is a value; 0 without one."""
-        return self.stride if self.memory and self.cpus * self.stride < self.value_size else 0
 
 
 class Relocation(Value):

@@ -159,7 +159,10 @@ TEXT = [
     Case("t:*sys_enter_execve /pid == cpid/ { print(probe); exit(); }", "tracepoint:syscalls:sys_enter_execve",
          options=("-c", "/bin/true")),
     Case("i:ms:30 { @i++; if (@i < 4) { @c = count(); @h = hist(3); } if (@i == 1) { clear(@c); clear(@h); } "
-         "if (@i == 3) { delete(@c); delete(@h); } if (@i == 6) { clear(@i); exit(); } }", "@c: 0"),
+         "if (@i == 3) { delete(@c); delete(@h); } if (@i == 6) { clear(@i); exit(); } }", ""),
+    Case('begin { @x = 1; print((delete(@x), delete(@x))); @y = 0; if (pid == 0) { @never = 1; @h = hist(1); } @w = 2; '
+         'zero(@w); @c = count(); clear(@c); @s = sum(0); @t = ""; clear(@t); @z = min(3); delete(@z); exit(); }',
+         "(true, false)\n\n\n\n@s: 0\n\n@w: 0\n\n@y: 0"),
     Case("begin { while (1) { } print(1); exit(); }", "1",
          "WARNING: A loop or a search was stopped after 8388608 rounds, the most that the kernel allows"),
     Case('begin { $t = (1, "a", (2, 3)); print(($t[0], $t[1], $t[2][1], (7, 8)[1])); exit(); }', "(1, a, 3, 8)"),

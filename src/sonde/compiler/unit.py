@@ -67,10 +67,11 @@ class Unit:
         observed = info.read or info.name in self.observed
         if info.key is None:
             cpus = self.world.cpus if aggregate else 1
-            stride = round_up(value.size, 64) if cpus > 1 else round_up(value.size, 8)
-            marker = 0 if aggregate else 8
-            return MapSpec(info.name, "array", 4, max(8, cpus * stride + marker), 1, MMAPABLE, None, value, memory=True,
-                           cpus=cpus, stride=stride, read_in_kernel=observed, span=info.span)
+            counts = isinstance(value, Aggregate) and value.kind != "sum"  # zeros say that there is nothing
+            marker = 0 if counts else round_up(value.size, 8)
+            stride = round_up(marker + 8 if marker else value.size, 64 if cpus > 1 else 8)
+            return MapSpec(info.name, "array", 4, cpus * stride, 1, MMAPABLE, None, value, memory=True, cpus=cpus,
+                           stride=stride, marker=marker, read_in_kernel=observed, span=info.span)
         type = DECLARED.get(info.kind, "percpu_hash" if aggregate else "hash")
         if aggregate and "percpu" not in type:
             type = "lru_percpu_hash" if type == "lru_hash" else "percpu_hash"

@@ -61,7 +61,8 @@ class Map:
     def items(self) -> list[Item]:
         """Every (key, value), in no particular order. A keyless map has one item with the empty key, once it is set."""
         if self.spec.memory:
-            return [(b"", self._memory_value())] if self._is_set() else []
+            value = self._memory_value()
+            return [] if value is None else [(b"", value)]
         if self._subtracts:
             return self._finish(self._gains(self._states()))
         return self._decode(self._chunks(take=False))
@@ -69,7 +70,7 @@ class Map:
     def get(self, key: bytes = b"") -> Value | None:
         """The value under ``key``; None if there is none."""
         if self.spec.memory:
-            return self._memory_value() if self._is_set() else None
+            return self._memory_value()
         raw = syscalls.map_lookup(self.fd, key, self._element)
         if raw is not None and self._subtracts:
             found = self._finish(self._gains([(key, self._merge(raw)[0])]))
@@ -94,16 +95,13 @@ class Map:
         """
         if not self.spec.memory:
             return self._take_gains() if self._subtracts else self._decode(self._chunks(take=True))
-        was_set = self._is_set()
-        if self._subtracts:
-            now = self._merged_memory()
-            value: Value = self._signed(self._since_base(now))
-            self._base = now
-        else:
-            value = self._memory_value()
-            self._zero_memory(self.spec.value_size)
+        now = self._merged_memory() if self._subtracts else None
+        value = self._memory_value(now)
+        self._empty_memory(now)
+        for at in self._markers:
+            self.memory[at] = 0
         self._kept = False
-        return [(b"", value)] if was_set else []
+        return [] if value is None else [(b"", value)]
 
     def clear(self) -> None:
         """Delete every key (``clear()`` of the language)."""
@@ -120,18 +118,16 @@ class Map:
                 for key in _split(chunk.keys, self.spec.key_size):
                     self._replace(key, zeros)
         else:
-            self._kept = self._is_set()
-            if self._subtracts:
-                self._base = self._merged_memory()
-            else:
-                self._zero_memory(self.spec.marker or self.spec.value_size)
+            now = self._merged_memory() if self._subtracts else None
+            self._kept = self._memory_value(now) is not None
+            self._empty_memory(now)
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set the value under ``key`` (``key`` is ignored by a keyless map)."""
         if self.spec.memory:
             self.memory[:len(value)] = value
-            if self.spec.marker:
-                self.memory[self.spec.marker] = 1
+            for at in self._markers:
+                self.memory[at] = 1
         else:
             syscalls.map_update(self.fd, key, value)
 
@@ -192,11 +188,19 @@ class Map:
 
     # keyless maps: memory
 
-    def _memory_value(self) -> Value:
+    def _memory_value(self, now: State | None = None) -> Value | None:
+        """The value; None if there is none. ``now``: an aggregate's words, where they have been read already."""
+        marked = self._kept or any(self.memory[at] for at in self._markers)
         if self.aggregate is None:
             size = self.spec.value.size if self.spec.value is not None else self.spec.value_size
-            return bytes(self.memory[:size])
-        return self._signed(self._since_base(self._merged_memory()))
+            return bytes(self.memory[:size]) if marked or not self.spec.marker else None
+        gain = self._since_base(now or self._merged_memory())
+        return self._signed(gain) if marked or any(gain) else None
+
+    @property
+    def _markers(self) -> range:
+        """Where the slots say that they have been given a value."""
+        return range(self.spec.marker, self.spec.value_size, self.spec.stride) if self.spec.marker else range(0)
 
     def _merged_memory(self) -> tuple[int, ...]:
         assert self.aggregate is not None
@@ -213,14 +217,15 @@ class Map:
         assert self.aggregate is not None
         return merge.finish(self.aggregate, [state])[0]
 
-    def _is_set(self) -> bool:
-        """Whether there is a value. count() and sum() begin with 0; other aggregates know whether they saw anything."""
-        if self.aggregate is None:
-            return not self.spec.marker or bool(self.memory[self.spec.marker])
-        return self._kept or self.aggregate.kind in ("count", "sum") or any(self._since_base(self._merged_memory()))
-
-    def _zero_memory(self, size: int) -> None:
-        self.memory[:size] = bytes(size)
+    def _empty_memory(self, now: State | None) -> None:
+        """Let the value be 0: ``now`` is subtracted from later ones; None where there is no subtracting."""
+        if now is not None:
+            self._base = now
+            return
+        marks = [self.memory[at] for at in self._markers]
+        self.memory[:self.spec.value_size] = bytes(self.spec.value_size)
+        for at, mark in zip(self._markers, marks):
+            self.memory[at] = mark
 
     # keyed maps
 

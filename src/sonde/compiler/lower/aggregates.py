@@ -27,6 +27,9 @@ def update(lo: Lower, ref: MapRef, call: Call) -> None:
     plain = lo.context.exclusive and info.writers <= 1
     where, done = own_words(lo, ref)
     _UPDATES[aggregate.kind](lo, Mem(where), aggregate, value, plain)
+    marker = lo.unit.maps[ref.name].marker
+    if marker:
+        lo.b.store(where, marker, 1)
     lo.b.start(done)
 
 

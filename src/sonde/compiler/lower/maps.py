@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from ...language.ast import (
@@ -255,12 +256,13 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
 
 
 def delete(lo: Lower, name: str, key: Expr | None) -> Operand:
-    """``delete(@m, k)``: 1 if the key was there. A map without keys loses its value."""
+    """``delete(@m, k)``: as the helper has it, 0 or a negative error. A map without keys loses its value."""
     info = lo.unit.checked.maps[name]
     if key is None:
         spec = lo.unit.maps[name]
+        there = lo.b.load(MapAddr(name), spec.marker) if spec.cpus == 1 and spec.marker else 1
         memory.zero(lo, Mem(MapAddr(name)), spec.value_size)
-        return 1
+        return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:
