@@ -175,6 +175,12 @@ TEXT = [
          "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6"),
     Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
          "(255, 4294967295)"),
+    Case('begin { $a = (color="green", size=1); $a = (size=2, color="blue"); print($a); exit(); }',
+         "{ .color = blue, .size = 2 }"),
+    Case('begin { @m[(p=1, q="a")] = (x=1, y=(u=2, v=3)); @m[(q="a", p=1)] = (y=(v=30, u=20), x=70000); '
+         'print(@m[(q="a", p=1)].y.u); print(has_key(@m, (q="a", p=1))); exit(); }',
+         "20\ntrue\n@m[{ .p = 1, .q = a }]: { .x = 70000, .y = { .u = 20, .v = 30 } }"),
+    Case("begin { $a = (x=1, y=2); $a = (x=1, z=2); exit(); }", "", "Type mismatch", 1),
     Case('begin { $a = (int8[])"mystring"; print($a); print(($a[0], (uint16[])"abc")); exit(); }',
          "[109,121,115,116,114,105,110,103,0]\n(109, [25185,99])"),
     Case('begin { printf("100%% %d%% %s|%5s|%-5s|%.2s\\n", 5, "a", "b", "c", "def"); exit(); }',

@@ -204,6 +204,7 @@ class Context:
         if node.key is None:
             self.key_form(state, False, node)
         elif self.key_form(state, True, node):
+            convert.order_record(node.key, state.inferred_key)
             self.add_key(state, self.value(node.key, "a map key"), node.key)
         return state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..language.ast import Expr, TupleExpr
 from ..types import (
     BPF,
     INT64,
@@ -167,6 +168,17 @@ _MERGE: dict[type, Callable[..., Type | None]] = {
     Aggregate: _merge_aggregates,
     Stack: _merge_stacks,
 }
+
+
+def order_record(node: Expr | None, have: Type | None) -> None:
+    """Put the fields of a record that is written down into the order of those that are there already."""
+    if not isinstance(node, TupleExpr) or not isinstance(have, Tuple) or len(node.items) != len(have.of):
+        return
+    if node.names and sorted(node.names) == sorted(have.names):
+        node.items = [node.items[node.names.index(name)] for name in have.names]
+        node.names = list(have.names)
+    for item, type in zip(node.items, have.of):
+        order_record(item, type)
 
 
 def merge_keys(a: Type, b: Type) -> Type | None:

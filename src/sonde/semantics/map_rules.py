@@ -88,6 +88,7 @@ def _element(context: Context, node: Call, target: MapRef, key: Expr | None) -> 
     """The map and key of delete(), has_key(), find(): ``node.data`` gets {"map", "key"}."""
     state = context.map(target)
     if key is not None and context.key_form(state, True, target):
+        convert.order_record(key, state.inferred_key)
         context.add_key(state, context.value(key, "a map key"), key)
     elif key is None and not context.key_form(state, False, target):
         return False

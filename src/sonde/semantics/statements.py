@@ -70,8 +70,9 @@ def _assign(context: Context, node: ast.Assign) -> None:
 
 
 def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
-    value = context.value(node.value, f"${target.name}")
     state = context.find(target.name)
+    convert.order_record(node.value, None if state is None else state.inferred)
+    value = context.value(node.value, f"${target.name}")
     compound = node.op != "="
     if compound:
         if state is None or state.inferred is None:
@@ -92,6 +93,7 @@ def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -
 
 def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
     state = context.use_map(target)
+    convert.order_record(node.value, state.inferred_value)
     value = _value_for_map(context, node)
     if value is None:
         return
