@@ -17,6 +17,7 @@ from sonde.btf import codec, ctext, index, query
 from sonde.errors import MissingFeatureError, SyscallError
 from sonde.kernel import binaries, elf, features, host, procfs, symbols, syscalls, tracefs
 from sonde.kernel.features import Features
+from sonde.kernel.info import info
 from sonde.kernel.listing import listing
 from sonde.kernel.recorded import BtfWorld
 from sonde.kernel.world import LiveWorld
@@ -241,7 +242,8 @@ def test_helpers_against_bpftool(world: LiveWorld) -> None:
 
 
 def test_info(world: LiveWorld) -> None:
-    rows = features.info(world.features)
+    rows = info(world.features, "1.2.3")
+    assert ("Build", "version", "v1.2.3") in rows
     assert ("Kernel features", "btf", "yes") in rows
     assert all(section and name and value for section, name, value in rows)
 
