@@ -146,8 +146,8 @@ def compare_times(spread: Tracer, sums: Tracer, inner: dict[str, int], outer: di
         assert least - skipped(spread) <= count <= outer[name], (name, least, count, outer, spread.stderr)
         if count:  # twice: each of the two also measures what the other one takes
             low, high = min(low for low, _, _ in times[name]), max(high for _, high, _ in times[name])
-            assert (least - skipped(sums)) * low <= 2 * totals[name] + 4 * outer[name], (name, totals, times)
-            assert totals[name] <= 2 * outer[name] * high, (name, totals, times)
+            assert (least - skipped(sums)) * low <= 2 * totals.get(name, 0) + 4 * outer[name], (name, totals, times)
+            assert totals.get(name, 0) <= 2 * outer[name] * high, (name, totals, times)
     assert times.keys() >= {name for name, n in inner.items() if n > skipped(spread)}
 
 
