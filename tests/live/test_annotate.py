@@ -42,10 +42,11 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def sampled() -> tuple[dict[str, object], str]:
-    """(the samples of the looping program, its text as a person sees it)."""
-    with Tracer("-e", LOOP) as tracer:
+@pytest.fixture(scope="module", params=[[], ["--no-feature", "raw_tp"]], ids=["raw tracepoint", "tracepoint"])
+def sampled(request: pytest.FixtureRequest) -> tuple[dict[str, object], str]:
+    """(the samples of the looping program, its text as a person sees it). While one of a tracepoint runs, the kernel
+    runs no program of a perf event: samples must not come from one."""
+    with Tracer(*request.param, "-e", LOOP) as tracer:
         number = program_of(tracer.pid)
         command = ["overhead", "--annotate", f"id:{number}"]
         with subprocess.Popen([sys.executable, "-c", BUSY]) as worker:

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from ..kernel.program_image import Code, Image
 
 RATE = 1999  # samples a second on each CPU; a prime, to keep out of step with what is periodic
-# The interrupted kernel's registers are those of the program's own code, for it runs with interrupts on.
-_SCRIPT = """profile:hz:{rate} {{
-  @all = count();
-  $ip = (uint64)reg("{register}");
-  if ({inside}) {{ @at[$ip] = count(); }} }}"""
-_REGISTERS = {"x86_64": "ip", "aarch64": "pc"}
 _MACHINES = {"x86_64": "i386:x86-64", "aarch64": "aarch64"}  # as objdump calls them
 
 
@@ -35,40 +29,42 @@ class Place(Record):
 
 
 class Samples(Record):
-    """``inside`` of ``total`` samples were in the program. ``places`` are all its instructions, or, where nothing
-    can disassemble them, those that have samples."""
+    """``inside`` of ``total`` samples were in the program; ``lost`` more could not be kept. ``places`` are all its
+    instructions, or, where nothing can disassemble them, those that have samples."""
 
     inside: int
     total: int
+    lost: int
     seconds: float
     places: list[Place]
 
 
 def sample(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples:
-    """Take samples until the time is over. What the compiler or the kernel refuse is a SondeError."""
-    from ..api import trace
-    machine = os.uname().machine
-    inside = " || ".join(f"$ip >= {f.address} && $ip < {f.address + len(f.code)}" for f in image.functions)
-    script = _SCRIPT.format(rate=RATE, register=_REGISTERS[machine], inside=inside)
-    tracing = trace(script)
-    tracing.attach()
+    """Take samples until the time is over. PrivilegeError without CAP_PERFMON."""
+    from ..kernel.perf_ring import Sampler
+    sampler = Sampler(RATE)
     began = time.monotonic()
     try:
         while not stopped() and (left := began + seconds - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
+            sampler.read()
     finally:
         took = time.monotonic() - began
-        tracing.close()
-    counts: dict[int, int] = dict(tracing.maps["@at"].items())
-    return Samples(sum(counts.values()), tracing.maps["@all"].value or 0, took, list(_places(image, counts, machine)))
+        sampler.close()
+    counts = {at: n for at, n in sampler.addresses.items() if any(_within(at, code) for code in image.functions)}
+    return Samples(sum(counts.values()), sampler.total, sampler.lost, took,
+                   list(_places(image, counts, os.uname().machine)))
+
+
+def _within(address: int, function: Code) -> bool:
+    return function.address <= address < function.address + len(function.code)
 
 
 def _places(image: Image, counts: dict[int, int], machine: str) -> list[Place]:
     found = []
     for number, function in enumerate(image.functions):
         texts = disassembled(function, machine)
-        addresses = list(texts) or sorted(
-            at for at in counts if function.address <= at < function.address + len(function.code))
+        addresses = sorted({*texts, *[at for at in counts if _within(at, function)]})
         found += [Place(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
                   for at in addresses]
     return found

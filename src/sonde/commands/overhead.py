@@ -145,7 +145,8 @@ def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: 
 def _samples(number: int, name: str, samples: Samples) -> str:
     share = samples.inside / samples.total if samples.total else 0.0
     lines = [f"Program {number} ({name or 'no name'}), {samples.seconds:.3f} s: {samples.inside} of {samples.total} "
-             f"samples ({share:.2%} of all CPUs' time)", f"{'SAMPLES':>8} {'':>6} {'OFFSET':>8}  INSTRUCTION"]
+             f"samples ({share:.2%} of all CPUs' time)" + (f"; {samples.lost} more were lost" if samples.lost else ""),
+             f"{'SAMPLES':>8} {'':>6} {'OFFSET':>8}  INSTRUCTION"]
     before: tuple[int, str] = (0, "")
     for place in samples.places:
         if (place.function, place.line) != before:
@@ -166,7 +167,7 @@ def _samples_json(number: int, name: str, samples: Samples) -> str:
     places = [f'{{"function": {p.function}, "offset": {p.offset}, "samples": {p.samples}, "line": {quote(p.line)}, '
               f'"instruction": {quote(p.text)}}}' for p in samples.places if p.samples]
     return (f'{{"type": "overhead_samples", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
-            f'{samples.seconds:.6f}, "samples": {samples.inside}, "of": {samples.total}, '
+            f'{samples.seconds:.6f}, "samples": {samples.inside}, "of": {samples.total}, "lost": {samples.lost}, '
             f'"places": [{", ".join(places)}]}}}}\n')
 
 

@@ -6,29 +6,25 @@ a ring per CPU; see perf_event_open(2), PERF_RECORD_MMAP2.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from .. import uapi
 from ..errors import EnvironmentProblem, SondeError
 from . import binaries, elf, syscalls
+from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
 from .symbols import Mapping, is_file, read_maps
 
-RING_BYTES = 1 << 18  # per CPU, a power of two: some 2000 mappings; whoever polls is woken when it is half full
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
 # bits of perf_event_attr
 _MMAP, _COMM, _TASK, _WATERMARK, _ID_ALL = 1 << 8, 1 << 9, 1 << 13, 1 << 14, 1 << 18
 _MMAP2, _COMM_EXEC = 1 << 23, 1 << 24
 _SAMPLE_TIME = 1 << 2
-_RECORD_LOST, _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 2, 3, 7, 10
+_RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
-_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail
-_HEADER = struct.Struct("=IHH")
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
 LOOK = 0.2        # s: at most so long for the processes that run at the start
 PROCESSES = 4096  # remembered; the oldest go first
@@ -46,8 +42,7 @@ class MappingLog:
         self.lost = 0
         self.short = 0
         self.changed = changed
-        self._events: list[syscalls.Fd] = []
-        self._rings: list[Any] = []
+        self._rings: list[PerfRing] = []
         self._found: dict[int, list[Mapping]] = {}
         self._parents: dict[int, int] = {}
 
@@ -56,10 +51,9 @@ class MappingLog:
         flags = _MMAP | _COMM | _TASK | _WATERMARK | _ID_ALL | _MMAP2 | _COMM_EXEC
         try:
             for cpu in range(os.cpu_count() or 1):
-                event = syscalls.perf_event_open(uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags,
-                                                 sample_type=_SAMPLE_TIME, wakeup=RING_BYTES // 2)
-                self._events.append(event)
-                self._rings.append(syscalls.mmap_fd(event, mmap.PAGESIZE + RING_BYTES))
+                self._rings.append(PerfRing(syscalls.perf_event_open(  # some 2000 mappings; half full it wakes us
+                    uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME,
+                    wakeup=RING_BYTES // 2)))
         except (EnvironmentProblem, SondeError):
             self.close()
         self._look_at_all()
@@ -77,7 +71,7 @@ class MappingLog:
     @property
     def fds(self) -> list[int]:
         """To be polled: readable when there is much to read."""
-        return [event.number for event in self._events]
+        return [ring.event.number for ring in self._rings]
 
     def knows(self, pid: int) -> bool:
         """Whether something was reported of a process."""
@@ -86,9 +80,9 @@ class MappingLog:
     def close(self) -> None:
         """Read what is left, stop watching."""
         self.read()
-        for thing in (*self._rings, *self._events):
-            thing.close()
-        self._rings, self._events = [], []
+        for ring in self._rings:
+            ring.close()
+        self._rings = []
 
     def mapping(self, pid: int, address: int) -> Mapping | None:
         """The newest mapping that the process, or one that it was forked from, had at an address."""
@@ -106,16 +100,8 @@ class MappingLog:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings."""
         found: list[tuple[int, int, int, bytes]] = []
         for ring in self._rings:
-            head = int.from_bytes(ring[_HEAD:_HEAD + 8], "little")
-            tail = int.from_bytes(ring[_TAIL:_TAIL + 8], "little")
-            while tail < head:
-                kind, misc, size = _HEADER.unpack(_bytes(ring, tail, 8))
-                if size < 16:
-                    break
-                body = _bytes(ring, tail + 8, size - 8)
+            for kind, misc, body in ring.records():
                 found.append((int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8]))
-                tail += size
-            ring[_TAIL:_TAIL + 8] = head.to_bytes(8, "little")
         for _, kind, misc, body in sorted(found):
             self._take(kind, misc, body)
 
@@ -133,7 +119,7 @@ class MappingLog:
             self._found.setdefault(pid, []).append(Mapping(start, start + length, offset, path, name))
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
-        elif kind == _RECORD_LOST:
+        elif kind == RECORD_LOST:
             self.lost += struct.unpack_from("=QQ", body)[1]
         for table in (self._found, self._parents):
             if len(table) > PROCESSES:
@@ -150,11 +136,3 @@ def _openable(pid: int, name: str) -> str:
     except EnvironmentProblem:
         pass
     return root + name
-
-
-def _bytes(ring: Any, at: int, size: int) -> bytes:
-    """Bytes of the ring behind its control page, over its end."""
-    at %= RING_BYTES
-    first = mmap.PAGESIZE + at
-    part: bytes = ring[first:first + min(size, RING_BYTES - at)]
-    return part if len(part) == size else part + ring[mmap.PAGESIZE:mmap.PAGESIZE + size - len(part)]
