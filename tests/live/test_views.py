@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Tracer, run_sonde
+from support import Tracer, compile_c, run_sonde
 
 SVG = "{http://www.w3.org/2000/svg}"
 BUSY = """
@@ -37,12 +36,7 @@ READER = ("import time\nwith open('/dev/zero', 'rb', 0) as file:\n"
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that spends nine tenths of its time in hot_function, and ends after a second on the CPU."""
-    if not shutil.which("gcc"):
-        pytest.skip("needs gcc")
-    folder = tmp_path_factory.mktemp("busy")
-    (folder / "busy.c").write_text(BUSY)
-    subprocess.run(["gcc", "-O0", "-fno-omit-frame-pointer", "-o", folder / "busy", folder / "busy.c"], check=True)
-    return str(folder / "busy")
+    return str(compile_c(BUSY, tmp_path_factory.mktemp("busy"), "busy", "-O0", "-fno-omit-frame-pointer"))
 
 
 def child(code: str, folder: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from browser import Browser
-from support import run_sonde
+from support import compile_c, run_sonde
 
 BUSY = """
 volatile unsigned long sink;
@@ -40,11 +38,8 @@ def without_complaints(browser: Browser) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def flame(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flame graph of a program with two functions."""
-    if not shutil.which("gcc"):
-        pytest.skip("gcc is not installed")
     folder = tmp_path_factory.mktemp("flame")
-    (folder / "busy.c").write_text(BUSY)
-    subprocess.run(["gcc", "-O0", "-fno-omit-frame-pointer", "-o", folder / "busy", folder / "busy.c"], check=True)
+    compile_c(BUSY, folder, "busy", "-O0", "-fno-omit-frame-pointer")
     done = run_sonde("flame", "-c", str(folder / "busy"), "-o", str(folder / "busy.svg"), "2")
     assert done.returncode == 0, done.stderr
     return folder / "busy.svg"

@@ -43,7 +43,9 @@ NEEDS
 NOTES
   User stacks need frame pointers (-fno-omit-frame-pointer); without them they are short or wrong. Time off the CPU
   includes that of waiting for one; --off-wake and --chain count sleeps alone, up to when the thread runs again. Idle
-  CPUs (pid 0) are left out.
+  CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded
+  them: the kernel takes no sample with another program then, and does not count what it left out. sonde overhead shows
+  that time.
 
   What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
   interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
