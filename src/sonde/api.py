@@ -212,7 +212,11 @@ class Trace:
         self.options = options or Options(env=environment())
         self.process = process
         self.world = world or live_world()
-        self.spec = compile(self.source, self.options, self.world, show)
+        try:
+            self.spec = compile(self.source, self.options, self.world, show)
+        except BaseException:
+            self._release_process()
+            raise
         self.retried: VerifierError | None = None  # why the script was compiled again, with helper reads
         self._session: Session | None = None
         self._handle_signals = handle_signals
@@ -235,13 +239,21 @@ class Trace:
 
     def attach(self) -> None:
         """Load, run ``begin``, attach everything. VerifierError, PrivilegeError, AttachError ..."""
-        self._load()
         try:
+            self._load()
             self.session.attach()
         except BaseException:
-            self._context.close()
-            self.session.close()
+            if self._context is not None:
+                self._context.close()
+            if self._session is not None:
+                self._session.close()
+            self._release_process()
             raise
+
+    def _release_process(self) -> None:
+        """A command that was forked and waits for its probes must not wait for ever."""
+        if self.process is not None:
+            self.process.close()
 
     def _load(self) -> None:
         from .runtime.session import Session
@@ -249,14 +261,11 @@ class Trace:
         try:
             self._session.load()
         except VerifierError as error:
-            self._session.process = None  # stays ours
-            self._session.close()
             if self.options.count_reads or not any(self.world.feature(name) for name in DIRECT):
                 raise
-            self._compile_without_loads(error)
-        except BaseException:
+            self._session.process = None  # stays ours
             self._session.close()
-            raise
+            self._compile_without_loads(error)
         self._bind()
 
     def _compile_without_loads(self, error: VerifierError) -> None:
@@ -269,7 +278,6 @@ class Trace:
         try:
             self._session.load()
         except VerifierError:
-            self._session.close()
             raise error from None
 
     def _values(self) -> dict[str, int]:
@@ -406,6 +414,7 @@ class Trace:
     def close(self) -> None:
         """Detach if need be, keep the maps' last contents, release everything."""
         if self._session is None:
+            self._release_process()
             return
         if self._reader is not None and self.session.maps:
             for _ in self.decoded(self.session.stop()):

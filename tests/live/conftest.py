@@ -8,6 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from namespaces import Namespace, Pair, Relay
+from sonde.kernel.world import LiveWorld
+
+
+@pytest.fixture
+def socket_lengths() -> None:
+    """For what traces sock:sock_send_length."""
+    if LiveWorld().tracepoint("sock", "sock_send_length") is None:
+        pytest.skip("this kernel has no sock:sock_send_length (Linux 6.3)")
 
 
 @pytest.fixture(scope="module")

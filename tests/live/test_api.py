@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +64,35 @@ def test_commands_and_parameters() -> None:
     with sonde.trace(script, params=["one"], command=[sys.executable, "-c", code]) as tracing:
         tracing.run(timeout=30)
     assert dict(tracing.maps["@"]) == {"one": 33}
+
+
+def children() -> set[str]:
+    with open(f"/proc/self/task/{threading.get_native_id()}/children") as file:
+        return set(file.read().split())
+
+
+def test_a_trace_that_fails_leaves_no_command_behind(tmp_path: Path) -> None:
+    before = children()
+    with pytest.raises(sonde.CompileError):
+        sonde.trace("begin { print(piid); }", command=["sleep", "60"])
+    assert children() == before
+    nothing = tmp_path / "nothing"
+    nothing.write_bytes(b"\0")
+    nothing.chmod(0o755)
+    with pytest.raises(sonde.SondeError, match="cannot execute"), sonde.trace("begin { }", command=[str(nothing)]):
+        pass
+    assert children() == before
+    maps = "; ".join(f"@m{n}[pid] = 1" for n in range(3))  # more memory than there is
+    with pytest.raises(sonde.SondeError), \
+            sonde.trace(f"config = {{ max_map_keys = 4000000000 }} begin {{ {maps}; }}", command=["sleep", "60"]):
+        pass
+    assert children() == before
+
+
+def test_a_trace_that_is_not_entered() -> None:
+    before = children()
+    sonde.trace("begin { exit(); }", command=["sleep", "60"]).close()
+    assert children() == before
 
 
 def test_errors_carry_data() -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from support import environment
 
+pytestmark = pytest.mark.usefixtures("socket_lengths")  # what the examples trace
+
 PROJECT = Path(__file__).parents[2]
 RUNNER = """
 import sys, nbclient, nbformat
