@@ -34,7 +34,7 @@ def elsewhere() -> dict[str, str]:
     if not world.feature("kprobes") and not world.feature("fentry"):
         lacks |= dict.fromkeys(("funcprofile", "skblife"), "this kernel (")
     if not world.tracepoint("mac80211", "drv_config"):
-        lacks["ieee80211scan"] = "tracepoint not found: cfg80211:rdev_scan"
+        lacks["ieee80211scan"] = "No matches for tracepoint cfg80211:rdev_scan."
     return lacks
 
 

@@ -123,7 +123,7 @@ def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
     ("fentry:vfs_raed { }", "did you mean fentry:vfs_read"),
     ("fentry:inlined { }", "the compiler made inlined.isra.0 of it"),
     ("fentry:vfs_read+4 { }", "only kprobes"),
-    ("fentry:nosuch_* { }", "no function matches"),
+    ("fentry:nosuch_* { }", "no fentry matches nosuch_*"),
     ("fentry:other:vfs_read { }", "it is in vmlinux: fentry:vmlinux:vfs_read"),
 ])
 def test_why_not(text: str, why: str) -> None:

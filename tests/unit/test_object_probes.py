@@ -46,13 +46,13 @@ def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) 
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("watchpoint:0x1000:3:w { }", "1, 2, 4 or 8"), ("watchpoint:0x1001:8:w { }", "not a multiple"),
+    ("watchpoint:0x1000:3:w { }", "one of (1,2,4,8)"), ("watchpoint:0x1001:8:w { }", "not a multiple"),
     ("watchpoint:0x1000:8:wx { }", "x stands alone"), ("watchpoint:0x1000:4:x { }", "the length is 8"),
-    ("watchpoint:0x1000:8:r { }", "reads and writes (rw)"), ("watchpoint:0x1000:8:ww { }", "made of r (read)"),
-    ("watchpoint:0x1000:8 { }", "written watchpoint:address:length:mode"),
+    ("watchpoint:0x1000:8:r { }", "reads and writes (rw)"), ("watchpoint:0x1000:8:ww { }", "may not be duplicated"),
+    ("watchpoint:0x1000:8 { }", "write watchpoint:address:length:mode"),
     ("watchpoint:nosuch:8:w { }", "the kernel has no symbol 'nosuch'"),
-    ("iter:taks { }", "did you mean iter:task"), ("iter:sockmap { }", "no iterator 'sockmap'"),
-    ("iter:task:name:more { }", "written iter:kind or iter:kind:pin"),
+    ("iter:taks { }", "did you mean iter:task"), ("iter:sockmap { }", "iter sockmap not available"),
+    ("iter:task:name:more { }", "write iter:kind or iter:kind:pin"),
     ('iter:task:"a/" { }', "a pin is a file's name"), ("iter:task { } interval:s:1 { }", "cannot be mixed"),
     ("iter:task:name { print(1); }", "print() has no effect in a pinned iterator"),
     ("iter:task { @ = ctx.nosuch; }", "task"),

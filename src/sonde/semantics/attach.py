@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ..language.ast import AttachPoint, Clause
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.diagnostics import WARNING, Diagnostics, nearest
 from ..spec import Attach, Config
 from ..types import Struct
 from .context import Program
@@ -32,8 +32,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
     for clause in clauses:
         if _ruled_out(clause, world, options, config):
             continue
-        finder.use = Use([clause.predicate, clause.body])
-        attach = [a for point in clause.points for a in expand(finder, point)]
+        attach = _expand_all(finder, clause)
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
         choose(finder, attach)
         total += len(attach)
@@ -52,6 +51,18 @@ def _ruled_out(clause: Clause, world: World, options: Options, config: Config) -
     return ruled_out(clause.predicate, world, options, config)
 
 
+def _expand_all(finder: Finder, clause: Clause) -> list[Attach]:
+    """What there is of all attach points of a clause."""
+    finder.use = Use([clause.predicate, clause.body])
+    finder.unmatched = []
+    said = len(finder.diagnostics.items)
+    attach = [a for point in clause.points for a in expand(finder, point)]
+    fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
+    if not attach and fine:
+        finder.empty(clause.points)
+    return attach
+
+
 def in_mode(kind: str, mode: str) -> bool:
     """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
     return kind in ("begin", "end", mode) if mode else kind not in ("test", "bench")
@@ -60,7 +71,7 @@ def in_mode(kind: str, mode: str) -> bool:
 def expand(finder: Finder, point: AttachPoint) -> list[Attach]:
     """One attach point as written → the attach points that exist. A parameter may just name kernel functions."""
     if not point.parts or not point.parts[0]:
-        return finder.error("probe-form", "missing probe", point)
+        return finder.error("probe-form", "No attach points for probe", point)
     provider = find_provider(point.parts[0])
     if provider is None and point.given and len(point.parts) == 1:
         return expand(finder, AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts], point.alias))
@@ -68,6 +79,7 @@ def expand(finder: Finder, point: AttachPoint) -> list[Attach]:
         close = nearest(point.parts[0], provider_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
+    finder.kind = provider.name
     return provider.expand(finder, point, list(point.parts[1:]))
 
 
@@ -85,7 +97,7 @@ def _filter(options: Options, diagnostics: Diagnostics) -> Any:
 def _check_limits(clauses: Sequence[Clause], found: list[Program], total: int, config: Config,
                   diagnostics: Diagnostics) -> None:
     if total == 0 and not diagnostics.failed:
-        diagnostics.error("no-probes", "No probes to attach", clauses[0].span if clauses else None)
+        diagnostics.error("no-probes", "No probes to attach", None)
     if total > config.max_probes:
         diagnostics.error("too-many-probes", f"Can't attach to {total} probes because it exceeds the current limit of "
                           f"{config.max_probes} probes.", None, ["raise it with the max_probes config variable or "

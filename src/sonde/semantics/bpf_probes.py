@@ -12,9 +12,9 @@ def bpf_function(finder: Finder, point: AttachPoint, kind: str, parts: list[str]
     if not 1 <= len(parts) <= 2 or not all(parts):
         return finder.error("probe-form", f"{kind} probes on BPF programs are written {kind}:bpf:[id:]function", point)
     number, name = parts if len(parts) == 2 else ("*", parts[0])
-    shown = f"{kind}:bpf:{':'.join(parts)}"
     if not finder.world.feature("fentry"):
-        return finder.missing(f"{shown}: this kernel ({finder.world.release}) has no fentry", point, [
+        return finder.missing(point, [
+            f"this kernel ({finder.world.release}) has no fentry",
             "with kernel.bpf_stats_enabled=1, bpftool prog show tells every program's runs and time"])
     every = finder.world.bpf_functions()
     in_number, in_name = matcher(number), matcher(name)
@@ -24,9 +24,9 @@ def bpf_function(finder: Finder, point: AttachPoint, kind: str, parts: list[str]
     if found:
         return found
     if chosen:
-        return finder.missing(f"{shown}: program {chosen[0][0]} was loaded without function information (BTF), and "
-                              "the kernel attaches to none that was", point)
-    return finder.missing(f"{shown}: no loaded BPF program has such a function", point, _near(kind, name, every))
+        return finder.missing(point, [f"program {chosen[0][0]} was loaded without function information (BTF), and "
+                                      "the kernel attaches to none that was"])
+    return finder.missing(point, ["no loaded BPF program has such a function", *_near(kind, name, every)])
 
 
 def _attach(finder: Finder, kind: str, number: int, function: str, wild: bool) -> Attach | None:

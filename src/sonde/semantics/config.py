@@ -11,8 +11,8 @@ from ..language.source import Span
 from ..record import Record
 from ..spec import Config
 
-LICENSES = ("GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL")
-STACK_MODES = ("bpftrace", "perf", "raw", "build_id")
+LICENSES = ("Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL")
+STACK_MODES = ("bpftrace", "raw", "perf", "build_id")
 
 
 class Variable(Record):
@@ -28,7 +28,7 @@ def _number(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
         try:
             value = int(text.replace("_", ""), 0)
         except ValueError:
-            raise ValueError("expected a number") from None
+            raise ValueError(f"expecting a number, got {text}") from None
         if not low <= value <= high:
             raise ValueError(f"must be between {low} and {high}")
         return value
@@ -41,50 +41,64 @@ def _bool(text: str) -> bool:
         return True
     if lowered in ("0", "false"):
         return False
-    raise ValueError("expected true or false")
+    raise ValueError("Invalid bool value: valid values are true, false, 1 or 0.")
 
 
-def _choice(*allowed: str, fold: bool = True) -> Callable[[str], str]:
+def _choice(what: str, *allowed: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         for value in allowed:
-            if text == value or fold and text.lower() == value.lower():
+            if text.lower() == value.lower():
                 return value
-        raise ValueError(f"expected one of {', '.join(allowed)}")
+        raise ValueError(f"Invalid value for {what}: valid values are {', '.join(allowed[:-1])}, and {allowed[-1]}.")
     return read
 
 
+def _license(text: str) -> str:
+    if text in LICENSES:
+        return text
+    raise ValueError(f"Invalid value for license. Found: {text}. Valid values: {', '.join(LICENSES)}. Read more about "
+                     "BPF programs and licensing: https://docs.kernel.org/bpf/bpf_licensing.html"
+                     "#using-bpf-programs-in-the-linux-kernel")
+
+
 def _cache(text: str) -> str:
-    if text in ("1", "0"):  # the older form: on or off
-        return "PER_PROGRAM" if text == "1" else "NONE"
-    return _choice("PER_PROGRAM", "PER_PID", "NONE")(text)
+    if text in ("1", "true", "0", "false"):  # the older form: on or off
+        return "PER_PROGRAM" if text in ("1", "true") else "NONE"
+    return _choice("cache_user_symbols", "PER_PID", "PER_PROGRAM", "NONE")(text)
+
+
+_UNSTABLE = _choice("unstable config", "enable", "warn", "error")
 
 
 VARIABLES = {row.name: row for row in (
     Variable("cache_user_symbols", _cache, "PER_PROGRAM, PER_PID or NONE: how user symbols are remembered."),
     Variable("cpp_demangle", _bool, "Demangle C++ names in user stacks."),
     Variable("lazy_symbolication", _bool, "Look user symbols up when printed (true) or ahead of time (false)."),
-    Variable("license", _choice(*LICENSES, fold=False), "Licence of the programs loaded into the kernel."),
+    Variable("license", _license, "Licence of the programs loaded into the kernel."),
     Variable("log_size", _number(1), "Bytes of verifier log."),
     Variable("max_bpf_progs", _number(1), "Most programs that a script may need."),
     Variable("max_cat_bytes", _number(1), "Most bytes that cat() prints."),
     Variable("max_map_keys", _number(1), "Keys in a map without a declared size."),
-    Variable("max_probes", _number(1), "Most probes that a script may attach."),
+    Variable("max_probes", _number(), "Most probes that a script may attach."),
     Variable("max_strlen", _number(1, 65536), "Bytes of str(), buf() and path() values."),
-    Variable("missing_probes", _choice("error", "warn", "ignore"), "What a probe that does not exist does."),
+    Variable("missing_probes", _choice("missing_probes", "ignore", "warn", "error"),
+             "What a probe that does not exist does."),
     Variable("on_stack_limit", _number(), "Largest object kept on the stack, in bytes."),
     Variable("perf_rb_pages", _number(1), "Pages of the ring buffer."),
     Variable("print_maps_on_exit", _bool, "Print the maps at the end."),
     Variable("show_debug_info", _bool, "Show file and line in stacks where known."),
-    Variable("stack_mode", _choice(*STACK_MODES), "How stacks are printed: bpftrace, perf, raw or build_id."),
+    Variable("stack_mode", _choice("stack_mode", *STACK_MODES),
+             "How stacks are printed: bpftrace, perf, raw or build_id."),
     Variable("str_trunc_trailer", str, "What is appended to strings that were cut."),
-    Variable("unstable_import_statement", _choice("error", "warn", "enable"), "What using import does."),
-    Variable("unstable_tseries", _choice("error", "warn", "enable"), "What using tseries() does."),
-    Variable("unstable_typeinfo", _choice("error", "warn", "enable"), "What using typeinfo() does."),
+    Variable("unstable_import_statement", _UNSTABLE, "What using import does."),
+    Variable("unstable_tseries", _UNSTABLE, "What using tseries() does."),
+    Variable("unstable_typeinfo", _UNSTABLE, "What using typeinfo() does."),
     Variable("use_blazesym", _bool, "Accepted for compatibility."),
 )}
 _RENAMED = {"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes",
             "map_keys_max": "max_map_keys"}
-_IGNORED = {"symbol_source", "max_type_res_iterations", "max_ast_nodes"}
+_IGNORED = {"symbol_source", "max_type_res_iterations", "max_ast_nodes", "unstable_addr", "unstable_import",
+            "unstable_macro", "unstable_map_decl", "unstable_dw_ustack"}
 _OUTSIDE = {"btf", "kernel_build", "kernel_source", "vmlinux", "color", "dummy_ts_map", "version"}  # environment only
 
 
@@ -108,12 +122,14 @@ def _plain_name(name: str) -> str:
 
 
 def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: Diagnostics, shown: str = "") -> None:
-    shown = shown or name
     negated = name == "no_cpp_demangle"
-    name = _RENAMED.get(name, name)
-    if name == "unstable_import":  # its older name
-        name = "unstable_import_statement"
-    if name in _IGNORED or name.startswith("unstable_") and name not in VARIABLES:
+    if name in _RENAMED:
+        if span is not None:
+            diagnostics.warning("config-renamed", f"{name} has been renamed, please use {_RENAMED[name]}", span)
+        name = _RENAMED[name]
+    if name in _IGNORED:
+        if name != "unstable_dw_ustack" and span is not None:
+            diagnostics.warning("config-ignored", f"{name} is deprecated and has no effect", span)
         return
     row = VARIABLES.get(name)
     if row is None:
@@ -122,15 +138,17 @@ def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: D
     try:
         value = row.read(text)
     except ValueError as problem:
-        diagnostics.error("config-value", f"Invalid value for {shown}: {text!r}: {problem}", span)
+        named = str(problem).startswith("Invalid value for license")
+        diagnostics.error("config-value", str(problem) if named else f"{name}: {problem}", span,
+                          [f"it is set by {shown} of the environment"] if shown else [])
         return
     setattr(config, name, (not value) if negated else value)
 
 
 def _unknown(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
     if name in _OUTSIDE:
-        diagnostics.error("config-environment", f"{name} can only be set as an environment variable", span)
+        diagnostics.error("config-environment", f"{name}: can only be set as an environment variable", span)
         return
     close = nearest(name, VARIABLES)
-    diagnostics.error("unknown-config", f"Unrecognized config variable: {name}", span,
+    diagnostics.error("unknown-config", f"{name}: not a known configuration option", span,
                       [f"did you mean {c}?" for c in close[:1]])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest
+from ..language.source import Span
 from ..spec import Attach, Config
 from .nodes import Use
 from .typed import Options
@@ -22,18 +23,40 @@ class Finder:
         self.config = config
         self.diagnostics = diagnostics
         self.use = Use([])  # what the clause at hand mentions
+        self.kind = ""      # of the attach point at hand
+        self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
         self._tracepoints: list[tuple[str, str]] | None = None
 
     def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
         self.diagnostics.error(code, message, point.span, hints)
         return []
 
-    def missing(self, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
-        """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says."""
+    def count(self, point: AttachPoint, wants: str, form: str, *more: str) -> list[Attach]:
+        """The attach point has too few or too many parts: it ``wants`` so many behind its kind."""
+        return self.error("probe-form", f"{self.kind} probe type requires {wants} arguments, found "
+                          f"{len(point.parts) - 1}", point, [f"write {form}", *more])
+
+    def missing(self, point: AttachPoint, hints: Sequence[str] = (), message: str = "") -> list[Attach]:
+        """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says. A pattern need not
+        match; a clause none of whose points is there is reported as one."""
+        shown = ":".join(point.parts[1:])
+        if is_pattern(shown) and not message:
+            self.unmatched += [f"no {self.kind} matches {shown}", *hints]
+            return []
+        message = message or f"No matches for {self.kind} {shown}."
+        return self._missing(message, f"{message} Skipping.", point.span, hints)
+
+    def empty(self, points: Sequence[AttachPoint]) -> None:
+        """A clause has no attach points left."""
+        self._missing("Probe has no valid attach points. If this is expected, set the 'missing_probes' config variable "
+                      "to 'warn'.", "Probe has no valid attach points. It is being removed which may cause issues with "
+                      "program behavior.", points[0].span.to(points[-1].span), self.unmatched)
+
+    def _missing(self, error: str, warning: str, span: Span, hints: Sequence[str]) -> list[Attach]:
         if self.config.missing_probes == "error":
-            self.diagnostics.error("missing-probe", message, point.span, hints)
+            self.diagnostics.error("missing-probe", error, span, hints)
         elif self.config.missing_probes == "warn" and self.options.warnings:
-            self.diagnostics.warning("missing-probe", message, point.span, hints)
+            self.diagnostics.warning("missing-probe", warning, span, hints)
         return []
 
     @property
@@ -85,6 +108,20 @@ def number(text: str) -> int | None:
     if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
         return int(text, 16)
     return int(text) if re.fullmatch(r"\d{1,19}", text) else None
+
+
+def no_number(text: str) -> str:
+    """Why :func:`number` does not take ``text``."""
+    digits = text.replace("_", "")
+    if re.fullmatch(r"\d{20,}", digits) or re.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
+        return f"overflow error, maximum value is {2 ** 64 - 1}: {text}"
+    return f"invalid {'trailing bytes' if digits[:1].isdigit() and digits[:2] != '0x' else 'integer'}: {text}"
+
+
+def bad_offset(text: str) -> str:
+    """What is wrong with ``name+text``."""
+    offset = text.partition("+")[2]
+    return f"Invalid offset: {no_number(offset)}" if offset else "Invalid offset"
 
 
 def did_you_mean(prefix: str, name: str, candidates: Iterable[str]) -> list[str]:

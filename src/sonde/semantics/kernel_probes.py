@@ -13,7 +13,7 @@ from ..language.ast import AttachPoint
 from ..spec import Attach, KernelFunction
 from ..types import Scalar
 from .bpf_probes import bpf_function
-from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
 from .similar import similar_probes
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ def kernel_function(kind: str) -> Expand:
         if kind in TYPED and parts[:1] == ["bpf"]:
             return bpf_function(finder, point, kind, parts[1:])
         if not 1 <= len(parts) <= 2 or not parts[-1]:
-            return finder.error("probe-form", f"{kind} probes are written {kind}:[module:]function", point)
+            return _form(finder, point, kind, parts)
         module, text = parts if len(parts) == 2 else ("", parts[0])
         split = split_offset(text)
-        if split is None or split[1] and kind != "kprobe":
-            return finder.error("probe-form", f"Invalid offset in {kind}:{text}", point,
-                                ["only kprobes can be set into the middle of a function"] if split else [])
+        if split is None:
+            return finder.error("probe-form", bad_offset(text), point)
+        if split[1] and kind != "kprobe":
+            return finder.error("probe-form", "Offset not allowed", point,
+                                ["only kprobes can be set into the middle of a function"])
         way = _way(finder, kind)
         if not way:
             return _no_way(finder, point, kind, parts)
@@ -54,6 +56,18 @@ def kernel_function(kind: str) -> Expand:
     return expand
 
 
+def _form(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+    """The attach point is not ``kind:[module:]function``."""
+    if kind in TYPED and len(parts) == 3:
+        return finder.error("probe-form", "Only the 'bpf' variant of this probe supports 4 arguments", point,
+                            [f"write {kind}:[module:]function or {kind}:bpf:id:function"])
+    if 1 <= len(parts) <= 2:
+        what = "a function or an address" if kind == "kprobe" else "a function"
+        return finder.error("probe-form", f"{kind}s should be attached to {what}", point,
+                            [f"write {kind}:[module:]function"])
+    return finder.count(point, "1 or 3" if kind in TYPED else "1 or 2", f"{kind}:[module:]function")
+
+
 def _way(finder: Finder, kind: str) -> str:
     """The kind by which this kernel serves ``kind``; "" if it can probe no functions."""
     world = finder.world
@@ -62,8 +76,8 @@ def _way(finder: Finder, kind: str) -> str:
 
 def _no_way(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     function = parts[-1].partition("+")[0]
-    return finder.missing(f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has no {FEATURE[kind]}",
-                          point, [*similar_probes(finder, function, kind in RETURNS),
+    return finder.missing(point, [f"this kernel ({finder.world.release}) has no {FEATURE[kind]}",
+                                  *similar_probes(finder, function, kind in RETURNS),
                                   f"a kernel has them that is built with {NEEDS[FEATURE[kind]]}"])
 
 
@@ -182,7 +196,7 @@ def _untyped(finder: Finder, point: AttachPoint, kind: str, function: str) -> li
     why = "it takes a variable number of arguments" if known is not None and known.variadic else \
         "an argument of it fits no register" if known is not None else "the kernel's type information does not have it"
     hints = [f"use {OTHER[kind]}:{function}"] if kind in TYPED and finder.world.feature("kprobes") else []
-    return finder.missing(f"{kind}:{function}: {why}", point, hints)
+    return finder.missing(point, [why, *hints])
 
 
 def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str) -> list[Attach]:
@@ -190,11 +204,10 @@ def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, funct
     every = finder.world.kernel_functions() or finder.world.function_names()
     names = [f for _, f in every]
     if is_pattern(shown):
-        return finder.missing(f"{kind}:{shown}: no function matches", point,
-                              similar_probes(finder, function, kind in RETURNS))
+        return finder.missing(point, similar_probes(finder, function, kind in RETURNS))
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
     near = did_you_mean(f"{kind}:", function, names)
     if not near and not elsewhere:
         near = similar_probes(finder, function, kind in RETURNS)
-    return finder.missing(f"{kind}:{shown}: {why}", point, [*elsewhere, *near, *hints])
+    return finder.missing(point, [*([] if why == "no such function" else [why]), *elsewhere, *near, *hints])

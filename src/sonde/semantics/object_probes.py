@@ -10,7 +10,7 @@ from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
 from ..spec import Attach
 from ..uapi import ITERATORS_OF_ONE
-from .finder import Finder, did_you_mean, number
+from .finder import Finder, did_you_mean, is_pattern, no_number, number
 
 BPF_FILES = "/sys/fs/bpf"  # where a BPF file system is mounted
 LENGTHS = (1, 2, 4, 8)
@@ -20,22 +20,25 @@ MODES = {"r": 1, "w": 2, "x": 4}  # HW_BREAKPOINT_R, _W, _X of include/uapi/linu
 def watchpoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """``watchpoint:address:length:mode``; instead of the address a symbol, of the process (-p) or the kernel."""
     if len(parts) != 3:
-        return finder.error("probe-form", "watchpoint probes are written watchpoint:address:length:mode", point,
-                            ["for example watchpoint:0x10000000:8:rw"])
+        return finder.count(point, "3", "watchpoint:address:length:mode, as in watchpoint:0x10000000:8:rw")
     where, length, mode = parts[0], number(parts[1]), parts[2]
     if length not in LENGTHS:
-        return finder.error("probe-form", f"invalid watchpoint length: {parts[1]}", point, ["it is 1, 2, 4 or 8"])
+        return finder.error("probe-form", "watchpoint length must be one of (1,2,4,8)", point)
     why = _mode_problem(finder.world.arch, mode, length)
     if why:
-        return finder.error("probe-form", f"invalid watchpoint mode: {mode!r}: {why}", point)
+        return finder.error("probe-form", why, point)
     pid = finder.options.pid or finder.options.cpid
     address = number(where)
     if address is None:
         address = finder.world.process_symbol(pid, where) if pid else finder.world.kernel_symbol(where)
         if address is None:
             side = f"process {pid}" if pid else "the kernel"
-            return finder.missing(f"watchpoint: {side} has no symbol '{where}'", point, [
-                "give an address" + ("" if pid else ", or a process with -p whose symbol it is")])
+            return finder.missing(point, [
+                f"{side} has no symbol '{where}'",
+                "give an address" + ("" if pid else ", or a process with -p whose symbol it is")],
+                f"Invalid function/address argument: {no_number(where)}")
+    if address == 0:
+        return finder.error("probe-form", "watchpoint must be attached to a non-zero address", point)
     if address % length:
         return finder.error("probe-form", f"watchpoint address {address:#x} is not a multiple of its length, {length}",
                             point)
@@ -46,24 +49,29 @@ def watchpoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Att
 
 def _mode_problem(arch: str, mode: str, length: int) -> str:
     if not mode or set(mode) - set(MODES) or len(set(mode)) != len(mode):
-        return "it is made of r (read), w (write) and x (execute)"
+        return "watchpoint modes may not be duplicated" if mode and not set(mode) - set(MODES) else \
+            "watchpoint mode must be combination of (r,w,x)"
     if "x" in mode and len(mode) > 1:
-        return "x stands alone"
+        return f"invalid watchpoint mode: {mode}: x stands alone"
     if mode == "x" and length != 8 and arch == "x86_64":
-        return "to watch execution the length is 8"
-    return "this CPU watches writes (w), or reads and writes (rw)" if mode == "r" and arch == "x86_64" else ""
+        return f"invalid watchpoint mode: {mode}: to watch execution the length is 8"
+    if mode == "r" and arch == "x86_64":
+        return f"invalid watchpoint mode: {mode}: this CPU watches writes (w), or reads and writes (rw)"
+    return ""
 
 
 def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """``iter:kind[:pin]``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
     if not 1 <= len(parts) <= 2 or not parts[0]:
-        return finder.error("probe-form", "iter probes are written iter:kind or iter:kind:pin", point, [
-            "for example iter:task, or iter:task:list for a file /sys/fs/bpf/list"])
+        return finder.error("probe-form", "iter probe type takes 2 arguments (1 optional)", point, [
+            "write iter:kind or iter:kind:pin, as in iter:task, or iter:task:list for a file /sys/fs/bpf/list"])
     name = parts[0]
     known = iterators(finder)
     if name not in known:
-        return finder.missing(f"iter: this kernel has no iterator '{name}'", point, [
-            *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"])
+        return finder.missing(point, [
+            *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"],
+            "iter probe type does not support wildcards" if is_pattern(name) else
+            f"iter {name} not available for your kernel version.")
     context = finder.world.struct(f"bpf_iter__{name}")
     if finder.options.pid and (context is None or context.field("task") is None):
         return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: -p cannot "

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..language.ast import AttachPoint
 from ..record import Record
 from ..spec import Attach
-from .finder import Finder, did_you_mean, is_pattern, matcher, number
+from .finder import Finder, did_you_mean, is_pattern, matcher, no_number, number
 from .kernel_probes import kernel_function
 from .object_probes import iterator, watchpoint
 from .usdt_probes import usdt
@@ -38,7 +38,7 @@ class Provider(Record):
 def _special(kind: str) -> Expand:
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if parts:
-            return finder.error("probe-form", f"{kind} probes take no arguments", point)
+            return finder.count(point, "0", kind)
         return [Attach(kind, kind)]
     return expand
 
@@ -46,15 +46,20 @@ def _special(kind: str) -> Expand:
 def _named(kind: str) -> Expand:
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if len(parts) != 1 or not parts[0]:
-            return finder.error("probe-form", f"{kind} probes are written {kind}:name", point)
+            return finder.count(point, "1", f"{kind}:name")
         return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
     return expand
 
 
 def _self(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    form = "self:signal:SIGUSR1"
+    if len(parts) != 2:
+        return finder.count(point, "2", form)
     if parts != ["signal", "SIGUSR1"]:
-        return finder.error("probe-form", "self probes are written self:signal:SIGUSR1", point)
-    return [Attach("self", "self:signal:SIGUSR1", "signal", "SIGUSR1")]
+        wrong = f"{parts[0]} is not a supported trigger" if parts[0] != "signal" else \
+            f"{parts[1]} is not a supported signal"
+        return finder.error("probe-form", wrong, point, [f"write {form}"])
+    return [Attach("self", form, "signal", "SIGUSR1")]
 
 
 def _not_yet(kind: str, instead: str) -> Expand:
@@ -71,18 +76,18 @@ def _tracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[At
     if len(parts) == 1 and is_pattern(parts[0]):  # of any category
         parts = ["*", *parts]
     if len(parts) != 2:
-        return finder.error("probe-form", "tracepoint probe must have a target", point,
-                            ["write tracepoint:category:event, as in tracepoint:sched:sched_switch"])
+        return finder.count(point, "2", "tracepoint:category:event, as in tracepoint:sched:sched_switch")
     category, event = parts
+    if not category or not event:
+        return finder.error("probe-form", "tracepoint probe must have a target", point,
+                            ["write tracepoint:category:event"])
     if is_pattern(category) or is_pattern(event):
         in_category, in_event = matcher(category), matcher(event)
         found = [(c, e) for c, e in finder.tracepoints if in_category(c) and in_event(e)]
         if not found:
-            return finder.missing(f"No matches for tracepoint:{category}:{event}", point,
-                                  _near_tracepoint(finder, category, event))
+            return finder.missing(point, _near_tracepoint(finder, category, event))
     elif finder.world.tracepoint(category, event) is None:
-        return finder.missing(f"tracepoint not found: {category}:{event}", point,
-                              _near_tracepoint(finder, category, event))
+        return finder.missing(point, _near_tracepoint(finder, category, event))
     else:
         found = [(category, event)]
     pid = finder.options.pid
@@ -105,7 +110,7 @@ def _near_tracepoint(finder: Finder, category: str, event: str) -> list[str]:
 
 def _rawtracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     if not 1 <= len(parts) <= 2:
-        return finder.error("probe-form", "rawtracepoint probes are written rawtracepoint:[module:]event", point)
+        return finder.count(point, "2 or 1", "rawtracepoint:[module:]event")
     module, event = parts if len(parts) == 2 else ("", parts[0])
     pid = finder.options.pid
     if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint(event) is not None \
@@ -115,8 +120,7 @@ def _rawtracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list
     every = finder.world.raw_tracepoints()
     found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
     if not found:
-        return finder.missing(f"rawtracepoint not found: {event}", point,
-                              did_you_mean("rawtracepoint:", event, [e for _, e in every]))
+        return finder.missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]))
     return [Attach("rawtracepoint", _raw_name(m, e), m, e, pid=pid) for m, e in found]
 
 
@@ -132,33 +136,35 @@ _UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9
 
 def _timer(kind: str) -> Expand:
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        period = _period(parts)
+        forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
+        if not 1 <= len(parts) <= 2:
+            return finder.count(point, "1 or 2", forms)
+        period = _period(kind, parts)
         if isinstance(period, str):
-            return finder.error("probe-form", f"{kind} probe: {period}", point,
-                                [f"write {kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"])
+            return finder.error("probe-form", period, point, [f"write {forms}"])
         pid = finder.options.pid if kind == "profile" else 0
         return [Attach(kind, f"{kind}:{':'.join(parts)}", period=period, pid=pid)]
     return expand
 
 
-def _period(parts: list[str]) -> int | str:
+def _period(kind: str, parts: list[str]) -> int | str:
     """Nanoseconds, or what is wrong."""
+    found = re.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
+    sign = parts[-1].startswith("-")
+    count = number(found.group(1)[sign:]) if found else None
+    if found is None or count is None:
+        return f"Invalid rate of {kind} probe: {no_number(parts[-1])}"
+    if count <= 0 or sign:
+        return f"{kind} frequency should be a positive integer"
+    length = count * _UNITS[found.group(2) or "ns"]
     if len(parts) == 2:
-        unit, count = parts[0], number(parts[1])
-        if count is None or count <= 0:
-            return f"invalid rate or period: {parts[1]!r} is not a positive number"
+        unit, count = parts[0], length if found.group(2) else count
         if unit == "hz":
             return max(1, 10 ** 9 // count)
         if unit not in ("s", "ms", "us", "ns"):
-            return f"{unit!r} is not an accepted unit"
+            return f"{unit} is not an accepted unit of time"
         return count * _UNITS[unit]
-    if len(parts) == 1:
-        found = re.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[0])
-        count = number(found.group(1)) if found else None
-        if found is None or count is None or count <= 0:
-            return f"invalid duration: {parts[0]!r}"
-        return count * _UNITS[found.group(2) or "ns"]
-    return "it needs a unit and a number"
+    return length
 
 
 SOFTWARE = {"cpu-clock": 1_000_000, "cpu": 1_000_000, "task-clock": 1_000_000, "page-faults": 100, "faults": 100,
@@ -174,14 +180,17 @@ _PERF_ALIASES = {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-swi
 def _counter(kind: str, events: dict[str, int]) -> Expand:
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if not 1 <= len(parts) <= 2:
-            return finder.error("probe-form", f"{kind} probes are written {kind}:event[:count]", point)
+            return finder.count(point, "1 or 2", f"{kind}:event[:count]")
         event = parts[0]
+        if is_pattern(event):
+            return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
         if event not in events:
-            return finder.error("unknown-event", f"Unknown {kind} event: {event}", point,
+            return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
                                 did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
         count = number(parts[1]) if len(parts) == 2 and parts[1] else events[event]
-        if not count:
-            return finder.error("probe-form", f"{kind} probe: {parts[1]!r} is not a positive number", point)
+        if count is None:
+            return finder.error("probe-form", f"Invalid count for {kind} probe: {no_number(parts[1])}", point)
+        count = count or events[event]
         name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 and parts[1] else f"{kind}:{event}:"
         return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
     return expand
@@ -230,8 +239,8 @@ _BY_NAME: dict[str, Provider] = {name: row for row in PROVIDERS for name in (row
 
 
 def find_provider(name: str) -> Provider | None:
-    """The row that ``name`` or an alias means."""
-    return _BY_NAME.get(name)
+    """The row that ``name`` or an alias means, in any case of letters."""
+    return _BY_NAME.get(name) or _BY_NAME.get(name.lower())
 
 
 def provider_names() -> list[str]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from ..language.ast import AttachPoint
 from ..spec import Attach
 from .finder import Finder, did_you_mean, matcher
+from .user_probes import no_file
 
 
 def usdt(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """Every place of every probe that matches; in a process (-p) the path may be ``*``."""
     if not 2 <= len(parts) <= 3 or not parts[0] and not finder.options.pid:
-        return finder.error("probe-form", "usdt probes are written usdt:path:[provider:]name", point,
-                            ["the path may be a library's name: usdt:libc:setjmp; with -p it may be *"])
+        return finder.count(point, "2 or 3", "usdt:path:[provider:]name",
+                            "the path may be a library's name: usdt:libc:setjmp; with -p it may be *")
     path, provider, name = parts[0] or "*", parts[1] if len(parts) == 3 else "*", parts[-1] or "*"
     paths = finder.world.find_binary(path, finder.options.pid)
     if not paths:
-        return finder.missing(f"usdt: no executable or library '{path}' was found", point,
-                              ["give the whole path, or a library's name such as libc or libstdc++"])
+        return no_file(finder, point, path)
     found = [a for file in paths for a in _in_file(finder, file, provider or "*", name)]
     if found:
         return found
     known = [f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)]
     shown = f"{provider}:{name}" if len(parts) == 3 else name
     candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
-    return finder.missing(f"usdt:{path}: no probe '{shown}'", point, did_you_mean(
+    return finder.missing(point, did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..language.ast import AttachPoint
 from ..spec import Attach
 from ..types import Pointer, Scalar, Type
-from .finder import Finder, did_you_mean, is_pattern, matcher, number, split_offset
+from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
 from .world import Inlined, UserFunction, World
 
 if TYPE_CHECKING:
@@ -33,14 +33,15 @@ def user_function(kind: str) -> Expand:
         line = _source_line(parts)
         named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
         if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
-            return finder.error("probe-form", f"{kind} probes are written {kind}:path:function or {kind}:path:address",
-                                point, _FORMS)
+            if len(parts) in (2, 3):
+                return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
+                                    _FORMS)
+            return finder.count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
         if line and kind == "uretprobe":
             return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
         paths = finder.world.find_binary(parts[0], finder.options.pid)
         if not paths:
-            return finder.missing(f"{kind}: no executable or library '{parts[0]}' was found", point,
-                                  ["give the whole path, or a library's name such as libc or libssl.so.3"])
+            return no_file(finder, point, parts[0])
         found: list[Attach] = []
         for path in paths:
             if line:
@@ -51,6 +52,12 @@ def user_function(kind: str) -> Expand:
                 found += _in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
         return found
     return expand
+
+
+def no_file(finder: Finder, point: AttachPoint, name: str) -> list[Attach]:
+    """There is no such program or library."""
+    return finder.missing(point, ["give the whole path, or a library's name such as libc or libssl.so.3"],
+                          f"{finder.kind} target file '{name}' does not exist or is not executable")
 
 
 def _source_line(parts: list[str]) -> tuple[str, int, int] | None:
@@ -65,7 +72,7 @@ def _at_line(finder: Finder, point: AttachPoint, path: str, source: str, line: i
     shown = f"{source}:{line}" + (f":{column}" if column else "")
     found = finder.world.source_lines(path, source, line, column)
     if found.problem:
-        return finder.missing(f"uprobe:{path}:{shown}: {found.problem}", point, found.hints)
+        return finder.missing(point, [found.problem, *found.hints])
     return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
                    extra={"line": True}) for place in found.places]
 
@@ -76,8 +83,7 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
         return _at_address(finder, point, kind, path, text, address)
     split = split_offset(text)
     if split is None or (split[1] and kind == "uretprobe"):
-        return finder.error("probe-form", f"Invalid offset in {kind}:{path}:{text}" if split is None else
-                            "Offset not allowed in uretprobe", point)
+        return finder.error("probe-form", bad_offset(text) if split is None else "Offset not allowed", point)
     symbol, offset = split
     functions = finder.world.user_functions(path)
     matches = matcher(symbol)
@@ -88,8 +94,8 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
         if copies := None if is_pattern(symbol) else finder.world.inlined(path, symbol):
             return _inlined(finder, point, kind, path, symbol, copies)
         hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
-        return finder.missing(f"{kind}:{path}: no function '{symbol}'", point,
-                              hints or ([] if functions else ["the file has no symbols: is a debug package missing?"]))
+        return finder.missing(point, hints or (
+            [] if functions else ["the file has no symbols: is a debug package missing?"]))
     if offset and offset >= max(chosen[0].size, 1):
         return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
                             point)
@@ -104,14 +110,13 @@ def _inlined(finder: Finder, point: AttachPoint, kind: str, path: str, name: str
     callers = copies.shown(finder.world.demangle(copies.callers))
     line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
-    return finder.missing(f"{kind}:{path}: '{name}' has no code of its own: it is inlined into {callers}", point,
-                          [*line, *whole])
+    return finder.missing(point, [f"'{name}' has no code of its own: it is inlined into {callers}", *line, *whole])
 
 
 def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, address: int) -> list[Attach]:
     offset = finder.world.user_offset(path, address)
     if offset is None:
-        return finder.missing(f"{kind}:{path}: address {text} is in no segment of the file", point)
+        return finder.missing(point, [f"address {text} is in no segment of the file"])
     inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
     if inside and not _between_instructions(finder, path, inside[0], offset - inside[0].offset, point):
         return []
@@ -167,14 +172,15 @@ def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, al
     chosen = {f.offset: (f, name) for f, name in reversed(pairs)
               if matches(_spaceless(name if whole else function_name(name)))}
     if not chosen:
+        chosen = {f.offset: (f, f.name) for f in functions if matches(f.name)}  # the function of another language
+    if not chosen:
         if not alone:
             return []
         if copies := None if is_pattern(text) else finder.world.inlined(path, function_name(text)):
             return _inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
         near = did_you_mean(f"{kind}:{path}:cpp:", text, known)
-        return finder.missing(f"{kind}:{path}: no C++ function '{text}'", point,
-                              near or ([] if known else ["the file has no C++ symbols"]))
+        return finder.missing(point, near or ([] if known else ["the file has no C++ symbols"]))
     found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
     return _attach(finder, point, kind, path, found, 0, len(found) > 1)
 
