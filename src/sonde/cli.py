@@ -281,11 +281,13 @@ def permitted(world: Any, parsed: Parsed) -> Any:
 def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     """The script, and the parameters given to it; None if only a tool's help was wanted."""
     words = parsed.words
+    if parsed.has("e") and not parsed.get("e"):
+        raise UsageError("USAGE: filename or -e 'program' required.")
     if parsed.has("e"):
         return Source("stdin", parsed.get("e")), words + parsed.rest
     if not words:
         complain(usage())
-        raise UsageError("no program given")
+        raise UsageError("USAGE: filename or -e 'program' required.")
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":
         return Source("stdin", sys.stdin.buffer.read().decode("utf-8", "surrogateescape")), params
@@ -327,16 +329,19 @@ def pid_of(parsed: Parsed) -> int:
     if not parsed.has("pid"):
         return 0
     text = parsed.get("pid")
-    if not text.isdigit():
-        raise UsageError(f"pid '{text}' is not a valid decimal number")
+    if not text.removeprefix("-").isdecimal() or not text.isascii():
+        wrong = "trailing bytes" if text[:1].isdigit() else "integer"
+        raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}")
     if not 0 < int(text) <= 1 << 22:
-        raise UsageError(f"pid '{text}' out of valid pid range [1,{1 << 22}]")
+        raise UsageError(f"Pid out of range: {text}", [f"a process has a number from 1 to {1 << 22}"])
     return int(text)
 
 
 def process_of(parsed: Parsed) -> Any:
     """The process of -p or -c; None without either."""
     from .runtime.child import Child, Process
+    if parsed.has("cmd") and parsed.has("pid"):
+        raise UsageError("USAGE: Cannot use both -c and -p.")
     if parsed.has("cmd"):
         return Child(parsed.get("cmd"))
     pid = pid_of(parsed)
@@ -356,7 +361,7 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         else:
             plain.append(word)
     if parsed.get("B", "line") not in ("line", "full", "none"):
-        raise UsageError(f"-B takes line or full or none, not '{parsed.get('B')}'")
+        raise UsageError("USAGE: -B must be either 'line', 'full', or 'none'.")
     viewed = parsed.get("format", "text") not in ("text", "json")
     if viewed:
         from .output.views import view_class
@@ -394,7 +399,8 @@ def _mode(parsed: Parsed) -> str:
     if len(asked) > 1:
         raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
     if parsed.has("mode") and parsed.get("mode") not in _MODES:
-        raise UsageError(f"--mode takes {', '.join(_MODES[:-1])} or {_MODES[-1]}, not '{parsed.get('mode')}'")
+        raise UsageError("USAGE: --mode can only be 'codegen', 'compiler-bench', 'bench', 'test' or 'format'.",
+                         ["and 'trace', which is what happens without it"])
     return next(iter(asked), "")
 
 
@@ -403,7 +409,7 @@ def _shower(wanted: str) -> Any:
     from .compiler.pipeline import BPFTRACE_STAGES, STAGES
     stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}
     for unknown in sorted(stages - {"all", *STAGES}):
-        raise UsageError(f"no stage '{unknown}'", [f"stages are: all, {', '.join(STAGES)}"])
+        raise UsageError(f"USAGE: invalid option for -d: {unknown}", [f"stages are: all, {', '.join(STAGES)}"])
 
     def show(stage: str, text: str) -> None:
         if "all" in stages or stage in stages:
@@ -474,7 +480,7 @@ def open_output(parsed: Parsed) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise UsageError(f"failed to open output file '{path}': {error.strerror}") from None
+        raise UsageError(f'Failed to open output file: "{path}": {error.strerror}') from None
 
 
 def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:

@@ -155,7 +155,8 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
             raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
                 "-d ir shows the intermediate code, -d dis the program"])
         from .language.diagnostics import nearest
-        raise UsageError(f"unknown option {word}", [f"did you mean {c}?" for c in nearest(word, known)[:1]]
+        raise UsageError(f"unrecognized option '{word}'" if word.startswith("--") else
+                         f"invalid option -- '{word[1:2]}'", [f"did you mean {c}?" for c in nearest(word, known)[:1]]
                          or ["parameters of the program that begin with a dash stand behind --"])
     if not row.value:
         if equals:
@@ -165,12 +166,17 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
         if row.value.startswith("["):
             value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
         elif not pending:
-            raise UsageError(f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}")
+            raise UsageError(f"option '{name}' requires an argument" if name.startswith("--") else
+                             f"option requires an argument -- '{name[1:]}'",
+                             [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
         else:
             value = pending.pop(0)
     if row.group == TOOL:
         found.named[row.key] = value if row.value else "true"
         return
+    if row.key == "warnings" and row.key in found.options:
+        raise UsageError("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map "
+                         "lookups and probe reads.")
     if row.key in REPEATED and row.key in found.options:
         value = f"{found.options[row.key]}\n{value}"
     found.options[row.key] = value

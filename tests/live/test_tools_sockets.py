@@ -407,7 +407,7 @@ def test_udpconnect() -> None:
 
 def test_own_options_are_checked() -> None:
     assert "'http' is not a list of numbers" in run_sonde("tcplife", "-L", "http").stderr
-    assert "unknown option" in run_sonde("tcplife", "--nosuch").stderr
+    assert "unrecognized option" in run_sonde("tcplife", "--nosuch").stderr
     assert "needs a PORT" in run_sonde("tcplife", "-L").stderr
 
 

@@ -91,7 +91,7 @@ def test_the_command_is_the_export(tmp_path: Path) -> None:
 
 def test_what_is_exported_to_has_to_be_said() -> None:
     assert "export where to?" in run_sonde("unit", "runqlat").stderr
-    assert "unknown option --parquet" in run_sonde("unit", "--parquet", "x", "runqlat").stderr
+    assert "unrecognized option '--parquet'" in run_sonde("unit", "--parquet", "x", "runqlat").stderr
 
 
 @pytest.mark.parametrize(("word", "text"), [

@@ -69,8 +69,8 @@ def test_one_that_never_started_goes_quietly() -> None:
 
 
 @pytest.mark.parametrize(("command", "message"), [
-    ("", "empty"), ("no-such-command-here", "command not found"), ("/etc/passwd", "not executable"),
-    ("/nonexistent/x", "command not found"), ("echo 'open", "quotation")])
+    ("", "empty"), ("no-such-command-here", "does not exist"), ("/etc/passwd", "not executable"),
+    ("/nonexistent/x", "does not exist"), ("echo 'open", "quotation")])
 def test_wrong_commands(command: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Child(command)

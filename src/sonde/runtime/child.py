@@ -18,7 +18,7 @@ class Process:
         try:
             self.fd = os.pidfd_open(pid)
         except ProcessLookupError:
-            raise UsageError(f"there is no process {pid}") from None
+            raise UsageError(f"Failed to attach to pid: there is no process {pid}") from None
         except OSError as error:
             raise UsageError(f"process {pid}: {error.strerror}", ["a thread's id? give the process id"]) from None
 
@@ -138,8 +138,8 @@ def _find(name: str) -> str:
     for path in places:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    raise UsageError(f"-c: {name}: " + ("not executable" if os.path.exists(places[0]) and len(places) == 1
-                                        else "command not found"))
+    raise UsageError(f"Failed to fork child: Path '{name}' does not exist or is not executable", [
+        "it is there, but not executable" if os.path.exists(places[0]) and len(places) == 1 else "command not found"])
 
 
 def _become(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:

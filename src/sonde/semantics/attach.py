@@ -90,7 +90,7 @@ def _filter(options: Options, diagnostics: Diagnostics) -> Any:
     try:
         return re.compile(options.probe_filter).search
     except re.error as problem:
-        diagnostics.error("probe-filter", f"Invalid probe filter: {options.probe_filter}: {problem}", None)
+        diagnostics.error("probe-filter", f"Invalid --probe-filter regex '{options.probe_filter}': {problem}", None)
         return lambda name: True
 
 

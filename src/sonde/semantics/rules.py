@@ -436,7 +436,8 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
         if given is None:
             return fold(node, int(default.value) if default is not None else 0, BOOL)
         if given not in ("", "true", "1", "false", "0"):
-            context.error("bad-parameter", f"--{name} is a boolean: true, 1, false or 0, not '{given}'", node)
+            context.error("bad-parameter", f"program command line option --{name} expects a boolean (e.g. 'true') "
+                          f"(value: {given})", node)
         return fold(node, int(given in ("", "true", "1")), BOOL)
     if isinstance(default.const, str):
         node.const = given if given is not None else default.const
@@ -447,7 +448,7 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
     try:
         return fold(node, default.const if given is None else int(given, 0), INT64)
     except ValueError:
-        context.error("bad-parameter", f"--{name} is a number, not '{given}'", node)
+        context.error("bad-parameter", f"program command line option --{name} invalid integer (value: {given})", node)
         return None
 
 

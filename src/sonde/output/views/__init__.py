@@ -53,7 +53,7 @@ class Target(Record):
 def view_class(name: str) -> type[View]:
     """The class of a view; UsageError if there is none of that name."""
     if name not in VIEWS:
-        raise UsageError(f"-f takes {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not '{name}'")
+        raise UsageError(f'Invalid output format "{name}"', [f"-f takes {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"])
     from importlib import import_module
     found: type[View] = import_module(f".{name}", __name__).View
     return found
