@@ -18,3 +18,6 @@ NO_WAKEUP = 1               # flag of RING_SUBMIT
 UPDATE_ANY, UPDATE_NEW = 0, 1
 USER_STACK = 1 << 8         # flag of GET_STACK
 E2BIG = 7
+# Bits in the result of MAP_UPDATE and MAP_DELETE: the verifier replaces the call by one of the map's own function,
+# which returned an int until Linux 6.4; what that leaves in the upper half of the register is anybody's guess.
+MAP_RESULT = 32

@@ -22,7 +22,7 @@ from ..types import Struct
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 2  # raise it when a probe changes its meaning
+CACHE_VERSION = 3  # raise it when a probe changes its meaning
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -195,8 +195,10 @@ TABLE = [
     Feature("kprobes", "probes on kernel functions", "4.17", _exists(_KPROBE)),
     Feature("uprobes", "probes on user functions", "4.17", _exists(_UPROBE)),
     Feature("raw_tp", "raw tracepoints", "4.17", _program("raw_tracepoint")),
-    Feature("fentry", "typed probes on kernel functions", "5.5",
-            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)),
+    # aarch64 loads such programs from 6.0 on, but attaches none before 6.4: its ftrace has no direct calls
+    Feature("fentry", "typed probes on kernel functions", "5.5", lambda host: _all([
+        _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)(host),
+        _typed("register_ftrace_direct", codec.FUNC)(host)])),
     Feature("typed_arguments", "loads through typed arguments", "5.5", _typed_arguments),
     Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
             _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _call(174))),

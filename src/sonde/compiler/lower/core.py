@@ -156,10 +156,10 @@ class Lower:
         """Count one failure at the current place in the script."""
         self.b.atomic_add(self.unit.error(kind, self.place or self.b.span, helper, map), 0, 1)
 
-    def on_failure(self, result: Operand, kind: str, helper: str, map: str = "") -> None:
-        """Count it when ``result`` (a helper's) is negative; go on either way."""
+    def on_failure(self, result: Operand, kind: str, helper: str, map: str = "", bits: int = 64) -> None:
+        """Count it when ``result`` (a helper's, of so many bits) is negative; go on either way."""
         failed, on = self.b.block("failed", cold=True), self.b.block("on")
-        self.b.branch("jslt", result, 0, failed, on)
+        self.b.branch("jslt", result, 0, failed, on, bits)
         self.b.start(failed)
         self.count_error(kind, helper, map)
         self.b.jump(on)

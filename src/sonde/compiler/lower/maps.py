@@ -166,11 +166,11 @@ def update(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY
 
 
 def count_update(lo: Lower, name: str, result: Operand) -> None:
-    """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY."""
+    """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY. The result has 32 bits: see MAP_RESULT."""
     failed, full, busy, on = (lo.b.block(n, cold=n != "on") for n in ("failed", "full", "busy", "on"))
-    lo.b.branch("jslt", result, 0, failed, on)
+    lo.b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
     lo.b.start(failed)
-    lo.b.branch("jeq", result, -h.E2BIG, full, busy)
+    lo.b.branch("jeq", result, -h.E2BIG, full, busy, h.MAP_RESULT)
     lo.b.start(full)
     lo.count_error("map_full", "map_update_elem", lo.unit.script_name(name))
     lo.b.jump(on)

@@ -102,7 +102,7 @@ def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> Non
         _clear_rest(lo, frames, size)
         result = b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
                         "map_update_elem")
-        lo.on_failure(result, "stack_lost", "map_update_elem")
+        lo.on_failure(result, "stack_lost", "map_update_elem", bits=h.MAP_RESULT)
         b.jump(on)
         b.start(on)
 
