@@ -345,7 +345,7 @@ class Config(Record):
     use_blazesym: bool = True
     unstable_import_statement: str = "enable"
     unstable_tseries: str = "warn"
-    unstable_typeinfo: str = "warn"
+    unstable_typeinfo: str = "error"
 
     @property
     def text_size(self) -> int:

@@ -46,7 +46,7 @@ class NoneType(Type):
         return 0
 
     def __str__(self) -> str:
-        return "none"
+        return "void"
 
 
 class Int(Scalar):

@@ -88,7 +88,7 @@ class Writer(Things):
         found = [f"${name}" for scope in self.scopes for name, have in scope.items() if have == shape]
         found += [self.element(m, True) for m in self.maps if m.value == shape and self.chance(0.3)]
         if shape == "int":
-            found += [self.element(m, True) for m in self.maps if m.value in READABLE and self.chance(0.2)]
+            found += [f"({self.element(m, True)} + 0)" for m in self.maps if m.value in READABLE and self.chance(0.2)]
         return found
 
     def element(self, m: Map, plain: bool = False) -> str:

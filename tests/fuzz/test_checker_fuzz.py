@@ -113,8 +113,8 @@ class TypedWriter:
         if depth == 0:
             return self.pick("0", "7", "-3", "300", "pid", "tid", "nsecs", "cpu", "uid", "args.newstate", "args.sport",
                              "$n", "$m",
-                             "@n", "@k[pid]", "@t[pid, comm]", "@count", "GREEN", "AF_INET", "sizeof(struct sock)",
-                             "rand",
+                             "@n", "@k[pid]", "@t[pid, comm]", "(@count + 0)", "GREEN", "AF_INET",
+                             "sizeof(struct sock)", "rand",
                              "((struct sock *)args.skaddr).sk_rcvbuf", "((struct mine *)args.skaddr).bits",
                              "args.saddr[1]",
                              "curtask.flags[1]", "((struct sock *)args.skaddr).__sk_common.skc_dport", "$1", "LIMIT")

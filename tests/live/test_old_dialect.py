@@ -118,7 +118,7 @@ def test_programs_compile(path: Path, opened: list[str]) -> None:
     try:
         compile_without_headers(path.read_text(), opened)
     except CompileError as error:
-        if any("under that name" in finding.message for finding in error.diagnostics):
+        if any("under that name" in " ".join(finding.hints) for finding in error.diagnostics):
             pytest.skip(f"this kernel's compiler renamed a function: {error}")
         raise
 
@@ -132,7 +132,7 @@ def test_tools_compile(path: Path, opened: list[str]) -> None:
     if verdict.works:
         compile_without_headers(path.read_text(), opened, tool.sample)
     else:
-        assert any(word in " ".join(verdict.why) for word in ("this kernel", "not found")), verdict.why
+        assert any(word in " ".join(verdict.why) for word in ("this kernel", "No matches")), verdict.why
         assert not [name for name in opened if name.startswith(HEADERS) or name.endswith(".h")]
 
 

@@ -185,7 +185,7 @@ def test_aggregates_read_in_the_program(key: str, kernel: str) -> None:
     ("$i = 0; unroll (4) { $i++; if ($i == 2) { continue; } if ($i == 4) { break; } print($i); }", [1, 3]),
     ("if (pid == 1) { print(1); } else if (pid == 1234) { print(2); } else { print(3); }", [2]),
     ("if (pid) { return; } print(1);", []), ("if (!pid) { return; } print(1);", [1]),
-    ("{ let $x = 1; { let $x = 2; print($x); } print($x); }", [2, 1]),
+    ("{ let $x = 1; print($x); } { let $x = 2; print($x); }", [1, 2]),
     ("let $x; if (pid) { $x = 5; } print($x);", [5]), ("let $x: uint8; print($x);", [0]),
     ("@m[1] = 2; @m[3] = 4; for ($kv : @m) { print(($kv.0, $kv.1)); }", [(1, 2), (3, 4)]),
     ("@m[1] = 2; @m[3] = 4; $s = 0; for ($kv : @m) { $s += $kv.1; } print($s);", [6]),

@@ -38,7 +38,8 @@ def accepted(statement: str) -> bool:
     for probe in PROBES:
         try:
             for kernel in KERNELS:
-                compiled(f"{probe} {{ {BEFORE}{statement} }}", kernel, unsafe=True)
+                compiled(f"config = {{ unstable_typeinfo = enable }} {probe} {{ {BEFORE}{statement} }}", kernel,
+                         unsafe=True)
             return True
         except CompileError as error:
             codes |= {d.code for d in error.diagnostics}

@@ -90,6 +90,109 @@ def test_config(entry: str, message: str) -> None:
     assert said(f"config = {{ {entry} }} begin {{ }}") == [f"12-{12 + len(entry)}: {message}"]
 
 
+@pytest.mark.parametrize(("statements", "where", "message"), [
+    ("exit(comm)", "exit(comm)", "exit() only supports int arguments (string provided)"),
+    ("print(strncmp(1, comm, 1))", "strncmp(1, comm, 1)", "strncmp() only supports string arguments (int provided)"),
+    ("print(strncmp(comm, comm, pid))", "strncmp(comm, comm, pid)", "Builtin strncmp requires a non-negative literal"),
+    ("time(comm)", "time(comm)", "time() expects a string literal (string provided)"),
+    ("clear(1)", "1", "clear() expects a map argument"), ("@[1] = 1; clear(@[1])", "@[1]", "clear() expects a "
+                                                                                           "map argument"),
+    ("print(strlen())", "strlen()", "Call to strlen() has arguments that do not match any definition."),
+    ("print(uid(1))", "uid(1)", "Call to uid() has arguments that do not match any definition."),
+    ("exit(1, 2)", "exit(1, 2)", "exit() takes up to one argument (2 provided)"),
+    ("@ = sum(comm)", "sum(comm)", "sum() only supports integer arguments (string[16] provided)"),
+    ("@ = hist(1, 9)", "hist(1, 9)", "hist: bits 9 must be 0..5"),
+    ("@ = lhist(1, 0, pid, 1)", "lhist(1, 0, pid, 1)", "lhist: invalid max value (must be non-negative literal)"),
+    ("print(nsecs(foo))", "foo", "Invalid timestamp mode: foo"),
+    ("print(pid(1))", "pid(1)", "pid() only supports curr_ns and init as the argument"),
+    ("print(kstack(comm()))", "kstack(comm())", "kstack: invalid limit value"),
+    ("print(kstack(foo))", "foo", "Error parsing stack mode: kstack: Invalid value for stack_mode: valid values are "
+                                  "bpftrace, raw, perf, and build_id."),
+    ('printf("%d")', 'printf("%d")', "not enough arguments for format string (0 supplied, 1 expected)"),
+    ('printf("%d", comm)', 'printf("%d", comm)', "unsupported format specifier for type 'string[16]': d"),
+    ('printf("%r", comm)', 'printf("%r", comm)', "unsupported format specifier for type 'string[16]': r"),
+    ("print(arg0)", "arg0", "The arg0 builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes"),
+    ("print(args)", "args", "The args builtin can only be used with tracepoint, rawtracepoint, fentry/fexit, "
+                            "and uprobe "
+                            "probes (special used here)"),
+    ('print(reg("ip"))', 'reg("ip")', 'reg can not be used with "begin" probes'),
+    ("signal(9)", "signal(9)", "signal() is unsafe. To use you need the --unsafe flag"),
+    ("$x = 1; $x = comm", "$x = comm", "Type mismatch for $x: trying to assign value of type 'string[16]' when "
+                                       "variable "
+                                       "already has a type 'int8'"),
+    ("@ = 1; @ = (1, comm)", "@ = (1, comm)", "Type mismatch for @: trying to assign value of type '(int8,string[16])' "
+                                              "when map already has a type 'int8'"),
+    ("@ = 1; @ = true", "@ = true", "Type mismatch for @: trying to assign value of type 'bool' when map already has a "
+                                    "type 'int8'"),
+    ("@ = count(); @ = sum(1)", "sum(1)", "Type mismatch for @: trying to assign value of type 'sum_t' when map "
+                                          "already "
+                                          "has a type 'count_t'"),
+    ("@ = hist(1); @ = hist(1, 2)", "hist(1, 2)", "Different bits in a single hist unsupported"),
+    ("@a = count(); @b = @a", "@b = @a", "Map value 'count_t' cannot be assigned from one map to another. The function "
+                                         "that returns this type must be called directly e.g. `@b = count();`."),
+    ("@[1] = 1; @[comm] = 2", "@[comm]", "Argument mismatch for @: trying to access with arguments: 'string[16]' when "
+                                         "map expects arguments: 'int8'"),
+    ("@[1] = 1; @[true] = 2", "@[true]", "Argument mismatch for @: trying to access with arguments: 'bool' when map "
+                                         "expects arguments: 'int8'"),
+    ("@x = 1; delete(@x, 1)", "delete(@x, 1)", "call to delete() with two arguments expects a map with explicit keys "
+                                               "(non-scalar map)"),
+    ("@x[1] = 1; delete(@x)", "delete(@x)", "call to delete() with a single argument expects a map without "
+                                            "explicit keys "
+                                            "(scalar map)"),
+    ("let $x: uint8 = 300", "let $x: uint8 = 300", "Type mismatch for $x: trying to assign value of type 'int16' when "
+                                                   "variable already has a type 'uint8'"),
+    ("let $x = 1; if (pid) { let $x = 2; }", "let $x", "Variable $x was already declared. Variable shadowing is not "
+                                                       "allowed."),
+    ("break", "break;", "'break' statement is not allowed in a probe"),
+    ("return comm", "return comm;", "Probe return values can only be integers. Found string[16]"),
+    ("if (comm) { }", "if (comm) { }", "Invalid condition: string"), ("unroll (pid) { }", "unroll (pid) { }",
+                                                                      "invalid unroll value"),
+    ("$x = comm + 1", "comm + 1", "Type mismatch for '+': comparing string[16] with int8"),
+    ("$x = comm < comm", "comm < comm", "The < operator can not be used on expressions of types string[16], "
+                                        "string[16]"),
+    ("$x = -comm", "-comm", "The - operator can not be used on expressions of type 'string[16]'"),
+    ("$x = pid ? 1 : comm", "pid ? 1 : comm", "Branches must return the same type or compatible types: have 'int8' and "
+                                              "'string[16]'"),
+    ("$x = 1 / 0", "1 / 0", "unable to fold literals due to overflow or underflow"),
+    ("$x = (uint32)comm", "(uint32)", 'Cannot cast from "string[16]" to "uint32"'),
+    ("$x = (string)comm", "(string)", 'Cannot cast from "string[16]" to "string"'),
+    ("$x = pid[0]", "pid[0]", "The array index operator [] can only be used on arrays, pointers, and tuples, found "
+                              "uint32."),
+    ("$x = curtask.nope", "curtask.nope", "Struct/union of type 'struct task_struct' does not contain a field named "
+                                          "'nope'"),
+    ("$x = (a=1).b", "(a=1).b", "Record does not contain a field named 'b'"),
+    ("$x = sizeof(struct nope)", "struct nope", 'Cannot resolve unknown type "struct nope"'),
+    ("print(1, 2)", "print(1, 2)", "Non-map print() only takes 1 argument, 2 found"),
+    ("print(typeinfo(1))", "typeinfo(1)", "typeinfo feature is not enabled by default. To enable this unstable "
+                                          "feature, "
+                                          "set the config flag to enable. unstable_typeinfo=enable"),
+])
+def test_programs(statements: str, where: str, message: str) -> None:
+    text = f"BEGIN {{ {statements}; }}"
+    start = text.rindex(where) + 1
+    assert said(text)[0] == f"{start}-{start + len(where)}: ERROR: {message}"
+
+
+@pytest.mark.parametrize(("statements", "message"), [
+    ("return; print(1)", "17-26: WARNING: Unreachable statement."), ("1", "9-11: WARNING: Return value discarded."),
+    ("let $x", "9-15: WARNING: Variable $x was never assigned to."),
+    ("let $x: uint8 = nsecs", "25-30: WARNING: Expression of type: uint64 being cast to type: uint8. This may cause "
+                              "unexpected results. Use an explicit cast to suppress this warning."),
+    ("@ = tseries(1, 1s, 2)", "WARNING: Script is using an unstable feature: tseries. To prevent this warning you must "
+                              "explicitly enable it in the config e.g. unstable_tseries=enable"),
+])
+def test_warnings(statements: str, message: str) -> None:
+    assert said(f"BEGIN {{ {statements}; }}")[0] == message
+
+
+@pytest.mark.parametrize("statements", [
+    'printf("%s %s %s", 1, (1, comm), curtask)', "$x = kstack == kstack", "print(kstack(200))", "$x = (int8[4])1",
+    "$x = (string[32])comm",
+])
+def test_what_bpftrace_takes_too(statements: str) -> None:
+    assert said(f"BEGIN {{ {statements}; }}") == []
+
+
 def test_limits_and_the_environment() -> None:
     assert said("config = { max_probes = 0 } begin { }") == [
         "ERROR: Can't attach to 1 probes because it exceeds the current limit of 0 probes."]

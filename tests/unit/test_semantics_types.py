@@ -26,7 +26,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = nsecs; $x = 1", "uint64"), ("$x = 0; $x++", "int64"), ("$x = pid; $x++", "uint64"),
     ("$x = 1; $x = $x + 1", "int64"), ("$x = 0; $x += nsecs", "uint64"), ("$x = -1; $x = nsecs", "int64"),
     ("$x = (uint8)5; $x = (int8)-1", "int16"), ("$x = pid; $x = (int16)1", "int64"), ("$x = 1 == 2", "bool"),
-    ("$x = true; $x = 5", "int8"), ("$x = pid / 2", "uint64"), ("$x = (int32)pid / 2", "int64"),
+    ("$x = true; $x = false", "bool"), ("$x = pid / 2", "uint64"), ("$x = (int32)pid / 2", "int64"),
     ("$x = 1 + 2", "int8"), ("$x = 100 * 100", "int16"), ("$x = ~0", "int8"), ("$x = !pid", "bool"), ("$x = -pid",
                                                                                                       "int64"),
     ("$x = comm", "string[16]"), ("$x = \"a\"; $x = \"abc\"", "string[4]"), ("$x = (1, \"a\"); $x = (1000, \"bcd\")",
@@ -45,7 +45,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
                                                                                                   "int64"),
     ("$x = pid << 3", "uint64"), ("$x = AF_INET6", "int8"), ("$x = strftime(\"%H\", nsecs)", "timestamp"),
     ("let $x: uint16 = 5", "uint16"), ("let $x; $x = comm", "string[16]"), ("let $x: string = \"a\"", "string[1025]"),
-    ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "none *"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
+    ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "void *"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
     ("$x = *kptr(kaddr(\"_text\"))", "uint64"), ("$x = default_str_length", "int64"),
 ])
 def test_variable(statements: str, type: str) -> None:

@@ -39,7 +39,7 @@ PRINTK_ARGUMENTS = 12  # MAX_BPRINTF_VARARGS in include/linux/bpf.h
 
 def debugf(context: Context, node: Call, types: Types) -> Type | None:
     """data: the format's parts. The kernel's printf takes integers, pointers and strings."""
-    parts = check_format(context, node.name, node.args[0], node.args[1:])
+    parts = check_format(context, node)
     if parts is None:
         return None
     if len(node.args) > PRINTK_ARGUMENTS + 1:
@@ -67,8 +67,8 @@ def skboutput(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"capacity": most bytes that are kept}."""
     target = types[1].to if isinstance(types[1], Pointer) else None
     if not isinstance(target, Struct) or target.name != "sk_buff":
-        context.error("bad-argument", f"skboutput() expects a struct sk_buff pointer as second argument "
-                      f"({convert.name(types[1])} provided)", node.args[1],
+        context.error("bad-argument", f"skboutput() only supports struct sk_buff pointer arguments "
+                      f"({convert.name(types[1])} provided)", node,
                       ["cast it: (struct sk_buff *)args.skbaddr"])
         return None
     length = node.args[2].const

@@ -131,9 +131,14 @@ def knows_function(context: Context, node: Expr) -> bool:
     return False
 
 
-def _probetype(context: Context, node: Expr) -> Type:
+def probe_type(context: Context) -> str:
+    """The kind of the probe; begin and end are special."""
     kind = context.program.kind
-    node.const = "special" if kind in ("begin", "end", "self") else kind
+    return "special" if kind in ("begin", "end", "self") else kind
+
+
+def _probetype(context: Context, node: Expr) -> Type:
+    node.const = probe_type(context)
     return Str(len(node.const) + 1)
 
 
@@ -184,14 +189,31 @@ def _word(node: Any) -> str:
 def _choice_call(key: str, allowed: tuple[str, ...]) -> Callable[[Context, Call], Type | None]:
     def call(context: Context, node: Call) -> Type | None:
         word = _word(node.args[0])
-        if len(node.args) > 1 or word not in allowed:
-            context.error("bad-argument", f"{node.name}() takes one of: {', '.join(allowed)}", node,
-                          [f"did you mean {c}?" for c in nearest(word, allowed)[:1]] if word else [])
+        if len(node.args) > 1:
+            context.error("arity", f"{node.name}() takes up to one argument ({len(node.args)} provided)", node)
+            return None
+        if word not in allowed:
+            _no_choice(context, node, key, word, allowed)
             return None
         node.args[0].type = VOID
         node.data = {key: word}
         return type_of(context, BUILTINS[node.name], node)
     return call
+
+
+def _no_choice(context: Context, node: Call, key: str, word: str, allowed: tuple[str, ...]) -> None:
+    given = node.args[0]
+    clock = key == "clock"
+    hints = [f"did you mean {c}?" for c in nearest(word, allowed)[:1]] if word else []
+    if isinstance(given, Name):
+        context.error("bad-argument", f"Invalid timestamp mode: {word}" if clock else
+                      f"Invalid PID namespace mode: {word} (expects: curr_ns or init)", given, hints)
+        return
+    type = context.value(given)
+    if type is not None:
+        context.error("bad-argument", f"{node.name}() only supports timestamp_mode arguments ({convert.words(type)} "
+                      "provided)" if clock else f"{node.name}() only supports curr_ns and init as the argument", node,
+                      [f"one of: {', '.join(allowed)}"])
 
 
 def _stack_call(context: Context, node: Call) -> Type | None:
@@ -204,20 +226,25 @@ def _stack_call(context: Context, node: Call) -> Type | None:
         given = rest.pop(0)
         known = isinstance(given, Name) and (given.name in context.types.constants or given.name in context.defines)
         if isinstance(given, Name) and not known:
-            context.error("bad-argument", f"Unknown stack mode: '{given.name}'", given,
-                          [f"one of: {', '.join(STACK_MODES)}"])
+            context.error("bad-argument", f"Error parsing stack mode: {node.name}: Invalid value for stack_mode: valid "
+                          "values are bpftrace, raw, perf, and build_id.", given)
             return None
         if context.expr(given) is None:
             return None
         if not isinstance(given.const, int):
-            context.error("not-constant", f"{node.name}: limit must be a literal integer", given)
+            context.error("not-constant", f"{node.name}: invalid limit value", node, ["it must be a literal integer"])
             return None
         limit = given.const
     if rest:
-        context.error("arity", f"{node.name}() takes a mode and a limit at most", node)
-    if not 0 < limit <= STACK_LIMIT:
-        context.error("bad-argument", f"{node.name}([int limit]): limit shouldn't exceed {STACK_LIMIT}, {limit} given",
-                      node)
+        context.error("arity", "Expected stack mode as first argument" if len(node.args) == 2 else
+                      f"{node.name}() takes up to 2 arguments ({len(node.args)} provided)", node)
+    if limit <= 0:
+        context.error("bad-argument", f"{node.name}: invalid limit value", node,
+                      [f"it is between 1 and {STACK_LIMIT}"])
+        return None
+    limit = min(limit, STACK_LIMIT)  # the kernel keeps no more
+    if mode == "build_id" and node.name == "kstack":
+        context.error("bad-argument", "'build_id' stack mode can only be used for ustack", node)
         return None
     node.data = {}
     if node.name == "dw_ustack":
@@ -318,12 +345,25 @@ def type_of(context: Context, row: Builtin, node: Expr) -> Type | None:
     kind = context.program.kind
     if row.probes and kind not in row.probes:
         shown = node.name if isinstance(node, (Name, Call)) else row.name
-        context.error("builtin-probe", f"The {shown} builtin can not be used with '{kind}' probes", node,
+        context.error("builtin-probe", f"The {shown} builtin {_only_with(context, shown)}", node,
                       [f"it works in: {', '.join(p for p in KINDS if p in row.probes)}"])
         return None
     found = row.type(context, node) if callable(row.type) else row.type
     assert found is None or isinstance(found, Type)
     return found
+
+
+def _only_with(context: Context, name: str) -> str:
+    """With which probes a builtin cannot be used, or can, as bpftrace says it."""
+    if name == "args":
+        return "can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes " \
+            f"({probe_type(context)} used here)"
+    if _ARGUMENT_NAME.match(name):
+        return "can only be used with 'kprobes', 'uprobes' and 'usdt' probes"
+    if name == "retval":
+        instead = " (try to use args.ret instead)" if context.program.attach.target == "syscalls" else ""
+        return f"can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}"
+    return f"can not be used with '{context.program.kind}' probes"
 
 
 def check_builtin_call(context: Context, row: Builtin, node: Call) -> Type | None:
@@ -332,7 +372,7 @@ def check_builtin_call(context: Context, row: Builtin, node: Call) -> Type | Non
         node.data = {}
         return type_of(context, row, node)
     if row.call is None:
-        context.error("arity", f"{node.name}() takes no arguments ({len(node.args)} found)", node)
+        context.error("arity", convert.no_match(node.name), node, [f"{node.name}() takes no arguments"])
         return None
     found = row.call(context, node)
     assert found is None or isinstance(found, Type)

@@ -13,15 +13,11 @@ from .context import Context
 from .functions import FUNCTIONS, Function
 
 _KINDS: dict[str, Any] = {
-    "int": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,), "array": (Array,), "bool": (Bool,),
-    "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
+    "int": (Int, Enum, Bool), "integer": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,),
+    "array": (Array,), "bool": (Bool,), "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
 }
-_KIND_WORDS = {"int": "an integer", "ptr": "a pointer type", "str": "a string", "buf": "a buffer", "array": "an array",
-               "bool": "a bool", "stack": "a stack", "map": "a map", "literal": "a string literal",
-               "number": "a literal integer",
-               "var": "a scratch variable", "type": "a type", "key": "a map with a key", "struct": "a struct",
-               "inet": "an address", "mac": "a MAC address", "word": "a name"}
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_KIND_WORDS = {"ptr": "pointer", "str": "string", "buf": "buffer", "map": "a map", "literal": "a string literal",
+               "var": "a scratch variable", "type": "a type", "key": "a map with a key", "word": "a name"}
 _UNCHECKED = ("map", "key", "var", "type", "word", "raw")  # arguments that are not values
 
 
@@ -39,10 +35,11 @@ def check_call(context: Context, node: Call) -> Type | None:
         _unknown(context, node)
         return None
     if row.unsafe and not context.options.unsafe:
-        context.error("unsafe", f"{node.name}() is an unsafe function being used in safe mode", node,
-                      ["run with --unsafe if you know what it does"])
+        why = "is unsafe. To use you need the --unsafe flag" if row.macro else \
+            "is an unsafe function being used in safe mode"
+        context.error("unsafe", f"{node.name}() {why}", node, ["run with --unsafe if you know what it does"])
     if row.probes and context.program.kind not in row.probes:
-        context.error("function-probe", f"{node.name}() can not be used with '{context.program.kind}' probes", node,
+        context.error("function-probe", f'{node.name} can not be used with "{context.program.kind}" probes', node,
                       [f"it works in: {', '.join(row.probes)}"])
         return None
     if not _check_arity(context, row, node):
@@ -107,7 +104,10 @@ def _check_arity(context: Context, row: Function, node: Call) -> bool:
         wants = f"requires at least {convert.arguments(least)}"
     else:
         wants = f"takes up to {convert.arguments(len(params))}"
-    context.error("arity", f"{node.name}() {wants} ({given} provided)", node, [f"as in: {row.example}"])
+    wrong, hints = f"{node.name}() {wants} ({given} provided)", [f"as in: {row.example}"]
+    if row.macro:
+        wrong, hints = convert.no_match(node.name), [wrong, *hints]
+    context.error("arity", wrong, node, hints)
     return False
 
 
@@ -119,11 +119,11 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
     for at, arg in enumerate(node.args):
         kinds = params[at][1] if at < len(params) else ["raw"]
         if kinds[0] in _UNCHECKED:
-            good = _check_form(context, node, at, arg, kinds) and good
+            good = _check_form(context, node, arg, kinds) and good
             types.append(None)
             continue
         if isinstance(arg, TypeSyntax):
-            context.error("bad-argument", f"{node.name}() expects a value as {_ordinal(at)} argument, not a type", arg)
+            context.error("bad-argument", f"{node.name}() expects a value, not a type", arg)
             good = False
             continue
         type = context.value(arg, f"{node.name}()")
@@ -131,18 +131,19 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
         if type is None:
             good = False
         elif not _matches(type, arg, kinds):
-            _wrong_kind(context, node, at, arg, kinds, convert.words(type))
+            _wrong_kind(context, node, params[at][0], kinds, type)
             good = False
     return types if good else None
 
 
-def _check_form(context: Context, node: Call, at: int, arg: Any, kinds: list[str]) -> bool:
+def _check_form(context: Context, node: Call, arg: Any, kinds: list[str]) -> bool:
     """Arguments that name something."""
     fine = {"map": isinstance(arg, MapRef), "key": isinstance(arg, MapRef), "var": isinstance(arg, Variable),
             "type": isinstance(arg, TypeSyntax)}
     if kinds == ["raw"] or any(fine.get(kind, True) for kind in kinds):
         return True
-    _wrong_kind(context, node, at, arg, kinds, "something else")
+    wants = " or ".join(_KIND_WORDS[kind] for kind in kinds)
+    context.error("bad-argument", f"{node.name}() expects {wants} argument", arg)
     return False
 
 
@@ -157,16 +158,20 @@ def _matches(type: Type, arg: Any, kinds: list[str]) -> bool:
     return False
 
 
-def _wrong_kind(context: Context, node: Call, at: int, arg: Any, kinds: list[str], given: str) -> None:
-    wants = " or ".join(_KIND_WORDS.get(kind, kind) for kind in kinds)
-    hints = []
-    if "str" in kinds and "ptr" not in kinds and given == "pointer":
-        hints = ["str() makes a string of a pointer"]
-    context.error("bad-argument", f"{node.name}() expects {wants} as {_ordinal(at)} argument ({given} provided)", arg,
-                  hints)
+def _wrong_kind(context: Context, node: Call, param: str, kinds: list[str], given: Type) -> None:
+    hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else []
+    shown = convert.name(given) if kinds == ["integer"] else convert.words(given)
+    if kinds == ["number"]:
+        wrong = _WANTS.get(f"{node.name} {param}", f"{node.name}: invalid {param} value (must be non-negative literal)")
+    elif kinds == ["literal"]:
+        wrong = f"{node.name}() expects a string literal ({shown} provided)"
+    else:
+        wants = " or ".join(_KIND_WORDS.get(kind, kind) for kind in kinds)
+        wrong = f"{node.name}() only supports {wants} arguments ({shown} provided)"
+    context.error("bad-argument", wrong, node, hints)
 
 
-def _ordinal(at: int) -> str:
-    return _ORDINALS[at] if at < len(_ORDINALS) else f"{at + 1}th"
-
-
+_WANTS = {  # where bpftrace says it in words of its own
+    "hist bits": "hist: invalid bits value, need integer literal", "lhist step": "lhist: invalid step value",
+    "strncmp length": "Builtin strncmp requires a non-negative literal",
+}

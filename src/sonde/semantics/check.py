@@ -8,7 +8,7 @@ from ..language.source import Source
 from . import attach
 from .config import read_config
 from .context import Context, MapState, Program, VarState
-from .convert import condition, name, plain
+from .convert import condition, plain, words
 from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
@@ -116,7 +116,7 @@ def _visit(context: Context, program: Program) -> None:
     if clause.predicate is not None:
         found = context.value(clause.predicate, "a predicate")
         if found is not None and not condition(found):
-            context.error("bad-condition", f"Invalid type used in predicate: '{name(found)}'", clause.predicate)
+            context.error("bad-condition", f"Invalid condition: {words(found)}", clause.predicate)
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.failed else ():
         if isinstance(variable, VarState) and variable.inferred is None:

@@ -10,12 +10,15 @@ from ..language.diagnostics import Diagnostics, nearest
 from ..language.source import Span
 from ..record import Record
 from ..spec import Attach, Config
-from ..types import BPF, KERNEL, USER, Aggregate, NoneType, Pointer, StackCopy, Struct, Tuple, Type
+from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType, Pointer, StackCopy, Struct, Tuple, Type
 from . import convert
 from .ctypes_ import TypeNames
 from .nodes import walk
 from .typed import CheckedFunction, CheckedProbe, MapInfo, Options, ScratchVar
 from .world import World
+
+_PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
+             "a map key": "used as a map key"}
 
 
 class VarState(ScratchVar):
@@ -88,9 +91,9 @@ class Context:
     def error(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = ()) -> None:
         self.diagnostics.error(code, message, node if isinstance(node, Span) else node.span, hints)
 
-    def warning(self, code: str, message: str, node: Node | Span, hints: Sequence[str] = ()) -> None:
+    def warning(self, code: str, message: str, node: Node | Span | None, hints: Sequence[str] = ()) -> None:
         if self.options.warnings:
-            self.diagnostics.warning(code, message, node if isinstance(node, Span) else node.span, hints)
+            self.diagnostics.warning(code, message, node.span if isinstance(node, Node) else node, hints)
 
     # expressions
 
@@ -98,11 +101,12 @@ class Context:
         """The type of ``node``, which is stored in the tree; None if it is not known (yet), which has been said."""
         return self.evaluate(self, node)
 
-    def value(self, node: Expr, purpose: str = "") -> Type | None:
+    def value(self, node: Expr, purpose: str = "", place: Node | None = None) -> Type | None:
         """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
         type = self.expr(node)
         if isinstance(type, NoneType):
-            self.error("no-value", f"this has no value{f' for {purpose}' if purpose else ''}", node)
+            use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
+            self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
             return None
         return type
 
@@ -140,10 +144,10 @@ class Context:
         self.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node, hints)
 
     def assign_variable(self, state: VarState, type: Type, node: Expr, const: Any = None,
-                        computed: bool = False) -> None:
-        """Let ``$x`` hold a value of ``type``, growing it where it may grow."""
+                        computed: bool = False, place: Node | None = None) -> None:
+        """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``place`` is the whole assignment."""
         if isinstance(type, Aggregate):
-            self.error("aggregate-value", f"'{type}' cannot be kept in a variable; only in a map", node)
+            self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.", place or node)
             return
         if is_stack_copy(type):
             self.stack_copy(node)
@@ -151,38 +155,47 @@ class Context:
         if state.inferred is None:
             self._retype(state, type)
             return
-        merged = convert.merge(state.inferred, type)
-        self._mixed_signs(f"${state.name}", state.inferred, type, node, const)
+        merged = convert.assign(state.inferred, type)
+        self._mixed_signs(state.inferred, type, node, const)
         if state.fixed:
-            self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)))
+            self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)),
+                               place or node)
         elif merged is None:
-            self.error("type-mismatch", f"Type mismatch for ${state.name}: trying to assign value of type "
-                       f"'{convert.name(type)}' when variable already has a type '{convert.name(state.inferred)}'",
-                       node)
+            self.mismatch(f"${state.name}", type, state.inferred, place or node)
         elif merged != state.inferred:
             self._retype(state, merged)
 
     def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, node: Expr, const: Any,
-                      computed: bool) -> None:
+                      computed: bool, place: Node) -> None:
+        assert state.inferred is not None
         have = convert.as_int(state.inferred)
         give = convert.as_int(type)
-        shown = convert.name(state.inferred) if state.inferred else ""
-        if have is not None and give is not None:
+        alike = isinstance(type, Bool) == isinstance(state.inferred, Bool)
+        if have is not None and give is not None and alike:
             if isinstance(const, int) and not convert.fits(const, have):
-                self.error("out-of-range", f"Type mismatch for ${state.name}: {const} does not fit '{shown}'", node)
+                self.mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place, "out-of-range",
+                              [f"{const} does not fit"])
             elif not isinstance(const, int) and give.bits > have.bits and not computed:
-                self.error("type-mismatch", f"Integer size mismatch. Assignment type '{convert.name(type)}' is larger "
-                           f"than the variable type '{shown}'.", node, [f"cast it: ({shown})..."])
-        elif merged is None or (merged.size > (state.inferred.size if state.inferred else 0)):
-            self.error("type-mismatch", f"Type mismatch for ${state.name}: trying to assign value of type "
-                       f"'{convert.name(type)}' when variable already has a type '{shown}'", node)
+                self.cast_warning(give, have, node)
+        elif merged is None or merged.size > state.inferred.size:
+            self.mismatch(f"${state.name}", type, state.inferred, place)
 
-    def _mixed_signs(self, name: str, have: Type, give: Type, node: Node, const: Any) -> None:
+    def mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
+                 hints: Sequence[str] = ()) -> None:
+        """What is given to a variable or map is of another type than what it holds."""
+        self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.name(given)}' when "
+                   f"{'variable' if name[0] == '$' else 'map'} already has a type '{convert.name(have)}'", place, hints)
+
+    def cast_warning(self, given: Type, to: Type, node: Node) -> None:
+        """An integer goes where not all of its values can be."""
+        self.warning("sign-mismatch", f"Expression of type: {convert.name(given)} being cast to type: "
+                     f"{convert.name(to)}. This may cause unexpected results. Use an explicit cast to suppress this "
+                     "warning.", node)
+
+    def _mixed_signs(self, have: Type, give: Type, node: Node, const: Any) -> None:
         a, b = convert.as_int(have), convert.as_int(give)
         if a is not None and b is not None and convert.undecided(a, b) and not isinstance(const, int):
-            self.warning("sign-mismatch", f"Type mismatch for {name}: it is given '{convert.name(give)}' and "
-                         f"'{convert.name(have)}', and no integer holds the values of both", node,
-                         ["values from 2^63 on will be taken for negative ones; cast one of them"])
+            self.cast_warning(UINT64, INT64, node)
 
     def _retype(self, state: VarState, type: Type) -> None:
         state.inferred = type
@@ -205,7 +218,7 @@ class Context:
             self.key_form(state, False, node)
         elif self.key_form(state, True, node):
             convert.order_record(node.key, state.inferred_key)
-            self.add_key(state, self.value(node.key, "a map key"), node.key)
+            self.add_key(state, self.value(node.key, "a map key", node), node.key, node)
         return state
 
     def key_form(self, state: MapState, keyed: bool, node: Node) -> bool:
@@ -221,22 +234,22 @@ class Context:
         self.error("map-key", f"{state.name} used as a map {now}, previously used {before}", node)
         return False
 
-    def add_key(self, state: MapState, type: Type | None, node: Expr) -> None:
-        """Let the map have keys of ``type``, growing its key type where it may grow."""
+    def add_key(self, state: MapState, type: Type | None, node: Expr, place: Node | None = None) -> None:
+        """Let the map have keys of ``type``, growing its key type where it may. ``place`` is all of ``@x[key]``."""
         if type is None:
             return
         if is_stack_copy(type):
             self.stack_copy(node)
             return
         if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
-            self.error("map-key", f"'{convert.name(type)}' cannot be used as a map key", node)
+            self.error("map-key", f"Value '{convert.name(type)}' cannot be used as a map key.", place or node)
             return
         have = state.inferred_key
         merged = type if have is None else convert.merge_keys(have, type)
         if merged is None:
             assert have is not None
             self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "
-                       f"'{convert.name(type)}' when map expects arguments: '{convert.name(have)}'", node)
+                       f"'{convert.name(type)}' when map expects arguments: '{convert.name(have)}'", place or node)
         elif have is None or merged != have:
             state.inferred_key = merged
             self.changed = True
@@ -251,16 +264,24 @@ class Context:
             self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
             return
         have = state.inferred_value
-        merged = type if have is None else convert.merge(have, type)
+        merged = type if have is None else convert.assign(have, type)
         if have is not None and isinstance(node, Assign):
-            self._mixed_signs(state.name, have, type, node, node.value.const)
+            self._mixed_signs(have, type, node.value, node.value.const)
         if merged is None:
             assert have is not None
-            self.error("type-mismatch", f"Type mismatch for {state.name}: trying to assign value of type "
-                       f"'{convert.name(type)}' when map already contains a value of type '{convert.name(have)}'", node)
+            self._map_mismatch(state, type, have, node)
         elif have is None or merged != have:
             state.inferred_value = merged
             self.changed = True
+
+    def _map_mismatch(self, state: MapState, type: Type, have: Type, node: Node) -> None:
+        place = node.value if isinstance(node, Assign) and isinstance(type, Aggregate) else node
+        bounds = {"hist": "bits in a single hist", "lhist": "lhist bounds in a single map"}
+        same = isinstance(type, Aggregate) and isinstance(have, Aggregate) and type.kind == have.kind
+        if same and isinstance(type, Aggregate) and type.kind in bounds:
+            self.error("type-mismatch", f"Different {bounds[type.kind]} unsupported", place)
+        else:
+            self.mismatch(state.name, type, have, place)
 
     def left_out(self, name: str) -> Node | None:
         """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,

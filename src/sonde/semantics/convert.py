@@ -15,13 +15,16 @@ from ..types import (
     Buf,
     Enum,
     Int,
+    MacAddr,
     NoneType,
     Pointer,
     Stack,
     Str,
     Struct,
+    Symbol,
     Tuple,
     Type,
+    USym,
 )
 
 
@@ -125,6 +128,11 @@ def merge(a: Type, b: Type) -> Type | None:
     return rule(a, b) if rule is not None and type(a) is type(b) else None
 
 
+def assign(have: Type, given: Type) -> Type | None:
+    """Like :func:`merge` for what variables and maps hold, where a bool is no integer."""
+    return merge(have, given) if isinstance(have, Bool) == isinstance(given, Bool) else None
+
+
 def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
     space = a.space or b.space
     if a.to == b.to:
@@ -189,7 +197,7 @@ def merge_keys(a: Type, b: Type) -> Type | None:
         merged = [merge_keys(x, y) for x, y in zip(a.of, b.of)]
         found = tuple([t for t in merged if t is not None])
         return Tuple(found, a.names) if len(found) == len(merged) else None
-    return merge(a, b)
+    return assign(a, b)
 
 
 def arguments(count: int) -> str:
@@ -219,20 +227,36 @@ def value_of_field(type: Type) -> Type:
 
 
 def words(type: Type) -> str:
-    """The kind of a type in messages about arguments: "integer", "string", "pointer" ..."""
-    for kind, name in _WORDS:
+    """The kind of a type in messages about arguments: "int", "string", "pointer" ..."""
+    for kind, word in _WORDS:
         if isinstance(type, kind):
-            return name
-    return str(plain(type))
+            return word
+    return "record" if isinstance(type, Tuple) and type.names else "tuple" if isinstance(type, Tuple) else \
+        "kstack" if isinstance(type, Stack) and not type.user else "ustack" if isinstance(type, Stack) else name(type)
 
 
 _WORDS: list[tuple[type, str]] = [
-    (Int, "integer"), (Bool, "bool"), (Enum, "enum"), (Str, "string"), (Pointer, "pointer"), (Buf, "buffer"),
-    (Array, "array"), (Tuple, "tuple"), (NoneType, "none"),
+    (Int, "int"), (Bool, "bool"), (Enum, "int"), (Str, "string"), (Pointer, "pointer"), (Buf, "buffer"),
+    (Array, "array"), (Struct, "c_type"),
 ]
 
 
+def no_match(name: str) -> str:
+    """What a call has that fits no form of a function that is a macro of bpftrace's standard library."""
+    return f"Call to {name}() has arguments that do not match any definition."
+
+
 def name(type: Type) -> str:
-    """A type by its name in messages about assignments: "int64", "string", "struct sock *" ..."""
+    """A type by its name in messages: "int64", "string[16]", "struct sock *", "kstack_bpftrace_127" ..."""
     type = plain(type)
-    return "string" if isinstance(type, Str) else "buffer" if isinstance(type, Buf) else str(type)
+    if isinstance(type, Tuple) and type.names:
+        return "record { " + ", ".join(f".{n} = {name(t)}" for n, t in zip(type.names, type.of)) + " }"
+    if isinstance(type, Tuple):
+        return "(" + ",".join(map(name, type.of)) + ")"
+    if isinstance(type, Stack):
+        return f"{type}_{type.mode}_{type.limit}"
+    if isinstance(type, Buf):
+        return f"buffer[{type.capacity}]"
+    if isinstance(type, MacAddr):
+        return "mac_address"
+    return f"{type}_t" if isinstance(type, (Symbol, USym)) else str(type)

@@ -170,10 +170,11 @@ class TypeNames:
         if tag in ("struct", "union"):
             close = nearest(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
-            self.diagnostics.error("unknown-type", f"Cannot resolve unknown type '{syntax.base}'", syntax.span, hints)
+            self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', syntax.span, hints)
             return
         close = nearest(syntax.base, [*BASE_TYPES, *self.typedefs])
-        self.diagnostics.error("unknown-type", f"Cannot resolve unknown type '{syntax.base}'", syntax.span,
+        wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
+        self.diagnostics.error("unknown-type", wrong, syntax.span,
                                [f"did you mean {c}?" for c in close[:1]])
 
 

@@ -212,10 +212,11 @@ def _unknown_field(context: Context, node: ast.FieldAccess, target: Struct) -> N
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
             return
-        message = f"{context.program.attach.name} has no argument '{node.name}'"
+        message = f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
+            f"'{node.name}'"
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
     else:
-        message, hints = f"{target} does not contain a field named '{node.name}'", []
+        message, hints = f"Struct/union of type '{target}' does not contain a field named '{node.name}'", []
     if close:
         hints.insert(0, f"did you mean {' or '.join(close)}?")
     context.error("unknown-field", message, node, hints)
@@ -241,7 +242,7 @@ def _is_args(node: Expr) -> bool:
 
 def _record_field(context: Context, node: ast.FieldAccess, record: Tuple) -> Type | None:
     if node.name not in record.names:
-        context.error("unknown-field", f"the record has no field '{node.name}'", node,
+        context.error("unknown-field", f"Record does not contain a field named '{node.name}'", node,
                       [f"did you mean {c}?" for c in nearest(node.name, record.names)[:1]])
         return None
     if isinstance(node.operand, ast.Call) and isinstance(node.operand.data, list) and node.operand.name == "typeinfo":
@@ -283,15 +284,15 @@ def check_index(context: Context, node: ast.Index) -> Type | None:
     if operand is None or index is None:
         return None
     if convert.as_int(index) is None:
-        context.error("not-an-integer", f"The array index operator [] accepts integers, not '{convert.name(index)}'",
-                      node.index)
+        context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
+                      f"{convert.name(index)}", node)
         return None
     if isinstance(operand, Tuple):
         return _constant_index(context, node, operand)
     element = element_type(operand)
     if element is None:
-        context.error("not-an-array", "The array index operator [] can only be used on arrays and pointers, found "
-                      f"'{convert.name(operand)}'", node)
+        context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
+                      f"found {convert.name(operand)}.", node)
         return None
     count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
     if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
@@ -317,7 +318,7 @@ def element_type(type: Type) -> Type | None:
 def _constant_index(context: Context, node: ast.Index, operand: Tuple) -> Type | None:
     index = node.index.const
     if not isinstance(index, int):
-        context.error("not-constant", "the index of a tuple must be a literal integer", node.index)
+        context.error("not-constant", "Array-style access for tuples only valid for integer literals", node)
         return None
     if not 0 <= index < len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {index}. Found {len(operand.of)} elements in tuple.", node)
@@ -360,15 +361,17 @@ def check_cast(context: Context, node: ast.Cast) -> Type | None:
     sized = convert.as_int(operand) is not None or isinstance(operand, (Str, Array))
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
-    if not _castable(operand, to):
-        context.error("bad-cast", f"Cannot cast from \"{convert.name(operand)}\" to \"{convert.name(to)}\"", node)
+    open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
+    if open_ended or not _castable(node.operand, operand, to):
+        wanted = "string" if open_ended else convert.name(to)
+        context.error("bad-cast", f'Cannot cast from "{convert.name(operand)}" to "{wanted}"', node.to)
         return None
     if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
         node.const = convert.wrap(node.operand.const, to)
     return to
 
 
-def _castable(have: Type, to: Type) -> bool:
+def _castable(node: Expr, have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
     if isinstance(to, (Int, Enum)):
         if isinstance(have, (Array, Str)):
@@ -381,9 +384,12 @@ def _castable(have: Type, to: Type) -> bool:
     if isinstance(to, Array):
         if isinstance(have, Array):
             return have.size == to.size
-        return number and (to.size == 8 or to.size == have.size) or isinstance(have, Str) and have.size == to.size
-    if isinstance(to, (Str, Buf)):
-        return isinstance(have, type(to))
+        fits = to.size in (8, have.size) or isinstance(node.const, int) and to.size in (1, 2, 4)
+        return number and fits or isinstance(have, Str) and have.size == to.size
+    if isinstance(to, Str):
+        return isinstance(have, Str) and have.capacity <= to.capacity
+    if isinstance(to, Buf):
+        return isinstance(have, Buf)
     return have == to
 
 
@@ -405,7 +411,7 @@ def check_offsetof(context: Context, node: ast.OffsetOf) -> Type | None:
         if type is None:
             return None
         if not isinstance(type, Struct):
-            context.error("not-a-struct", f"'{convert.name(type)}' is not a struct or union", node)
+            context.error("not-a-struct", f"'{convert.name(type)}' is not a C type.", node)
             return None
         field = type.field(name)
         if field is None:

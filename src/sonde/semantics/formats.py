@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ..language.ast import Expr
+from ..language.ast import Call
 from ..spec import FormatPart
-from ..types import Array, Bool, Buf, Enum, Inet, Int, MacAddr, Pointer, Stack, Str, Symbol, Timestamp, Type, USym
+from ..types import Bool, Buf, Enum, Int, Pointer, Str, Type
 from . import convert
 from .context import Context
 
@@ -50,8 +49,10 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def check_format(context: Context, name: str, format: Expr, args: Sequence[Expr]) -> list[FormatPart] | None:
-    """The parts of the literal ``format``, with ``args`` checked against them; None after saying what is wrong."""
+def check_format(context: Context, call: Call) -> list[FormatPart] | None:
+    """The parts of the format that is a call's first argument, with the others checked against them; None after saying
+    what is wrong."""
+    name, format, args = call.name, call.args[0], call.args[1:]
     if not isinstance(format.const, str):
         context.error("not-constant", f"{name}() expects a string literal as its format", format)
         return None
@@ -71,35 +72,26 @@ def check_format(context: Context, name: str, format: Expr, args: Sequence[Expr]
     types = [context.value(arg, f"{name}()") for arg in args]
     if len(args) != len(conversions):
         few = len(args) < len(conversions)
-        context.error("format-arguments", f"{name}: {'Not enough' if few else 'Too many'} arguments for format string "
-                      f"({len(conversions)} expected, {len(args)} found)", args[-1] if args and not few else format)
+        context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
+                      f"({len(args)} supplied, {len(conversions)} expected)", call)
         return None
-    for part, type, arg in zip(conversions, types, args):
+    for part, type in zip(conversions, types):
         if type is not None and not accepts(part.conversion, type):
-            _mismatch(context, name, part, type, arg)
+            _mismatch(context, call, part, type)
     return parts
 
 
-def _mismatch(context: Context, name: str, part: FormatPart, type: Type, arg: Expr) -> None:
-    wants = ("string" if part.conversion == "s" else "buffer" if part.conversion in ("r", "rx", "rh")
-             else "pointer" if part.conversion == "p" else "integer")
-    hints = []
-    if wants == "string" and isinstance(type, (Int, Pointer)):
-        hints = ["str() makes a string of a pointer"] if isinstance(type, Pointer) else ["use %d for integers"]
-    elif wants == "integer" and isinstance(type, Str):
-        hints = ["use %s for strings"]
-    context.error("format-type", f"{name}: %{part.conversion} specifier expects a value of type {wants} "
-                  f"({convert.words(type)} supplied)", arg, hints)
+def _mismatch(context: Context, call: Call, part: FormatPart, type: Type) -> None:
+    hints = ["%r prints what buf() gives"] if part.conversion in ("r", "rx", "rh") else ["use %s for strings"] \
+        if isinstance(type, Str) else []
+    context.error("format-type", f"unsupported format specifier for type '{convert.name(type)}': {part.conversion}",
+                  call, hints)
 
 
 def accepts(conversion: str, type: Type) -> bool:
     """Whether ``%conversion`` prints a value of ``type``."""
     if conversion == "s":
-        return isinstance(type, (Str, Symbol, USym, Stack, Timestamp, Inet, MacAddr, Enum, Bool, Buf))
+        return True
     if conversion in ("r", "rx", "rh"):
-        return isinstance(type, (Buf, Str)) or isinstance(type, Array) and isinstance(type.of, Int)
-    if conversion == "p":
-        return isinstance(type, (Int, Pointer))
-    if isinstance(type, Symbol):
-        return type.kind in ("ksym", "cgroup_path")
+        return isinstance(type, Buf)
     return isinstance(type, (Int, Bool, Enum, Pointer))

@@ -20,7 +20,7 @@ def print_(context: Context, node: Call, types: Types) -> Type | None:
     if isinstance(target, MapRef) and target.key is None:
         return _print_map(context, node, target)
     if len(node.args) > 1:
-        context.error("arity", "print() takes top and div for whole maps only", node)
+        context.error("arity", f"Non-map print() only takes 1 argument, {len(node.args)} found", node)
         return None
     node.data = {}
     if isinstance(target, MapRef):
@@ -32,10 +32,11 @@ def print_(context: Context, node: Call, types: Types) -> Type | None:
 def _print_map(context: Context, node: Call, target: MapRef) -> Type | None:
     limits = []
     for arg in node.args[1:]:
-        if context.expr(arg) is None:
+        given = context.expr(arg)
+        if given is None:
             return None
         if not isinstance(arg.const, int) or arg.const < 0:
-            context.error("not-constant", "print() expects literal integers as top and div", arg)
+            context.error("not-constant", f"print() expects a int literal ({convert.words(given)} provided)", node)
             return None
         limits.append(arg.const)
     top, div = [*limits, 0, 0][:2]
@@ -62,7 +63,8 @@ UNFILLED = {"map": ""}  # Call.data of print(@x), clear(@x), zero(@x) where no c
 def whole_map(context: Context, target: MapRef, node: Call, value: Type = VOID) -> Type | None:
     """A map named as a whole; it must exist, if only in code that does not run here."""
     if target.key is not None:
-        context.error("bad-argument", f"this takes a whole map, not an element: {target.name}", target)
+        context.error("bad-argument", f"{node.name}() expects a map argument", target,
+                      [f"the whole map is {target.name}"])
         return None
     state = context.map(target)
     if state.inferred_value is None and value == VOID and context.left_out(state.name) is not None:
@@ -87,11 +89,16 @@ def clear(context: Context, node: Call, types: Types) -> Type | None:
 def _element(context: Context, node: Call, target: MapRef, key: Expr | None) -> bool:
     """The map and key of delete(), has_key(), find(): ``node.data`` gets {"map", "key"}."""
     state = context.map(target)
-    if key is not None and context.key_form(state, True, target):
-        convert.order_record(key, state.inferred_key)
-        context.add_key(state, context.value(key, "a map key"), key)
-    elif key is None and not context.key_form(state, False, target):
+    if state.keyed is (key is None):
+        many = "two arguments" if key is not None else "a single argument"
+        call = f"delete() with {many}" if node.name == "delete" else f"{node.name}()"
+        wants = "explicit keys (non-scalar map)" if key is not None else "out explicit keys (scalar map)"
+        context.error("map-key", f"call to {call} expects a map with{' ' * (key is not None)}{wants}", node)
         return False
+    context.key_form(state, key is not None, target)
+    if key is not None:
+        convert.order_record(key, state.inferred_key)
+        context.add_key(state, context.value(key, "a map key"), key, target if target.key is key else key)
     node.data = {"map": target.name, "key": key}
     found = context.map_value(state, target)
     if found is not None:
@@ -103,7 +110,7 @@ def delete(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"map": name, "key": expression or None}; for ``delete(@x, k)`` and the older ``delete(@x[k])``."""
     target = node.args[0]
     if len(node.args) == 2 and target.key is not None:
-        context.error("bad-argument", "delete() expects a map and a key, as in delete(@x, key)", target)
+        context.error("bad-argument", convert.no_match(node.name), node, ["as in delete(@x, key)"])
         return None
     if len(node.args) == 1 and target.key is not None:
         key = target.key
@@ -116,7 +123,7 @@ def delete(context: Context, node: Call, types: Types) -> Type | None:
 def has_key(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"map": name, "key": expression}."""
     if node.args[0].key is not None:
-        context.error("bad-argument", f"{node.name}() expects a map without a key as first argument", node.args[0])
+        context.error("bad-argument", convert.no_match(node.name), node, ["the first argument is a whole map"])
         return None
     return BOOL if _element(context, node, node.args[0], node.args[1]) else None
 
@@ -149,16 +156,14 @@ def len_(context: Context, node: Call, types: Types) -> Type | None:
         if not isinstance(state.inferred_value, Stack) or state.keyed:
             node.data = {"map": target.name}
             if state.keyed is False:
-                context.error("map-key", f"len() expects a map with explicit keys (non-scalar map): {target.name}",
-                              target)
+                context.error("map-key", "call to len() expects a map with explicit keys (non-scalar map)", node)
                 return None
             return whole_map(context, target, node, INT64)
     found = context.value(target, "len()")
     node.data = {}
     if found is None or isinstance(found, Stack):
         return None if found is None else INT64
-    context.error("bad-argument", f"len() expects a map or stack to be provided ({convert.name(found)} provided)",
-                  target)
+    context.error("bad-argument", "call to len() expects a map, ustack, or kstack", node)
     return None
 
 
@@ -180,7 +185,7 @@ def _aggregate_type(context: Context, node: Call, kind: str, types: Types) -> Ty
     if kind == "hist":
         bits = numbers[0] if numbers else 0
         if not 0 <= bits <= 5:
-            context.error("bad-argument", f"hist() bits {bits} must be 0..5", node.args[1])
+            context.error("bad-argument", f"hist: bits {bits} must be 0..5", node)
             return None
         return Aggregate(kind, signed, bits)
     if kind == "tseries":
@@ -188,10 +193,12 @@ def _aggregate_type(context: Context, node: Call, kind: str, types: Types) -> Ty
     if kind != "lhist":
         return Aggregate(kind, signed)
     low, high, step = numbers
-    problem = (f"lhist() step must be >= 1 ({step} provided)" if step < 1
+    problem = (f"lhist: invalid {'min' if low < 0 else 'max'} value (must be non-negative literal)"
+               if low < 0 or high < 0 else "lhist: invalid step value" if step < 0
+               else f"lhist() step must be >= 1 ({step} provided)" if step < 1
                else f"lhist() min must be less than max (provided min {low} and max {high})" if high <= low
                else f"lhist() too many buckets, must be <= 1000 (would need {(high - low) // step})"
-               if (high - low) // step > 1000 else f"lhist() min must be non-negative (provided min {low})" if low < 0
+               if (high - low) // step > 1000
                else f"lhist() step is too large for the given range (provided step {step} for range {high - low})"
                if step > high - low else "")
     if problem:
@@ -209,15 +216,16 @@ def _series(context: Context, node: Call, signed: bool) -> Type | None:
     interval, count = node.args[1].const, node.args[2].const
     agg = node.args[3].const if len(node.args) > 3 else ""
     unstable(context, node, "tseries", context.config.unstable_tseries)
-    if interval < 1 or count < 1:
-        word, at = ("interval_ns", 1) if interval < 1 else ("num_intervals", 2)
-        context.error("bad-argument", f"tseries() {word} must be >= 1 ({node.args[at].const} provided)", node.args[at])
-    elif count > MAX_INTERVALS:
-        context.error("bad-argument", f"tseries() num_intervals must be <= {MAX_INTERVALS} ({count} provided)",
-                      node.args[2])
+    for word, number in (("interval_ns", interval), ("num_intervals", count)):
+        if number < 1:
+            context.error("bad-argument", f"tseries: invalid {word} value (must be non-negative literal)" if number else
+                          f"tseries() {word} must be >= 1 (0 provided)", node)
+            return None
+    if count > MAX_INTERVALS:
+        context.error("bad-argument", f"tseries() num_intervals must be < {MAX_INTERVALS} ({count} provided)", node)
     elif agg not in ("", *AGGREGATIONS):
         context.error("bad-argument", f"tseries() expects one of the following aggregation functions: "
-                      f"{', '.join(AGGREGATIONS)} (\"{agg}\" provided)", node.args[3])
+                      f"{', '.join(AGGREGATIONS)} (\"{agg}\" provided)", node)
     else:
         return Aggregate("tseries", signed, 0, interval, count, 1, agg)
     return None
@@ -225,8 +233,10 @@ def _series(context: Context, node: Call, signed: bool) -> Type | None:
 
 def unstable(context: Context, node: Expr, feature: str, policy: str) -> None:
     """Say what the configuration wants said about a feature that may still change."""
-    hint = [f"Set unstable_{feature}=enable in the config block, or BPFTRACE_UNSTABLE_{feature.upper()}=enable"]
+    hint = [f"or set BPFTRACE_UNSTABLE_{feature.upper()}=enable"]
     if policy == "error":
-        context.error("unstable", f"{feature} feature is not enabled by default", node, hint)
+        context.error("unstable", f"{feature} feature is not enabled by default. To enable this unstable feature, set "
+                      f"the config flag to enable. unstable_{feature}=enable", node, hint)
     elif policy == "warn":
-        context.warning("unstable", f"Script is using an unstable feature: {feature}", node, hint)
+        context.warning("unstable", f"Script is using an unstable feature: {feature}. To prevent this warning you must "
+                        f"explicitly enable it in the config e.g. unstable_{feature}=enable", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..language import ast
 from ..language.ast import Expr
@@ -11,6 +11,7 @@ from ..types import (
     BPF,
     INT64,
     KERNEL,
+    UINT64,
     USER,
     VOID,
     Aggregate,
@@ -22,6 +23,7 @@ from ..types import (
     MacAddr,
     NoneType,
     Pointer,
+    Stack,
     Str,
     Struct,
     Symbol,
@@ -66,7 +68,7 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
     number = convert.as_int(operand)
     if number is None:
         context.error("bad-operand",
-                      f"The {node.op} operator can not be used on expressions of types '{convert.name(operand)}'",
+                      f"The {node.op} operator can not be used on expressions of type '{convert.name(operand)}'",
                       node)
         return None
     value = node.operand.const
@@ -103,8 +105,8 @@ def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | Non
         node.operand = ast.Cast(node.operand.span, to=syntax, operand=node.operand)
         return check_unary(context, node)
     if not isinstance(operand, Pointer):
-        context.error("not-a-pointer", f"Can not dereference type '{convert.name(operand)}'. It is not a pointer.",
-                      node)
+        context.error("not-a-pointer", f"The * operator can not be used on expressions of type "
+                      f"'{convert.name(operand)}'", node)
         return None
     found = element_type(operand)
     if found is None:
@@ -129,7 +131,7 @@ def _address(context: Context, node: ast.Unary) -> Type | None:
         found = context.map_value(context.use_map(target), target)
         target.type = None if found is None else convert.plain(found)
     else:
-        context.error("bad-operand", "The address-of operator (&) can only be used with a variable or a map", node)
+        context.error("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", target)
         return None
     return None if found is None else Pointer(convert.plain(found), BPF)
 
@@ -141,7 +143,8 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
     if isinstance(target, ast.MapRef):
         state = context.use_map(target)
         if not isinstance(state.inferred_value, Pointer):
-            context.assign_map(state, grown if not isinstance(state.inferred_value, Aggregate) else INT64, node)
+            context.assign_map(state, grown if convert.as_int(state.inferred_value) is not None
+                               or state.inferred_value is None else UINT64, node)
         found = state.inferred_value
     elif isinstance(target, ast.Variable):
         found = context.expr(target)
@@ -154,8 +157,8 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
     if found is None:
         return None
     if convert.as_int(found) is None and not isinstance(found, Pointer):
-        if not isinstance(found, Aggregate):
-            context.error("bad-operand", f"The {node.op} operator can not be used on '{convert.name(found)}'", node)
+        if not isinstance(found, Aggregate) and isinstance(target, ast.Variable):
+            context.mismatch(f"${target.name}", UINT64, found, node, "bad-operand")
         return None
     target.type = convert.plain(found)
     return found
@@ -190,7 +193,8 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
         return _pointer_arithmetic(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if op in ("/", "%") and isinstance(right, int) and right == 0:
-        context.error("division-by-zero", f"{'Division' if op == '/' else 'Modulo'} by zero", node)
+        context.error("division-by-zero", "unable to fold literals due to overflow or underflow"
+                      if isinstance(left, int) else f"{'Division' if op == '/' else 'Modulo'} by zero", node)
         return None
     if op in ("<<", ">>"):
         return _shift(context, node, op, a, left, right)
@@ -227,10 +231,13 @@ def _mixed(context: Context, node: Expr, op: str, first: Side, second: Side) -> 
                         ["cast it, as in (int64)x"])
     if a is None or b is None or not convert.undecided(a, b) or _fits_unsigned(*first) and _fits_unsigned(*second):
         return
-    what = "comparison of" if op in _COMPARISONS else "arithmetic on"
-    context.warning("sign-mismatch", f"{what} integers of different signs: '{convert.name(first[1])}' and "
-                    f"'{convert.name(second[1])}' can lead to undefined behavior", node,
-                    ["both are taken as unsigned; cast one of them to say otherwise"])
+    side = second if not _signed(second[1]) else first
+    context.cast_warning(UINT64, INT64, side[0])
+
+
+def _signed(type: Type) -> bool:
+    number = convert.as_int(type)
+    return number is not None and number.signed
 
 
 def _fits_unsigned(node: Expr, type: Type) -> bool:
@@ -241,7 +248,9 @@ def _fits_unsigned(node: Expr, type: Type) -> bool:
 
 def _shift(context: Context, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
     if isinstance(right, int) and not 0 <= right < 64:
-        context.error("bad-shift", f"a shift by {right} is not between 0 and 63", node)
+        hint = f"a shift by {right} is not between 0 and 63"
+        context.error("bad-shift", "unable to fold literals due to overflow or underflow" if isinstance(left, int) else
+                      hint, node, [hint] if isinstance(left, int) else [])
         return None
     if isinstance(left, int) and isinstance(right, int):
         return _fold_binary(context, node, op, left, right)
@@ -287,18 +296,26 @@ def _pointer_arithmetic(context: Context, node: Expr, op: str, first: Side, seco
         return INT64
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("&", "|", "%"):
         return Int(64, False)
-    shown = [convert.name(t) for t in (left, right)]
-    context.error("bad-operand",
-                  f"The {op} operator can not be used on expressions of types '{shown[0]}', '{shown[1]}'", node)
+    _refuse(context, node, op, left, right)
     return None
 
 
+def _refuse(context: Context, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
+            hints: Sequence[str] = ()) -> None:
+    """An operator between values that do not go together, or that it is not for."""
+    shown = [convert.name(t) for t in (left, right)]
+    alike = convert.words(left) == convert.words(right) and op not in ("==", "!=")
+    if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
+        wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
+    else:
+        wrong = f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}"
+    context.error(code, wrong, node, hints)
+
+
 def _logical(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
-    for side in (first, second):
-        if not convert.condition(side[1]):
-            context.error("bad-operand", f"The {op} operator can not be used on expressions of type "
-                          f"'{convert.name(side[1])}'", side[0])
-            return None
+    if not convert.condition(first[1]) or not convert.condition(second[1]):
+        _refuse(context, node, op, first[1], second[1])
+        return None
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
         node.const = int(bool(left) and bool(right) if op == "&&" else bool(left) or bool(right))
@@ -312,9 +329,8 @@ def _comparison(context: Context, node: Expr, op: str, first: Side, second: Side
     first, second = _as_text(context, first, second), _as_text(context, second, first)
     how = compare_how(first, second)
     if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
-        shown = [convert.name(t) for t in (first[1], second[1])]
-        context.error("type-mismatch", f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}", node,
-                      ["strings can be compared with == and != only"] if how == "string" else [])
+        _refuse(context, node, op, first[1], second[1], "type-mismatch",
+                ["strings can be compared with == and != only"] if how == "string" else [])
         return None
     if isinstance(node, ast.Binary):
         node.compare = how
@@ -369,7 +385,7 @@ def comparable(a: Type, b: Type) -> bool:
         return type(a) is type(b)
     if isinstance(a, (Str, Buf)):
         return type(a) is type(b)
-    if isinstance(a, Struct):
+    if isinstance(a, (Struct, Stack)):
         return a == b
     if isinstance(a, Pointer):
         return isinstance(b, Pointer)
@@ -389,12 +405,12 @@ def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
     if condition is None or then is None or other is None:
         return then or other
     if not convert.condition(condition):
-        context.error("bad-condition", f"Invalid condition in ternary: {convert.name(condition)}", node.cond)
+        context.error("bad-condition", f"Invalid condition: {convert.words(condition)}", node)
         return None
     merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge(then, other)
     if merged is None:
-        context.error("type-mismatch", f"Ternary operator must return the same type: have '{convert.name(then)}' and "
-                      f"'{convert.name(other)}'", node)
+        context.error("type-mismatch", "Branches must return the same type or compatible types: have "
+                      f"'{convert.name(then)}' and '{convert.name(other)}'", node)
         return None
     return _settle_ternary(node, merged)
 

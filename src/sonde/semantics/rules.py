@@ -66,7 +66,7 @@ def not_yet(instead: str = "") -> Rule:
 
 
 def formatted(context: Context, node: Call, types: Types) -> Type | None:
-    parts = check_format(context, node.name, node.args[0], node.args[1:])
+    parts = check_format(context, node)
     node.data = parts
     return None if parts is None else VOID
 
@@ -108,14 +108,15 @@ def _size(context: Context, node: Call, at: int, most: int = 0) -> int | None:
     if context.value(arg, f"{node.name}()") is None:
         return None
     if convert.as_int(arg.type) is None:
-        context.error("bad-argument", f"{node.name}() expects an integer as second argument "
-                      f"({convert.words(arg.type)} provided)", arg)
+        context.error("bad-argument", f"{node.name}() only supports int arguments ({convert.words(arg.type)} provided)",
+                      node)
         return None
     if not isinstance(arg.const, int):
         return most
     if arg.const < 0 or arg.const > MAX_STRING:
-        context.error("bad-argument", f"{node.name}: length must be between 0 and {MAX_STRING} ({arg.const} provided)",
-                      arg)
+        wrong = f"cannot use negative length ({arg.const})" if arg.const < 0 else \
+            f"length must be between 0 and {MAX_STRING} ({arg.const} provided)"
+        context.error("bad-argument", f"{node.name}: {wrong}", node)
         return None
     return max(1, min(arg.const, most))
 
@@ -136,8 +137,8 @@ def str_(context: Context, node: Call, types: Types) -> Type | None:
         return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
     if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
         return Str(size)
-    context.error("bad-argument", f"str() expects an integer or a pointer type as first argument "
-                  f"({convert.words(given)} provided)", data)
+    context.error("bad-argument", f"str() expects a string, integer or a pointer type as first argument "
+                  f"({convert.name(given)} provided)", node)
     return None
 
 
@@ -169,13 +170,13 @@ def buf(context: Context, node: Call, types: Types) -> Type | None:
     if isinstance(given, (Array, Str)) and given.size:
         return Buf(given.size if len(node.args) == 1 else min(size, given.size))
     if not isinstance(given, (Int, Pointer, Array)):
-        context.error("bad-argument", f"buf() expects an integer or a pointer type as first argument "
-                      f"({convert.words(given)} provided)", node.args[0])
+        context.error("bad-argument", f"buf() expects a string, integer or a pointer type as first argument "
+                      f"({convert.name(given)} provided)", node)
         return None
     if len(node.args) == 1:
         if not isinstance(given, Pointer) or not isinstance(given.to, Array):
             context.error("arity", "buf() expects a length argument for non-array type "
-                          f"{convert.name(given)}", node)
+                          f"{convert.words(given)}", node)
             return None
         return Buf(given.to.size)
     return Buf(size)
@@ -190,7 +191,7 @@ def strncmp(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"length": n}; folded if both are literals."""
     left, right, length = [arg.const for arg in node.args]
     if length < 0:
-        context.error("bad-argument", f"strncmp: length must be at least 0 ({length} provided)", node.args[2])
+        context.error("bad-argument", "Builtin strncmp requires a non-negative literal", node)
         return None
     node.data = {"length": length}
     if isinstance(left, str) and isinstance(right, str):
@@ -228,14 +229,14 @@ def ntop(context: Context, node: Call, types: Types) -> Type | None:
     number = convert.as_int(type)
     size = type.size if isinstance(type, (Array, Str)) else 4
     if number is None and not isinstance(type, (Array, Str)) or size not in (4, 16):
-        context.error("bad-argument", f"ntop() expects an integer or array of 4 or 16 bytes as address "
-                      f"({convert.name(type)} provided)", address)
+        sized = isinstance(type, (Array, Str))
+        context.error("bad-argument", "ntop() argument must be 4 or 16 bytes in size" if sized else
+                      f"ntop() expects an integer or array argument, got {convert.words(type)}", node)
         return None
     af = node.args[0] if len(node.args) == 2 else None
     family = {4: 2, 16: 10}[size] if af is None else 0
     if af is not None and convert.as_int(types[0]) is None:
-        context.error("bad-argument",
-                      f"ntop() expects an integer as first argument ({convert.words(types[0])} provided)", af)
+        context.error("bad-argument", f"ntop() only supports int arguments ({convert.words(types[0])} provided)", node)
         return None
     if af is not None and isinstance(af.const, int):
         family = af.const
@@ -254,7 +255,7 @@ def pton(context: Context, node: Call, types: Types) -> Type | None:
     try:
         found = socket.inet_pton(family, text)
     except (OSError, ValueError):
-        context.error("bad-argument", f"pton() expects an IPv4 or IPv6 address, got '{text}'", node.args[0])
+        context.error("bad-argument", f"pton() expects a valid IPv4/IPv6 address, got {text}", node)
         return None
     node.data = {"family": int(family), "bytes": found}
     return Array(UINT8, len(found))
@@ -264,7 +265,7 @@ def macaddr(context: Context, node: Call, types: Types) -> Type | None:
     from ..types import MacAddr
     given = types[0]
     if isinstance(given, (Array, Str)) and given.size < 6:
-        context.error("bad-argument", f"macaddr() needs 6 bytes ({convert.name(given)} provided)", node.args[0])
+        context.error("bad-argument", "macaddr() argument must be at least 6 bytes in size", node)
         return None
     return MacAddr()
 
@@ -273,7 +274,7 @@ def kaddr(context: Context, node: Call, types: Types) -> Type | None:
     name = node.args[0].const
     address = context.world.kernel_symbol(name)
     if address is None:
-        context.error("unknown-symbol", f"Failed to resolve kernel symbol: '{name}'", node,
+        context.error("unknown-symbol", f"Failed to resolve kernel symbol: {name}", node,
                       ["see /proc/kallsyms; data symbols are there only with CONFIG_KALLSYMS_ALL"])
         return None
     return fold(node, address, UINT64)
@@ -283,7 +284,7 @@ def percpu_kaddr(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"address": offset of the variable in the per-CPU area}."""
     address = context.world.kernel_symbol(node.args[0].const)
     if address is None:
-        context.error("unknown-symbol", f"Failed to resolve kernel symbol: '{node.args[0].const}'", node)
+        context.error("unknown-symbol", f'Could not resolve variable "{node.args[0].const}" from BTF', node)
         return None
     node.data = {"address": address}
     return Pointer(UINT64, KERNEL)
@@ -356,7 +357,8 @@ def reg(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"register": name}."""
     name, known = node.args[0].const, ARCHES[context.world.arch].registers
     if name not in known:
-        context.error("unknown-register", f"Unknown register on {context.world.arch}: '{name}'", node.args[0],
+        context.error("unknown-register", f"'{name}' is not a valid register on this architecture "
+                      f"({context.world.arch})", node,
                       [f"did you mean {c}?" for c in nearest(str(name), known)[:1]] or [f"one of: {', '.join(known)}"])
         return None
     node.data = {"register": name}
@@ -396,20 +398,20 @@ def cgroupid(context: Context, node: Call, types: Types) -> Type | None:
 
 def static_assert(context: Context, node: Call, types: Types) -> Type | None:
     if not isinstance(node.args[0].const, int):
-        context.error("not-constant", "static_assert() needs a condition that is known when compiling", node.args[0])
+        context.error("not-constant", "Unable to resolve comptime expression", node)
     elif not node.args[0].const:
         context.error("static-assert", node.args[1].const if len(node.args) > 1 else "static_assert failed", node)
     return VOID
 
 
 def fail(context: Context, node: Call, types: Types) -> Type | None:
-    if check_format(context, "fail", node.args[0], node.args[1:]) is None:
+    if check_format(context, node) is None:
         return None
     values = [arg.const for arg in node.args[1:] if isinstance(arg, Expr)]
     parts = parse(node.args[0].const)
     assert isinstance(parts, list)
     if any(v is None for v in values):
-        context.error("not-constant", "fail() expects literals", node)
+        context.error("not-constant", "fail() arguments need to be literals", node)
         return None
     text = ""
     for part in parts:
@@ -421,7 +423,7 @@ def fail(context: Context, node: Call, types: Types) -> Type | None:
 def comptime(context: Context, node: Call, types: Types) -> Type | None:
     found: Type | None = types[0]
     if node.args[0].const is None:
-        context.error("not-constant", "this is not known when compiling", node.args[0])
+        context.error("not-constant", "Unable to resolve comptime expression", node)
         return None
     node.const = node.args[0].const
     return found
@@ -443,7 +445,8 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
         node.const = given if given is not None else default.const
         return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
     if not isinstance(default.const, int):
-        context.error("not-constant", "getopt() expects a literal as default", default)
+        context.error("not-constant", "Second argument to 'getopt' must be a string literal, integer literal, or a "
+                      "boolean literal.", default)
         return None
     try:
         return fold(node, default.const if given is None else int(given, 0), INT64)

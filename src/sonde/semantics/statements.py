@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..language import ast
-from ..types import Aggregate, Int, NoneType, Pointer, Tuple, Type
+from ..language.source import Span
+from ..types import UINT64, Aggregate, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .context import Context
 from .expressions import resolve_type
@@ -20,14 +21,20 @@ def check_statements(context: Context, body: Sequence[Any]) -> None:
     last: Any = None
     for statement in body:
         if isinstance(last, (ast.Return, ast.Break, ast.Continue)):
-            word = type(last).__name__.lower()
-            context.warning("unreachable", f"All code after a '{word}' is unreachable.", statement)
+            context.warning("unreachable", "Unreachable statement.", _whole(statement))
         last = statement
         rule = _RULES.get(type(statement))
         if rule is None:
             context.error("not-supported", "this statement is not supported here", statement)
         else:
             rule(context, statement)
+
+
+def _whole(node: ast.Stmt) -> Span:
+    """A statement with its semicolon, if it is one that has it behind it."""
+    source, end = node.span.source, node.span.end
+    plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
+    return Span(source, node.span.start, end + plain)
 
 
 def _scoped(context: Context, body: Sequence[Any]) -> None:
@@ -42,7 +49,7 @@ EFFECTS = ("delete", "find", "skboutput", "write_user", "comptime")  # functions
 def _expression(context: Context, node: ast.ExprStmt) -> None:
     found = context.expr(node.expr)
     if found is not None and not node.discard and _idle(context, node.expr):
-        context.warning("discarded", "Return value discarded.", node, ["_ = ... says that it is meant"])
+        context.warning("discarded", "Return value discarded.", _whole(node), ["_ = ... says that it is meant"])
 
 
 def _idle(context: Context, node: ast.Expr) -> bool:
@@ -72,7 +79,7 @@ def _assign(context: Context, node: ast.Assign) -> None:
 def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
     state = context.find(target.name)
     convert.order_record(node.value, None if state is None else state.inferred)
-    value = context.value(node.value, f"${target.name}")
+    value = context.value(node.value, "a variable", node)
     compound = node.op != "="
     if compound:
         if state is None or state.inferred is None:
@@ -87,7 +94,7 @@ def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -
         state = context.declare(target)
     target.slot = state
     if value is not None:
-        context.assign_variable(state, value, node.value, None if compound else node.value.const, compound)
+        context.assign_variable(state, value, node.value, None if compound else node.value.const, compound, node)
     target.type = state.type
 
 
@@ -100,8 +107,7 @@ def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
     if node.op != "=":
         have = state.inferred_value if state.inferred_value is not None else convert.Flexible(64)
         if isinstance(have, Aggregate):
-            context.error("type-mismatch", f"{target.name} holds a '{have}': it can only be changed by assigning "
-                          f"{have.kind}() again", node)
+            context.mismatch(target.name, UINT64, have, node, hints=[f"it is changed by assigning {have.kind}() again"])
             return
         found = binary_type(context, target, node.op, (target, have), (node.value, value))
         target.const = None
@@ -121,20 +127,39 @@ def _value_for_map(context: Context, node: ast.Assign) -> Type | None:
             context.error("aggregate-value", f"{row.name}() can only be assigned with =", node)
             return None
         context.aggregate = value
-    found = context.value(value, "a map")
+    found = None if _copies_aggregate(context, node) else context.value(value, "a map", node)
     context.aggregate = None
     return found
 
 
+_AGGREGATES = {"count": "count()", "lhist": "lhist(rand %10, 0, 10, 1)", "tseries": "tseries(rand %10, 10s, 1)",
+               "stats": "stats(arg2)"}
+
+
+def _copies_aggregate(context: Context, node: ast.Assign) -> bool:
+    """``@b = @a`` of an aggregate: what is meant, its state or the number that it stands for?"""
+    value = node.value
+    have = context.map(value).inferred_value if isinstance(value, ast.MapRef) and node.op == "=" else None
+    if not isinstance(have, Aggregate):
+        return False
+    assert isinstance(node.target, ast.MapRef)
+    target = node.target.name
+    hint = f"Add a cast to integer if you want the value of the aggregate, e.g. `{target} = (int64){value.span.text}`."
+    context.error("aggregate-value", f"Map value '{have}' cannot be assigned from one map to another. The function "
+                  f"that returns this type must be called directly e.g. `{target} = "
+                  f"{_AGGREGATES.get(have.kind, f'{have.kind}(retval)')};`.", node,
+                  [hint] if convert.read_type(have) is not None else [])
+    return True
+
+
 def _declare(context: Context, node: ast.VarDecl) -> None:
-    """``let $x``; a declaration hides a variable of the same name from an outer block, but not from its own."""
+    """``let $x``; a declaration may not hide another variable."""
     name = node.target.name
-    if name in context.scopes[-1]:
+    head = Span(node.span.source, node.span.start, node.target.span.end)  # without the value
+    if context.find(name) is not None:
         context.error("redeclared", f"Variable ${name} was already declared. Variable shadowing is not allowed.",
-                      node.target)
-    elif context.find(name) is not None:
-        context.warning("shadowed", f"Variable ${name} hides one of the same name outside this block", node.target)
-    value = context.value(node.value, f"${name}") if node.value is not None else None
+                      head)
+    value = context.value(node.value, "a variable", node) if node.value is not None else None
     declared = None
     if node.declared is not None:
         space = value.space if isinstance(value, Pointer) else ""  # a type says nothing of the memory pointed into
@@ -142,6 +167,7 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
         if declared is None:
             return
     state = context.declare(node.target)
+    state.span = head
     if declared is not None:
         open_ended = node.declared is not None and node.declared.base == "string" and not node.declared.dims
         state.fixed = not open_ended
@@ -149,22 +175,22 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
             state.inferred, state.type = declared, convert.plain(declared)
             context.changed = True
     if node.value is not None and value is not None:
-        context.assign_variable(state, value, node.value, node.value.const)
+        context.assign_variable(state, value, node.value, node.value.const, place=node)
     node.target.type = state.type
 
 
 # --- control ----------------------------------------------------------------------------------------------
 
 
-def _condition(context: Context, node: ast.Expr, where: str) -> None:
-    found = context.value(node, where)
+def _condition(context: Context, node: ast.Expr, place: ast.Node) -> None:
+    found = context.value(node, "a condition")
     if found is not None and not convert.condition(found):
-        context.error("bad-condition", f"Invalid condition in {where}: {convert.name(found)}", node)
+        context.error("bad-condition", f"Invalid condition: {convert.words(found)}", place)
 
 
 def _if(context: Context, node: ast.If) -> None:
     """A branch that a constant condition rules out is not checked; the checker removes it at the end."""
-    _condition(context, node.cond, "if()")
+    _condition(context, node.cond, node)
     dead = node.cond.const
     if dead is None or dead:
         _scoped(context, node.then)
@@ -173,7 +199,7 @@ def _if(context: Context, node: ast.If) -> None:
 
 
 def _while(context: Context, node: ast.While) -> None:
-    _condition(context, node.cond, "while()")
+    _condition(context, node.cond, node)
     _loop(context, node.body)
 
 
@@ -187,10 +213,9 @@ def _unroll(context: Context, node: ast.Unroll) -> None:
     context.value(node.count, "unroll()")
     count = node.count.const
     if not isinstance(count, int):
-        context.error("not-constant", "unroll() needs a number that is known when compiling", node.count)
+        context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
-        context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}",
-                      node.count)
+        context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
     _loop(context, node.body)
 
 
@@ -214,7 +239,8 @@ def _range_type(context: Context, node: ast.For) -> Type | None:
         found = context.value(end, "a range")
         number = convert.as_int(found)
         if found is not None and number is None:
-            context.error("bad-range", f"Loop range requires an integer, not '{convert.name(found)}'", end)
+            which = "start" if end is node.start else "end"
+            context.error("bad-range", f"Loop range requires an integer for the {which} value", end)
         ends.append(number)
     if ends[0] is None or ends[1] is None:
         return None
@@ -252,7 +278,7 @@ def _pair_type(context: Context, node: ast.For) -> Type | None:
 def _jump(context: Context, node: ast.Break | ast.Continue) -> None:
     if context.loops == 0:
         word = "break" if isinstance(node, ast.Break) else "continue"
-        context.error("outside-loop", f"{word} must be used inside a loop", node)
+        context.error("outside-loop", f"'{word}' statement is not allowed in a probe", _whole(node))
 
 
 def _return(context: Context, node: ast.Return) -> None:
@@ -263,7 +289,8 @@ def _return(context: Context, node: ast.Return) -> None:
         return
     found = context.value(node.value, "return")
     if found is not None and convert.as_int(found) is None:
-        context.error("bad-return", f"A probe can only return an integer, not '{convert.name(found)}'", node.value)
+        context.error("bad-return", f"Probe return values can only be integers. Found {convert.name(found)}",
+                      _whole(node))
 
 
 _RULES: dict[type, Callable[..., None]] = {
