@@ -246,12 +246,17 @@ def _lookup(k: Kernel, m: Machine, map: int, key: int) -> int:
 def _update(k: Kernel, m: Machine, map: int, key: int, value: int, flags: int) -> int:
     found = k.by_handle[map]
     data = m.memory.read(value, found.spec.value_size)
-    return found.update(m.memory.read(key, found.spec.key_size), data, flags, k.cpu)
+    return _int(found.update(m.memory.read(key, found.spec.key_size), data, flags, k.cpu))
 
 
 def _delete(k: Kernel, m: Machine, map: int, key: int) -> int:
     found = k.by_handle[map]
-    return found.delete(m.memory.read(key, found.spec.key_size))
+    return _int(found.delete(m.memory.read(key, found.spec.key_size)))
+
+
+def _int(result: int) -> int:
+    """As the functions of a map returned it until Linux 6.4: 32 bits, and above them whatever was there."""
+    return result & 0xFFFFFFFF | 0x0BADC0DE << 32
 
 
 def _percpu_lookup(k: Kernel, m: Machine, map: int, key: int, cpu: int) -> int:

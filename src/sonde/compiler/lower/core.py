@@ -222,12 +222,12 @@ class Lower:
         """0 or 1."""
         return int(value != 0) if isinstance(value, int) else self.flag("jne", value, 0)
 
-    def flag(self, jump: str, left: Operand, right: Operand) -> Reg:
+    def flag(self, jump: str, left: Operand, right: Operand, bits: int = 64) -> Reg:
         """1 where the comparison holds, else 0."""
         result = self.b.function.reg("flag")
         self.b.set(result, 1)
         zero, on = self.b.block("zero"), self.b.block("on")
-        self.b.branch(jump, left, right, on, zero)
+        self.b.branch(jump, left, right, on, zero, bits)
         self.b.start(zero)
         self.b.set(result, 0)
         self.b.start(on)

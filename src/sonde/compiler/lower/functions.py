@@ -178,7 +178,7 @@ def _argument(lo: Lower, call: Call) -> Operand:
 def _delete(lo: Lower, call: Call) -> Operand:
     """1 if the key was there: the helper answers 0 or a negative error."""
     result = maps.delete(lo, call.data["map"], call.data["key"])
-    return 1 if isinstance(result, int) else lo.flag("jeq", result, 0)
+    return 1 if isinstance(result, int) else lo.flag("jeq", result, 0, h.MAP_RESULT)
 
 
 def _bswap(lo: Lower, call: Call) -> Operand:
