@@ -139,10 +139,11 @@ class Calls:
         return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).encode()
 
     def _call_strerror(self, expr: ast.Call) -> bytes:
-        return os.strerror(self.value(expr.args[0])).encode()
+        found = os.strerror(abs(self.value(expr.args[0])))
+        return b"Unknown error" if found.startswith("Unknown error") else found.encode()
 
     def _call_signal_name(self, expr: ast.Call) -> bytes:
-        return signal.Signals(self.value(expr.args[0])).name.encode()
+        return (signal.strsignal(self.value(expr.args[0])) or "").encode()
 
     def _call_one_of(self, expr: ast.Call) -> int:
         ranges = [part.partition("-") for part in expr.args[1].value.split(",")]  # type: ignore[attr-defined]

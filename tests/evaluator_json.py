@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evaluator_text import Aggregation, bucket_order, divided, members, ordered, text
-from sonde.types import Aggregate, Array, Bool, Int, Struct, Tuple, Type
+from evaluator_text import Aggregation, bucket_order, c_divide, divided, members, ordered, text
+from sonde.types import Aggregate, Array, Bool, Buf, Enum, Int, Pointer, Struct, Tuple, Type
 
 
 def message(kind: str, data: Any) -> str:
@@ -42,15 +42,23 @@ def data(value: Any, type: Type | None) -> Any:
         return {name: data(v, t) for name, v, t in members(value, type)}
     if isinstance(type, Bool):
         return bool(value)
-    return value if isinstance(type, Int) else text(value, type)
+    if isinstance(type, Buf):
+        return [b - 256 if b > 127 else b for b in value]
+    return _number(value) if isinstance(type, (Int, Enum, Pointer)) else text(value, type)
+
+
+def _number(value: int) -> int | str:
+    """What floating point cannot hold is a string."""
+    return value if float(value) == value else str(value)
 
 
 def _aggregation(value: Aggregation, div: int) -> Any:
     kind = value.type.kind
     if kind == "stats":
-        return {"count": value.count, "average": value.average(), "total": value.total}
+        average = c_divide(value.average(), div)
+        return {"count": value.count, "average": _number(average), "total": _number(value.total)}
     if kind not in ("hist", "lhist"):
-        return int(divided(value, value.type, div))
+        return _number(int(divided(value, value.type, div)))
     found = []
     for (low, high), count in sorted(value.buckets.items(), key=bucket_order):
         bounds = {} if low is None else {"min": low}
@@ -63,17 +71,26 @@ def map_message(name: str, type: Type, key_type: Type | None, items: dict[Any, A
     shown = ordered(type, key_type, items, top)
     if not shown:
         return ""
-    kind = type.kind if isinstance(type, Aggregate) and type.kind in ("hist", "lhist", "stats") else "map"
-    values = [_aggregation(value, div) if isinstance(value, Aggregation) else
-              int(divided(value, type, div)) if isinstance(type, Int) else data(value, type) for _, value in shown]
+    kinds = {"hist": "hist", "lhist": "hist", "stats": "stats", "avg": "stats"}
+    kind = kinds.get(type.kind, "map") if isinstance(type, Aggregate) else "map"
+    values = [_aggregation(value, div) if isinstance(value, Aggregation)
+              else _number(int(divided(value, type, div))) if isinstance(type, Int) else data(value, type)
+              for _, value in shown]
     found: Any = values[0] if key_type is None else \
         {_key(key, key_type): value for (key, _), value in zip(shown, values)}
-    return message("hist" if kind == "lhist" else kind, {name: found})
+    return message(kind, {name: found})
 
 
 def _key(key: Any, type: Type) -> str:
-    """The text of a key; parts of a tuple are joined, tuples within it are JSON."""
-    if not isinstance(type, Tuple) or type.names:
-        return text(key, type)
-    return ",".join([json.dumps(data(part, of), separators=(",", ": ")) if isinstance(of, Tuple) and not of.names
-                     else text(part, of) for part, of in zip(key, type.of)])
+    """The text of a key, without spaces between its parts."""
+    if isinstance(type, Tuple) and not type.names:
+        return ",".join([_part(part, of) for part, of in zip(key, type.of)])
+    return _part(key, type)
+
+
+def _part(key: Any, type: Type) -> str:
+    if isinstance(type, Tuple) and type.names:
+        return f"{{{','.join([f'.{name}={_part(v, t)}' for name, v, t in zip(type.names, key, type.of)])}}}"
+    if isinstance(type, Struct):
+        return f"{{{','.join([f'.{name}={_part(v, t)}' for name, v, t in members(key, type)])}}}"
+    return f"({_key(key, type)})" if isinstance(type, Tuple) else text(key, type)

@@ -73,10 +73,13 @@ class Aggregation:
 
     def text(self) -> str:
         if self.type.kind == "stats":
-            return f"count {self.count}, average {self.average()}, total {self.total}"
+            return self.statistics(1)
         if self.type.kind in ("hist", "lhist"):
             return buckets_text([(low, high, n) for (low, high), n in sorted(self.buckets.items(), key=bucket_order)])
         return str(self.value())
+
+    def statistics(self, div: int) -> str:
+        return f"{{ .count = {self.count}, .average = {c_divide(self.average(), div)}, .total = {self.total} }}"
 
     def order(self) -> int:
         """What maps of these are ordered by."""
@@ -101,7 +104,7 @@ def _bucket(value: int, type: Aggregate) -> tuple[int | None, int | None]:
         if not type.low <= value < type.high:
             return (None, type.low) if value < type.low else (type.high, None)
         low = value - (value - type.low) % type.step
-        return low, min(low + type.step, type.high)
+        return low, low + type.step
     if value < 0:
         return None, 0
     width = 1 << max(0, value.bit_length() - 1 - type.bits)  # each power of two is cut into 2**bits parts
@@ -154,14 +157,14 @@ def ordered(type: Type, key_type: Type | None, items: dict[Any, Any], top: int) 
         found.sort(key=lambda item: int(item[1].order()))
     elif isinstance(type, (Int, Enum)):
         found.sort(key=lambda item: int(item[1]))
-    return found[-top:] if top and not (isinstance(type, Aggregate) and type.kind == "stats") else found
+    return found[-top:] if top else found
 
 
 def map_lines(name: str, type: Type, key_type: Type | None, items: dict[Any, Any], top: int = 0,
               div: int = 1) -> list[str]:
     """The lines of a map."""
     return [f"{_label(name, key, key_type)}: {divided(value, type, div)}"
-            for key, value in ordered(type, key_type, items, top)] or [""]
+            for key, value in ordered(type, key_type, items, top)]
 
 
 def _label(name: str, key: Any, type: Type | None) -> str:
@@ -175,6 +178,8 @@ def _label(name: str, key: Any, type: Type | None) -> str:
 def divided(value: Any, type: Type, div: int) -> str:
     if div > 1 and isinstance(value, Aggregation) and type.kind in ("count", "sum", "min", "max", "avg"):  # type: ignore[attr-defined]
         return str(c_divide(value.value(), div))
+    if div > 1 and isinstance(value, Aggregation) and type.kind == "stats":  # type: ignore[attr-defined]
+        return value.statistics(div)
     if div > 1 and isinstance(type, Int):
         return str(c_divide(value, div))
     return text(value, type)
@@ -188,7 +193,7 @@ _DIGITS: dict[str, Callable[[int], str]] = {"x": "{:x}".format, "X": "{:X}".form
 
 
 def formatted(parts: list[FormatPart], values: list[Any], types: list[Type | None]) -> str:
-    """What printf() prints, as C's would."""
+    """What printf() prints: numbers as C's would, filled up as C++'s streams do."""
     rest = list(zip(values, types))
     return "".join([part.literal if not part.conversion else _conversion(part, *rest.pop(0)) for part in parts])
 
@@ -196,42 +201,34 @@ def formatted(parts: list[FormatPart], values: list[Any], types: list[Type | Non
 def _conversion(part: FormatPart, value: Any, type: Type | None) -> str:
     digits = part.spec.lstrip("-+ #0")
     flags = part.spec[:len(part.spec) - len(digits)]
-    wide, dot, exact = digits.partition(".")
-    width = int(wide or 0)
+    width, fill = int(digits.partition(".")[0] or 0), "0" if "0" in flags else " "
+    shown = _unfilled(part, value, type, flags)
+    return shown.ljust(width, fill) if "-" in flags else shown.rjust(width, fill)
+
+
+def _unfilled(part: FormatPart, value: Any, type: Type | None, flags: str) -> str:
     if part.conversion == "s":
-        shown = text(value, type)
-        return _justified(shown[:int(exact or 0)] if dot else shown, width, "-" in flags)
+        return text(value, type)
     if part.conversion in ("r", "rx", "rh"):
         form = {"r": "", "rx": "\\x{:02x}", "rh": "{:02x}"}[part.conversion]
-        shown = (" " if part.conversion == "rh" else "").join(map(form.format, value)) if form else text(value, type)
-        return _justified(shown, width, "-" in flags)
+        return (" " if part.conversion == "rh" else "").join(map(form.format, value)) if form else text(value, type)
     if part.conversion == "p":
-        return _justified(hex(value & (1 << 64) - 1) if value else "(nil)", width, "-" in flags)
+        return hex(value & (1 << 64) - 1) if value else "0"
     if part.conversion == "c":
-        character = bytes([value & 0xFF] if value & 0xFF else []).decode("utf-8", "surrogateescape")
-        return _justified(character, width, "-" in flags)
-    sign, body = _number(part, value, flags)
-    if dot:
-        body = body.rjust(int(exact or 0), "0")
-    elif "0" in flags and "-" not in flags:
-        body = body.rjust(width - len(sign), "0")
-    return _justified(sign + body, width, "-" in flags)
+        return bytes([value & 0xFF]).decode("utf-8", "surrogateescape")
+    return "".join(_number(part, value, flags))
 
 
 def _number(part: FormatPart, value: int, flags: str) -> tuple[str, str]:
     """Sign or prefix, and digits."""
     signed = part.conversion in "di"
     number = cut(value, Int(_LENGTHS.get(part.length, 64), signed))
-    sign = "-" if number < 0 else "+" if signed and "+" in flags else " " if signed and " " in flags else ""
+    sign = "-" if number < 0 else "+" if signed and "+" in flags else ""
     if part.conversion in "xX" and "#" in flags and number:
         sign = "0" + part.conversion
     if part.conversion == "o" and "#" in flags and number:
         sign = "0"
     return sign, _DIGITS[part.conversion](abs(number))
-
-
-def _justified(shown: str, width: int, left: bool) -> str:
-    return shown.ljust(width) if left else shown.rjust(width)
 
 
 def zero(type: Type) -> Any:

@@ -531,8 +531,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     else:
         _follow(trace, printer, out, showing)
         printer.show(trace.rest(), trace.act)
-    if trace.spec.config.print_maps_on_exit:
-        printer.final_maps()
+    printer.final_maps()
     if showing is not None:
         showing.finish()
     if trace.options.warnings:

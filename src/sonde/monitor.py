@@ -254,8 +254,7 @@ class Show:
         trace = self.trace
         printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings)
         self.follower.rest(printer)
-        if trace.spec.config.print_maps_on_exit:
-            printer.final_maps()
+        printer.final_maps()
         if trace.options.warnings:
             report_losses(out, trace.session.losses(), reads=True)
         out.flush(True)

@@ -341,7 +341,7 @@ def test_unsafe_functions_need_the_option() -> None:
     assert refused.returncode == 1
     assert "--unsafe" in refused.stderr
     allowed = run_sonde("--unsafe", "-e", program)
-    assert said(allowed) == (0, "ran\n")
+    assert said(allowed) == (0, "ran\n\n")
 
 
 @pytest.mark.parametrize(("words", "message"), [

@@ -37,12 +37,12 @@ def test_tseries(agg: str, value: int) -> None:
     (message,) = messages(program)
     assert message["type"] == "tseries"
     (point,) = message["data"]["@"]  # type: ignore[index]
-    assert point["value"] == value and re.fullmatch(r"\d\d:\d\d:\d\d", point["interval_start"])
+    assert point["value"] == value and re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.0{9}", point["interval_start"])
 
 
 def test_tseries_with_keys_and_text() -> None:
     done = run_sonde("-q", "--no-warnings", "-e", 'begin { @["a"] = tseries(-3, 10ms, 3); exit() }')
-    assert re.search(r"@\[a\]: \n +-3 {50}-3\nhh:mm:ss.ms +\|_{51}\|\n\d\d:\d\d:\d\d\.\d\d0 \* {51}\| -3\n",
+    assert re.search(r"@\[a\]:\n +-4 {49}-2\nhh:mm:ss.ns +\|_{51}\|\n\d\d:\d\d:\d\d\.\d\d0{7} \| {25}\* {25}\| -3\n",
                      done.stdout), done.stdout
 
 
@@ -58,7 +58,7 @@ def test_tseries_at_given_times(agg: str) -> None:
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert found[0] == {"type": "printf", "data": "3000000\n"}
     assert found[1]["data"]["@"] == [
-        {"interval_start": f"00:00:00.00{ms}", "value": values(times[ms]) if ms in times else None} for ms in range(4)]
+        {"interval_start": f"1970-01-01 00:00:00.00{ms}000000", "value": values(found)} for ms, found in times.items()]
 
 
 def test_a_clock_that_is_none() -> None:
@@ -76,7 +76,7 @@ def test_tseries_is_unstable() -> None:
 
 def test_elements_of_aggregates_are_printed() -> None:
     assert lines('begin { @h[1, "a"] = hist(3); print(@h[1, "a"]); @s[2] = stats(4); print(@s[2]); clear(@h); exit() }',
-                 )[:2] == ["[2, 4)                 1 |" + "@" * 52 + "|", "count 1, average 4, total 4"]
+                 )[:2] == ["[2, 4)                 1 |" + "@" * 52 + "|", "{ .count = 1, .average = 4, .total = 4 }"]
 
 
 # --- strings --------------------------------------------------------------------------------------------------------

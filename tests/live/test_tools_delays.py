@@ -128,7 +128,7 @@ def test_skbdrop_shows_the_counters(pair: tuple[Namespace, Namespace]) -> None:
 
 def stages(text: str, map: str) -> dict[str, tuple[int, int]]:
     """Key -> (count, total) of a map of stats()."""
-    found = re.findall(rf"^@{map}\[(.*)\]: count (\d+), average \d+, total (\d+)$", text, re.M)
+    found = re.findall(rf"^@{map}\[(.*)\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$", text, re.M)
     return {key: (int(count), int(ns)) for key, count, ns in found}
 
 

@@ -109,7 +109,8 @@ def test_netsize(pair: tuple[Namespace, Namespace]) -> None:
         after = device_counters(a)[a.device], device_counters(b)[b.device]
 
     def summary(name: str, device: str) -> tuple[int, int]:
-        found = re.search(rf"^@{name}\[{device}\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
+        found = re.search(rf"^@{name}\[{device}\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$",
+                          tracer.stdout, re.M)
         assert found is not None, name
         return int(found[1]), int(found[2])
 
@@ -161,7 +162,7 @@ def test_qdisclat(pair: tuple[Namespace, Namespace]) -> None:
         ever = queue_packets(a)
     finally:
         a.tc("qdisc", "del", "dev", a.device, "root")
-    found = re.search(r"^@wait\[tbf\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
+    found = re.search(r"^@wait\[tbf\]: { .count = (\d+), .average = \d+, .total = (\d+) }$", tracer.stdout, re.M)
     assert found is not None
     assert 20 <= sent <= int(found[1]) <= ever  # equal, but for what the kernel sends of itself at either end
     # The bucket holds 2 KB, so that the k-th datagram leaves (k * size - 2048) / rate after the first at the earliest,

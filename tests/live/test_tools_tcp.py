@@ -366,7 +366,8 @@ def test_tcprtt(pair: tuple[Namespace, Namespace], relay: Relay, family: socket.
             near.close()
             far.close()
     for host in hosts:
-        found = re.search(rf"^@srtt\[{re.escape(host)}\]: count (\d+), average (\d+), total", summary.stdout, re.M)
+        found = re.search(rf"^@srtt\[{re.escape(host)}\]: {{ .count = (\d+), .average = (\d+), .total",
+                          summary.stdout, re.M)
         least = re.search(rf"^@min_us\[{re.escape(host)}\]: (\d+)$", summary.stdout, re.M)
         assert found is not None and least is not None
         assert int(found[1]) >= 12
@@ -392,8 +393,9 @@ def test_pacinglat(pair: tuple[Namespace, Namespace]) -> None:
         near.close()
         far.close()
     whole = (time.monotonic() - begun) * 1e6  # the end of the connection can wait too
-    found = re.search(rf"^@wait\[{re.escape(b.v4)}\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
-    limit = re.search(rf"^@rate\[{re.escape(b.v4)}\]: count \d+, average (\d+), total", tracer.stdout, re.M)
+    found = re.search(rf"^@wait\[{re.escape(b.v4)}\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$",
+                      tracer.stdout, re.M)
+    limit = re.search(rf"^@rate\[{re.escape(b.v4)}\]: {{ .count = \d+, .average = (\d+), .total", tracer.stdout, re.M)
     assert found is not None and limit is not None
     assert int(limit[1]) <= rate
     # the first ten segments, up to 64 KB each, go out at once; the waits are apart, so that they fit into the time

@@ -127,10 +127,11 @@ def test_hist(bits: int, kernel: str) -> None:
 def test_lhist(low: int, high: int, step: int, kernel: str) -> None:
     made = loaded(f"rt:sched_switch {{ @ = lhist((int64)arg0, {low}, {high}, {step}); }}", kernel)
     values = [*range(low - 3, high + 4), -(1 << 63), (1 << 63) - 1]
-    wanted = [0] * (2 + -(-(high - low) // step))
+    end = low + (high - low) // step * step
+    wanted = [0] * (2 + (high - low) // step)
     for number in values:
         made.run(context=[number, 0, 0])
-        wanted[0 if number < low else -1 if number >= high else 1 + (number - low) // step] += 1
+        wanted[0 if number < low else -1 if number >= end else 1 + (number - low) // step] += 1
     assert made.value().counts == wanted
 
 

@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from decoding import Names
 from sonde import types as t
 from sonde.output import Printer, output
@@ -102,7 +104,7 @@ def test_cat(tmp_path: Path) -> None:
 
 def test_system() -> None:
     script = spec(site("system", t.INT32, parts=[FormatPart("echo "), FormatPart("", "d")]))
-    assert printed(script, record(0, struct.pack("=i", 3))) == b"3\n"
+    assert printed(script, record(0, struct.pack("=i", 3))) == b"3\n\n"
     assert printed(script, record(0, struct.pack("=i", 3)), form="json") == b'{"type": "syscall", "data": "3\\n"}\n'
 
 
@@ -112,9 +114,24 @@ def test_print_map_reads_and_clears_in_one_step() -> None:
     def take(name: str, then: str) -> list[tuple[Any, Any]]:
         taken.append((name, then))
         return [(1, 10), (2, 20)]
-    script = spec(site("print_map", map="@x", top=1, div=2, then="clear"), site("exit", t.INT32))
+    script = spec(site("print_map", map="@x", top=1, div=2, then="clear"), site("exit", t.INT32),
+                  maps=[MapSpec("@x", "hash", 8, 8, 1, key=t.INT64, value=t.INT64)])
     assert printed(script, record(0, bytes(8)), maps=take) == b"@x[2]: 10\n"
     assert taken == [("@x", "clear")]
+
+
+@pytest.mark.parametrize(("value", "text", "message"), [
+    (t.INT64, "@x: 0", '{"type": "map", "data": {"@x": 0}}'), (t.Str(8), "@x: ", '{"type": "map", "data": {"@x": ""}}'),
+    (t.Tuple((t.BOOL, t.INT8)), "@x: (false, 0)", '{"type": "map", "data": {"@x": [false,0]}}'),
+    (t.Aggregate("count"), "@x: 0", '{"type": "map", "data": {"@x": 0}}'),
+    (t.Aggregate("avg"), "@x: 0", '{"type": "stats", "data": {"@x": 0}}'),
+    (t.Aggregate("stats"), "@x: { .count = 0, .average = 0, .total = 0 }",
+     '{"type": "stats", "data": {"@x": {"count": 0, "average": 0, "total": 0}}}'), (t.Aggregate("hist"), "", ""),
+])
+def test_a_map_without_keys_and_value_is_printed_as_zero(value: t.Type, text: str, message: str) -> None:
+    script = spec(site("print_map", map="@x"), maps=[MapSpec("@x", "array", 4, 8, 1, value=value, memory=True)])
+    assert printed(script, record(0, bytes(8))).decode() == (text and text + "\n")
+    assert printed(script, record(0, bytes(8)), form="json").decode() == (message and message + "\n")
 
 
 def test_sites_for_the_session_alone_have_no_handler() -> None:

@@ -114,4 +114,4 @@ def test_numbers(type: Aggregate, words: list[int], value: object) -> None:
 
 
 def test_stats_text() -> None:
-    assert str(Stats(3, 5, 15)) == "count 3, average 5, total 15"
+    assert str(Stats(3, 5, 15)) == "{ .count = 3, .average = 5, .total = 15 }"

@@ -14,7 +14,7 @@ from sonde.language.source import Source, Span
 from sonde.output import output
 from sonde.output.json import JsonOutput, quote, to_json
 from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
-from sonde.runtime.values import ArrayValue, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
+from sonde.runtime.values import ArrayValue, Buffer, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
 
 
 def written(*calls: tuple[Any, ...]) -> str:
@@ -44,20 +44,20 @@ def written(*calls: tuple[Any, ...]) -> str:
     (("map", "@x", [(None, 1)]), '{"type": "map", "data": {"@x": 1}}'),
     (("map", "@y", [((1, "foo"), 5), ((0, "bar"), 2)]),
      '{"type": "map", "data": {"@y": {"0,bar": 2, "1,foo": 5}}}'),
-    (("map", "@y", [((1, (2, "x")), 5)]), r'{"type": "map", "data": {"@y": {"1,[2,\"x\"]": 5}}}'),
-    (("map", "@s", [(None, Stats(1, 2, 2))]),
+    (("map", "@y", [((1, (2, "x")), 5)]), '{"type": "map", "data": {"@y": {"1,(2,x)": 5}}}'),
+    (("map", "@s", [(None, Stats(1, 2, 2))], 0, 1, "stats"),
      '{"type": "stats", "data": {"@s": {"count": 1, "average": 2, "total": 2}}}'),
-    (("map", "@s", [(3, Stats(1, 5, 5)), (2, Stats(1, 4, 4))]),
+    (("map", "@s", [(3, Stats(1, 5, 5)), (2, Stats(1, 4, 4))], 0, 1, "stats"),
      '{"type": "stats", "data": {"@s": {"2": {"count": 1, "average": 4, "total": 4}, '
      '"3": {"count": 1, "average": 5, "total": 5}}}}'),
     (("map", "@h", [(None, Histogram([2, 0, 0, 1]))]),
-     '{"type": "hist", "data": {"@h": [{"max": -1, "count": 2}, {"min": 0, "max": 0, "count": 0}, '
-     '{"min": 1, "max": 1, "count": 0}, {"min": 2, "max": 3, "count": 1}]}}'),
+     '{"type": "hist", "data": {"@h": [{"max": -1, "count": 2},{"min": 0, "max": 0, "count": 0},'
+     '{"min": 1, "max": 1, "count": 0},{"min": 2, "max": 3, "count": 1}]}}'),
     (("map", "@h", [(1, Histogram([0, 1, 1])), (2, Histogram([0, 4]))], 0, 2),
-     '{"type": "hist", "data": {"@h": {"1": [{"min": 0, "max": 0, "count": 0}, {"min": 1, "max": 1, "count": 0}], '
+     '{"type": "hist", "data": {"@h": {"1": [{"min": 0, "max": 0, "count": 0},{"min": 1, "max": 1, "count": 0}], '
      '"2": [{"min": 0, "max": 0, "count": 2}]}}}'),
     (("map", "@l", [(None, LinearHistogram([1, 0, 1], 0, 10, 10))]),
-     '{"type": "hist", "data": {"@l": [{"max": -1, "count": 1}, {"min": 0, "max": 9, "count": 0}, '
+     '{"type": "hist", "data": {"@l": [{"max": -1, "count": 1},{"min": 0, "max": 9, "count": 0},'
      '{"min": 10, "count": 1}]}}'),
     (("runtime_error", "Bad address", Span(Source("a.bt", "\n x"), 2, 3), "probe_read", -14),
      '{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "a.bt", '
@@ -77,10 +77,13 @@ def test_nothing_is_printed_for_empty_maps_and_between_messages() -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [
-    (True, "true"), (-1, "-1"), (ArrayValue((1, (2,))), "[1,[2]]"), (PointerValue(255), '"0xff"'),
+    (True, "true"), (-1, "-1"), (ArrayValue((1, (2,))), "[1,[2]]"), (PointerValue(255), "255"),
+    (PointerValue(0xFFFF888123456789), '"18446612686956750729"'),
+    ((1 << 53) + 1, '"9007199254740993"'), (1 << 63, str(1 << 63)),
+    (-(1 << 53) - 1, '"-9007199254740993"'), (Buffer(b"a\0\xff"), "[97,0,-1]"),
     (MacAddress(b"abcdef"), '"61:62:63:64:65:66"'), (StructValue(a=1, b="x"), '{"a": 1, "b": "x"}'),
     (type("r", (RecordValue,), {"_fields": ("x",)})((1,)), '{"x": 1}'),
-    (type("e", (EnumValue,), {"names": {1: "ONE"}})(1), '"ONE"'), (None, '""'), (Stats(1, 2, 3), None),
+    (type("e", (EnumValue,), {"names": {1: "ONE"}})(1), "1"), (None, '""'), (Stats(1, 2, 3), None),
     (Histogram([0, 1]), '[{"min": 0, "max": 0, "count": 1}]'),
 ])
 def test_values(value: Any, expected: str | None) -> None:

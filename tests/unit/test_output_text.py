@@ -61,7 +61,7 @@ FRAMES = "        do_x+1\n        0x2002\n"
     ([(None, 1)], "@x: 1\n"),
     ([(None, "hi")], "@x: hi\n"),
     ([(None, True)], "@x: true\n"),
-    ([], "\n"),
+    ([], ""),
     ([((1, "foo"), 5), ((0, "bar"), 2)], "@x[0, bar]: 2\n@x[1, foo]: 5\n"),
     ([(3, -1), (2, -5)], "@x[2]: -5\n@x[3]: -1\n"),
     ([(5, "b"), (3, "a"), (-1, "c")], "@x[-1]: c\n@x[3]: a\n@x[5]: b\n"),
@@ -69,12 +69,12 @@ FRAMES = "        do_x+1\n        0x2002\n"
     ([(("z", 2), "x"), (("a", 5), "y"), (("a", 3), "y")], "@x[a, 3]: y\n@x[a, 5]: y\n@x[z, 2]: x\n"),
     ([((1, (2, 3)), 4)], "@x[1, (2, 3)]: 4\n"),
     ([(PointerValue(16), PointerValue(0))], "@x[0x10]: 0x0\n"),
-    ([(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], "@x[2]: count 1, average 4, total 4\n"
-                                                   "@x[1]: count 1, average 10, total 10\n"),
-    ([(stack(7), 3)], "@x[\n    do_x+1\n    0x2002\n]: 3\n"),
-    ([((stack(7), 1), 3)], "@x[\n    do_x+1\n    0x2002\n, 1]: 3\n"),
+    ([(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], "@x[2]: { .count = 1, .average = 4, .total = 4 }\n"
+                                                   "@x[1]: { .count = 1, .average = 10, .total = 10 }\n"),
+    ([(stack(7), 3)], f"@x[\n{FRAMES}]: 3\n"),
+    ([((stack(7), 1), 3)], f"@x[\n{FRAMES}, 1]: 3\n"),
     ([(None, stack(7))], f"@x: \n{FRAMES}\n"),
-    ([(1, stack(7)), (2, stack(7))], f"@x[1]: \n{FRAMES}@x[2]: \n{FRAMES}\n"),
+    ([(1, stack(7)), (2, stack(7))], f"@x[1]: \n{FRAMES}\n@x[2]: \n{FRAMES}\n"),
     ([(1, stack(9)), (2, stack(9))], "@x[1]: \n@x[2]: \n"),
 ])
 def test_maps(screen: Screen, items: list[tuple[Any, Any]], expected: str) -> None:
@@ -92,8 +92,8 @@ def test_top_and_div(screen: Screen) -> None:
     screen.text.map("@i", [(2, 20), (1, 10), (3, 31)], top=2, div=10)
     screen.text.map("@n", [(1, -9)], div=2)
     screen.text.map("@s", [(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], top=1, div=2)
-    assert screen.shown() == (b"@i[2]: 2\n@i[3]: 3\n@n[1]: -4\n@s[2]: count 1, average 4, total 4\n"
-                              b"@s[1]: count 1, average 10, total 10\n")
+    assert screen.shown() == (b"@i[2]: 2\n@i[3]: 3\n@n[1]: -4\n"
+                              b"@s[1]: { .count = 1, .average = 5, .total = 10 }\n")
 
 
 def test_histograms_by_rising_total(screen: Screen) -> None:
@@ -102,9 +102,9 @@ def test_histograms_by_rising_total(screen: Screen) -> None:
     screen.text.map("@h", [(1, two), (2, one)], top=1)
     screen.text.map("@z", [(None, Histogram([0, 0]))])
     bar = "|" + "@" * 52 + "|\n"
-    first = f"@h[2]: \n[0]                    1 {bar}\n"
-    second = f"@h[1]: \n[0]                    1 {bar}[1]                    1 {bar}\n"
-    assert screen.shown().decode() == first + second + second + "@z: \n\n"  # zero() left it nothing
+    first = f"@h[2]:\n[0]                    1 {bar}\n"
+    second = f"@h[1]:\n[0]                    1 {bar}[1]                    1 {bar}\n"
+    assert screen.shown().decode() == first + second + second + "@z:\n\n"  # zero() left it nothing
 
 
 def test_values(screen: Screen) -> None:

@@ -53,8 +53,14 @@ def test_plain_values(type: t.Type, raw: bytes, value: Any) -> None:
     (t.Symbol("ksym"), struct.pack("=Q", 0x1000), "do_x"), (t.Symbol("ksym"), struct.pack("=Q", 0x9), "0x9"),
     (t.Symbol("username"), struct.pack("=Q", 0), "root"), (t.Symbol("probe"), struct.pack("=Q", 1), "tracepoint:a:b"),
     (t.Symbol("strerror"), struct.pack("=q", 1), "Operation not permitted"),
-    (t.Symbol("signal_name"), struct.pack("=q", 9), "SIGKILL"),
-    (t.Symbol("signal_name"), struct.pack("=q", 999), "Unknown signal 999"),
+    (t.Symbol("signal_name"), struct.pack("=q", 9), "Killed"),
+    (t.Symbol("signal_name"), struct.pack("=q", 34), "Real-time signal 0"),
+    (t.Symbol("signal_name"), struct.pack("=q", 32), "Unknown signal 32"),
+    (t.Symbol("signal_name"), struct.pack("=q", 0), "Unknown signal 0"),
+    (t.Symbol("signal_name"), struct.pack("=q", 65), "N/A"), (t.Symbol("signal_name"), struct.pack("=q", -1), "N/A"),
+    (t.Symbol("strerror"), struct.pack("=q", -2), "No such file or directory"),
+    (t.Symbol("strerror"), struct.pack("=q", 9999), "Unknown error"),
+    (t.Symbol("strerror"), struct.pack("=q", -(1 << 63)), "Unknown error"),
     (t.Symbol("syscall_name"), struct.pack("=q", 0), "read"),
     (t.Symbol("cgroup_path", "x*"), struct.pack("=Q", 5), "unified:/5x*"),
     (t.USym(), struct.pack("=QII", 0x400010, 5, 0), "main"),
@@ -121,8 +127,8 @@ def test_stacks(value: StackTrace, expected: str) -> None:
     assert to_text(value) == expected
 
 
-def test_stacks_in_keys_are_indented_by_four() -> None:
-    assert key_text((stack(False, "bpftrace", 7, 0), 1)) == "\n    do_x+1\n    0x2002\n, 1"
+def test_stacks_in_keys() -> None:
+    assert key_text((stack(False, "bpftrace", 7, 0), 1)) == "\n        do_x+1\n        0x2002\n, 1"
     assert stack(False, "bpftrace", 7, 0) == stack(False, "bpftrace", 7, 0)
     assert [frame.name for frame in stack(True, "perf", 8, 5).frames] == ["main"]
 

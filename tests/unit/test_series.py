@@ -49,17 +49,29 @@ def test_drawing_with_zero_in_between() -> None:
 
 def test_one_value_only() -> None:
     rows = Series(SECOND, {1: 3}).draw().splitlines()
-    assert rows[1].startswith("hh:mm:ss |") and rows[2].endswith(" *" + " " * 51 + "| 3")
+    assert rows[0].split() == ["2", "4"]
+    assert rows[1].startswith("hh:mm:ss.ns        |") and rows[2].endswith(" |" + " " * 25 + "*" + " " * 25 + "| 3")
 
 
-@pytest.mark.parametrize(("interval", "digits"), [(SECOND, 0), (1_500_000_000, 3), (20_000_000, 3), (1500, 9), (7, 9),
+def test_scales_end_at_the_bars() -> None:
+    rows = Series(1_500_000_000, {1: -2, 2: 10, 4: 110}).draw().splitlines()
+    assert rows[0] == " " * 9 + "-2" + " " * 48 + "110"
+    assert [row.partition(" ")[0] for row in rows[1:-2]] == ["hh:mm:ss", *[row[:8] for row in rows[2:-2]]]
+    assert Series(1_000, {1: 1, 2: 2}).draw().splitlines()[1].startswith("hh:mm:ss.μs    |_")
+
+
+def test_dates() -> None:
+    assert Series(SECOND, {}).date(1_500_000_000) == "1970-01-01 00:00:01.500000000"
+
+
+@pytest.mark.parametrize(("interval", "digits"), [(SECOND, 0), (1_500_000_000, 0), (20_000_000, 3), (1500, 6), (7, 9),
                                                   (2_000, 6)])
-def test_times_show_what_tells_intervals_apart(interval: int, digits: int) -> None:
-    series = Series(interval, {})
-    assert series.digits == digits
+def test_times_are_as_exact_as_the_interval(interval: int, digits: int) -> None:
+    series = Series(interval, {1: 0, 2: 0})
+    assert series.digits == digits and Series(interval, {1: 0}).digits == 9
     assert len(series.moment(0)) == 8 + (digits + 1 if digits else 0)
 
 
 def test_nothing_recorded() -> None:
-    assert series_of(ring(""), [0] * 6).draw() == ""
+    assert series_of(ring(""), [0] * 6).draw() == "<no data>"
     assert list(Series(SECOND, {})) == []

@@ -8,7 +8,8 @@ from struct import Struct as Layout
 from typing import Any, Protocol
 
 from ..runtime.values import Context, decoder, strftime, to_text
-from ..spec import EventSite, ScriptSpec
+from ..spec import EventSite, MapSpec, ScriptSpec
+from ..types import Aggregate
 from .format import Escape, compile_format
 
 Handler = Callable[[Any, int], object]  # (buffer, offset of a record)
@@ -37,7 +38,8 @@ class Output(Protocol):
     def cat(self, content: bytes) -> None: ...
     def system(self, output: bytes) -> None: ...
     def value(self, value: Any) -> None: ...
-    def map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1) -> None: ...
+    def map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1,
+            kind: str = "map") -> None: ...
 
 
 class Printer:
@@ -70,14 +72,15 @@ class Printer:
                 act(site)
 
     def final_maps(self) -> None:
-        """Every map of the script, by name, as it is printed at the end."""
+        """The end: a pause, and every map of the script, by name, unless it says otherwise."""
         self.out.end()
-        self.maps()
+        if self.spec.config.print_maps_on_exit:
+            self.maps()
 
     def maps(self) -> None:
         """Every map of the script, by name, as it is now."""
         for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
-            self.out.map(name, self.take(name, ""))
+            self.out.map(name, self.take(name, ""), kind=_kind(self.spec.map(name)))
 
     def _handler(self, site: EventSite) -> Handler | None:
         makers: dict[str, Callable[[EventSite], Handler]] = {
@@ -173,7 +176,26 @@ class Printer:
     def _print_map(self, site: EventSite) -> Handler:
         name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.map
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
-        return lambda buffer, offset: show(name, take(name, then), top, div)
+        named = self.spec.map(name)
+        unset, kind = _unset(named, self.context), _kind(named)
+        return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind)
+
+
+def _kind(named: MapSpec) -> str:
+    """The type of the JSON objects of a map of numbers."""
+    return "stats" if isinstance(named.value, Aggregate) and named.value.kind in ("avg", "stats") else "map"
+
+
+def _unset(named: MapSpec, context: Context) -> list[tuple[Any, Any]]:
+    """What print() shows of a map without keys that has no value: zero."""
+    value = named.value
+    if named.key is not None or value is None:
+        return []
+    if not isinstance(value, Aggregate):
+        return [(None, decoder(value, context)(bytes(value.size), 0))]
+    from ..runtime.aggregates import Drawing, aggregate_value
+    zero = aggregate_value(value, [0] * value.words)
+    return [] if isinstance(zero, Drawing) else [(None, zero)]
 
 
 def _element(items: Sequence[tuple[Any, Any]], key: Any) -> Any:

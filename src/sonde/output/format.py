@@ -1,4 +1,4 @@
-"""printf: each site is compiled to one Python function from a record to the bytes that C's printf would write.
+"""printf: each site is compiled to one Python function from a record to the bytes that bpftrace's printf would write.
 
 For ``"%d %s %llu\n"`` the generated source is, in essence::
 
@@ -8,7 +8,8 @@ For ``"%d %s %llu\n"`` the generated source is, in essence::
 
 C's rules for integers are applied when the code is generated, not per event: an argument is as wide as its
 length modifier says (no modifier: 32 bits), so the low bytes of the field are unpacked with the sign of the
-conversion.
+conversion. Flags are those of C++'s streams, which bpftrace writes to: ``0`` fills whatever is narrower on its outer
+side, also texts and what has a sign, and a precision means nothing (but ``%.0s`` prints nothing: what an option hides).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Escape = Callable[[str], str]         # what a terminal must not see in traced s
 
 _WIDTHS = {"hh": 8, "h": 16, "": 32}  # any other length modifier: 64
 _INTEGERS = "diuoxXp"
-_CHARACTERS = [b"", *[bytes([c]) for c in range(1, 256)]]  # by number; a NUL ends the string that %c is written to
+_CHARACTERS = [bytes([c]) for c in range(256)]
 
 
 def compile_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: Context,
@@ -105,15 +106,28 @@ class _Site:
         self.template += b"%" + conversion.encode()
         self.arguments.append(argument)
 
+    def _text(self, part: FormatPart, argument: str) -> None:
+        """A conversion whose argument is an expression for bytes."""
+        flags, width = _split(part.spec)
+        if "0" in flags and width:
+            left, wide = "-" in flags, int(width)
+            pad = (lambda text: text.ljust(wide, b"0")) if left else (lambda text: text.rjust(wide, b"0"))
+            self._add("s", f"{self._give(pad)}({argument})")
+        else:
+            hidden = ".0" if part.spec.endswith(".0") else ""
+            self._add(("-" if "-" in flags else "") + width + hidden + "s", argument)
+
     def _integer(self, part: FormatPart, field: EventField) -> None:
-        conversion, spec = part.conversion, part.spec
+        conversion = part.conversion
         signed = conversion in "di"
         bits = 64 if conversion == "p" else _WIDTHS.get(part.length, 64)
         value = self._read(field, bits, signed)
-        if conversion == "p" or set("+ #.") & set(spec):  # rare, and unlike Python's own
-            self._add("s", f"{self._give(_c_integer(spec, conversion))}({value})")
+        flags, width = _split(part.spec)
+        if conversion == "p" or "#" in flags or "0" in flags and (signed or "-" in flags):  # unlike Python's own
+            self._text(part, f"{self._give(_digits(flags, conversion))}({value})")
         else:
-            self._add(spec + {"i": "d", "u": "d"}.get(conversion, conversion), value)
+            spec = flags.replace(" ", "") if signed else flags.replace(" ", "").replace("+", "")
+            self._add(spec + width + {"i": "d", "u": "d"}.get(conversion, conversion), value)
 
     def _read(self, field: EventField, bits: int, signed: bool) -> str:
         """An expression for the field converted to ``bits`` and ``signed``, unpacked so if its bytes allow it."""
@@ -132,23 +146,23 @@ class _Site:
             return self._slow(part, field, to_text)
         characters = _CHARACTERS if not self.escape else [_encode(self.escape(c.decode())) if c < b"\x80" else c
                                                           for c in _CHARACTERS]
-        self._add(_text_spec(part.spec), f"{self._give(characters)}[{self._read(field, 8, False)}]")
+        self._text(part, f"{self._give(characters)}[{self._read(field, 8, False)}]")
 
     def _string(self, part: FormatPart, field: EventField, type: Str) -> None:
         value = self._slot(field.offset, type.capacity, f"{type.capacity}s")
         if type.capacity == self.context.text_size:
-            self._add(_text_spec(part.spec), f"{self._give(text_bytes(type.capacity, self.context))}({value})")
+            self._text(part, f"{self._give(text_bytes(type.capacity, self.context))}({value})")
         else:
-            self._add(_text_spec(part.spec), f"{value}.partition(Z)[0]")
+            self._text(part, f"{value}.partition(Z)[0]")
 
     def _named(self, part: FormatPart, field: EventField, type: Enum | Bool) -> None:
         code = "B" if isinstance(type, Bool) else INT_CODES[type.bits, type.signed]
         value = self._slot(field.offset, type.size, code)
         if isinstance(type, Bool):
-            self._add(_text_spec(part.spec), f"(b'true' if {value} else b'false')")
+            self._text(part, f"(b'true' if {value} else b'false')")
         else:
             names = self._give({number: _encode(name) for number, name in type.names.items()})
-            self._add(_text_spec(part.spec), f"({names}.get({value}) or b'%d' % {value})")
+            self._text(part, f"({names}.get({value}) or b'%d' % {value})")
 
     def _slow(self, part: FormatPart, field: EventField, text: Callable[[Any], str], decode: Any = None) -> None:
         """Anything that is decoded to a value first."""
@@ -157,7 +171,7 @@ class _Site:
         def get(buffer: Any, start: int) -> bytes:
             found = text(decode(buffer, start + offset))
             return _encode(escape(found) if escape else found)
-        self._add(_text_spec(part.spec), f"{self._give(get)}(b, o)")
+        self._text(part, f"{self._give(get)}(b, o)")
 
 
 def _bytes_of(type: Type) -> Callable[[Any, int], Buffer] | None:
@@ -173,10 +187,10 @@ def _is_integer(type: Type) -> bool:
     return isinstance(type, (Int, Bool, Enum, Pointer, Symbol))
 
 
-def _text_spec(spec: str) -> str:
-    """Flags, width and precision of a text: only ``-`` means anything."""
-    width = spec.lstrip("-+ #0")
-    return ("-" if "-" in spec[:len(spec) - len(width)] else "") + width + "s"
+def _split(spec: str) -> tuple[str, str]:
+    """Flags and width; a precision means nothing."""
+    rest = spec.lstrip("-+ #0")
+    return spec[:len(spec) - len(rest)], rest.partition(".")[0]
 
 
 def _encode(text: str) -> bytes:
@@ -191,34 +205,14 @@ def _gfp(value: Any) -> str:
 _BUFFER: dict[str, Callable[[Any], str]] = {"r": str, "rx": Buffer.escaped, "rh": Buffer.plain}
 
 
-def _c_integer(spec: str, conversion: str) -> Callable[[int], bytes]:
-    """Integers with ``#``, a precision or as pointers, as C has them."""
-    rest = spec.lstrip("-+ #0")
-    flags = spec[:len(spec) - len(rest)]
-    wide, dot, digits = rest.partition(".")
-    width, precision = int(wide or 0), int(digits or 0) if dot else -1
+def _digits(flags: str, conversion: str) -> Callable[[int], bytes]:
+    """The text of integers with a sign or a prefix."""
+    base = conversion if conversion in "xXo" else "x" if conversion == "p" else "d"
+    prefix = {"p": "0x", "o": "0"}.get(conversion, f"0{conversion}") if "#" in flags or conversion == "p" else ""
+    plus = "+" if "+" in flags and conversion in "di" else ""
 
     def render(value: int) -> bytes:
-        sign, body = _parts(value, conversion, flags)
-        body = "" if precision == 0 and not value else body.rjust(precision, "0")
-        if conversion == "o" and "#" in flags and not body.startswith("0"):
-            body = "0" + body
-        text = sign + body
-        if "-" in flags:
-            return text.ljust(width).encode()
-        if "0" in flags and precision < 0:
-            return (sign + body.rjust(width - len(sign), "0")).encode()
-        return text.rjust(width).encode()
+        if base == "d":
+            return f"{plus if value >= 0 else ''}{value}".encode()
+        return f"{prefix if value else ''}{value:{base}}".encode()
     return render
-
-
-def _parts(value: int, conversion: str, flags: str) -> tuple[str, str]:
-    """Sign or prefix, and digits."""
-    if conversion == "p":
-        return ("0x", f"{value:x}") if value else ("", "(nil)")  # as the C library writes it
-    if conversion in "xX":
-        return f"0{conversion}" if "#" in flags and value else "", f"{value:{conversion}}"
-    if conversion == "o":
-        return "", f"{value:o}"
-    plus = "+" if "+" in flags else " " if " " in flags else ""
-    return "-" if value < 0 else plus if conversion in "di" else "", str(abs(value))

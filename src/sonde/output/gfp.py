@@ -1,10 +1,11 @@
-"""Names of the kernel's allocation flags, for printf's ``%gr`` (like the kernel's own ``%pGg``)."""
+"""Names of the kernel's allocation flags, for printf's ``%gr`` (much as the kernel's own ``%pGg``)."""
 
 from __future__ import annotations
 
-# include/linux/gfp_types.h, the order of its enum; bits that depend on the configuration come after ZEROTAGS.
+# include/linux/gfp_types.h, the order of its enum, with everything configured
 _BITS = ("DMA HIGHMEM DMA32 MOVABLE RECLAIMABLE HIGH IO FS ZERO - DIRECT_RECLAIM KSWAPD_RECLAIM WRITE NOWARN "
-         "RETRY_MAYFAIL NOFAIL NORETRY MEMALLOC COMP NOMEMALLOC HARDWALL THISNODE ACCOUNT ZEROTAGS").split()
+         "RETRY_MAYFAIL NOFAIL NORETRY MEMALLOC COMP NOMEMALLOC HARDWALL THISNODE ACCOUNT ZEROTAGS "
+         "SKIP_ZERO SKIP_KASAN NO_OBJ_EXT").split()
 _VALUE = {name: 1 << bit for bit, name in enumerate(_BITS)}
 
 
@@ -15,28 +16,27 @@ def _flags(names: str) -> int:
 _RECLAIM = _flags("DIRECT_RECLAIM KSWAPD_RECLAIM")
 _KERNEL = _RECLAIM | _flags("IO FS")
 _USER = _KERNEL | _flags("HARDWALL")
-_LIGHT = (_USER | _flags("HIGHMEM MOVABLE COMP NOMEMALLOC NOWARN")) & ~_RECLAIM
+_MOVABLE = _USER | _flags("HIGHMEM MOVABLE SKIP_KASAN")
+_LIGHT = (_MOVABLE | _flags("COMP NOMEMALLOC NOWARN")) & ~_RECLAIM
 
-# include/trace/events/mmflags.h: combinations first, the widest before what it contains
+# include/trace/events/mmflags.h: combinations first, the widest before what it contains; then single bits
 NAMES: list[tuple[str, int]] = [
     ("GFP_TRANSHUGE", _LIGHT | _flags("DIRECT_RECLAIM")), ("GFP_TRANSHUGE_LIGHT", _LIGHT),
-    ("GFP_HIGHUSER_MOVABLE", _USER | _flags("HIGHMEM MOVABLE")), ("GFP_HIGHUSER", _USER | _flags("HIGHMEM")),
+    ("GFP_HIGHUSER_MOVABLE", _MOVABLE), ("GFP_HIGHUSER", _USER | _flags("HIGHMEM")),
     ("GFP_USER", _USER), ("GFP_KERNEL_ACCOUNT", _KERNEL | _flags("ACCOUNT")), ("GFP_KERNEL", _KERNEL),
     ("GFP_NOFS", _RECLAIM | _flags("IO")), ("GFP_ATOMIC", _flags("HIGH KSWAPD_RECLAIM")), ("GFP_NOIO", _RECLAIM),
-    ("GFP_NOWAIT", _flags("KSWAPD_RECLAIM")), ("GFP_DMA", _VALUE["DMA"]), ("__GFP_HIGHMEM", _VALUE["HIGHMEM"]),
-    ("GFP_DMA32", _VALUE["DMA32"]),
-    *[(f"__GFP_{name}", _VALUE[name]) for name in
-      ("HIGH IO FS NOWARN RETRY_MAYFAIL NOFAIL NORETRY COMP ZERO NOMEMALLOC MEMALLOC HARDWALL THISNODE RECLAIMABLE "
-       "MOVABLE ACCOUNT WRITE DIRECT_RECLAIM KSWAPD_RECLAIM ZEROTAGS").split()]]
+    ("GFP_NOWAIT", _flags("KSWAPD_RECLAIM NOWARN")), ("GFP_DMA", _VALUE["DMA"]), ("GFP_DMA32", _VALUE["DMA32"]),
+    *[(f"__GFP_{name}", bit) for name, bit in _VALUE.items()
+      if name not in ("DMA", "DMA32", "MOVABLE", "RECLAIMABLE", "-")]]
 
 
 def gfp_names(flags: int) -> str:
-    """``GFP_KERNEL|__GFP_ZERO``; what has no name is left in hexadecimal, no flags at all are ``none``."""
+    """``GFP_KERNEL|__GFP_ZERO``; what has no name is left in hexadecimal, no flags at all are 0."""
     found = []
     for name, mask in NAMES:
         if flags & mask == mask:
             found.append(name)
             flags &= ~mask
     if flags or not found:
-        found.append(hex(flags) if flags else "none")
+        found.append(hex(flags) if flags else "0")
     return "|".join(found)

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
-from ..runtime.values import ArrayValue, RecordValue, StructValue, key_text, to_text
+from ..runtime.values import (
+    ArrayValue,
+    Buffer,
+    EnumValue,
+    PointerValue,
+    RecordValue,
+    StackTrace,
+    StructValue,
+    to_text,
+)
 from .stream import Stream
 from .text import Items, divided, encode, ordered
 
@@ -24,8 +33,8 @@ def quote(text: str) -> str:
 def to_json(value: Any) -> str:
     """A value: numbers, booleans, arrays (also tuples) and objects (structs, records); all else is its text."""
     kind = type(value)
-    if kind is int:
-        return str(value)
+    if kind is int or kind is PointerValue or isinstance(value, EnumValue):
+        return number(int(value))
     if kind is str:
         return quote(value)
     if kind is bool:
@@ -37,12 +46,19 @@ def to_json(value: Any) -> str:
     if isinstance(value, RecordValue):
         return _object(value._asdict())
     if isinstance(value, Stats):
-        return f'{{"count": {value.count}, "average": {value.average}, "total": {value.total}}}'
+        return _object({"count": value.count, "average": value.average, "total": value.total})
     if isinstance(value, Histogram):
         return _buckets(value, 1)
     if isinstance(value, Drawing):
         return _series(value)
+    if kind is Buffer:
+        return f"[{','.join([str(b - (b >> 7 << 8)) for b in value])}]"
     return quote(to_text(value))
+
+
+def number(value: int) -> str:
+    """A number that readers of JSON, who have floating point, understand; as a string where it would be rounded."""
+    return str(value) if abs(value) < 1 << 53 or int(float(value)) == value else f'"{value}"'
 
 
 def _object(fields: dict[str, Any]) -> str:
@@ -51,13 +67,13 @@ def _object(fields: dict[str, Any]) -> str:
 
 
 def _buckets(histogram: Histogram, div: int) -> str:
-    return f"[{', '.join([_bucket(b, div) for b in histogram])}]"
+    return f"[{','.join([_bucket(b, div) for b in histogram])}]"
 
 
 def _series(series: Any) -> str:
-    points = [f'{{"interval_start": "{series.moment(p.start)}", "value": {"null" if p.value is None else p.value}}}'
-              for p in series]
-    return f"[{', '.join(points)}]"
+    points = [f'{{"interval_start":"{series.date(p.start)}","value":{number(p.value)}}}'
+              for p in series if p.value is not None]
+    return f"[{','.join(points)}]"
 
 
 def _bucket(bucket: Bucket, div: int) -> str:
@@ -67,10 +83,21 @@ def _bucket(bucket: Bucket, div: int) -> str:
 
 
 def json_key(key: Any) -> str:
-    """A map key as the name of a member: its text, elements separated by a bare comma."""
+    """A map key as the name of a member: its text without spaces between the elements of what has elements."""
     if type(key) is tuple:
-        return ",".join([to_json(part) if type(part) is tuple else key_text(part) for part in key])
-    return key_text(key)
+        return ",".join(map(_part, key))
+    return _part(key)
+
+
+def _part(key: Any) -> str:
+    if isinstance(key, StackTrace):
+        return key.render(0)
+    if type(key) is tuple:
+        return f"({','.join(map(_part, key))})"
+    if isinstance(key, RecordValue | StructValue):
+        fields = key._asdict() if isinstance(key, RecordValue) else key
+        return f"{{{','.join([f'.{name}={_part(value)}' for name, value in fields.items()])}}}"
+    return to_text(key)
 
 
 class JsonOutput:
@@ -166,13 +193,13 @@ class JsonOutput:
         """print(value)."""
         self._message("value", to_json(value))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1) -> None:
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map") -> None:
         """A map, whole or its ``top`` entries; nothing at all for an empty one."""
         shown = ordered(items, top)
         if not shown:
             return
         first = shown[0][1]
-        kind = first.kind if isinstance(first, Drawing) else "stats" if isinstance(first, Stats) else "map"
+        kind = first.kind if isinstance(first, Drawing) else kind
         pairs = [(key, _buckets(value, div) if isinstance(value, Histogram) else to_json(divided(value, div)))
                  for key, value in shown]
         if pairs[0][0] is None:

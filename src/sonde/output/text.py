@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide
-from ..runtime.values import EnumValue, StackTrace, key_text, to_text
+from ..runtime.values import EnumValue, key_text, to_text
 from .stream import Stream
 
 Items = Sequence[tuple[Any, Any]]  # (key, value); a map without keys has one item with key None, or none
@@ -26,10 +26,7 @@ def encode(text: str) -> bytes:
 
 def ordered(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
     """In the order of printing: by value for numbers and aggregates, then and for anything else by key; the last
-    ``top``.
-
-    stats() maps are never shortened (``print`` says so when the script is checked).
-    """
+    ``top``."""
     found = list(items)
     if not found:
         return found
@@ -39,7 +36,6 @@ def ordered(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
         found.sort(key=lambda item: item[1].total)
     elif all(isinstance(v, Stats) for v in values):
         found.sort(key=lambda item: item[1].average)
-        return found
     elif all(_number(v) for v in values):
         found.sort(key=lambda item: int(item[1]))
     return found[-top:] if top else found
@@ -59,7 +55,9 @@ def _key_order(key: Any) -> Any:
 
 
 def divided(value: Any, div: int) -> Any:
-    """A plain number by print()'s divisor."""
+    """A plain number, or the average of stats(), by print()'s divisor."""
+    if div > 1 and isinstance(value, Stats):
+        return Stats(value.count, divide(value.average, div), value.total)
     return divide(value, div) if div > 1 and type(value) is int else value
 
 
@@ -131,27 +129,23 @@ class TextOutput:
         self.out.write(content)
 
     def system(self, output: bytes) -> None:
-        self.out.write(output)
+        self.out.write(output + b"\n")
 
     def value(self, value: Any) -> None:
         """print(value)."""
         self.out.write(encode(self._safe(to_text(value)) + "\n"))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1) -> None:
-        """A map, whole or its ``top`` entries; an empty one is an empty line."""
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map") -> None:
+        """A map, whole or its ``top`` entries; nothing of an empty one."""
         shown = ordered(items, top)
         if shown and isinstance(shown[0][1], Drawing):
             return self._drawings(name, shown, div)
-        lines = [self._safe(f"{label(name, key)}: {to_text(divided(value, div))}") for key, value in shown]
-        ends = ["" if isinstance(value, StackTrace) and line.endswith("\n") else "\n"
-                for line, (_, value) in zip(lines, shown)]
-        if ends:
-            ends[-1] = "\n"
-        self.out.write(encode("".join([line + end for line, end in zip(lines, ends)]) or "\n"))
+        lines = [self._safe(f"{label(name, key)}: {to_text(divided(value, div))}\n") for key, value in shown]
+        self.out.write(encode("".join(lines)))
 
     def _drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
-            self.out.write(encode(f"{self._safe(label(name, key))}: \n{value.draw(div)}\n"))
+            self.out.write(encode(f"{self._safe(label(name, key))}:\n{value.draw(div)}\n"))
 
     def _safe(self, text: str) -> str:
         return self.escape(text) if self.escape else text

@@ -32,7 +32,7 @@ class Stats(Value):
     total: int
 
     def __str__(self) -> str:
-        return f"count {self.count}, average {self.average}, total {self.total}"
+        return f"{{ .count = {self.count}, .average = {self.average}, .total = {self.total} }}"
 
 
 class Drawing:
@@ -146,13 +146,13 @@ class LinearHistogram(Histogram):
         if index == len(self.counts) - 1:
             return self.high, None
         start = self.low + (index - 1) * self.step
-        return start, min(start + self.step, self.high)
+        return start, start + self.step
 
     def _label(self, index: int) -> str:
         low, high = self._range(index)
         if low is None or high is None:
             return f"(..., {self._bound(self.low)})" if low is None else f"[{self._bound(self.high)}, ...)"
-        return f"[{self._bound(low)}, {self._bound(high)})"
+        return f"[{self._bound(low)}" + (f", {self._bound(high)})" if self.step > 1 else "]")
 
     def _bound(self, number: int) -> str:
         if self.step % 1024 or not number or number % 1024:
@@ -165,12 +165,15 @@ def _mantissa(step: int, bits: int) -> int:
 
 
 def _rows(rows: list[tuple[str, int]], div: int) -> str:
-    most = max([count for _, count in rows], default=0)
-    return "".join([f"{label:<16}{count // div:>8} |{'@' * _bar(count, most):<{BAR}}|\n" for label, count in rows])
+    shown = [(label, count // div) for label, count in rows]
+    most = max([count for _, count in shown], default=0)
+    return "".join([f"{label:<16}{count:>8} |{'@' * _bar(count, most):<{BAR}}|\n" for label, count in shown])
 
 
 def _bar(count: int, most: int) -> int:
     """Length of a bar, in the single precision that bpftrace computes it in (1/52 of 52 may then be 0)."""
+    if not most:
+        return 0
     ratio = _single(_single(count) / _single(most))
     return int(_single(ratio * BAR))
 

@@ -106,8 +106,8 @@ class LiveContext:
         return procfs.user_name(uid)
 
     def syscall_name(self, number: int) -> str:
-        """Name of a system call, or the number as text."""
-        return host.syscall_names(this_arch().name).get(number, str(number))
+        """Name of a system call, or "Unknown syscall"."""
+        return host.syscall_names(this_arch().name).get(number, "Unknown syscall")
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         """``unified:/path``; "" for a cgroup that cannot be seen from here."""

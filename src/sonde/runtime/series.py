@@ -59,8 +59,8 @@ class Series(Drawing):
 
     @property
     def digits(self) -> int:
-        """Digits behind the second that tell the intervals apart: 0, 3, 6 or 9."""
-        return next((d for d in (0, 3, 6) if self.interval % 10 ** (9 - d) == 0), 9)
+        """Digits behind the second that are shown: 0, 3, 6 or 9, by the interval; 9 where there is one point only."""
+        return next((d for d in (0, 3, 6) if self.interval >= 10 ** (9 - d) and len(self.values) > 1), 9)
 
     def moment(self, start: int) -> str:
         """The local time of day of a point."""
@@ -69,17 +69,25 @@ class Series(Drawing):
         fraction = f".{rest:09}"[:1 + self.digits] if self.digits else ""
         return time.strftime("%H:%M:%S", time.localtime(seconds)) + fraction
 
+    def date(self, start: int) -> str:
+        """Date and time (UTC) of a point, to the nanosecond."""
+        import time
+        seconds, rest = divmod(start, SECOND)
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + f".{rest:09}"
+
     def draw(self, div: int = 1) -> str:
-        """The rows between their scales, each with its line end; "" without any value."""
+        """The rows between their scales, each with its line end."""
         points = self.points
         known = [p.value for p in points if p.value is not None]
         if not known:
-            return ""
+            return "<no data>"
         low, high = min(known), max(known)
+        if low == high:
+            low, high = low - 1, high + 1
         column = 8 + (1 + self.digits if self.digits else 0)
-        scale = f"{'':{column}} {low:<{WIDTH}}{high}\n"
-        unit = {0: "", 3: ".ms", 6: ".us", 9: ".ns"}[self.digits]
-        head = f"{'hh:mm:ss' + unit:<{column}} |{'_' * (WIDTH - 1)}|\n"
+        scale = f"{'':{column}} {low}{high:>{WIDTH + 1 - len(str(low))}}\n"
+        unit = {0: "", 3: ".ms", 6: ".μs", 9: ".ns"}[self.digits]
+        head = f"{'hh:mm:ss' + unit:<{column - (self.digits == 6)}} |{'_' * (WIDTH - 1)}|\n"  # bpftrace counts μ as two
         rows = [f"{self.moment(p.start):<{column}} {_row(p.value, low, high)}\n" for p in points]
         return scale + head + "".join(rows) + f"{'':{column}} v{'_' * (WIDTH - 1)}v\n" + scale
 
@@ -98,7 +106,7 @@ def _row(value: int | None, low: int, high: int) -> str:
 
 
 def _place(value: int, low: int, high: int) -> int:
-    return (value - low) * WIDTH // (high - low) if high > low else 0
+    return (value - low) * WIDTH // (high - low)
 
 
 def merge_series(aggregate: Aggregate, words: Sequence[int], cpus: int) -> tuple[int, ...]:

@@ -75,7 +75,7 @@ class Losses(Record):
 
 class Session:
     """Runs one ScriptSpec. ``done`` says that the script has ended, ``reason`` why: exit, signal, child, process,
-    iterators (all of them have been read), or what :meth:`end` was given.
+    iterators (all of them have been read), begin (there is no other probe to wait for), or what :meth:`end` was given.
 
     ``values`` gives the spec's globals beyond those that the session knows (start_ns, cpid, self_pid, cpus).
     ``handle_signals``: SIGINT and SIGTERM end the session (main thread only). ``process`` ends it by its own end;
@@ -194,6 +194,12 @@ class Session:
         self._span[0] = time.monotonic_ns()
         if isinstance(self.process, Child):
             self.process.start()
+        elif not self._awaits_events():
+            self._end("begin")
+
+    def _awaits_events(self) -> bool:
+        """Is there any program that may still run before end?"""
+        return any(point.kind not in ("begin", "end") for program in self.programs for point in program.spec.attach)
 
     def _attach_program(self, program: Program) -> None:
         spec = program.spec

@@ -48,7 +48,7 @@ class Context(Protocol):
         """Login name, or the number as text."""
 
     def syscall_name(self, number: int) -> str:
-        """Name of a system call, or the number as text."""
+        """Name of a system call, or "Unknown syscall"."""
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         """Path of a cgroup, with the hierarchy in front as bpftrace prints it."""
@@ -343,10 +343,8 @@ def to_text(value: Any) -> str:
 
 
 def key_text(key: Any) -> str:
-    """A map key between its brackets: the elements of a tuple without parentheses, stacks indented by four."""
-    if type(key) is tuple:
-        return ", ".join([key_text(part) if isinstance(part, StackTrace) else to_text(part) for part in key])
-    return key.render(4) if isinstance(key, StackTrace) else to_text(key)
+    """A map key between its brackets: the elements of a tuple without parentheses."""
+    return ", ".join(map(to_text, key)) if type(key) is tuple else to_text(key)
 
 
 def strftime(format: str, nanoseconds: int) -> str:
@@ -361,6 +359,7 @@ def strftime(format: str, nanoseconds: int) -> str:
 
 # Decoders -----------------------------------------------------------------------------------------------------------
 
+LAST_SIGNAL = 64
 new_class = type  # the parameter ``type`` hides it below
 
 
@@ -484,15 +483,15 @@ def _lookup(type: t.Symbol, context: Context) -> Callable[[int], str]:
 
 def _strerror(number: int) -> str:
     from os import strerror
-    return strerror(number) if -(1 << 31) <= number < 1 << 31 else f"Unknown error {number}"
+    found = strerror(abs(number)) if abs(number) < 1 << 31 else ""
+    return found if found and not found.startswith("Unknown error") else "Unknown error"
 
 
 def _signal_name(number: int) -> str:
-    import signal
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"Unknown signal {number}"
+    from signal import strsignal
+    if not 0 <= number <= LAST_SIGNAL:
+        return "N/A"
+    return (strsignal(number) if number else None) or f"Unknown signal {number}"
 
 
 def _usym(_type: t.USym, context: Context) -> Decode:

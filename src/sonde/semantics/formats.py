@@ -24,7 +24,7 @@ def parse(text: str, spaced: bool = True) -> list[FormatPart] | str:
         literal += text[at:found.start()]
         at = found.end()
         conversion = found.group("conversion")
-        if conversion == "%" and found.group() == "%%":
+        if conversion == "%" and " " not in found.group("spec"):  # a width means nothing
             literal += "%"
             continue
         if conversion is None or conversion == "%" or not spaced and " " in found.group("spec"):

@@ -204,7 +204,7 @@ def _aggregate_type(context: Context, node: Call, kind: str, types: Types) -> Ty
     if problem:
         context.error("bad-argument", problem, node)
         return None
-    return Aggregate(kind, signed, 0, low, high, step)
+    return Aggregate(kind, signed, 0, low, high - (high - low) % step, step)  # the last bucket is whole
 
 
 AGGREGATIONS = ("avg", "max", "min", "sum")

@@ -20,6 +20,7 @@ from ..language.ast import (
     Positional,
     StrLiteral,
     TypeSyntax,
+    Unary,
 )
 from ..language.diagnostics import nearest
 from ..spec import Attach
@@ -122,17 +123,18 @@ def _size(context: Context, node: Call, at: int, most: int = 0) -> int | None:
 
 
 def str_(context: Context, node: Call, types: Types) -> Type | None:
-    """A C string read from memory; ``str($1)`` is the parameter's text, a constant."""
+    """A C string read from memory; ``str($1)`` is the parameter's text, a constant, and so are literals."""
     data = node.args[0]
     size = _size(context, node, 1, context.config.text_size)
     if _parameter_text(context, node, data):
-        limit = node.args[1].const if len(node.args) > 1 else None
-        text = str(node.const).encode("utf-8", "surrogateescape")[:limit if isinstance(limit, int) else None]
-        node.const = text.decode("utf-8", "surrogateescape")
-        return Str(len(text) + 1)
+        return _shortened(node)
     given = None if isinstance(data, TypeSyntax) else context.value(data, "str()")
     if given is None or size is None:
         return None
+    fixed = len(node.args) < 2 or node.args[1].const is not None
+    if fixed and isinstance(given, (Int, Str)) and data.const is not None and _written(data):
+        node.const = str(data.const)
+        return _shortened(node)
     if isinstance(given, Str):
         return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
     if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
@@ -140,6 +142,21 @@ def str_(context: Context, node: Call, types: Types) -> Type | None:
     context.error("bad-argument", f"str() expects a string, integer or a pointer type as first argument "
                   f"({convert.name(given)} provided)", node)
     return None
+
+
+def _written(expr: Expr) -> bool:
+    """Is the value in the script itself: literals, and what is reckoned of them?"""
+    if isinstance(expr, Binary):
+        return _written(expr.left) and _written(expr.right)
+    return _written(expr.operand) if isinstance(expr, Unary) else isinstance(expr, (IntLiteral, StrLiteral))
+
+
+def _shortened(node: Call) -> Str:
+    """The type of a constant str(), cut to the length that is given."""
+    limit = node.args[1].const if len(node.args) > 1 else None
+    text = str(node.const).encode("utf-8", "surrogateescape")[:limit if isinstance(limit, int) else None]
+    node.const = text.decode("utf-8", "surrogateescape")
+    return Str(len(text) + 1)
 
 
 def _parameter_text(context: Context, node: Call, data: Any) -> bool:

@@ -119,9 +119,11 @@ def test_bqllat() -> None:
         assert int(re.findall(rf"^@without_bql\[{device}\]: (\d+)$", tracer.stdout, re.M)[0]) >= 300
         assert "@stops" not in tracer.stdout
         return
-    packets = re.findall(rf"^@limit\[{device}\]: count (\d+), average (\d+), total \d+$", tracer.stdout, re.M)
+    packets = re.findall(rf"^@limit\[{device}\]: {{ .count = (\d+), .average = (\d+), .total = \d+ }}$",
+                         tracer.stdout, re.M)
     assert len(packets) == 1 and 300 <= int(packets[0][0]) <= sent and int(packets[0][1]) <= 3000
-    stops = re.findall(rf"^@stops\[{device}\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)
+    stops = re.findall(rf"^@stops\[{device}\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$",
+                       tracer.stdout, re.M)
     assert len(stops) == 1 and 0 < int(stops[0][0]) <= sent
     assert device not in other.stdout
 
@@ -148,7 +150,8 @@ def test_codel_of_a_busy_device(kind: str) -> None:
         shown = subprocess.run(["tc", "-s", "qdisc", "show", "dev", device], check=True, capture_output=True, text=True)
     finally:
         subprocess.run(["tc", "qdisc", "del", "dev", device, "root"], check=True)
-    found = re.findall(rf"^@wait\[{kind}\]: count (\d+), average (\d+), total (\d+)$", tracer.stdout, re.M)
+    found = re.findall(rf"^@wait\[{kind}\]: {{ .count = (\d+), .average = (\d+), .total = (\d+) }}$",
+                       tracer.stdout, re.M)
     assert len(found) == 1, tracer.stdout
     count, average, total = map(int, found[0])
     assert 0 < count <= sent
@@ -182,7 +185,7 @@ def test_ieee80211scan() -> None:
 
 def sums(text: str, map: str) -> dict[str, tuple[int, int]]:
     """Key -> (count, total) of a map of stats()."""
-    found = re.findall(rf"^@{map}\[(.*)\]: count (\d+), average \d+, total (\d+)$", text, re.M)
+    found = re.findall(rf"^@{map}\[(.*)\]: {{ .count = (\d+), .average = \d+, .total = (\d+) }}$", text, re.M)
     return {key: (int(count), int(total)) for key, count, total in found}
 
 

@@ -84,7 +84,7 @@ def test_qdiscs(pair: tuple[Namespace, Namespace]) -> None:  # noqa: F811
             packets[kind], whole[kind] = sent(a), time.monotonic() - begun
             a.tc("qdisc", "del", "dev", a.device, "root")
     found = {kind: (int(n), int(total)) for kind, n, total in
-             re.findall(r"^@wait\[(\w+)\]: count (\d+), average \d+, total (\d+)$", tracer.stdout, re.M)}
+             re.findall(r"^@wait\[(\w+)\]: { .count = (\d+), .average = \d+, .total = (\d+) }$", tracer.stdout, re.M)}
     assert set(found) - {"noqueue"} == set(QUEUES) - BYPASSED, tracer.stdout
     assert "@unmatched" not in tracer.stdout
     for kind, (count, total) in found.items():

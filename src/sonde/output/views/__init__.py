@@ -177,7 +177,7 @@ class ViewPrinter(Printer):
     def final_maps(self) -> None:
         """The maps at the end: to the view, and those that it does not show as text."""
         from time import CLOCK_BOOTTIME, clock_gettime_ns
-        for name, spec in self._maps.items():
+        for name, spec in self._maps.items() if self.spec.config.print_maps_on_exit else ():
             items = self.take(name, "")
             if self.view.shows_map(spec, self.spec):
                 self.view.map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
