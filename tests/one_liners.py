@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def run(item: OneLiner, program: str) -> tuple[str, int]:
     if module := item.get("module"):
         subprocess.run(["modprobe", module], check=True)
     command = [sys.executable, "-S", str(WORKLOAD), *item["parts"]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, ExitStack() as failed:
+        failed.callback(process.kill)  # else it would wait for its signal, and we for it
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         mine = [] if item.get("everybody") else ["-p", str(process.pid)]
@@ -40,7 +42,14 @@ def run(item: OneLiner, program: str) -> tuple[str, int]:
             assert process.stdout.readline() == "done\n"
             # its stacks are named when the trace ends: it has to be there still
         os.kill(process.pid, signal.SIGUSR1)
+        failed.pop_all()
     return tracer.stdout, process.pid
+
+
+def lacking(program: str) -> str:
+    """The first tracepoint of a program that this kernel does not have; "" if it has all."""
+    found = re.search(r"No matches for tracepoint (\S+)\.$", run_sonde("--mode", "codegen", "-e", program).stderr, re.M)
+    return found[1] if found else ""
 
 
 def listing(item: OneLiner) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from one_liners import OneLiner, judge, listing, one_liners, run
+from one_liners import OneLiner, judge, lacking, listing, one_liners, run
 from support import run_sonde
 
 HERE = [item for item in one_liners() if "program" in item]
@@ -16,6 +16,8 @@ def test_one_liner(item: OneLiner) -> None:
         there = run_sonde("-e", f'begin {{ printf("%d", exists("{wanted}")); exit(); }}').stdout
         if there.strip() != "1":
             pytest.skip(f"kernel lacks {wanted}")
+    if missing := lacking(item["program"]):
+        pytest.skip(f"kernel lacks {missing}")
     judge(item, *run(item, item["program"]))
 
 
