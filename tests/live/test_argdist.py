@@ -93,10 +93,10 @@ def test_a_commands_own() -> None:
     (("-H", "-T", "3", WRITE, "pid"), "--top is for counts"),
     (("-n", "many", WRITE, "pid"), "--number takes a whole number"),
     (("-d", "0", WRITE, "pid"), "--duration takes"),
-    (("-H", WRITE, "comm"), "hist() expects an integer"),
-    (("-H", WRITE, "args.count)"), "syntax error"),
+    (("-H", WRITE, "comm"), "hist() only supports int arguments"),
+    (("-H", WRITE, "args.count)"), "syntax: expected"),
     ((WRITE, "args.nosuch"), "nosuch"),
-    (("t:syscalls:nosuch", "pid"), "tracepoint not found"),
+    (("t:syscalls:nosuch", "pid"), "No matches for tracepoint"),
 ])
 def test_mistakes_are_explained(words: tuple[str, ...], said: str) -> None:
     done = run_sonde("argdist", *words)

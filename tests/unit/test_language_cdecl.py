@@ -119,9 +119,9 @@ def test_forward_declaration() -> None:
 
 
 @pytest.mark.parametrize(("text", "code", "where"), [
-    ("struct S { int a }", "syntax-error", "}"),
+    ("struct S { int a int b; }", "syntax-error", "int"),
     ("struct S { int; };", "syntax-error", ";"),
-    ("struct S { int a; ", "unclosed-brace", " "),
+    ("struct S { int a; ", "unclosed-brace", ""),
     ("struct S { int a[N]; };", "not-constant", "N"),
     ("struct S { int a[-1]; };", "bad-size", "-1"),
     ("struct S { int a : 65; };", "bad-size", "65"),

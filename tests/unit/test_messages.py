@@ -193,6 +193,36 @@ def test_what_bpftrace_takes_too(statements: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}") == []
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "ERROR: No probes to attach"), ("begin", "6-6: ERROR: syntax: expected '{'"),
+    ("begin {", "8-8: ERROR: syntax: expected '}'"), ("begin { print(1", "16-16: ERROR: syntax: expected ')'"),
+    ("begin { print(1) print(2) }", "18-23: ERROR: syntax: expected ';'"),
+    ("begin /1 { }", "10-11: ERROR: syntax: expected '/' to close predicate"),
+    ("{ }", "1-2: ERROR: syntax: expected attach point"),
+    ("begin { 1 + ; }", "13-14: ERROR: syntax: expected expression"),
+    ("begin { let x = 1; }", "13-14: ERROR: syntax: expected variable after 'let'"),
+    ("begin { for (i : 1..2) { } }", "14-15: ERROR: syntax: expected variable in for loop"),
+    ("begin { curtask.; }", "17-18: ERROR: syntax: expected field name after '.'"),
+    ("begin { if (1) { } $x = 1 ? 2; }", "30-31: ERROR: syntax: expected ':'"),
+    ("begin { print(10x); }", "15-18: ERROR: syntax: invalid integer suffix 'x'"),
+    ("begin { print(1e30); }",
+     "15-19: ERROR: syntax: overflow error, maximum value is 18446744073709551615: 1e30"),
+    ("begin { (a=1, a=2); }", "15-16: ERROR: syntax: Named argument list already contains name: a"),
+    ("let $a = 1; begin { }",
+     "1-4: ERROR: syntax: root-level let statements need to be map declarations, e.g. let @a = hash(2);"),
+    ("config = { x = } begin { }", "16-17: ERROR: syntax: expected string, int, boolean, or ident"),
+    ("macro a(x, x) { x } begin { a(1, 2); }",
+     "12-13: ERROR: Ident for macro argument has already been used: x"),
+    ("macro a(@x) { @x = 1; } begin { a(1); }",
+     "35-36: ERROR: Mismatched arg. a() expects a map for arg @x but got an expression."),
+    ('import "nope"; begin { }', "1-15: ERROR: Unable to find suitable path for import"),
+    ("profile:100 { }", "1-12: ERROR: Invalid rate of profile probe. Minimum is 1000 or 1us. Found: 100 nanoseconds"),
+    ("begin { let $a: void; }", "17-21: ERROR: Invalid variable declaration type: void"),
+])
+def test_syntax(text: str, message: str) -> None:
+    assert said(text)[0] == message
+
+
 def test_limits_and_the_environment() -> None:
     assert said("config = { max_probes = 0 } begin { }") == [
         "ERROR: Can't attach to 1 probes because it exceeds the current limit of 0 probes."]

@@ -70,7 +70,7 @@ class AttachPointReader:
     def _value(self, piece: str, start: int) -> str:
         """A piece without its quotes and with its parameters."""
         if piece == '"':
-            self._fail("unterminated-string", "unterminated string", start, start + 1, ['close it with "'])
+            self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
             return re.sub(r"\$([0-9]+)", lambda m: self._parameter(m[1], start + m.start()), piece)[1:-1]
         if piece[0] == "$" and len(piece) > 1:
@@ -110,8 +110,8 @@ class AttachPointReader:
             hints.append("there is one } too many before this")
         elif char == "{":
             hints.append("say when this is to run: begin { ... }, or tracepoint:syscalls:sys_enter_openat { ... }")
-        shown = f"'{char}'" if char else "end of file"
-        self._fail(SYNTAX, f"syntax error, unexpected {shown}, expected a probe", pos, pos + len(char), hints)
+        shown = f"found '{char}'" if char else "the text ends here"
+        self._fail(SYNTAX, "syntax: expected attach point", pos, pos + len(char), [shown, *hints])
 
     def _fail(self, code: str, message: str, start: int, end: int, hints: Sequence[str]) -> NoReturn:
         self._diagnostics.error(code, message, Span(self._source, start, end), hints)

@@ -145,10 +145,10 @@ class DeclarationParser(ExpressionParser):
             self.qualifiers()
             return f"{word} {inline.name}".rstrip() if inline is not None else "", inline
         if self.kind != "word":
-            self.unexpected("a type")
+            self.unexpected("type name")
         base = self.base_name()
         if not base:
-            self.unexpected("a type")
+            self.unexpected("type name")
         self._note_attributes()
         self.qualifiers()
         return base, None
@@ -198,7 +198,9 @@ class DeclarationParser(ExpressionParser):
         return dims
 
     def _end(self) -> None:
-        self.expect(";", "';'")
+        """The ``;`` behind a member; the last one may be missing."""
+        if self.kind != "}":
+            self.expect(";", "';'")
 
     def _constant(self, limit: int | None = None) -> int:
         """A constant expression; with ``limit`` one that is neither negative nor larger."""

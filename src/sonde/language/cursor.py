@@ -104,7 +104,7 @@ class Cursor:
 
     # --- errors -------------------------------------------------------------------------------------------
 
-    def error(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> None:
+    def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
         """Add an error and go on, unless there are too many already."""
         self.diagnostics.error(code, message, span, hints)
         if self.enough():
@@ -127,19 +127,19 @@ class Cursor:
             self.fail(text, message, self.place(self.token), advice)
         if kind == "eof":
             self._unexpected_end(expected)
-        shown = "string" if kind == "str" else f"'{text}'"
-        self.fail(SYNTAX, f"syntax error, unexpected {shown}, expected {expected}", self.place(self.token),
-                  hints or self.advice())
+        shown = "a string" if kind == "str" else f"'{text}'"
+        self.fail(SYNTAX, f"syntax: expected {expected}", self.place(self.token),
+                  [f"found {shown}", *(hints or self.advice())])
 
     def _unexpected_end(self, expected: str) -> NoReturn:
         """The text is over; the last brace that is still open is the likely cause."""
         start = self.token[2]
         brace = self._unclosed("{", "}")
-        hints = []
+        hints = ["the text ends here"]
         if brace is not None:
             hints.append(f"the {{ in line {self.place(brace).line} is not closed: a }} is missing")
-        self.fail("unclosed-brace" if brace else SYNTAX, f"syntax error, unexpected end of file, expected {expected}",
-                  Span(self.source, max(0, start - 1), start), hints)
+        self.fail("unclosed-brace" if brace else SYNTAX, f"syntax: expected {expected}",
+                  Span(self.source, start, start), hints)
 
     def _unclosed(self, opening: str, closing: str) -> Token | None:
         """The innermost ``opening`` before the current token that has no ``closing``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from . import ast
@@ -21,6 +22,16 @@ _STEPS = frozenset(("++", "--"))
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 KEYWORDS = frozenset(("break", "continue", "else", "for", "import", "let", "macro", "return", "unroll", "while",
                       "struct", "union", "enum"))
+
+
+def _malformed(text: str) -> str:
+    """What is wrong with a number."""
+    found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)([a-zA-Z_]\w*)", text)
+    if text.lower() == "0x":
+        return "syntax: invalid integer: "
+    if found is not None and found[1].lower() not in ("e", "l"):
+        return f"syntax: invalid integer suffix '{found[1]}'"
+    return f"syntax: invalid trailing bytes: {text}"
 
 
 class ExpressionParser(TypeParser):
@@ -87,7 +98,7 @@ class ExpressionParser(TypeParser):
         """``? then : other`` or ``?: other``, behind its condition."""
         self.advance()
         then = None if self.kind == ":" else self.expr()
-        self.expect(":", "':' and the other value")
+        self.expect(":", "':'")
         other = self.expr()
         self.grow()
         return ast.Ternary(self.since(start), cond=cond, then=then, other=other)
@@ -109,7 +120,7 @@ class ExpressionParser(TypeParser):
             kind = self.kind
         primary = _PRIMARY.get(kind)
         if primary is None:
-            self.unexpected("an expression")
+            self.unexpected("expression")
         start = self.token[2]
         value = primary(self)
         while self.kind in _POSTFIXES:
@@ -129,7 +140,7 @@ class ExpressionParser(TypeParser):
 
     def _check_stepped(self, op: str, operand: Expr) -> None:
         if not isinstance(operand, (ast.Variable, ast.MapRef)):
-            self.fail("not-assignable", f"{op} needs a variable or a map", operand.span,
+            self.fail("not-assignable", "syntax: increment/decrement requires a variable or map", operand.span,
                       ["only $variables and @maps can be changed"])
 
     def _postfix(self, value: Expr, start: int) -> Expr:
@@ -147,7 +158,7 @@ class ExpressionParser(TypeParser):
             return ast.FieldAccess(self.since(start), operand=value, name=name, arrow=kind == "->")
         if self.kind == "int" and kind == ".":
             return self._tuple_access(value, start)
-        self.unexpected("the name of a field")
+        self.unexpected(f"field name after '{kind}'")
 
     def _tuple_access(self, value: Expr, start: int) -> Expr:
         token = self.advance()
@@ -176,11 +187,11 @@ class ExpressionParser(TypeParser):
                 hints.append("a number that starts with 0 is octal")
             elif text[-1] in "eE" and self.kind in ("-", "+"):
                 hints.append("there are no floating-point numbers")
-            self.error("invalid-number", f"'{shown}' is no valid number", self.place(token), hints)
+            self.error("invalid-number", _malformed(shown), self.place(token), hints)
             return 0
         if value > MAX_INT:
-            self.error("number-too-large", f"{shown} does not fit 64 bits", self.place(token),
-                       [f"the largest number is {MAX_INT}"])
+            self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: {shown}",
+                       self.place(token))
             return 0
         return value
 
@@ -190,7 +201,7 @@ class ExpressionParser(TypeParser):
         value, wrong = unescape(token[1][1:-1])
         for at, end in wrong:
             span = Span(self.source, start + at, start + end)
-            self.error("invalid-escape", f"invalid escape sequence '{span.text}'", span,
+            self.error("invalid-escape", f"syntax: invalid escape character '{span.text}'", span,
                        ["escapes are \\n \\t \\r \\\\ \\\" and bytes as \\x41 or \\101"])
         return value
 
@@ -203,16 +214,18 @@ class ExpressionParser(TypeParser):
         value = self.string_value(token)
         return ast.IntLiteral(self.place(token), value=ord(value) if value else 0)
 
-    def variable(self) -> ast.Variable:
-        """``$x``, which must stand here."""
-        token = self.expect("var", "a variable such as $x")
+    def variable(self, where: str = "such as $x") -> ast.Variable:
+        """``$x``, which must stand here, ``where``."""
+        token = self.expect("var", f"variable {where}")
         return ast.Variable(self.place(token), name=token[1][1:])
 
     def _param(self) -> Expr:
         token = self.advance()
         text = token[1][1:]
         if text != "#" and not (text.isdigit() and len(text) < 6 and int(text) > 0):
-            self.fail("invalid-parameter", f"'{token[1][:20]}' is no positional parameter", self.place(token),
+            self.fail("invalid-parameter", f"syntax: param {token[1][:20]} is out of integer range "
+                      "[1, 9223372036854775807]" if text.isdigit() else f"'{token[1][:20]}' is no positional parameter",
+                      self.place(token),
                       ["they are $1, $2 ... and $# for their number; names of variables start with a letter"])
         return ast.Positional(self.place(token), number=0 if text == "#" else int(text))
 
@@ -226,7 +239,7 @@ class ExpressionParser(TypeParser):
         self.advance()
         key_start = self.token[2]
         if self.kind == "]":
-            self.unexpected("a key", [f"for a map without keys write {token[1]}"])
+            self.unexpected("expression", [f"for a map without keys write {token[1]}"])
         keys = [self.expr()]
         while self.accept(","):
             keys.append(self.expr())
@@ -257,10 +270,11 @@ class ExpressionParser(TypeParser):
     def _record(self, start: int) -> Expr:
         items, names = [], []
         while True:
-            name = self.expect("word", "the name of a field")
-            self.expect("=", "'=' and the value of the field")
+            name = self.expect("word", "identifier")
+            self.expect("=", "'='")
             if name[1] in names:
-                self.error("duplicate-field", f"this record has two fields '{name[1]}'", self.place(name))
+                self.error("duplicate-field", f"syntax: Named argument list already contains name: {name[1]}",
+                           self.place(name))
             names.append(name[1])
             items.append(self.expr())
             if not self.accept(",") or self.kind == ")":
@@ -277,7 +291,7 @@ class ExpressionParser(TypeParser):
         if special is not None:
             return special(self)
         if name in KEYWORDS:
-            self.unexpected("an expression")
+            self.unexpected("expression")
         self.advance()
         if self.kind == "(":
             return self._call(token[2], name)
@@ -291,9 +305,9 @@ class ExpressionParser(TypeParser):
         while self.kind != ")":
             args.append(self.argument_type() or self.expr())
             if self.kind != ")":
-                self.expect(",", "',' or ')'")
+                self.expect(",", "')'")
                 if self.kind == ")":
-                    self.unexpected("another argument")
+                    self.unexpected("expression")
         self.advance()
         self.grow()
         self.depth -= 1
@@ -305,7 +319,7 @@ class ExpressionParser(TypeParser):
 
     def _sizeof(self) -> Expr:
         start = self.advance()[2]
-        self.expect("(", "'(' and a type or an expression")
+        self.expect("(", "'('")
         what = self.argument_type() or self.expr()
         self.expect(")", "')'")
         self.grow()
@@ -313,12 +327,12 @@ class ExpressionParser(TypeParser):
 
     def _offsetof(self) -> Expr:
         start = self.advance()[2]
-        self.expect("(", "'(' and a type")
+        self.expect("(", "'('")
         what = self.argument_type() or self.expr()
-        self.expect(",", "',' and the name of a field")
-        path = [self.expect("word", "the name of a field")[1]]
+        self.expect(",", "','")
+        path = [self.expect("word", "identifier")[1]]
         while self.accept("."):
-            path.append(self.expect("word", "the name of a field")[1])
+            path.append(self.expect("word", "identifier")[1])
         self.expect(")", "')'")
         self.grow()
         return ast.OffsetOf(self.since(start), what=what, path=path)

@@ -165,7 +165,7 @@ _CONFUSED = {
 def complaint(code: str, char: str) -> tuple[str, list[str]]:
     """Message and hints for a ``bad`` token with this code, that starts with ``char``."""
     if code == "unterminated-string":
-        return "unterminated string", ['close it with " on the same line; a newline within a string is \\n']
+        return "syntax: unterminated string", ['close it with " on the same line; a newline within a string is \\n']
     if code == "unterminated-comment":
         return "unterminated comment", ["close it with */"]
     if code == "macro-arguments":

@@ -118,7 +118,7 @@ class Parser(StatementParser):
         if not self.diagnostics.failed and not (
                 script.clauses or script.macros or script.functions or script.map_decls or script.definitions
                 or script.imports or script.defines or script.config):
-            self.error("empty-script", "the script has no probes", Span(self.source, 0, 0),
+            self.error("empty-script", "No probes to attach", None,
                        ['for example: begin { printf("hello\\n"); }'])
 
     def _recover(self, pos: int) -> int:
@@ -170,7 +170,7 @@ class Parser(StatementParser):
         if self.source.text.startswith("/", pos):
             self.load(self._lexer.chunk(pos + 1, predicate=True))
             predicate = self.expr()
-            self.expect("/{", "'/' to close the predicate")
+            self.expect("/{", "'/' to close predicate")
         elif self.source.text.startswith("{", pos):
             self.load(self._lexer.chunk(pos))
         else:
@@ -183,16 +183,15 @@ class Parser(StatementParser):
         """Something else than a block follows an attach point."""
         text = self.source.text
         if point.text.startswith(("$", "@")) or "(" in point.text:
-            self.fail(SYNTAX, "syntax error, a statement outside of a probe", point.span,
-                      ["say when it is to run: begin { ... }"])
+            self.fail(SYNTAX, "syntax: expected '{'", point.span,
+                      ["a statement outside of a probe: say when it is to run: begin { ... }"])
         if pos >= len(text):
-            self.fail(SYNTAX, f"syntax error, unexpected end of file, expected '{{' behind {point.text}", point.span,
+            self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos),
                       [f"say what it is to do: {point.text} {{ ... }}"])
-        rest = re.compile(r"\S+", re.ASCII).match(text, pos)
+        rest = re.compile(r"\w+|\S", re.ASCII).match(text, pos)
         assert rest is not None
-        shown = rest[0] if len(rest[0]) <= 40 else rest[0][:40] + "..."
-        hints = ["several probes for one block are separated by commas"] if ":" in shown else []
-        self.fail(SYNTAX, f"syntax error, unexpected '{shown}', expected '{{'", Span(self.source, *rest.span()), hints)
+        hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
+        self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
 
     def _definition(self, pos: int) -> int:
         """A struct, union or enum; the ``;`` behind it may be missing."""
@@ -217,11 +216,11 @@ class Parser(StatementParser):
         while self.kind != "}":
             start = self.token[2]
             name = self.expect("word", "the name of a config variable")[1]
-            self.expect("=", "'=' and a value")
+            self.expect("=", "'='")
             value = self._config_value()
             self._script.config.append(ast.ConfigEntry(self.since(start), name, value))
             if self.kind != "}":
-                self.expect(";", "';' or '}'")
+                self.expect(";", "';'")
         self.advance()
 
     def _config_value(self) -> str:
@@ -231,7 +230,7 @@ class Parser(StatementParser):
         start = self.token[2]
         self.accept("-")
         if self.kind not in ("word", "int"):
-            self.unexpected("a value")
+            self.unexpected("string, int, boolean, or ident")
         self.advance()
         return self.since(start).text
 
@@ -239,16 +238,17 @@ class Parser(StatementParser):
         """``let @m = hash(100);`` or ``let @m;``."""
         start = self.advance()[2]
         if self.kind != "map":
-            self.unexpected("a map such as @x", ["variables are declared within probes"])
+            self.fail(SYNTAX, "syntax: root-level let statements need to be map declarations, e.g. let @a = hash(2);",
+                      Span(self.source, start, start + 3), ["variables are declared within probes"])
         name = self.advance()[1]
         kind, entries = "", 0
         if self.accept("="):
             kind = self.expect("word", "the type of the map", ["for example: let @m = hash(100);"])[1]
-            self.expect("(", "'(' and the number of entries")
+            self.expect("(", "'('")
             entries = self._entries()
             self.expect(")", "')'")
         span = self.since(start)
-        self.expect(";", "';'")
+        self.accept(";")
         self._script.map_decls.append(ast.MapDecl(span, name, kind, entries))
 
     def _entries(self) -> int:
@@ -257,9 +257,11 @@ class Parser(StatementParser):
         try:
             entries = evaluate(node, self._entries_lookup)
         except NotConstant:
-            self.fail("not-constant", "the number of entries must be known when compiling", node.span)
+            self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", node.span,
+                      ["it must be known when compiling"])
         if not 0 < entries < 1 << 32:
-            self.error("bad-size", f"a map cannot have {entries} entries", node.span)
+            self.error("bad-size", "syntax: expected positive integer for map declaration max entries" if entries < 0
+                       else f"a map cannot have {entries} entries", node.span)
             return 1
         return entries
 
@@ -278,12 +280,16 @@ class Parser(StatementParser):
         """``macro name(a, $b, @c) { ... }``."""
         start = self.advance()[2]
         name = self.advance()[1]
-        self.expect("(", "'(' and the parameters")
+        self.expect("(", "'('")
         params: list[Expr] = []
         while self.kind != ")":
-            params.append(self._macro_parameter())
+            param = self._macro_parameter()
+            if any(param.span.text == other.span.text for other in params):
+                self.error("redeclared", f"Ident for macro argument has already been used: {param.span.text}",
+                           param.span)
+            params.append(param)
             if self.kind != ")":
-                self.expect(",", "',' or ')'")
+                self.expect(",", "')'")
         self.advance()
         body = self.value_block()
         self._script.macros.append(ast.Macro(self.since(start), name, params, body))
@@ -297,13 +303,13 @@ class Parser(StatementParser):
         while self.kind != ")":
             at = self.token[2]
             target = self.variable()
-            self.expect(":", "':' and the type of the parameter")
+            self.expect(":", "':'")
             declared = self.type_syntax()
             if any(target.name == other.target.name for other in params):
                 self.error("redeclared", f"two parameters are called ${target.name}", target.span)
             params.append(ast.VarDecl(self.since(at), target, declared))
             if self.kind != ")":
-                self.expect(",", "',' or ')'")
+                self.expect(",", "')'")
         self.advance()
         returns = self.type_syntax() if self.accept(":") else None
         head = self.since(start)
@@ -312,7 +318,8 @@ class Parser(StatementParser):
 
     def _macro_parameter(self) -> Expr:
         if self.kind not in ("word", "var", "map"):
-            self.unexpected("a parameter", ["name is an expression, $name a variable, @name a map"])
+            self.unexpected("macro argument ($var, @map, or identifier)",
+                            ["name is an expression, $name a variable, @name a map"])
         kind, text, _, _ = token = self.advance()
         if kind == "var":
             return ast.Variable(self.place(token), name=text[1:])
@@ -328,8 +335,9 @@ class Parser(StatementParser):
         self._script.imports.append(ast.StrLiteral(self.place(token), value=name))
         path = self._files.imported(name, self.source)
         if path is None:
-            self.error("import-not-found", f"Cannot import '{name}': there is no such file or directory", span,
-                       ["the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
+            self.error("import-not-found", "Unable to find suitable path for import", span,
+                       [f"there is no file or directory '{name}'",
+                        "the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
             return
         try:
             for found in self._files.listing(path) if not path.endswith((".bt", ".h", ".c")) else [path]:

@@ -35,7 +35,7 @@ class StatementParser(DeclarationParser):
             if self.accept(";"):
                 tail = False
             elif self.kind != "}" and not self._closed_by_brace(statement):
-                self.unexpected("';' or '}'", self._missing_semicolon())
+                self.unexpected("';'", self._missing_semicolon())
         self.advance()
         self.tail = tail
         self.depth -= 1
@@ -94,7 +94,8 @@ class StatementParser(DeclarationParser):
             hints = ["compare with =="] if self.kind == "=" else []
             if isinstance(target, ast.FieldAccess):
                 hints = ["memory of the traced program or of the kernel is only read"]
-            self.fail("not-assignable", "only $variables and @maps can be assigned to", target.span, hints)
+            wrong = "syntax: invalid assignment target" if isinstance(target, ast.Index) else "syntax: expected ';'"
+            self.fail("not-assignable", wrong, target.span, ["only $variables and @maps can be assigned to", *hints])
         op = self.advance()[0]
         value = self.expr()
         self.tail = False
@@ -118,8 +119,8 @@ class StatementParser(DeclarationParser):
     def _let(self) -> Stmt:
         start = self.advance()[2]
         if self.kind == "map":
-            self.unexpected("a variable such as $x", ["maps are declared outside of probes"])
-        target = self.variable()
+            self.unexpected("variable after 'let'", ["maps are declared outside of probes"])
+        target = self.variable("after 'let'")
         declared = self.type_syntax() if self.accept(":") else None
         value = self.expr() if self.accept("=") else None
         self.tail = False
@@ -182,12 +183,12 @@ class StatementParser(DeclarationParser):
         """``for ($x : a..b) { }`` or ``for ($kv : @map) { }``; the parentheses may be missing."""
         start = self.advance()[2]
         parens = self.accept("(")
-        variable = self.variable()
-        self.expect(":", "':' and a range or a map", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
+        variable = self.variable("in for loop")
+        self.expect(":", "':'", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         first = self.expr()
         last = self.expr() if self.accept("..") else None
         if last is None and not isinstance(first, ast.MapRef):
-            self.error("bad-range", "for goes over a range or a map", first.span,
+            self.error("bad-range", "syntax: expected map or range in for loop", first.span,
                        ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         if parens:
             self.expect(")", "')'")

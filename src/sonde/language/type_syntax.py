@@ -61,7 +61,7 @@ class TypeParser(Cursor):
         """A type; an error if there is none."""
         written = self._try_type()
         if written is None:
-            self.unexpected("a type")
+            self.unexpected("type name")
         return written
 
     def cast_type(self, names: bool = True) -> TypeSyntax | None:

@@ -54,7 +54,7 @@ def _ruled_out(clause: Clause, world: World, options: Options, config: Config) -
 def _expand_all(finder: Finder, clause: Clause) -> list[Attach]:
     """What there is of all attach points of a clause."""
     finder.use = Use([clause.predicate, clause.body])
-    finder.unmatched = []
+    finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
     attach = [a for point in clause.points for a in expand(finder, point)]
     fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])

@@ -71,7 +71,7 @@ def _args(context: Context, node: Expr) -> Type | None:
     struct = context.program.args
     if struct is None and "no_args" in context.program.attach.extra:
         why, hints = context.program.attach.extra["no_args"]
-        context.error("no-args", f"The args of {context.program.attach.name} are not known: {why}", node, hints)
+        context.error("no-args", f'Could not parse arguments of "{context.program.attach.name}": {why}', node, hints)
     elif struct is None:
         context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
                       ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])

@@ -24,6 +24,7 @@ class Finder:
         self.diagnostics = diagnostics
         self.use = Use([])  # what the clause at hand mentions
         self.kind = ""      # of the attach point at hand
+        self.points = 1     # attach points of the clause, as written
         self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
         self._tracepoints: list[tuple[str, str]] | None = None
 

@@ -31,6 +31,7 @@ from ..language.ast import (
     Variable,
 )
 from ..language.diagnostics import Diagnostics
+from .convert import arguments, no_match
 from .functions import FUNCTIONS
 from .nodes import copy, walk
 
@@ -89,11 +90,12 @@ class _Expander:
     def _expansion(self, macro: Macro, node: Any, depth: int) -> Expr:
         args = node.args if isinstance(node, Call) else []
         if depth >= MAX_DEPTH or self.nodes > MAX_NODES:
-            self.diagnostics.error("macro-depth", f"Recursion limit reached in macro: {macro.name}", node.span)
+            self.diagnostics.error("macro-depth", f"Recursive macro call detected. Call chain: {macro.name} > ...",
+                                   node.span)
             return node  # type: ignore[no-any-return]
         if len(args) != len(macro.params):
-            self.diagnostics.error("arity", f"Call to macro has wrong number arguments: {macro.name} takes "
-                                   f"{len(macro.params)} ({len(args)} provided)", node.span)
+            self.diagnostics.error("arity", no_match(macro.name), node.span,
+                                   [f"{macro.name}() takes {arguments(len(macro.params))} ({len(args)} provided)"])
             return node  # type: ignore[no-any-return]
         self.uses += 1
         bound = self._bind(macro, args)
@@ -118,7 +120,7 @@ class _Expander:
         for param, arg in zip(macro.params, args):
             if isinstance(param, Variable):
                 bound[f"${param.name}"] = arg
-                fits, wants = isinstance(arg, Variable), "a scratch variable"
+                fits, wants = isinstance(arg, Variable), "a variable"
             elif isinstance(param, MapRef):
                 bound[param.name] = arg
                 fits, wants = isinstance(arg, MapRef) and arg.key is None, "a map"
@@ -128,8 +130,9 @@ class _Expander:
                 fits, wants = isinstance(arg, Expr), "an expression"
             if not fits:
                 good = False
-                self.diagnostics.error("bad-argument", f"Mismatched arg to macro call: {macro.name} expects {wants}",
-                                       arg.span)
+                shown = f"${param.name}" if isinstance(param, Variable) else param.name
+                self.diagnostics.error("bad-argument", f"Mismatched arg. {macro.name}() expects {wants} for arg "
+                                       f"{shown} but got an expression.", arg.span)
         return bound if good else None
 
     def _instance(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:

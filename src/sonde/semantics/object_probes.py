@@ -65,6 +65,8 @@ def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attac
     if not 1 <= len(parts) <= 2 or not parts[0]:
         return finder.error("probe-form", "iter probe type takes 2 arguments (1 optional)", point, [
             "write iter:kind or iter:kind:pin, as in iter:task, or iter:task:list for a file /sys/fs/bpf/list"])
+    if finder.points > 1:
+        return finder.error("probe-form", "iter probe only supports one attach point.", point)
     name = parts[0]
     known = iterators(finder)
     if name not in known:

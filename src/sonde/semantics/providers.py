@@ -164,6 +164,8 @@ def _period(kind: str, parts: list[str]) -> int | str:
         if unit not in ("s", "ms", "us", "ns"):
             return f"{unit} is not an accepted unit of time"
         return count * _UNITS[unit]
+    if length < 1000:
+        return f"Invalid rate of {kind} probe. Minimum is 1000 or 1us. Found: {length} nanoseconds"
     return length
 
 

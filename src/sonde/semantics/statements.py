@@ -164,6 +164,9 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
     if node.declared is not None:
         space = value.space if isinstance(value, Pointer) else ""  # a type says nothing of the memory pointed into
         declared = resolve_type(context, node.declared, space or context.program.space)
+        if isinstance(declared, NoneType):
+            context.error("unknown-type", f"Invalid variable declaration type: {declared}", node.declared)
+            return
         if declared is None:
             return
     state = context.declare(node.target)
