@@ -184,7 +184,8 @@ def _list(parsed: Parsed) -> int:
             sys.stdout.write(line + "\n")
     sys.stdout.flush()
     if not found and pattern:
-        raise UsageError(f"nothing matches {pattern!r}", why_nothing(world, pattern))
+        complain("\n".join([f"WARNING: nothing matches {pattern!r}",
+                            *[f"HINT: {hint}" for hint in why_nothing(world, pattern)]]))
     return 0
 
 

@@ -41,10 +41,12 @@ def examine(tool: tools.Tool, world: World) -> Verdict:
 
 
 def _reasons(error: SondeError) -> list[str]:
-    """The distinct messages and hints, shortly: a missing probe or type is named once."""
+    """The distinct messages and hints, shortly: a missing probe or type is named once, after what the whole kernel
+    lacks."""
     found = getattr(error, "diagnostics", None) or [error]
     lines = [[each.message, *each.hints] for each in found]
-    return list(dict.fromkeys(line for group in lines for line in group))
+    distinct = dict.fromkeys(line for group in lines for line in group)
+    return sorted(distinct, key=lambda line: not line.startswith("this kernel"))
 
 
 def ways(spec: ScriptSpec) -> list[str]:

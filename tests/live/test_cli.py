@@ -372,6 +372,13 @@ def test_wrong_options_are_said_in_bpftraces_words(words: list[str], message: st
     assert re.search(rf"(?m)^(stdin:[0-9:-]+: )?ERROR: {re.escape(message)}$", done.stderr), done.stderr
 
 
+def test_a_list_of_nothing_is_no_failure() -> None:
+    done = run_sonde("-l", "tracepoint:syscalls:nosuch")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "WARNING: nothing matches 'tracepoint:syscalls:nosuch'\n"
+    assert run_sonde("-l", "self:*").stdout == "self:signal:SIGUSR1\n"
+
+
 def test_not_root_is_told_what_is_missing() -> None:
     """Another user gets the reason and the way out, in words."""
     python = "/usr/bin/python3"
