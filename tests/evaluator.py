@@ -344,7 +344,7 @@ class Evaluator(Calls):
             return value.load() if isinstance(value, Reference) else load(value, expr.type)
         if expr.op == "!":
             return int(not value)
-        exact = -value if expr.op == "-" else ~value
+        exact = -value if expr.op == "-" else cut(~value, expr.type)
         return self._exact(expr, exact) if isinstance(expr.operand.const, int) else cut(exact, expr.type)
 
     def _exact(self, expr: Expr, value: int) -> int:

@@ -116,6 +116,8 @@ class Calls:
     def _call_str(self, expr: ast.Call) -> bytes:
         """``str(text, n)``: n bytes with the NUL."""
         assert isinstance(expr.type, Str)
+        if isinstance(expr.const, str):  # of a literal: cut without a place for the NUL
+            return expr.const.encode("utf-8", "surrogateescape")
         limit = min(expr.type.capacity, self.value(expr.args[1])) if len(expr.args) > 1 else expr.type.capacity
         found, type = self.value(expr.args[0]), expr.args[0].type
         if isinstance(type, Pointer):

@@ -55,7 +55,7 @@ def _number(value: int) -> int | str:
 def _aggregation(value: Aggregation, div: int) -> Any:
     kind = value.type.kind
     if kind == "stats":
-        average = c_divide(value.average(), div)
+        average = c_divide(value.average(), max(1, div))
         return {"count": value.count, "average": _number(average), "total": _number(value.total)}
     if kind not in ("hist", "lhist"):
         return _number(int(divided(value, value.type, div)))

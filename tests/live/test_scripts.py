@@ -167,6 +167,13 @@ TEXT = [
          "@x: 1\n@x: 0\n2"),
     Case('begin { printf("%s %s %s %s|%p %p|%5s\\n", 5, (1, "a"), (int8 *)16, (uint8[2])(uint16)258, true, 0, -1); }',
          "5 (1, a) 0x10 [2,1]|0x1 0|   -1"),
+    Case("begin { $a = (int64)-5; $b = (uint64)7; print(($a < $b, $b > -1, $a & $b, $b * -1, $b + $a, $a | 1));"
+         " $u = (uint64)5; $u += -10; print($u); @n = $a; @u = $b; @r[@n * @u] = 1; print(~(uint16)5); print(~5); }",
+         "(true, true, 3, -7, 2, -5)\n-5\n65530\n18446744073709551610\n@n: -5\n@r[-35]: 1\n@u: 7",
+         options=("--no-warnings",)),
+    Case("begin { print(($1, $2, $3, $4, $5, $6)); }", "(5000000, 1000, 8, -16, 3, 5x)",
+         params=("--", "5ms", "1e3", "010", "-0x10", "0b11", "5x")),
+    Case("interval:10ms { print(probe); exit(); }", "interval:us:10000"),
     Case("config = { print_maps_on_exit = false } begin { @x = 1; print(@x); }", "@x: 1"),
     Case("begin { while (1) { } print(1); exit(); }", "1",
          "WARNING: A loop or a search was stopped after 8388608 rounds, the most that the kernel allows"),

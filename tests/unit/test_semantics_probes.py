@@ -20,7 +20,8 @@ def programs(text: str, **options: object) -> list[list[str]]:
 @pytest.mark.parametrize(("point", "names"), [
     ("BEGIN", ["begin"]), ("end", ["end"]), ("self:signal:SIGUSR1", ["self:signal:SIGUSR1"]), ("i:s:1",
                                                                                                ["interval:s:1"]),
-    ("interval:1s", ["interval:1s"]), ("profile:hz:99", ["profile:hz:99"]), ("software:faults:5",
+    ("interval:1s", ["interval:us:1000000"]), ("interval:s:1", ["interval:s:1"]), ("profile:hz:99", ["profile:hz:99"]),
+    ("software:faults:5",
                                                                              ["software:faults:5"]),
     ("s:cpu-clock", ["software:cpu-clock:"]), ("t:sched:sched_switch", ["tracepoint:sched:sched_switch"]),
     ("tracepoint:syscalls:sys_exit_*", ["tracepoint:syscalls:sys_exit_openat", "tracepoint:syscalls:sys_exit_read"]),

@@ -27,7 +27,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = 1; $x = $x + 1", "int64"), ("$x = 0; $x += nsecs", "uint64"), ("$x = -1; $x = nsecs", "int64"),
     ("$x = (uint8)5; $x = (int8)-1", "int16"), ("$x = pid; $x = (int16)1", "int64"), ("$x = 1 == 2", "bool"),
     ("$x = true; $x = false", "bool"), ("$x = pid / 2", "uint64"), ("$x = (int32)pid / 2", "int64"),
-    ("$x = 1 + 2", "int8"), ("$x = 100 * 100", "int16"), ("$x = ~0", "int8"), ("$x = !pid", "bool"), ("$x = -pid",
+    ("$x = 1 + 2", "int8"), ("$x = 100 * 100", "int16"), ("$x = ~0", "uint64"), ("$x = !pid", "bool"), ("$x = -pid",
                                                                                                       "int64"),
     ("$x = comm", "string[16]"), ("$x = \"a\"; $x = \"abc\"", "string[4]"), ("$x = (1, \"a\"); $x = (1000, \"bcd\")",
                                                                               "(int16,string[4])"),
@@ -163,7 +163,9 @@ def constant(text: str, **options: object) -> object:
 
 
 @pytest.mark.parametrize(("expression", "value"), [
-    ("1 + 2 * 3", 7), ("-7 / 2", -3), ("-7 % 3", -1), ("7 % -3", 1), ("~5", -6), ("1 << 63", 1 << 63), ("0xff & ~1",
+    ("1 + 2 * 3", 7), ("-7 / 2", -3), ("-7 % 3", -1), ("7 % -3", 1), ("1 << 63", 1 << 63),
+    ("~5", 18446744073709551610), ("~(uint8)5", 250), ("~(int32)5", -6), ("~-1", 0),
+    ("0xff & ~1",
                                                                                                         254),
     ("5 > 3", 1), ("!5", 0), ("1 && 0", 0), ("0 || 2", 1), ("\"a\" == \"a\"", 1), ("(uint8)300", 44), ("(int8)200",
                                                                                                        -56),
@@ -198,9 +200,9 @@ def test_named_parameters(expression: str, named: dict[str, str], value: object)
 
 
 @pytest.mark.parametrize(("comparison", "how"), [
-    ("pid == 5", "unsigned"), ("pid < -5", "signed"), ("nsecs < -5", "unsigned"),
+    ("pid == 5", "unsigned"), ("pid < -5", "signed"), ("nsecs < -5", "signed"),
     ("(int32)pid < 5", "signed"), ("(int32)pid < nsecs",
-                                                                                       "unsigned"),
+                                                                                       "signed"),
     ("comm == \"x\"", "string"), ("(1, 2) == (pid, 2)", "bytes"), ("curtask != 0", "unsigned"), ("probe == \"x\"",
                                                                                                  "string"),
     ("pton(\"1.2.3.4\") == pton(\"1.2.3.5\")", "bytes"),

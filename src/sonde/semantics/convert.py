@@ -95,18 +95,20 @@ def arithmetic(a: Int, b: Int) -> Int:
     return Int(64, signed_pair(a, b))
 
 
+def division(a: Int, b: Int) -> Int:
+    """Type of ``a / b`` and ``a % b``: unsigned where only uint64 holds one of them."""
+    return Int(64, signed_pair(a, b) and not undecided(a, b))
+
+
 def signed_pair(a: Int, b: Int) -> bool:
-    """Whether two integers are computed with as signed ones: where int64 holds both, which leaves out uint64 alone.
-    Constants adapt to the other side."""
+    """Whether two integers are computed with as signed ones: where one of them is. Constants adapt to the other."""
     if isinstance(a, Flexible) and isinstance(b, Flexible):
         return True
     if isinstance(a, Flexible):
         return b.signed
     if isinstance(b, Flexible):
         return a.signed
-    if a.signed == b.signed:
-        return a.signed
-    return (b if a.signed else a).bits < 64
+    return a.signed or b.signed
 
 
 def undecided(a: Int, b: Int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from ..language import ast
 from ..language.ast import Expr
 from ..language.diagnostics import nearest
+from ..language.lexer import integer
 from ..types import (
     BOOL,
     INT64,
@@ -75,10 +76,15 @@ def check_positional(context: Context, node: ast.Positional) -> Type:
 
 
 def _parameter_number(text: str) -> int | None:
+    """The number that a parameter is: as in a script (``0x10``, ``1e3``, ``5ms``), in binary, or with a sign."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
     try:
-        value = int(text, 8) if text[:1] == "0" and text.isdigit() and len(text) > 1 else int(text, 0)
+        value = int(digits, 2) if digits[:2] in ("0b", "0B") else integer(digits)
     except ValueError:
         return None
+    if value is None:
+        return None
+    value = -value if text[:1] == "-" else value
     return value if -(1 << 63) <= value < 1 << 64 else None
 
 

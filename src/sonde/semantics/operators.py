@@ -73,20 +73,25 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
         return None
     value = node.operand.const
     if isinstance(value, int):
-        return _fold_unary(context, node, value)
+        return _fold_minus(context, node, value) if node.op == "-" else _fold_complement(node, value, number)
     if node.op == "-" or isinstance(number, convert.Flexible):
         return INT64
     return Int(number.bits, number.signed)
 
 
-def _fold_unary(context: Context, node: ast.Unary, value: int) -> Type | None:
-    result = -value if node.op == "-" else ~value
-    if result < -(1 << 63):
-        if node.op == "~":
-            return fold(node, result & _MASK)
+def _fold_minus(context: Context, node: ast.Unary, value: int) -> Type | None:
+    if value > 1 << 63:
         context.error("overflow", "unable to fold literals due to overflow or underflow", node)
         return None
-    return fold(node, result)
+    return fold(node, -value)
+
+
+def _fold_complement(node: ast.Unary, value: int, type: Int) -> Type:
+    """Of a literal it is an unsigned number of 64 bits; a cast one keeps its type."""
+    if isinstance(type, convert.Flexible):
+        return fold(node, ~value & _MASK)
+    node.const = ~value if type.signed else ~value & (1 << type.bits) - 1
+    return Int(type.bits, type.signed)
 
 
 def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
@@ -210,7 +215,7 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
 
 def _arithmetic(op: str, a: Int, b: Int) -> Int:
     """64 bits: a difference is signed whatever the operands are, anything else as both of them are taken."""
-    return INT64 if op == "-" else convert.arithmetic(a, b)
+    return INT64 if op == "-" else convert.division(a, b) if op in ("/", "%") else convert.arithmetic(a, b)
 
 
 def _literal(node: Expr, type: Type) -> Int:

@@ -143,7 +143,8 @@ def _timer(kind: str) -> Expand:
         if isinstance(period, str):
             return finder.error("probe-form", period, point, [f"write {forms}"])
         pid = finder.options.pid if kind == "profile" else 0
-        return [Attach(kind, f"{kind}:{':'.join(parts)}", period=period, pid=pid)]
+        rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
+        return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
     return expand
 
 

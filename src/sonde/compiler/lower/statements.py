@@ -28,7 +28,7 @@ from ...language.ast import (
 )
 from ...semantics import convert
 from ...semantics.operators import number_of
-from ...types import Aggregate, Int, Scalar, Type
+from ...types import Aggregate, Scalar, Type
 from ..ir import MapAddr, Operand
 from . import aggregates, expressions, maps, memory
 from .core import Loop, Lower, Mem
@@ -161,7 +161,7 @@ def _compound_type(stmt: Assign, target: Type) -> Type:
     have, give = convert.as_int(target), number_of(stmt.value, stmt.value.type)
     if stmt.op not in ("/", "%") or have is None or give is None:
         return target
-    return Int(64, convert.signed_pair(have, give))
+    return convert.division(have, give)
 
 
 def _declare(lo: Lower, stmt: VarDecl) -> None:
