@@ -94,6 +94,8 @@ def test_config(entry: str, message: str) -> None:
     ("exit(comm)", "exit(comm)", "exit() only supports int arguments (string provided)"),
     ("print(strncmp(1, comm, 1))", "strncmp(1, comm, 1)", "strncmp() only supports string arguments (int provided)"),
     ("print(strncmp(comm, comm, pid))", "strncmp(comm, comm, pid)", "Builtin strncmp requires a non-negative literal"),
+    ('print(ksym("a"))', 'ksym("a")', "ksym() expects an integer or pointer argument"),
+    ("print(ntop((1, 2)))", "ntop((1, 2))", "ntop() expects an integer or array argument, got tuple"),
     ("time(comm)", "time(comm)", "time() expects a string literal (string provided)"),
     ("clear(1)", "1", "clear() expects a map argument"), ("@[1] = 1; clear(@[1])", "@[1]", "clear() expects a "
                                                                                            "map argument"),
@@ -174,7 +176,8 @@ def test_programs(statements: str, where: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("statements", "message"), [
-    ("return; print(1)", "17-26: WARNING: Unreachable statement."), ("1", "9-11: WARNING: Return value discarded."),
+    ("return; print(1)", "17-26: WARNING: Unreachable statement."),
+    ("exit(); print(1)", "17-26: WARNING: Unreachable statement."), ("1", "9-11: WARNING: Return value discarded."),
     ("let $x", "9-15: WARNING: Variable $x was never assigned to."),
     ("let $x: uint8 = nsecs", "25-30: WARNING: Expression of type: uint64 being cast to type: uint8. This may cause "
                               "unexpected results. Use an explicit cast to suppress this warning."),

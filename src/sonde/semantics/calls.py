@@ -161,8 +161,10 @@ def _matches(type: Type, arg: Any, kinds: list[str]) -> bool:
 def _wrong_kind(context: Context, node: Call, param: str, kinds: list[str], given: Type) -> None:
     hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else []
     shown = convert.name(given) if kinds == ["integer"] else convert.words(given)
-    if kinds == ["number"]:
-        wrong = _WANTS.get(f"{node.name} {param}", f"{node.name}: invalid {param} value (must be non-negative literal)")
+    if f"{node.name} {param}" in _WANTS:
+        wrong = _WANTS[f"{node.name} {param}"].format(given=shown)
+    elif kinds == ["number"]:
+        wrong = f"{node.name}: invalid {param} value (must be non-negative literal)"
     elif kinds == ["literal"]:
         wrong = f"{node.name}() expects a string literal ({shown} provided)"
     else:
@@ -174,4 +176,8 @@ def _wrong_kind(context: Context, node: Call, param: str, kinds: list[str], give
 _WANTS = {  # where bpftrace says it in words of its own
     "hist bits": "hist: invalid bits value, need integer literal", "lhist step": "lhist: invalid step value",
     "strncmp length": "Builtin strncmp requires a non-negative literal",
+    "ksym address": "ksym() expects an integer or pointer argument",
+    "usym address": "usym() expects an integer or pointer argument",
+    "pton text": "pton() expects an string literal at the first argument",
+    "ntop address": "ntop() expects an integer or array argument, got {given}",
 }

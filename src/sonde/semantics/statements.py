@@ -20,7 +20,7 @@ def check_statements(context: Context, body: Sequence[Any]) -> None:
     """Each statement, in the current scope."""
     last: Any = None
     for statement in body:
-        if isinstance(last, (ast.Return, ast.Break, ast.Continue)):
+        if isinstance(last, (ast.Return, ast.Break, ast.Continue)) or _exits(last):
             context.warning("unreachable", "Unreachable statement.", _whole(statement))
         last = statement
         rule = _RULES.get(type(statement))
@@ -28,6 +28,11 @@ def check_statements(context: Context, body: Sequence[Any]) -> None:
             context.error("not-supported", "this statement is not supported here", statement)
         else:
             rule(context, statement)
+
+
+def _exits(node: Any) -> bool:
+    """Whether a statement is ``exit();``, behind which a program does not go on."""
+    return isinstance(node, ast.ExprStmt) and isinstance(node.expr, ast.Call) and node.expr.name == "exit"
 
 
 def _whole(node: ast.Stmt) -> Span:
