@@ -66,7 +66,7 @@ def judge(item: OneLiner, text: str, pid: int = 0) -> None:
     for name, total in item.get("totals", {}).items():
         assert histogram_total(text, name.replace("{pid}", str(pid))) == total, text
     for name, wanted in item.get("stats", {}).items():
-        blocks = re.findall(rf"^@{name}: count (\d+), average \d+, total (\d+)$", text, re.M)
+        blocks = re.findall(rf"^@{name}: {{ \.count = (\d+), \.average = \d+, \.total = (\d+) }}$", text, re.M)
         assert [sum(int(n) for n in column) for column in zip(*blocks)] == wanted, text
     if item.get("module"):
         assert "@" not in text
