@@ -173,6 +173,7 @@ TEXT = [
          options=("--no-warnings",)),
     Case("begin { print(($1, $2, $3, $4, $5, $6)); }", "(5000000, 1000, 8, -16, 3, 5x)",
          params=("--", "5ms", "1e3", "010", "-0x10", "0b11", "5x")),
+    Case("enum { X = 3, Y } begin { print((X, X + 1)); $x = X; $x = Y; print($x); @k[X] = Y; }", "(X, 4)\nY\n@k[X]: Y"),
     Case("interval:10ms { print(probe); exit(); }", "interval:us:10000"),
     Case("config = { print_maps_on_exit = false } begin { @x = 1; print(@x); }", "@x: 1"),
     Case("begin { while (1) { } print(1); exit(); }", "1",

@@ -62,6 +62,8 @@ def written(*calls: tuple[Any, ...]) -> str:
     (("runtime_error", "Bad address", Span(Source("a.bt", "\n x"), 2, 3), "probe_read", -14),
      '{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "a.bt", '
      '"line": 2, "col": 2}'),
+    (("runtime_error", "Map full; more words", None, "map_update_elem", -7),
+     '{"type": "helper_error", "msg": "Argument list too long", "helper": "map_update_elem", "retcode": -7}'),
     (("runtime_error", "Divide", None), '{"type": "runtime_error", "msg": "Divide"}'),
     (("located", "ERROR", b"bad", None), '{"type": "errorf", "msg": "bad"}'),
     (("located", "WARNING", b"odd", None), '{"type": "warnf", "msg": "odd"}'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from os import strerror
 from typing import Any
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
@@ -139,7 +140,8 @@ class JsonOutput:
         self.err.flush(True)
 
     def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
-        """Something went wrong in a program; with a ``helper`` it is a helper_error."""
+        """Something went wrong in a program; with a ``helper`` it is a helper_error that says what its code means."""
+        message = strerror(-retcode) if helper and retcode else message
         more = f', "helper": {quote(helper)}, "retcode": {retcode}' if helper else ""
         self._at("helper_error" if helper else "runtime_error", message, more, span)
 

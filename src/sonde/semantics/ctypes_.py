@@ -104,7 +104,7 @@ class TypeNames:
         if item.name:
             self.enums[item.name] = enum
         for name, value in item.members.items():
-            self.constants[name] = (value, enum if item.name else None)
+            self.constants[name] = (value, enum)
         return enum
 
     def _define_struct(self, item: CStruct, struct: Struct | None = None) -> Struct:

@@ -122,7 +122,7 @@ def _constant(context: Context, node: ast.Name) -> Type | None:
     found = context.types.constants.get(name) or context.world.enum_constant(name)
     if found is not None:
         value, enum = found
-        return fold(node, value, enum if enum is not None and enum.name else None)
+        return fold(node, value, enum)
     value = constant(name, context.world.syscall_number)  # type: ignore[assignment]
     return None if value is None else fold(node, value)
 
