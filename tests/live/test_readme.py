@@ -30,13 +30,16 @@ def test_there_are_ten() -> None:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_command_of_the_readme(command: str) -> None:
+def test_command_of_the_readme(command: str, request: pytest.FixtureRequest) -> None:
+    if "sock_send_length" in command:
+        request.getfixturevalue("socket_lengths")
     done = run_sonde(*shlex.split(command)[1:], cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr
     assert done.stdout.strip()
 
 
+@pytest.mark.usefixtures("socket_lengths")
 def test_python_example(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PROJECT)
     code = re.search(r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(), re.M | re.S)

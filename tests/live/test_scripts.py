@@ -127,7 +127,7 @@ TEXT = [
          'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -1, 1)"),
     Case('begin { print(("a", (uint8[8])(uint64)0x0102030405060708, "b", (uint8[4])(uint32)-1)); exit(); }',
          "(a, [8,7,6,5,4,3,2,1], b, [255,255,255,255])"),
-    Case('begin { print((kfunc_exist("bpf_rdonly_cast"), kfunc_allowed("bpf_rdonly_cast"), kfunc_exist("vfs_read"), '
+    Case('begin { print((kfunc_exist("bpf_rdonly_cast"), kfunc_allowed("bpf_rdonly_cast"), kfunc_exist("bpf_nothing"), '
          'kfunc_exist("bpf_xdp_metadata_rx_hash"), kfunc_allowed("bpf_xdp_metadata_rx_hash"))); exit(); }',
          "(true, true, false, true, false)"),
     Case("t:syscalls:sys_enter_execve /pid == cpid/ { $n = 4; printf(\"%s %r \", str(*(uint64 *)args.argv), "

@@ -63,6 +63,11 @@ def walks_kernel_stack(probe: CheckedProbe) -> bool:
     return any(isinstance(n, (Name, Call)) and n.name == "kstack" for n in nodes)
 
 
+def _classic(unit: Unit, probe: CheckedProbe) -> bool:
+    """Whether a system call's clause is better served by its classic tracepoint."""
+    return len(probe.attach) == 1 and walks_kernel_stack(probe) and unit.feature("syscall_stacks")
+
+
 def plan(unit: Unit, probe: CheckedProbe) -> list[Planned]:
     """The programs of one clause."""
     groups: dict[object, Planned] = {}
@@ -94,8 +99,7 @@ def _serve(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | Non
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event
     if unit.feature("raw_tp"):
-        classic = len(probe.attach) == 1 and walks_kernel_stack(probe)
-        if attach.target == "syscalls" and used is not None and not classic:
+        if attach.target == "syscalls" and used is not None and not _classic(unit, probe):
             name = attach.event.partition("_")[2].partition("_")
             number = unit.world.syscall_number(name[2])
             if number is not None and name[0] in ("enter", "exit"):

@@ -188,6 +188,12 @@ def _uretprobe_func(host: Features) -> bool | None:
 
 _KPROBE = "/sys/bus/event_source/devices/kprobe"
 _UPROBE = "/sys/bus/event_source/devices/uprobe"
+def _syscall_stacks(host: Features) -> bool | None:
+    from .syscall_stacks import available
+
+    return available()
+
+
 _STRUCT = codec.STRUCT
 
 TABLE = [
@@ -209,6 +215,7 @@ TABLE = [
             lambda host: _all([host.ask("kprobe_multi"), _typed("bpf_session_run_ctx", _STRUCT)(host)])),
     Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _probe_misses),
     Feature("uprobe_multi", "one link for many user functions", "6.6", _typed("bpf_uprobe_multi_link", _STRUCT)),
+    Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _syscall_stacks),
     Feature("uretprobe_func", "the function of a uretprobe", "6.7", _uretprobe_func),
     Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),

@@ -36,3 +36,13 @@ def test_every_kind() -> None:
     assert done.returncode == 0, done.stderr
     fired = set(re.findall(r"@\[(\w+)\]: \d+", done.stdout))
     assert fired >= set(FIRES) & able
+
+
+def test_kernel_stacks_of_system_calls() -> None:
+    """Before some release the classic tracepoint has none: a raw one is used."""
+    done = run_sonde("-c", "dd if=/dev/zero of=/dev/null bs=1000 count=5 status=none", "-e",
+                     "tracepoint:syscalls:sys_enter_read /pid == cpid && args.count == 1000/ { @[kstack] = count(); }",
+                     timeout=150)
+    assert done.returncode == 0, done.stderr
+    [(frames, count)] = re.findall(r"^@\[\n(.*?)\n\]: (\d+)$", done.stdout, re.M | re.S)
+    assert "do_syscall_64" in frames and count == "5"
