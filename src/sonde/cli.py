@@ -536,7 +536,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     if showing is not None:
         showing.finish()
     if trace.options.warnings:
-        report_losses(out, session.losses(), reads=True)
+        report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
     if parsed.has("stats"):
         from .runtime.statistics import costs
         out.statistics(costs(session))

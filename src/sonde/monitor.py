@@ -256,7 +256,7 @@ class Show:
         self.follower.rest(printer)
         printer.final_maps()
         if trace.options.warnings:
-            report_losses(out, trace.session.losses(), reads=True)
+            report_losses(out, trace.session.losses(), reads=True, asked=trace.options.count_reads)
         out.flush(True)
         return trace.session.status if trace.session.reason == "exit" else 0
 

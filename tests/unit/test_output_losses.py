@@ -29,6 +29,15 @@ def test_nothing_lost_is_nothing_said() -> None:
     assert said(Losses([], [], [])) == []
 
 
+def test_what_scripts_live_with_is_no_part_of_the_output_unless_asked_for() -> None:
+    sites = [(ErrorSite("read", None, "", "probe_read"), 1), (ErrorSite("no_key", None, "", "map_delete_elem"), 1),
+             (ErrorSite("divide", None), 1)]
+    for asked, methods in ((True, ["runtime_error"] * 3), (False, ["note", "note", "runtime_error"])):
+        heard = Heard()
+        report_losses(heard, Losses([], sites, []), True, asked)  # type: ignore[arg-type]
+        assert [found[0] for found in heard.said] == methods
+
+
 def test_events_by_probe() -> None:
     assert said(Losses([("a", 2)], [], [])) == [("lost_events", 2)]
     assert said(Losses([("a", 2), ("b", 3)], [], [])) == [

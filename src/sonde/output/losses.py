@@ -6,6 +6,7 @@ from errno import E2BIG, EFAULT, ENOENT
 from typing import TYPE_CHECKING
 
 from ..spec import ErrorSite
+from .text import failure
 
 if TYPE_CHECKING:
     from ..runtime.session import Losses
@@ -26,8 +27,12 @@ _MESSAGES = {
 _CODES = {"map_full": E2BIG, "no_key": ENOENT, "read": EFAULT}  # the failures that say which error it was
 
 
-def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
-    """Say everything that was lost; ``reads`` (-k) includes failed reads of memory, which many scripts expect."""
+_EXPECTED = ("read", "no_key")  # what many scripts live with: no part of the output without -k
+
+
+def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool = True) -> None:
+    """Say everything that was lost; ``reads`` includes failed reads of memory. Unless ``asked`` for (-k), what scripts
+    live with is said on stderr in any format."""
     lost = sum(count for _, count in losses.records)
     if lost:
         out.lost_events(lost)
@@ -37,7 +42,11 @@ def report_losses(out: Output, losses: Losses, reads: bool = False) -> None:
     for site, count in losses.errors:
         if site.kind != "read" or reads:
             code = _CODES.get(site.kind, 0)
-            out.runtime_error(message(site, count), site.span, site.helper if code else "", -code)
+            found = message(site, count), site.span, site.helper if code else "", -code
+            if site.kind in _EXPECTED and not asked:
+                out.note(failure(*found))
+            else:
+                out.runtime_error(*found)
     if losses.late:
         out.note(f"WARNING: {losses.late} event{'' if losses.late == 1 else 's'} came late, out of order")
     if losses.short:

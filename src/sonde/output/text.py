@@ -99,9 +99,7 @@ class TextOutput:
 
     def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; ``helper`` names the kernel function that said so."""
-        if helper:
-            message += f"\nAdditional Info - helper: {helper}, retcode: {retcode}"
-        self.note(located("WARNING", message, span))
+        self.note(failure(message, span, helper, retcode))
 
     def located(self, severity: str, text: bytes, span: Any) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
@@ -154,6 +152,12 @@ class TextOutput:
 def label(name: str, key: Any) -> str:
     """``@x`` or ``@x[1, foo]``."""
     return name if key is None else f"{name}[{key_text(key)}]"
+
+
+def failure(message: str, span: Any, helper: str, retcode: int) -> str:
+    """What went wrong in a program, as text."""
+    return located("WARNING", message + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else ""),
+                   span)
 
 
 def located(severity: str, message: str, span: Any) -> str:
