@@ -96,12 +96,13 @@ def results(session: pytest.Session, kernel: str) -> dict[str, tuple[str, str]]:
     return _running[kernel].result()
 
 
-TIMED_OUT = 124  # vmrun's status
+TIMED_OUT, DIED = 124, 125  # vmrun's statuses
 PATIENCE = 400 if FULL else 250  # seconds for a test
 
 
 def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
-    """test → (outcome, text): as reporting.py wrote them, or "not run", as this machine could not, or not in time."""
+    """test → (outcome, text): as reporting.py wrote them, or "not run", as this machine could not, or not in time. A
+    guest that died under the emulator is booted once more for the tests that are left, and the summary says so."""
     sys.path.insert(0, str(HERE))
     from debian_kernel import Unavailable, prepared
     from vmrun import obstacle
@@ -113,29 +114,41 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
     except Unavailable as problem:
         return dict.fromkeys(tests, ("not run", str(problem)))
     subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=ROOT, check=True)  # as the tests were
+    deadline = time.time() + ring()["minutes"] * 60
+    first = guest(kernel, tests, deadline)
+    left = [name for name, (outcome, _) in first.items() if outcome == "died"]
+    if left:
+        _again.append((f"{kernel}: {len(left)} tests", first[left[0]][1]))
+        again = guest(kernel, left, deadline)
+        first |= {name: ("failed", text) if outcome == "died" else (outcome, text)
+                  for name, (outcome, text) in again.items()}
+    return first
+
+
+def guest(kernel: str, tests: list[str], deadline: float) -> dict[str, tuple[str, str]]:
+    """The same of one boot; "died" for what was left when the guest stopped by itself."""
     with tempfile.TemporaryDirectory(prefix="sonde-vm-results.") as shared:
         Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
         report = Path(shared, "results")
-        command = [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
-                   "--timeout", str(ring()["minutes"] * 60), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
-                   "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting",
-                   f"@{shared}/tests"]
-        environment = os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
-                                    "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run",
-                                    "PYTHONDONTWRITEBYTECODE": "", "SONDE_VM_REPORT": str(report)}
         started = time.time()
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
+             "--timeout", str(max(1, deadline - started)), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
+             "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+            env=os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
+                              "PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "TMPDIR": "/run", "PYTHONDONTWRITEBYTECODE": "",
+                              "SONDE_VM_REPORT": str(report)})
         ended = time.time()
-        said = f"\n{done.stdout[-2000:]}\n{done.stderr[-1000:]}"
-        took = f"{kernel}: status {done.returncode} after {ended - started:.0f} s"
-        if not report.exists():
-            return dict.fromkeys(tests, ("failed", f"{took}: no results{said}"))
-        found = read_report(kernel, report)
-        silent = ended - report.stat().st_mtime
+        found = read_report(kernel, report) if report.exists() else {}
+        silent = ended - (report.stat().st_mtime if report.exists() else started)
+    took = f"{kernel}: status {done.returncode} after {ended - started:.0f} s"
+    said = f"\n{done.stdout[-2000:]}\n{done.stderr[-1000:]}"
     if done.returncode == TIMED_OUT and silent < PATIENCE + 60:  # it went on until then
         missing = "not run", f"{took}: time was up when {len(found)} of {len(tests)} tests had been run"
     else:
-        missing = "failed", f"{took}, the last {silent:.0f} of them silent: it was not run{said}"
+        missing = "died" if done.returncode == DIED else "failed", \
+            f"{took}, the last {silent:.0f} of them silent: it was not run{said}"
     return dict.fromkeys(tests, missing) | others_of(found, tests, done.returncode) | found
 
 
@@ -172,7 +185,7 @@ def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was tried once more in a guest, and why."""
+    """Say what was tried once more in a guest, or in another, and why."""
     for name, text in _again:
         terminalreporter.write_sep("=", f"RERUN {name}")
         terminalreporter.write_line(text)
