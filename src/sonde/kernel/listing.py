@@ -233,7 +233,7 @@ KINDS = [
     Kind("kretprobe", "kr", 1, False, _functions, _function_result),
     Kind("profile", "p", 1, False, _named(["us", "ms", "s", "hz"])),
     Kind("rawtracepoint", "rt", 2, True, _raw_tracepoints, _raw_tracepoint_params),
-    Kind("self", "", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
+    Kind("self", "self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
     Kind("software", "s", 1, True, _named(list(uapi.SOFTWARE_EVENTS))),
     Kind("tracepoint", "t", 2, True, _tracepoints, _tracepoint_fields),
     Kind("uprobe", "u", 2, False, _user_functions, _user_arguments(False), files=True),
