@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sonde
+from sonde.runtime.values import StackTrace
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 
@@ -64,6 +65,14 @@ def test_commands_and_parameters() -> None:
     with sonde.trace(script, params=["one"], command=[sys.executable, "-c", code]) as tracing:
         tracing.run(timeout=30)
     assert dict(tracing.maps["@"]) == {"one": 33}
+
+
+def test_a_stack_that_was_not_kept_has_no_frames() -> None:
+    with sonde.trace(f"{GETPPID} /pid == {os.getpid()}/ {{ @[kstack] = count(); }}") as tracing:
+        calls(3)
+    [(kept, count)] = tracing.maps["@"].items()
+    assert count == 3 and kept.depth > 0 and kept.frames
+    assert not StackTrace(kept.type, kept.id + 1, 0, kept.depth, kept._context).frames
 
 
 def children() -> set[str]:

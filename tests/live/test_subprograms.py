@@ -45,11 +45,11 @@ fn stop($c: int64) { if ($c > 2) { printf("stopping\\n"); exit(); } }
     ('$s = "kept"; change($s); print($s);', ["changed", "kept"]),
     ('if (is_me(comm) && !is_me("x")) { print(1); }', ["1"]),
     ("@[add(1, 1)] = add(2, 2); print(@[2]); clear(@);", ["4"]),
-    ("for ($i : 0..1000) { stop($i); @n = count(); }", ["stopping", "", "", "", "@n: 3"]),
+    ("for ($i : 0..1000) { stop($i); @n = count(); }", ["stopping", "", "", "@n: 3"]),
     ("$s = greet(2); print($s); printf(\"%s %s\\n\", greet(1), joined(\"ab\", \"cd\")); @[greet(1)] = 1; print(@); "
      "clear(@); print(greet(5) == \"many\");", ["many", "one abcd", "@[one]: 1", "true"]),
     ("print(pair(3)); print(pair(9).0); @t = pair(4); print(@t); print(named()); print(named().b);",
-     ["(3, xy)", "9", "@t: (4, xy)", "{ .a = 2, .b = x }", "x", "", "", "", "@t: (4, xy)"]),
+     ["(3, xy)", "9", "@t: (4, xy)", "{ .a = 2, .b = x }", "x", "", "", "@t: (4, xy)"]),
     ("print(bytes()); print(bytes()[1]); print(text((5, \"hey\"))); print(name(curtask) == comm); print(home());",
      ["[2,1,0,0]", "1", "hey", "true", "127.0.0.1"]),
     ("print(search(500)); print(search(5000)); print((cut(6), cut(1), load(curtask->se.load) > 0));",

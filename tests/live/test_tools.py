@@ -39,6 +39,7 @@ def elsewhere() -> dict[str, str]:
 
 
 ELSEWHERE = elsewhere()
+OTHER_KERNEL = bool(os.environ.get("SONDE_VM"))
 
 
 def rows(tracer: Tracer, *words: str) -> list[list[str]]:
@@ -479,6 +480,8 @@ def test_every_tool_compiles_and_attaches() -> None:
         if tool.name in ELSEWHERE:
             continue
         done = run_sonde("--dry-run", tool.path, *tool.sample)
+        if OTHER_KERNEL and "ERROR: No matches for" in done.stderr:
+            continue
         assert (done.returncode, done.stdout) == (0, ""), f"{tool.name}: {done.stderr}"
         assert "WARNING" not in done.stderr, done.stderr
 
@@ -492,6 +495,7 @@ def test_doctor_knows_them_all() -> None:
     assert run_sonde("tools", "--check").stdout == done.stdout
 
 
+@pytest.mark.skipif(OTHER_KERNEL, reason="compiling every tool takes minutes under emulation")
 def test_doctor_asks_a_btf_file() -> None:
     """This kernel's own file: what compiles for it is what works here."""
     done = run_sonde("tools", "--check", "--btf", "/sys/kernel/btf/vmlinux")
