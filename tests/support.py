@@ -65,8 +65,11 @@ def sonde_command(args: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "sonde", *map(str, args)]
 
 
+PATIENCE = 180 if os.environ.get("SONDE_VM") else 60  # seconds for a run; software emulation is some 18 times slower
+
+
 def run_sonde(
-    *args: str, stdin: str | None = None, timeout: float = 60, env: dict[str, str] | None = None, **kwargs: Any
+    *args: str, stdin: str | None = None, timeout: float = PATIENCE, env: dict[str, str] | None = None, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run ``sonde ARGS`` to its end; stdout and stderr are text. Never shows a traceback (asserted)."""
     feed: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
@@ -85,7 +88,7 @@ class Tracer:
     ``with Tracer("-e", program) as t: workload()`` and then ``t.stdout``, ``t.stderr``, ``t.status``.
     """
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None, timeout: float = 60, settle: float = 0.0) -> None:
+    def __init__(self, *args: str, env: dict[str, str] | None = None, timeout: float = PATIENCE, settle: float = 0.0) -> None:
         self.args, self.env, self.timeout, self.settle = args, env, timeout, settle
         self.stdout = self.stderr = ""
         self.status: int | None = None
