@@ -88,7 +88,8 @@ class Tracer:
     ``with Tracer("-e", program) as t: workload()`` and then ``t.stdout``, ``t.stderr``, ``t.status``.
     """
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None, timeout: float = PATIENCE, settle: float = 0.0) -> None:
+    def __init__(self, *args: str, env: dict[str, str] | None = None, timeout: float = PATIENCE,
+                 settle: float = 0.0) -> None:
         self.args, self.env, self.timeout, self.settle = args, env, timeout, settle
         self.stdout = self.stderr = ""
         self.status: int | None = None
