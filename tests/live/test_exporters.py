@@ -325,7 +325,7 @@ def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
     (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a number that is at least 1"),
     (["--parquet", "/nowhere/x", "-e", "begin { @ = 1; }"], "failed to open output file '/nowhere/x'"),
     (["--parquet", "/tmp/x", "-e", "begin { }"], "the script has neither maps nor printf()"),
-    (["--prometheus"], "no program given"),
+    (["--prometheus"], "filename or -e 'program' required"),
 ])
 def test_complaints(words: list[str], complaint: str) -> None:
     done = run_sonde("export", *words)

@@ -170,7 +170,7 @@ def test_a_small_symbol_table(target: Path, tmp_path: Path) -> None:
     packed.write_bytes(lzma.compress(inner.read_bytes()))
     objcopy("--strip-all", f"--add-section=.gnu_debugdata={packed}", target, path)
     assert lines(path, f"uprobe:{path}:find {{ @[func, ustack(1)] = count(); }}") == [
-        "@[find, ", "    find+0", "]: 2"]
+        "@[find, ", "        find+0", "]: 2"]
     done = run_sonde("-e", f"uprobe:{path}:find {{ print(args) }}")
     assert done.returncode == 1 and "has no debug information" in done.stderr
 
@@ -259,7 +259,7 @@ def test_cpp_objects(cpp: Path) -> None:
               f'uprobe:{cpp}:cpp:"ns::reference" {{ print(args.p->y); }} '
               f'uretprobe:{cpp}:cpp:"ns::reference" {{ print(retval); }}')
     assert lines(cpp, script) == ["(3, 3, 4)", "ns::point::sum(int) const", "7", "6", "3",
-                                  "@[", "    ns::point::sum(int) const+0", "]: 1"]
+                                  "@[", "        ns::point::sum(int) const+0", "]: 1"]
 
 
 def test_cpp_names_stay_as_they_are_if_asked(cpp: Path) -> None:

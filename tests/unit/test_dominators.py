@@ -66,10 +66,13 @@ def test_first_use() -> None:
 def test_many_ways_to_one_end() -> None:
     """Each block may leave for the last: what the tests of a long action look like. Ten times the blocks take some
     ten times as long, not a hundred times."""
-    def seconds(count: int) -> float:
+    def once(count: int) -> float:
         function = graph([(i + 1, count) for i in range(count)] + [()])
         started = time.process_time()
         tree = dominator_tree(function)
         assert tree.parent[function.blocks[count]] is function.blocks[0]
         return time.process_time() - started
-    assert seconds(40_000) < 40 * max(seconds(4_000), 0.005)
+
+    def seconds(count: int) -> float:
+        return min(once(count) for _ in range(3))  # a busy machine has slow moments, also by its caches
+    assert seconds(40_000) < 50 * max(seconds(4_000), 0.005)
