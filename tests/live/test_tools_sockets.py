@@ -393,7 +393,7 @@ def test_udpconnect() -> None:
         for family, host in ((four, "127.0.0.2"), (six, "::1"), (six, "::ffff:127.0.0.2")):
             with socket.socket(family, socket.SOCK_DGRAM) as sock:
                 sock.connect((host, 4321))
-        with socket.socket(four, socket.SOCK_DGRAM) as sock, pytest.raises(OSError, match="denied|unreachable"):
+        with socket.socket(four, socket.SOCK_DGRAM) as sock, pytest.raises(OSError, match=r"denied|unreachable"):
             sock.connect(("255.255.255.255", 4321))  # without SO_BROADCAST, or without a way there
         with listening() as server:
             for sock in connected(server):
