@@ -198,7 +198,8 @@ def map_create(type: int, key_size: int, value_size: int, max_entries: int, flag
 
 
 def _element(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
-    return bytearray(_ELEMENT.pack(fd.number, address_of(key), address_of(value), flags))
+    number = fd.number & 0xFFFFFFFF  # a closed one is the kernel's to refuse (EBADF)
+    return bytearray(_ELEMENT.pack(number, address_of(key), address_of(value), flags))
 
 
 def map_lookup(fd: Fd, key: bytes, size: int) -> bytes | None:

@@ -51,11 +51,11 @@ class LiveContext:
 
     def _read_stack(self, stack: int) -> Sequence[int]:
         stacks = self._maps.get(STACKS)
-        if stacks is None or stacks.fd.closed:  # the session is over
+        if stacks is None:
             return ()
         try:
             raw = stacks.get(_KEY(stack))
-        except SondeError:
+        except SondeError:  # the session is over
             return ()
         return memoryview(raw).cast("Q").tolist() if isinstance(raw, bytes) else ()
 
