@@ -161,6 +161,7 @@ def test_skbstages(pair: tuple[Namespace, Namespace], family: socket.AddressFami
     assert not stages(other.stdout, "stage")
 
 
+@pytest.mark.usefixtures("socket_lengths")
 def test_skbstages_sees_what_nagle_holds_back(pair: tuple[Namespace, Namespace]) -> None:
     a, b = pair
     with b.listener() as listener:
