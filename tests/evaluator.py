@@ -123,7 +123,7 @@ class Evaluator(Calls):
             elif kind == "value":
                 self.output.append(message("value", json_data(*data)) if self.json else text(*data) + "\n")
             elif kind == "print_map":
-                self.output.append(self.map_text(*data))
+                self.output.append(self.map_text(*data, unset=True))
             else:
                 self._reset(data, kind)
         self.queue.clear()
@@ -132,10 +132,13 @@ class Evaluator(Calls):
         kept = self.maps[name] if kind == "zero" else []
         self.maps[name] = {key: zero(self.checked.maps[name].value) for key in kept}
 
-    def map_text(self, name: str, top: int = 0, div: int = 1) -> str:
-        """A map as it is printed."""
+    def map_text(self, name: str, top: int = 0, div: int = 1, unset: bool = False) -> str:
+        """A map as it is printed; ``unset``: one without key and value shows zero, unless it is drawn."""
         info = self.checked.maps[name]
-        what = name, info.value, info.key, self.maps[name], top, div
+        items = self.maps[name]
+        if unset and info.key is None and getattr(info.value, "kind", "") not in ("hist", "lhist", "tseries"):
+            items = items or {None: zero(info.value)}
+        what = name, info.value, info.key, items, top, div
         return map_message(*what) if self.json else "".join([line + "\n" for line in map_lines(*what)])
 
     def final_maps(self) -> str:

@@ -95,7 +95,7 @@ class Things:
             lambda: f"((uint64){self.place()}hue)", lambda: f"({self.thing()} - {self.first_thing()})",
             lambda: f"({self.place()}hue {self.pick('+', '^')} 1)", lambda: "(@zero + sizeof(struct thing))",
             lambda: "(@zero + offsetof(struct thing, parts))", lambda: f"strlen(str({self.place()}text))",
-            lambda: f"(memcmp({self.place()}part.b, {self.place()}bytes, {self.random.randrange(5)}) "
+            lambda: f"(int64)(memcmp({self.place()}part.b, {self.place()}bytes, {self.random.randrange(5)}) "
                     f"{self.pick('==', '!=', '<', '>')} 0)",
             lambda: f"bswap({self.place()}{self.pick(*'bdf')})", lambda: f"(*(&$thing))->{self.pick(*NUMBERS)}",
             lambda: f"(enum hue)({self.other()}) + 0", lambda: f"(@zero + strcap({self.place()}name))",
