@@ -34,9 +34,9 @@ def namespace() -> Iterator[str]:
 Row = dict[str, object]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def traced(namespace: str) -> tuple[list[Row], dict[str, object], Tracer]:
-    """(lines of the tool, the generator's record, the tool)."""
+    """(lines of the tool, the generator's record, the tool), of a run for each test: so one can be tried once more."""
     with Tracer("udporder", "--port", "45040", "--offset", "8", "--everything", "-f", "json") as tracer:
         done = subprocess.run(["ip", "netns", "exec", namespace, sys.executable, str(GENERATOR), str(ROUNDS)],
                               capture_output=True, text=True, check=True, timeout=100)
