@@ -1,5 +1,7 @@
 # make setup     a virtual environment in .venv with everything that the tests need
-# make demo      trace something real, and explain what is seen (root)
+# make demo      trace something real, explain what is seen, and draw it (root; needs nothing but Python 3.11)
+# make pyz       dist/sonde.pyz: Sonde as a single file
+# make wheel     dist/sonde-*.whl
 # make test      style, types, and every test ring that this machine can run
 # make test-live only the ring that traces the running kernel (root)
 # make test-vm   only the ring that boots Debian's kernels under QEMU (root; qemu-system-x86 busybox-static kmod zstd lz4);
@@ -14,7 +16,7 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
 RINGS := tests
 
-.PHONY: setup demo test lint test-live test-vm bench clean
+.PHONY: setup demo pyz wheel test lint test-live test-vm bench clean
 
 setup: $(STAMP)
 
@@ -36,8 +38,14 @@ test-live: $(STAMP)
 test-vm: $(STAMP)
 	@$(PYTEST) -q tests/vm
 
-demo: $(STAMP)
-	@$(BIN)/python scripts/demo.py
+demo:
+	@PYTHONPATH=src $(PYTHON) scripts/demo.py
+
+pyz:
+	@$(PYTHON) scripts/make_pyz.py
+
+wheel: $(STAMP)
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 bench: $(STAMP)
 	@$(BIN)/python bench/run.py

@@ -70,7 +70,7 @@ def build(folder: Path) -> Path:
     if compiler is None:
         sys.exit("bench: needs a C compiler (apt-get install gcc libc6-dev)")
     binary = folder / "nswork"
-    subprocess.run([compiler, "-O2", "-g", "-o", str(binary), str(HERE / "nswork.c")], check=True)
+    subprocess.run([compiler, "-O2", "-g", "-pthread", "-o", str(binary), str(HERE / "nswork.c")], check=True)
     return binary
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Three short traces of things that this script does itself, each explained and checked. Needs root.
+"""Four short traces of things that this script does itself, each explained and checked. Needs root.
 
-Nothing of other processes is shown: every probe filters by this script's port or name.
+Nothing of other processes is shown: every probe filters by this script's port or name. The arguments are the command
+that runs Sonde; without any it is the one of this tree.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -77,6 +79,16 @@ tracepoint:syscalls:sys_enter_getppid /pid == $1 || pid == $2/
 """
 
 
+SONDE = sys.argv[1:] or [sys.executable, "-P", "-m", "sonde"]
+PICTURE = "demo.svg"  # in the current folder
+
+HOT = """
+def boil(n): return sum(i * i for i in range(n))
+def warm(n): return sum(range(n))
+for _ in range(40): boil(90_000); warm(90_000)
+"""
+
+
 def say(text: str) -> None:
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
 
@@ -87,7 +99,7 @@ def trace(program: str, arguments: Sequence[object], work: Callable[[], None], s
             tempfile.TemporaryFile() as err:
         script.write(program)
         script.flush()
-        command = [sys.executable, "-m", "sonde", script.name, *map(str, arguments)]
+        command = [*SONDE, script.name, *map(str, arguments)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
             while b"Attached" not in contents(err):
@@ -207,11 +219,27 @@ def show_flood() -> bool:
     return len(lines) + lost == 2 * calls and disorder == 0
 
 
+def show_picture() -> bool:
+    say("4. Where a Python program spends its time: a flame graph")
+    done = subprocess.run([*SONDE, "flame", "-q", "-o", PICTURE, "-c", f"{sys.executable} -S -c {shlex.quote(HOT)}"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr, end="")
+        return False
+    with open(PICTURE, encoding="utf-8") as file:
+        frames = file.read().count('class="frame"')
+    print(f"{frames} frames, widest where most samples were. Open it in a browser: click zooms, / searches.")
+    return frames > 0
+
+
 def main() -> int:
+    if sys.version_info < (3, 11):  # noqa: UP036 - which may well be what somebody tries first
+        sys.exit(f"demo: Sonde needs Python 3.11, this is {sys.version.split()[0]}: make demo PYTHON=python3.11")
     if os.geteuid() != 0:
         sys.exit("demo: tracing the kernel needs root: sudo make demo")
-    right = [show_sessions(), show_sleeps(), show_flood()]
-    say("All as expected." if all(right) else "Not as expected: see above.")
+    right = [show_sessions(), show_sleeps(), show_flood(), show_picture()]
+    say(("All as expected." if all(right) else "Not as expected: see above.")
+        + f" The picture: {os.path.abspath(PICTURE)}")
     return 0 if all(right) else 1
 
 

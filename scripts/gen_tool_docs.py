@@ -18,6 +18,38 @@ PAGES = ROOT / "docs" / "tools"
 TITLES = {"USAGE": "Usage", "OPTIONS": "Options", "COLUMNS": "Columns", "EXAMPLE": "Example",
           "READING": "How to read it", "NEEDS": "Needs", "NOTES": "Notes"}
 VERBATIM = {"USAGE", "OPTIONS", "EXAMPLE"}
+VOCABULARY = """
+One thing has one name in all tools. A unit stands in parentheses; option letters are those of bcc's tool of the same
+name, where there is one. Headings that people know from the tool in bpftrace, bcc or the BPF book stay: PROCESS,
+C-COMM, MS, LATms.
+"""
+COLUMNS = """
+  TIME            when, as HH:MM:SS
+  TIME(s), TIME(ms), TIME(us)  when, counted from the start of the tracing
+  PID, TID, PPID, UID  process, thread, parent process, user
+  COMM            the thread's name; PCOMM the parent's
+  LAT(us), LAT(ms)  how long one thing took; DUR(s) how long a thing lived
+  BYTES           of one thing; TX_KB, RX_KB sums in units of 1024 bytes
+  RET             what a call returned: a negative number is an error
+  ERR             the error number, 0 for success; RESULT the same in words
+  LADDR LPORT RADDR RPORT  this end and the other one of a connection; SADDR SPORT DADDR DPORT of a packet or an attempt
+  PATH, DISK, FUNC, EVENT  file as the process named it, block device, function, what happened
+  @usecs, @msecs  histograms of how long things took, @bytes of sizes; in brackets what they are told apart by
+"""
+LETTERS = """
+  -p PID          only this process: Sonde's own option, or the tool's where an event is not its process's
+  -T, --timestamp  a column TIME, or the time before each output of an interval
+  -t, --elapsed   a column TIME(s): seconds since the tracing began
+  -x, --failed    only what fails
+  -n, --name NAME  only threads whose name contains NAME
+  -u, --uid UID   only this user's
+  -m, --milliseconds  histograms in milliseconds instead of microseconds
+  -d, --disk DISK  only this disk; -D, --disks each disk by itself
+  -P, --port PORTS  only these ports: 80, 80,443, or 8000-8010
+  -4, --ipv4      IPv4 only; -6, --ipv6 IPv6 only
+  -w, --wide      wider columns
+  INTERVAL COUNT  seconds from one output to the next, and how many; SECONDS where there is one output, at the end
+"""
 MADE = "<!-- Written by scripts/gen_tool_docs.py from src/sonde/{source}: edit {which}. -->"
 
 
@@ -39,13 +71,14 @@ def body(section: str, text: str) -> str:
     if section in VERBATIM:
         return "\n".join(["```", *lines, "```"])
     if section == "COLUMNS":
-        return columns(text)
+        return table("column", text)
     return "\n".join(lines)
 
 
-def columns(text: str) -> str:
-    rows = [f"| `{name}` | {what.replace('|', chr(92) + '|')} |" for name, what in tools.pairs(text)]
-    return "\n".join(["| column | what it is |", "|---|---|", *rows])
+def table(what: str, text: str) -> str:
+    """The entries of ``text`` as a table."""
+    rows = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in tools.pairs(text)]
+    return "\n".join([f"| {what} | what it is |", "|---|---|", *rows])
 
 
 @functools.cache
@@ -75,7 +108,9 @@ def index(found: list[tools.Tool]) -> str:
                       "Every tool takes Sonde's own options too: `-f json` makes an object of each row.", "",
                       "| tool | what it is for |", "|---|---|", *rows, "",
                       "Commands that are more than a script:", "", "| command | what it is for |", "|---|---|",
-                      *others]) + "\n"
+                      *others, "", "## Vocabulary", "",
+                      VOCABULARY.strip(), "",
+                      table("column or map", COLUMNS), "", table("option", LETTERS)]) + "\n"
 
 
 def pages() -> dict[str, str]:

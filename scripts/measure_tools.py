@@ -30,8 +30,11 @@ PARTS = {  # of the workload, where it is not ALL
     "superping": ("udp",) * 10, "ipecn": ("udp",) * 10, "netsize": ("udp",) * 10, "skbdrop": ("refused",) * 10,
     "tcpdrop": ("refused",) * 10, "udplife": ("udp",) * 10, "udpconnect": ("udpconnects",),
     "pacinglat": ("sleeps",) * 20, "solisten": ("listens",), "tcpbind": ("listens",), "sormem": ("udp",) * 10,
+    "biosnoop": ("writes",), "biostacks": ("writes",), "bitesize": ("writes",), "syncsnoop": ("writes",),
+    "naptime": ("sleeps",) * 20, "cpuwalk": ("busy",), "runqlen": ("sleeps",) * 20,
+    "pidpersec": ("execs",), "capable": ("execs",), "statsnoop": ("execs",), "undump": ("fds",),
 }
-EVERYBODY = {"bashreadline"}  # events in a shell that the workload starts
+EVERYBODY = {"bashreadline", "capable", "statsnoop"}  # events in programs that the workload starts
 SETTLED = ("begin", "end", "interval")
 
 

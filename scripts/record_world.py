@@ -16,6 +16,7 @@ from sonde.kernel.recorded import save
 from sonde.kernel.world import LiveWorld
 
 STRUCTS = """
+kmem_cache fs_struct mnt_namespace mount address_space
 task_struct thread_info mm_struct files_struct fdtable file dentry qstr path inode super_block vfsmount socket sock
 sock_common tcp_sock inet_sock inet_connection_sock request_sock udp_sock sk_buff sk_buff_head skb_shared_info iphdr
 ipv6hdr tcphdr udphdr icmphdr icmp6hdr ethhdr in_addr in6_addr sockaddr sockaddr_in sockaddr_in6 sockaddr_un net
@@ -25,6 +26,8 @@ upid nsproxy pid_namespace uts_namespace ns_common pt_regs request request_queue
 linux_binprm page folio user_struct iovec iov_iter msghdr user_msghdr cmsghdr pollfd timespec64 __kernel_timespec
 vm_area_struct rq seq_file bpf_iter_meta bpf_iter__task list_head hlist_node rb_node kprobe tcp_skb_cb neighbour
 sockaddr_storage rusage proto proto_ops trace_entry clone_args open_how statx stat epoll_event mmsghdr napi_struct
+unix_skb_parms nameidata bio_vec bdi_writeback wb_writeback_work backing_dev_info cfs_rq oom_control
+trace_event_raw_mark_victim
 """.split()
 
 TYPEDEFS = """
@@ -34,21 +37,25 @@ fd_set sigset_t siginfo_t kuid_t kgid_t atomic_t atomic64_t ktime_t cpumask_t cl
 dma_addr_t
 """.split()
 
-ENUMS = "pid_type skb_drop_reason hrtimer_mode bpf_func_id bpf_map_type sock_type zone_type migrate_mode".split()
-CONSTANTS = "TCP_ESTABLISHED IPPROTO_TCP SS_CONNECTED SKB_NOT_DROPPED_YET".split()
+ENUMS = """pid_type skb_drop_reason hrtimer_mode bpf_func_id bpf_map_type sock_type zone_type migrate_mode
+           wb_reason""".split()
+CONSTANTS = "TCP_ESTABLISHED IPPROTO_TCP SS_CONNECTED SKB_NOT_DROPPED_YET PG_swapbacked __REQ_PREFLUSH PG_head".split()
 
 FUNCTIONS = """
 vfs_read vfs_write vfs_open tcp_sendmsg tcp_recvmsg tcp_connect tcp_v4_connect tcp_v6_connect tcp_set_state
 tcp_retransmit_skb tcp_rcv_established inet_csk_accept ip_rcv udp_sendmsg udp_recvmsg do_sys_openat2 do_nanosleep
 __alloc_skb build_skb napi_build_skb skb_clone skb_copy __pskb_copy_fclone skb_split skb_segment skb_gro_receive
 skb_try_coalesce kfree_skbmem napi_skb_cache_put security_socket_sendmsg bpf_rdonly_cast bpf_iter_task
-kfree_skb_reason sock_alloc_file __x64_sys_getppid
+kfree_skb_reason sock_alloc_file __x64_sys_getppid vfs_create vfs_fsync_range lookup_fast d_lookup cap_capable
+swap_read_folio xfs_file_read_iter xfs_file_write_iter xfs_file_open xfs_file_fsync
 """.split()
 
 TRACEPOINTS = """
+vmscan:mm_vmscan_memcg_reclaim_* filemap:mm_filemap_* writeback:writeback_dirty_folio
 sched:* sock:* tcp:* net:* skb:* raw_syscalls:* signal:* task:* irq:* udp:* qdisc:* block:block_rq_* block:block_io_*
 timer:hrtimer_* timer:timer_start kmem:kmem_cache_* kmem:mm_page_* kmem:kmalloc exceptions:* neigh:* power:cpu_*
 vmscan:mm_vmscan_direct_* oom:* workqueue:* ext4:ext4_sync_file_* napi:* cgroup:cgroup_mkdir fib:*
+block:block_bio_queue block:block_getrq capability:* writeback:writeback_start writeback:writeback_written
 """.split()
 
 SYSCALLS = """
@@ -56,7 +63,8 @@ openat open openat2 close read write readv writev pread64 pwrite64 execve execve
 accept4 bind listen socket sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown setsockopt poll ppoll select
 pselect6 epoll_wait epoll_ctl nanosleep clock_nanosleep futex mmap munmap newfstat newstat newfstatat statx ioctl fcntl
 dup dup2 dup3 kill tgkill exit exit_group clone clone3 unlink unlinkat rename mkdir mount umount sync fsync nanosleep
-prctl sched_yield getrandom newuname
+prctl sched_yield getrandom newuname tkill setuid setreuid setresuid setfsuid statfs newlstat syncfs fdatasync msync
+sync_file_range
 """.split()
 
 SYMBOLS = """schedule do_sys_openat2 vfs_read init_task jiffies tcp_sendmsg do_nanosleep init_net avenrun
@@ -64,7 +72,9 @@ SYMBOLS = """schedule do_sys_openat2 vfs_read init_task jiffies tcp_sendmsg do_n
 
 BINARIES = {
     "c": (["c", "libc", "libc.so.6"], "malloc free calloc getaddrinfo gethostbyname* read write open connect puts "
-                                      "nanosleep getpid strlen", "environ stdout"),
+                                      "nanosleep getpid strlen pthread_create", "environ stdout"),
+    "ssl": (["ssl", "libssl"], "SSL_read* SSL_write* SSL_do_handshake", ""),
+    "crypto": (["crypto", "libcrypto"], "EVP_PKEY_* EVP_Digest*", ""),
     "bash": (["bash"], "readline main shell_execve", "shell_name"),
 }
 

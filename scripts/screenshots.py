@@ -79,7 +79,7 @@ tracepoint:syscalls:sys_exit_read /@since[tid] && args.ret > 0/ {
 def sonde(*arguments: str) -> None:
     """Run Sonde from this tree; what it says is for the one who runs this script."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, "-m", "sonde", "-q", *arguments], env=environment, check=True)
+    subprocess.run([sys.executable, "-P", "-m", "sonde", "-q", *arguments], env=environment, check=True)
 
 
 def server(folder: Path, name: str, slow: int) -> str:
@@ -124,7 +124,7 @@ def serve(command: str) -> None:
     """What ``sonde serve`` shows in a real browser."""
     from browser import Browser
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen([sys.executable, "-m", "sonde", "serve", "--every", "0.25", "-c", command, "-e", LIVE],
+    with subprocess.Popen([sys.executable, "-P", "-m", "sonde", "serve", "--every", "0.25", "-c", command, "-e", LIVE],
                           env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
         assert running.stderr is not None
         url = next(line.split()[2] for line in running.stderr if line.startswith("Serving on"))

@@ -62,6 +62,7 @@ have setpriv || install_packages util-linux || true
 # Other kernels, for the vm ring, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
     install_packages qemu-system-x86 busybox-static kmod zstd lz4 || true
+have mkfs.xfs || install_packages xfsprogs || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import pytest
 
 from support import live_obstacle
 
-RINGS = ("unit", "golden", "live", "vm", "fuzz")
+RINGS = ("unit", "golden", "live", "vm", "fuzz", "hostile")
 REQUIRED = {ring for ring in os.environ.get("SONDE_REQUIRE", "").replace(" ", "").split(",") if ring}
 TESTS = Path(__file__).parent
 
@@ -56,8 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if ring_of(item.path) == "live" and (why := live_obstacle()):
-        pytest.skip(f"live ring: {why}")
+    if item.get_closest_marker("live") and (why := live_obstacle()):
+        pytest.skip(f"traces this kernel: {why}")
 
 
 def lacking(why: str) -> bool:
@@ -118,6 +119,8 @@ def no_fd_leak() -> Iterator[None]:
     """Every descriptor that a test opens is closed when it ends: owners close, they are not collected."""
     before = open_fds()
     yield
+    if (foreign := sys.modules.get("sonde.kernel.foreign.files")) is not None:
+        foreign.release()  # what everybody shares is nobody's to close
     leaked = {fd: what for fd, what in open_fds().items() if before.get(fd) != what}
     if leaked:
         gc.collect()

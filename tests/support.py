@@ -62,7 +62,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
 
 
 def sonde_command(args: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "sonde", *map(str, args)]
+    return [sys.executable, "-P", "-m", "sonde", *map(str, args)]
 
 
 PATIENCE = 180 if os.environ.get("SONDE_VM") else 60  # seconds for a run; software emulation is some 18 times slower

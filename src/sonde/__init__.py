@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .api import MapView, Trace, compile, trace
     from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
     from .runtime.events import Event
-    from .runtime.session import Losses
+    from .runtime.losses import Losses
     from .semantics.typed import Options
 
 __version__ = "0.1.0"
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {
     "compile": "api", "trace": "api", "Trace": "api", "MapView": "api", "Options": "semantics.typed",
-    "Event": "runtime.events", "Losses": "runtime.session", "Bucket": "runtime.aggregates",
+    "Event": "runtime.events", "Losses": "runtime.losses", "Bucket": "runtime.aggregates",
     "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates", "Stats": "runtime.aggregates",
 }
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from .ending import Ending
 from .errors import UsageError, VerifierError
 from .language.diagnostics import Diagnostics
 from .language.source import Source
+from .memory import Memory
 from .semantics.typed import CheckedScript, Options
 from .spec import MapSpec, ScriptSpec
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from .reading import Events
     from .runtime.child import Process
     from .runtime.events import Event
-    from .runtime.session import Losses, Session
+    from .runtime.losses import Losses
+    from .runtime.provenance import Provenance
+    from .runtime.session import Session
     from .semantics.world import World
 
 Show = Callable[[str, str], None]
@@ -97,7 +101,7 @@ def format(source: str | Source, params: Sequence[str] = ()) -> str:
     source = source if isinstance(source, Source) else Source("stdin", source)
     diagnostics = Diagnostics()
     script = parse(source, diagnostics, _Any(params), Files(release=os.uname().release))
-    diagnostics.items = [d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")]
+    diagnostics.keep([d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")])
     diagnostics.check()
     return lay_out(source, script)
 
@@ -163,6 +167,11 @@ class MapView(Tabular, Mapping[Any, Any]):
         return self._final[self.name] if self.name in self._final else self._read(self.name)
 
     @property
+    def incomplete(self) -> bool:
+        """Whether events that would have changed it were kept back by the budget."""
+        return self._trace.is_incomplete(self.name)
+
+    @property
     def value(self) -> Any:
         """The value of a map without keys; None if it has keys or was never set."""
         return next((v for k, v in self.items() if k is None), None)
@@ -193,13 +202,14 @@ class MapView(Tabular, Mapping[Any, Any]):
 
     def _repr_html_(self) -> str:
         from .notebook import map_html
-        return map_html(self.spec, self.items())
+        return map_html(self.spec, self.items(), self._trace.provenance)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
         from .notebook import map_html, map_text
         items = self.items()
-        return {"text/plain": map_text(self.name, items), "text/html": map_html(self.spec, items)}
+        return {"text/plain": map_text(self.name, items),
+                "text/html": map_html(self.spec, items, self._trace.provenance)}
 
 
 class Trace:
@@ -207,9 +217,10 @@ class Trace:
 
     def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
-                 show: Show | None = None) -> None:
+                 show: Show | None = None, memory: Memory | None = None, budget: float = 0.0) -> None:
         self.source = source if isinstance(source, Source) else Source("stdin", source)
         self.options = options or Options(env=environment())
+        self.options.gated = budget > 0
         self.process = process
         self.world = world or live_world()
         try:
@@ -220,12 +231,17 @@ class Trace:
         self.retried: VerifierError | None = None  # why the script was compiled again, with helper reads
         self._session: Session | None = None
         self._handle_signals = handle_signals
+        self.ending = Ending()
+        self.memory = memory or Memory()
         self._statistics = run_statistics
+        self._budget = budget
         self._context: Any = None
         self._reader: Any = None
         self._decoder: Any = None
         self._final: dict[str, Any] = {}
+        self._incomplete: set[str] = set()  # of the maps in _final
         self._losses: Losses | None = None
+        self.command = ""  # the command line that asked for it, if one did
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
 
     # life
@@ -256,8 +272,7 @@ class Trace:
             self.process.close()
 
     def _load(self) -> None:
-        from .runtime.session import Session
-        self._session = Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics)
+        self._session = self._new_session()
         try:
             self._session.load()
         except VerifierError as error:
@@ -270,15 +285,19 @@ class Trace:
 
     def _compile_without_loads(self, error: VerifierError) -> None:
         """The verifier did not accept a direct load of kernel memory: read it with helper calls instead."""
-        from .runtime.session import Session
         self.retried = error
         world: Any = Without(self.world, frozenset(DIRECT))
         self.spec = compile(self.source, self.options, world)
-        self._session = Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics)
+        self._session = self._new_session()
         try:
             self._session.load()
         except VerifierError:
             raise error from None
+
+    def _new_session(self) -> Session:
+        from .runtime.session import Session
+        return Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics, self.ending,
+                       self.memory.records, self._budget)
 
     def _values(self) -> dict[str, int]:
         wanted = self.spec.globals
@@ -292,9 +311,11 @@ class Trace:
         return values
 
     def _bind(self) -> None:
+        from .kernel import notices
+        notices.hurried = lambda: self.ending.overdue(0)
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
-        self._context = LiveContext(self.spec, self.session.maps)
+        self._context = LiveContext(self.spec, self.session.maps, memory=self.memory)
         self.session.follow(self._context.log)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
             self._context.remember(self.process.pid)
@@ -327,9 +348,10 @@ class Trace:
         """The next records (site, buffer, offset), in order; [] after ``timeout`` seconds or at the end."""
         return self.session.poll(timeout)
 
-    def rest(self) -> list[tuple[int, Any, int]]:
-        """Detach, run ``end``, and give what is left."""
-        return self.session.stop()
+    def rest(self) -> Iterator[tuple[int, Any, int]]:
+        """Detach with the first step, give what is left, run ``end`` when all of that has been taken, and give that."""
+        for batch in self.session.finish():
+            yield from batch
 
     def act(self, site: int) -> None:
         """Carry out a clear() or zero()."""
@@ -363,7 +385,7 @@ class Trace:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def decoded(self, records: Sequence[tuple[int, Any, int]]) -> Iterator[Event]:
+    def decoded(self, records: Iterable[tuple[int, Any, int]]) -> Iterator[Event]:
         """The events of records; what the script asks for on the way (print a map, clear it) is done."""
         for site, buffer, offset in records:
             event = self._decoder.decode(buffer, offset)
@@ -395,6 +417,12 @@ class Trace:
 
     # results
 
+    def is_incomplete(self, name: str) -> bool:
+        """Whether events that would have changed this map were kept back by the budget."""
+        if name in self._final:
+            return name in self._incomplete
+        return self._session is not None and self._session.is_incomplete(name)
+
     @property
     def maps(self) -> Mapping[str, MapView]:
         """The script's maps by name (``@``, ``@x``)."""
@@ -411,16 +439,23 @@ class Trace:
         """Everything that was lost, by cause."""
         return self._losses if self._losses is not None else self.session.losses()
 
+    @property
+    def provenance(self) -> Provenance:
+        """Which run this is: the command, host, time and duration, and what was lost."""
+        from .runtime.provenance import describe_run
+        return describe_run(self.command or f"sonde: {self.source.text}", self.session, self.losses)
+
     def close(self) -> None:
         """Detach if need be, keep the maps' last contents, release everything."""
         if self._session is None:
             self._release_process()
             return
         if self._reader is not None and self.session.maps:
-            for _ in self.decoded(self.session.stop()):
+            for _ in self.decoded(self.rest()):
                 pass
             for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
                 self._final[name] = list(self.take(name))
+                self._incomplete |= {name} if self.session.is_incomplete(name) else set()
                 keep_stacks([key for key, _ in self._final[name]])
             self._losses = self.session.losses()
         if self._context is not None:
@@ -433,16 +468,19 @@ def keep_stacks(values: Sequence[Any]) -> None:
     for value in values:
         if isinstance(value, tuple):
             keep_stacks(value)
-        elif hasattr(value, "addresses"):
-            value.addresses  # noqa: B018
+        elif hasattr(value, "kept"):
+            value.kept = value.addresses
 
 
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
-          unsafe: bool = False, world: World | None = None, handle_signals: bool = False) -> Trace:
+          unsafe: bool = False, world: World | None = None, handle_signals: bool = False,
+          memory: int | None = None, budget: float = 0.0) -> Trace:
     """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
 
     ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
-    probes are attached, and its end ends the trace. Raises CompileError at once, and PrivilegeError,
+    probes are attached, and its end ends the trace; ``memory`` bounds, in bytes, what is held beyond maps and rings
+    (128 MiB). ``budget`` is the share of one CPU's time that the programs may take (0.02 is ``--budget 2%``; 0: no
+    budget); what it kept back is in ``losses.withheld``. Raises CompileError at once, and PrivilegeError,
     MissingFeatureError, AttachError or VerifierError on entering.
     """
     process: Process | None = None
@@ -454,4 +492,5 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, cpid=process.pid if command is not None and process else 0,
                       unsafe=unsafe, timed=True, env=environment())
-    return Trace(Source("stdin", source), options, process, world, handle_signals)
+    return Trace(Source("stdin", source), options, process, world, handle_signals,
+                 memory=Memory(memory) if memory else None, budget=budget)

@@ -39,7 +39,7 @@ def _x86_64() -> Arch:
     at = {name: 8 * index for index, name in enumerate(order)}
     return Arch(
         name="x86_64",
-        syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324},
+        syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126},
         registers=at,
         arguments=tuple(at[n] for n in ("di", "si", "dx", "cx", "r8", "r9")),
         syscall_arguments=tuple(at[n] for n in ("di", "si", "dx", "r10", "r8", "r9")),
@@ -57,7 +57,7 @@ def _aarch64() -> Arch:
     at |= {f"x{index}": 8 * index for index in range(31)} | {"fp": at["r29"], "lr": at["r30"]}
     return Arch(
         name="aarch64",
-        syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283},
+        syscalls={"bpf": 280, "perf_event_open": 241, "membarrier": 283, "openat2": 437, "capset": 91},
         registers=at,
         arguments=tuple(at[f"r{index}"] for index in range(8)),
         syscall_arguments=(at["orig_x0"], *(at[f"r{index}"] for index in range(1, 6))),

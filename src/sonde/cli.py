@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import commands
 from .commands import COMMANDS
-from .errors import CompileError, SondeError, UsageError, VerifierError
+from .errors import CompileError, SondeError, UsageError, VerifierError, shortened
+from .kernel import notices
 from .language.source import Source
-from .options import TOOL, Option, Parsed, parse, usage
+from .options import TOOL as TOOLS_OWN
+from .options import Option, Parsed, budget_of, parse, usage
+from .ownership import open_guarded
+from .scripts import COMMAND, FILE, LARGEST, TOOL, meaning, read_script, script_of
 
 if TYPE_CHECKING:
     from .api import Trace
@@ -44,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 1
     except SondeError as error:
-        complain(f"ERROR: {error.message}")
+        complain(f"ERROR: {shortened(error.message)}")
         for hint in error.hints:
-            complain(f"HINT: {hint}")
+            complain(f"HINT: {shortened(hint)}")
         return 1
     except BrokenPipeError:
         _give_up_stdout()
@@ -83,9 +87,10 @@ def _have_standard_streams() -> None:
 
 
 def complain(text: str) -> None:
-    """A message for people, on standard error."""
+    """A message for people, on standard error. Names of files and functions in it steer no terminal."""
+    from .output.text import terminal_safe
     sys.stdout.flush()
-    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stderr.write(terminal_safe(text).encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
 def _give_up_stdout() -> None:
@@ -107,11 +112,12 @@ def _explain_rejection(error: VerifierError, verbose: bool) -> None:
 
 
 def _dispatch(parsed: Parsed) -> int:
+    notices.tell = complain
     words = parsed.words
     if parsed.has("heatmap") and parsed.options.setdefault("format", "heatmap") != "heatmap":
         raise UsageError(f"one form at a time: --heatmap or -f {parsed.get('format')}")
     tool = words[0] if words and not parsed.has("e") else ""
-    if parsed.has("help") and not tool:
+    if parsed.has("help") and not tool and not parsed.command:
         sys.stdout.write(usage())
         return 0
     if parsed.has("version"):
@@ -123,16 +129,10 @@ def _dispatch(parsed: Parsed) -> int:
         _look_elsewhere(parsed)
     if parsed.has("list"):
         return _list(parsed)
-    if tool == "doctor" or tool == "tools" and parsed.has("check"):
-        return _doctor(parsed)
-    if tool == "tools":
-        from .tools import listing
-        sys.stdout.write(listing())
-        return 0
-    if tool == "check":
-        return _check(parsed)
-    if parsed.first in COMMANDS and not os.path.exists(parsed.first):
+    if parsed.first in COMMANDS:
         return commands.run(parsed.first, parsed)
+    if parsed.command and not words and not parsed.has("e"):
+        return commands.run(parsed.command, parsed)
     return _trace(parsed)
 
 
@@ -142,20 +142,11 @@ def _look_elsewhere(parsed: Parsed) -> None:
 
 
 def _tool_options(name: str) -> list[Option]:
-    """The own options of the tool or command called ``name``; none if there is neither, or a file of that name."""
-    if "/" in name or "." in name or os.path.exists(name):
-        return []
+    """The own options of the tool or command called ``name``; none if there is neither."""
     from . import tools
-    tool = commands.page(name) if name in COMMANDS else tools.find(name)
-    return [Option(row.names, row.value, TOOL, row.help) for row in tool.options] if tool else []
-
-
-def _doctor(parsed: Parsed) -> int:
-    """Which tools work on this kernel; 1 if not all do."""
-    from .doctor import report
-    text, all_work = report(permitted(_kernel(parsed), parsed), parsed.get("btf"))
-    sys.stdout.write(text)
-    return 0 if all_work else 1
+    kind = meaning(name)
+    tool = commands.page(name) if kind == COMMAND else tools.find(name) if kind == TOOL else None
+    return [Option(row.names, row.value, TOOLS_OWN, row.help) for row in tool.options] if tool else []
 
 
 def _info() -> int:
@@ -173,35 +164,42 @@ def _info() -> int:
 def _list(parsed: Parsed) -> int:
     from .kernel.listing import listing, why_nothing
     from .kernel.world import LiveWorld
+    from .output.text import encode, terminal_safe
     pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
     pid = pid_of(parsed)
     found = False
     world = LiveWorld()
     for wanted in _points(parsed, pattern):
-        alone = wanted.partition(":")[0] in ("begin", "end", "BEGIN", "END", "self", "interval", "profile")
-        for line in [wanted] if alone and "*" not in wanted else listing(world, wanted, parsed.has("verbose"), pid):
+        for line in listing(world, wanted, parsed.has("verbose"), pid):
             found = True
-            sys.stdout.write(line + "\n")
+            sys.stdout.buffer.write(encode(terminal_safe(line) + "\n"))
     sys.stdout.flush()
     if not found and pattern:
-        complain("\n".join([f"WARNING: nothing matches {pattern!r}",
+        file = pattern.endswith(".bt")
+        complain("\n".join([f"WARNING: It appears that '{pattern}' is a filename but the file does not exist. Treating "
+                            f"'{pattern}' as a search pattern." if file else f"WARNING: nothing matches {pattern!r}",
                             *[f"HINT: {hint}" for hint in why_nothing(world, pattern)]]))
     return 0
 
 
 def _points(parsed: Parsed, pattern: str) -> list[str]:
     """What -l is to list: a pattern, or the attach points of a script."""
-    if not parsed.has("e") and not os.path.isfile(pattern):
+    if not parsed.has("e") and not (meaning(pattern) == FILE and os.path.isfile(pattern)):
         return [pattern]
     from .language.diagnostics import Diagnostics
     from .language.parser import parse as parse_script
     diagnostics = Diagnostics()
-    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_source(pattern), diagnostics)
+    script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(pattern), diagnostics)
     diagnostics.check()
-    return [":".join(point.parts) for clause in script.clauses for point in clause.points]
+    from .semantics.providers import find_provider
+    points = [point.parts for clause in script.clauses for point in clause.points]
+    with_count = ("interval", "profile", "software", "hardware")
+    kinds = [(found.name if (found := find_provider(parts[0])) is not None else parts[0]) for parts in points]
+    return [":".join([kind, *parts[1:2], ""] if kind in with_count else [kind, *parts[1:]])
+            for kind, parts in zip(kinds, points) if kind not in ("begin", "end", "self", "test", "bench")]
 
 
-def _kernel(parsed: Parsed) -> Any:
+def kernel_of(parsed: Parsed) -> Any:
     """The World to compile for: this machine, or the kernel whose BTF --btf names."""
     if parsed.has("btf"):
         from .kernel.recorded import BtfWorld
@@ -210,49 +208,23 @@ def _kernel(parsed: Parsed) -> Any:
     return live_world()
 
 
-def _check(parsed: Parsed) -> int:
-    """Compile scripts, attach nothing."""
-    from . import api
-    paths = parsed.words[1:]
-    if not paths:
-        raise UsageError("check needs at least one script")
-    world = _kernel(parsed)
-    status = 0
-    for path in paths:
-        try:
-            spec = api.compile(read_source(path), options_of(parsed, []), permitted(world, parsed))
-        except CompileError as error:
-            status = 1
-            for diagnostic in error.diagnostics:
-                complain(diagnostic.render())
-            continue
-        for warning in spec.warnings:
-            complain(warning.render())
-        sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
-                         f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
-                         f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")
-    return status
-
-
 def _trace(parsed: Parsed) -> int:
     source, params = program_of(parsed)
     if source is None:
         return 0
     if parsed.has("fmt") or parsed.get("mode") == "format":
         return _format(source, params)
-    from .api import Trace, live_world
+    from .api import live_world
     options = options_of(parsed, params)
     if "--help" in params:
-        from .parameters import script_help
-        sys.stdout.write(script_help(source, options, live_world().release))
-        return 0
+        from .parameters import parameter_hints
+        sys.stderr.write(f"HINT: {parameter_hints(source, options, live_world().release)}")
+        return 1
     process = process_of(parsed)
     if parsed.has("cmd"):
         options.cpid = process.pid
-    show = _shower(parsed.get("debug")) if parsed.has("debug") else None
-    world = permitted(live_world(), parsed)
-    trace = Trace(source, options, process, world, True,
-                  parsed.has("stats") or options.mode == "bench" or bool(parsed.command), show)
+    show = _shower(parsed.get("debug"), parsed.tool) if parsed.has("debug") else None
+    trace = new_trace(source, options, process, parsed, show)
     from .commands import warnings
     for text in warnings(trace.spec, parsed) if options.warnings else []:
         complain(text)
@@ -291,38 +263,29 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         raise UsageError("USAGE: filename or -e 'program' required.")
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":
-        return Source("stdin", sys.stdin.buffer.read().decode("utf-8", "surrogateescape")), params
-    if not os.path.exists(name):
-        from . import tools
-        tool = tools.find(name)
-        if tool is None:
-            from .language.diagnostics import nearest
-            raise UsageError(f"failed to open file '{name}': No such file or directory",
-                             [f"did you mean the tool {c}?" for c in nearest(name, tools.names())[:1]])
+        return script_of("stdin", sys.stdin.buffer.read(LARGEST + 1)), params
+    from . import tools
+    tool = tools.find(name) if meaning(name) == TOOL else None
+    if tool is None and not os.path.exists(name):
+        from .language.diagnostics import nearest
+        raise UsageError(f"failed to open file '{name}': No such file or directory",
+                         [f"did you mean the tool {c}?" for c in nearest(name, tools.names())[:1]])
+    if tool is not None:
         if parsed.has("help"):
             sys.stdout.write(tools.help(tool))
             return None, []
-        from .tools.arguments import check
+        from .tools.arguments import check, probes_by_regex
         check(tool, params, parsed.named)
+        if parsed.named.pop("regexp", ""):
+            params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
         if parsed.has("pid"):
             tool.check_process()
         parsed.columns, parsed.tool = tool.columns, tool.name
-        if "[SECONDS]" in tool.sections["USAGE"]:
-            parsed.seconds = seconds_of(params)
-        name = tool.path
-    return read_source(name), params
-
-
-def read_source(path: str) -> Source:
-    """The script in a file; UsageError if it cannot be read, or is none."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(f"failed to open file '{path}': {error.strerror}") from None
-    if "\0" in text:
-        raise UsageError(f"'{path}' is no script: it contains binary data")
-    return Source(path, text)
+        if tool.parameters[:1] == ["SECONDS"]:
+            parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
+        elif "duration" in parsed.named:
+            parsed.seconds = seconds_of([parsed.named["duration"]])
+    return read_script(name), params
 
 
 def pid_of(parsed: Parsed) -> int:
@@ -374,6 +337,18 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 
 
+def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, show: Any = None) -> Trace:
+    """The trace of a script, as the options of the command line have it."""
+    from .api import Trace, live_world
+    from .memory import Memory, parse_memory
+    measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
+    memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
+    trace = Trace(source, options, process, permitted(live_world(), parsed), True, measured, show, memory,
+                  budget_of(parsed))
+    trace.command = parsed.line
+    return trace
+
+
 def seconds_of(params: list[str]) -> int:
     """For how long to trace, where that is the first parameter; 0 if there is none."""
     return int(params[0]) if params and params[0].isascii() and params[0].isdigit() else 0
@@ -405,12 +380,14 @@ def _mode(parsed: Parsed) -> str:
     return next(iter(asked), "")
 
 
-def _shower(wanted: str) -> Any:
+def _shower(wanted: str, tool: str = "") -> Any:
     """-d: print the stages that were asked for, a list with commas."""
     from .compiler.pipeline import BPFTRACE_STAGES, STAGES
     stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}
     for unknown in sorted(stages - {"all", *STAGES}):
-        raise UsageError(f"USAGE: invalid option for -d: {unknown}", [f"stages are: all, {', '.join(STAGES)}"])
+        raise UsageError(f"USAGE: invalid option for -d: {unknown}", [
+            f"{tool} has no -d of its own: see sonde {tool} --help"] if tool else [
+            f"stages are: all, {', '.join(STAGES)}"])
 
     def show(stage: str, text: str) -> None:
         if "all" in stages or stage in stages:
@@ -439,7 +416,8 @@ def run(trace: Trace, parsed: Parsed) -> int:
     elif showing is not None:
         out = showing.open(descriptor)
     else:
-        out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
+        out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
+                     trace.ending)
     try:
         with trace:
             return _print_all(trace, parsed, out, showing, follower)
@@ -447,8 +425,9 @@ def run(trace: Trace, parsed: Parsed) -> int:
         if follower is not None and follower.screen is not None:
             follower.screen.leave()
         out.flush(True)
+        out.close()
         if showing is not None:
-            showing.flush()
+            showing.close()
         if descriptor != 1:
             os.close(descriptor)
 
@@ -461,7 +440,8 @@ def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
     from .output.views import Showing
     if trace.options.mode:
         raise UsageError("tests and benchmarks are printed as text or json")
-    return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"))
+    return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"),
+                   trace.ending, trace.memory)
 
 
 def _be_called(name: str) -> None:
@@ -479,7 +459,7 @@ def open_output(parsed: Parsed) -> int:
         return 1
     path = parsed.get("output")
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        return open_guarded(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError as error:
         raise UsageError(f'Failed to open output file: "{path}": {error.strerror}') from None
 
@@ -496,24 +476,27 @@ def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower
 def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
                follower: Follower | None = None) -> int:
     from .output import Printer
-    from .output.losses import report_losses
+    from .output.losses import report_losses, report_unfinished
     session = trace.session
     if showing is not None:
         printer: Printer = showing.printer(trace.spec, trace.context, trace.take, trace.act, trace.options.warnings)
     else:
         printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings,
                           parsed.columns if parsed.get("format") == "json" else ())
+    printer.ending = trace.ending
     for warning in session.warnings:
         out.note(f"WARNING: {warning.message}")
         for hint in warning.hints if parsed.has("verbose") else []:
             out.note(f"HINT: {hint}")
     if trace.retried is not None and parsed.has("verbose"):
         out.note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    printer.is_incomplete, session.tell = session.is_incomplete, out.note
     trace.keeps_maps = False
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     if not parsed.has("dry-run"):
-        out.attached(len(trace.spec.probes))
+        out.attached(trace.session.attached)
+        out.flush()
         if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
             out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
             out.flush(True)
@@ -534,9 +517,12 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         printer.show(trace.rest(), trace.act)
     printer.final_maps()
     if showing is not None:
-        showing.finish()
+        showing.finish(trace.provenance)
     if trace.options.warnings:
         report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        report_unfinished(out, printer.commands_left)
+    if showing is None and parsed.has("output") and session.losses():
+        out.run(trace.provenance)
     if parsed.has("stats"):
         from .runtime.statistics import costs
         out.statistics(costs(session))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from . import api, tools
 from .errors import SondeError
-from .language.source import Source
 from .record import Record
+from .scripts import read_script
 from .semantics.typed import Options
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ class Verdict(Record):
 def examine(tool: tools.Tool, world: World) -> Verdict:
     """Compile ``tool`` for the kernel that ``world`` describes."""
     try:
-        with open(tool.path, encoding="utf-8") as file:
-            options = Options(params=tool.sample, env=api.environment())
-            spec = api.compile(Source(tool.path, file.read()), options, world)
+        options = Options(params=tool.sample, env=api.environment())
+        spec = api.compile(read_script(tool.path), options, world)
     except SondeError as error:
         return Verdict(tool.name, False, [], _reasons(error))
     return Verdict(tool.name, True, ways(spec), [warning.message for warning in spec.warnings])
@@ -63,19 +62,24 @@ def _way(program: ProgramSpec) -> str:
     return str(program.attach[0].extra.get("how", kind))
 
 
-def report(world: World, btf: str = "") -> tuple[str, bool]:
+def report(world: World, btf: str = "", allowed: bool = True) -> tuple[str, bool]:
     """What ``sonde doctor`` prints, and whether every tool works. ``btf`` is the file that ``world`` knows its kernel
-    from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then."""
+    from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
+    user who is not ``allowed`` to trace no tool works, though it may compile."""
     world.struct("task_struct")  # a file that is no BTF is one error, not one for each tool
     found = [examine(tool, world) for tool in tools.tools()]
     width = max(len(verdict.name) for verdict in found)
     lines = []
     for verdict in found:
-        state = f"works: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
+        works = "works" if allowed else "not permitted, may work for root"
+        state = f"{works}: {', '.join(verdict.how)}" if verdict.works else f"does not work: {verdict.why[0]}"
         lines.append(f"{verdict.name:{width}}  {state}")
         more = verdict.why if verdict.works else verdict.why[1:]
         lines += [f"{'':{width}}    {line}" for line in more]
     working = sum(verdict.works for verdict in found)
+    if not allowed:
+        lines.append(f"0 of {len(found)} tools work for this user; {working} may for root.")
+        return "".join(line + "\n" for line in lines), False
     lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release})." if not btf else
                  f"{working} of {len(found)} tools compile for the kernel of {btf}; whether it allows their probes, "
                  "only that kernel can tell.")

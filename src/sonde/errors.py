@@ -19,6 +19,27 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+_WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
+
+
+def underlined(line: str, start: int, end: int) -> list[str]:
+    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part."""
+    end = max(end, start + 1)
+    if len(line) > _WIDEST:
+        first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))
+        last = first + _WIDEST
+        lead = "..." if first else ""
+        tail = "..." if last < len(line) else ""
+        line, shift = lead + line[first:last] + tail, len(lead) - first
+        start, end = start + shift, min(end + shift, len(line))
+    pad = "".join(["\t" if c == "\t" else " " for c in line[:start]])
+    return [line, pad + "~" * max(1, end - start)]
+
+
+def shortened(text: str) -> str:
+    """A message, without the middle of what is endless in it."""
+    return text if len(text) <= 4 * _WIDEST else f"{text[:_WIDEST]} ... {text[-_WIDEST:]}"
+
 
 class SondeError(Exception):
     """Base of all of Sonde's errors: a message for people, and hints on what to do next."""

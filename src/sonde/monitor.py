@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import SondeError, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
 _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
 
-_Records = Sequence[tuple[int, Any, int]]
+_Records = Iterable[tuple[int, Any, int]]
 
 
 def redraws(parsed: Parsed) -> bool:
@@ -119,7 +119,8 @@ class Follower:
         self._every = every(parsed)
         self._next = time.monotonic() + self._every
         self._enough = False
-        self._bar = _bar(parsed) if screen is None and not parsed.command else None
+        drawn = parsed.command or screen is not None and pictures(parsed)
+        self._bar = None if drawn else _bar(parsed)
         self._seconds = parsed.seconds
         self._started = 0.0
         self._time = 0
@@ -146,10 +147,10 @@ class Follower:
         """Detach, and print what is left: after --count only what ``end`` prints."""
         if self._bar is not None:
             self._bar.clear()
-        records = self.trace.rest()
-        if self._enough:
-            records = [each for each in records if self._probe(each) in ("end", "END")]
-        self._handle(printer, records)
+        records, enough = self.trace.rest(), self._enough
+        self._handle(printer, (each for each in records if not enough or self._probe(each) in ("end", "END")))
+        for _ in records:  # what is left of a block that is one too many
+            pass
         if self.screen is not None:
             self.screen.leave()
 
@@ -168,7 +169,7 @@ class Follower:
         if self.screen is not None:
             self.screen.lost(losses_in_words(self.trace.session.losses()))
             self.screen.show()
-        if self._bar is not None and not self.trace.session.done:
+        if self._bar is not None and not self.trace.session.done and not (self.screen and self._counter.blocks):
             self._bar.show("tracing", now - self._started, self._seconds, "s", True)
 
     def _settled(self) -> bool:
@@ -214,7 +215,9 @@ def losses_in_words(losses: Any) -> str:
     parts = [(sum(n for _, n in losses.records), "events lost"),
              (sum(n for site, n in losses.errors if site.kind == "map_full"), "updates found a map full"),
              (sum(n for site, n in losses.errors if site.kind not in ("map_full", "read")), "warnings"),
-             (sum(n for _, n in losses.skipped), "skipped by the kernel"), (losses.late, "out of order")]
+             (sum(n for _, n in losses.skipped), "skipped by the kernel"), (losses.late, "out of order"),
+             (sum(n for _, n in losses.withheld.events) if losses.withheld else 0, "skipped for the budget"),
+             (losses.withheld.detached_ns // 1_000_000_000 if losses.withheld else 0, "s not traced for the budget")]
     return ", ".join([f"{n} {what}" for n, what in parts if n])
 
 
@@ -225,12 +228,13 @@ class Show:
     """A run whose model is shown by something else than text, until :meth:`finish` prints what is left."""
 
     def __init__(self, trace: Trace, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
+        from .commands.export import own_maps, parsed_script
         from .output.live.model import Model, ModelPrinter
         self.trace = trace
         self.parsed = parsed
         self.publish = publish
         title = f"sonde {_name(parsed)}" if _name(parsed) != "sonde" else "sonde"
-        self.model = Model(trace.spec, title, parsed.tool, parsed.columns)
+        self.model = Model(trace.spec, title, parsed.tool, parsed.columns, own_maps(parsed_script(trace)))
         self.printer = ModelPrinter(trace.spec, trace.context, trace.take, self.model, trace.options.warnings)
         self.follower = Follower(trace, parsed, None, self.look)
 
@@ -243,6 +247,7 @@ class Show:
         """Trace until the session is done, in the thread that calls this."""
         for warning in self.trace.session.warnings:
             self.model.out.note(f"WARNING: {warning.message}")
+        self.trace.session.tell = self.model.out.note
         self.look()
         self.follower.run(self.printer, lambda: None)
         self.look(_ENDS.get(self.trace.session.reason, self.trace.session.reason))
@@ -253,6 +258,7 @@ class Show:
         from .output.losses import report_losses
         trace = self.trace
         printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings)
+        printer.is_incomplete = trace.session.is_incomplete
         self.follower.rest(printer)
         printer.final_maps()
         if trace.options.warnings:
@@ -276,14 +282,16 @@ def show(trace: Trace, parsed: Parsed) -> int:
     every(parsed)
     from .cli import open_output
     descriptor = open_output(parsed)
-    out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"))
+    out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
+                 trace.ending)
     try:
         trace.keeps_maps = False
         with trace:
-            out.attached(len(trace.spec.probes))
+            out.attached(trace.session.attached)
             return _serve(trace, parsed, out, port) if parsed.command == "serve" else _top(trace, parsed, out)
     finally:
         out.flush(True)
+        out.close()
         if descriptor != 1:
             os.close(descriptor)
 
@@ -309,7 +317,8 @@ def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
     try:
         from .output.live.top import TopApp
     except ModuleNotFoundError as error:
-        raise UsageError(f"sonde top needs the Python package {error.name}", ["pip install 'sonde[ui]'"]) from None
+        from .installed import how_to_add
+        raise UsageError(f"sonde top needs the Python package {error.name}", [how_to_add("ui")]) from None
     app = TopApp(lambda: trace.session.end("quit"))
     shown = Show(trace, parsed, app.show)
     failed: list[BaseException] = []

@@ -12,23 +12,25 @@ from .output.views.stacks import Folder, shows_stacks
 
 if TYPE_CHECKING:
     from .api import Trace
+    from .runtime.provenance import Provenance
     from .spec import MapSpec
 
 Items = Sequence[tuple[Any, Any]]
 
 HEIGHT = 420  # pixels of a flame graph's frame
 # The page's style for a part of somebody else's page.
-_STYLE = ".sonde { --paper: transparent; --ink: inherit; --soft: #8a93a0; --line: #8a93a055; }\n" + "\n".join(
+_STYLE = ".sonde { --paper: transparent; --ink: inherit; --soft: #8a93a0; --line: #8a93a055; }\n" \
+    ".sonde .lost { color: #d93025; font-weight: 600; }\n" + "\n".join(
     f".sonde {rule}" for rule in STYLE.replace("\n       ", " ").replace("\n         ", " ").replace("\n      ", " ")
     .strip().splitlines() if rule.startswith(("table", "th", "td", "p.soft")))
 
 
-def map_html(spec: MapSpec, items: Items) -> str:
-    """A map as HTML for a notebook's output."""
-    if shows_stacks(spec) and items:
-        return _flame(spec, items)
+def map_html(spec: MapSpec, items: Items, run: Provenance | None = None) -> str:
+    """A map as HTML for a notebook's output, with the run that it is of."""
     name = f"<b>{svg.escape(spec.name)}</b>"
-    return f'<div class="sonde"><style>{_STYLE}</style>{name}{"".join(map_elements(spec, ordered(items)))}</div>'
+    shown = _flame(spec, items) if shows_stacks(spec) and items else \
+        f"{name}{''.join(map_elements(spec, ordered(items)))}"
+    return f'<div class="sonde"><style>{_STYLE}</style>{shown}{svg.run_html(run)}</div>'
 
 
 def _flame(spec: MapSpec, items: Items) -> str:
@@ -89,7 +91,5 @@ def show(trace: Trace, timeout: float | None, every: float) -> None:
 
 
 def _maps(trace: Trace) -> str:
-    maps = "".join(view._repr_html_() for _, view in sorted(trace.maps.items()))
-    losses = trace.losses
-    lost = sum(count for _, count in losses.records)
-    return maps + (f"<p>{lost} events lost</p>" if lost else "")
+    maps = "".join([map_html(view.spec, view.items()) for _, view in sorted(trace.maps.items())])
+    return maps + svg.run_html(trace.provenance)

@@ -42,6 +42,9 @@ OPTIONS = [
     Option(("-v", "--verbose"), "", "OPTIONS", "details: how probes are attached, the verifier's whole log"),
     Option(("-k", "--warnings"), "", "OPTIONS", "count and report failed reads of memory too"),
     Option(("--no-warnings",), "", "OPTIONS", "no warnings"),
+    Option(("--memory",), "SIZE", "OPTIONS", "hold no more than this beyond maps and rings (128M)"),
+    Option(("--budget",), "SHARE", "OPTIONS",
+           "of one CPU's time, as 2%: what the script's programs may take; beyond it events are skipped"),
     Option(("--unsafe",), "", "OPTIONS", "allow system(), signal() and other functions that act"),
     Option(("--dry-run",), "", "OPTIONS", "end as soon as everything is attached"),
     Option(("--test",), "", "OPTIONS", "run the script's test probes; the status says whether all passed"),
@@ -70,6 +73,7 @@ WITHOUT_LLVM = ("--emit-llvm", "--emit-elf", "--aot")
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
 VIEWERS = ("top", "serve")  # words before the program that say how it is shown
 TOOL = "TOOL"  # the group of a tool's own options
+SHARED = {"no-redraw"}  # options of ours that a tool may have by a letter of its own
 REPEATED = {"I", "include"}  # may be given several times: the values are lines
 FLAGS = {row.key for row in OPTIONS if not row.value}
 
@@ -86,6 +90,13 @@ class Parsed(Record):
     seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
     command: str = ""           # top or serve: how the program is shown
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
+    given: list[str] = []       # all of the command line
+
+    @property
+    def line(self) -> str:
+        """The command line, as a shell takes it."""
+        from shlex import join
+        return join(["sonde", *self.given])
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -99,7 +110,7 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
 
     ``own`` tells the options of a tool; behind its name they come before ours of the same name.
     """
-    found = Parsed({}, [], [])
+    found = Parsed({}, [], [], given=list(argv))
     known = _BY_NAME
     pending = list(argv)
     while pending:
@@ -136,13 +147,18 @@ def _number(word: str) -> bool:
 
 
 def _split(word: str, known: dict[str, Option]) -> list[str]:
-    """``-lv`` → -l -v; ``--x=y``, ``-fjson`` and single options as they are."""
+    """``-lv`` → -l -v; ``-qe`` → -q -e, ``-vfjson`` → -v -fjson: the first that takes a value has what is left, or the
+    next word; ``--x=y`` and single options as they are."""
     if word.startswith("--") or len(word) == 2 or word in known:
         return [word]
-    letters = ["-" + letter for letter in word[1:]]
-    if all(letter in known and (not known[letter].value or known[letter].value.startswith("[")) for letter in letters):
-        return sorted(letters, key=lambda letter: bool(known[letter].value))
-    return [word]
+    letters = []
+    for at in range(1, len(word)):
+        row = known.get("-" + word[at])
+        if row is None or row.value and not row.value.startswith("["):
+            letters.append("-" + (word[at:] if row is not None else word[at]))
+            break
+        letters.append("-" + word[at])
+    return sorted(letters, key=lambda letter: letter in known and known[letter].value.startswith("["))
 
 
 def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
@@ -154,10 +170,8 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
         if name in WITHOUT_LLVM:
             raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
                 "-d ir shows the intermediate code, -d dis the program"])
-        from .language.diagnostics import nearest
         raise UsageError(f"unrecognized option '{word}'" if word.startswith("--") else
-                         f"invalid option -- '{word[1:2]}'", [f"did you mean {c}?" for c in nearest(word, known)[:1]]
-                         or ["parameters of the program that begin with a dash stand behind --"])
+                         f"invalid option -- '{word[1:2]}'", _other_options(name, found.first, known))
     if not row.value:
         if equals:
             raise UsageError(f"{name} takes no value")
@@ -171,7 +185,7 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
         else:
             value = pending.pop(0)
-    if row.group == TOOL:
+    if row.group == TOOL and row.key not in SHARED:
         found.named[row.key] = value if row.value else "true"
         return
     if row.key == "warnings" and row.key in found.options:
@@ -182,12 +196,35 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
     found.options[row.key] = value
 
 
+def budget_of(parsed: Parsed) -> float:
+    """The share of one CPU's time that --budget allows; 0 without it."""
+    if not parsed.has("budget"):
+        return 0.0
+    text = parsed.get("budget")
+    number = text.removesuffix("%")
+    digits = number.replace(".", "", 1)
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 9 or not 0.1 <= float(number) <= 100:
+        raise UsageError(f"--budget takes a share of one CPU's time from 0.1% to 100%, not '{text}'",
+                         ["--budget 2% and --budget 2 are the same"])
+    if parsed.has("test") or parsed.has("bench") or parsed.has("mode"):
+        raise UsageError("--budget is for tracing: tests and benchmarks run whole")
+    return float(number) / 100
+
+
+def _other_options(word: str, program: str, known: dict[str, Option]) -> list[str]:
+    """Hints for an option that is none: of a tool or command its own, which were meant."""
+    from .language.diagnostics import nearest
+    own = [name for name, row in known.items() if row.group == TOOL]
+    if own or program in COMMANDS:
+        return [*[f"did you mean {close}?" for close in nearest(word, own)[:1]], f"see sonde {program} --help"]
+    return [f"did you mean {close}?" for close in nearest(word, known)[:1]] \
+        or ["parameters of the program that begin with a dash stand behind --"]
+
+
 def usage() -> str:
     """``--help``."""
     lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
              "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",
-             "    sonde top | serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
-             "    sonde tools [--check] | doctor [--btf FILE] | check [--btf FILE] SCRIPT...",
              *[f"    sonde {line}" for line in COMMANDS.values()], ""]
     for group in dict.fromkeys(row.group for row in OPTIONS):
         lines.append(f"{group}:")

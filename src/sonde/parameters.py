@@ -1,4 +1,4 @@
-"""Help about a script's named parameters, from its getopt() calls: ``sonde SCRIPT -- --help``."""
+"""A script's named parameters, from its getopt() calls: ``sonde SCRIPT -- --help``."""
 
 from __future__ import annotations
 
@@ -41,20 +41,16 @@ def _shown(default: Expr) -> str:
     return str(getattr(default, "value", "..."))
 
 
-def script_help(source: Source, options: Options, release: str) -> str:
-    """The text of the help. CompileError if the script cannot be read."""
+def parameter_hints(source: Source, options: Options, release: str) -> str:
+    """The named parameters as lines, each with what the script says about it. CompileError if it cannot be read."""
     from .language.files import Files
     from .language.parser import parse
     diagnostics = Diagnostics()
     script = parse(source, diagnostics, options.params, Files(options.directories, options.headers, release))
     diagnostics.check()
-    name = source.name if source.name != "stdin" else "-e 'PROGRAM'"
-    lines = ["USAGE:", f"    sonde [options] {name} -- [parameters]", ""]
     rows = parameters(script)
     if not rows:
-        return "\n".join([*lines, "The script has no named parameters."]) + "\n"
-    lefts = [f"--{row.name}={row.default}" if row.default else f"--{row.name}" for row in rows]
-    width = max(map(len, lefts))
-    lines.append("PARAMETERS:")
-    lines += [f"    {left:<{width}}  {row.help}".rstrip() for left, row in zip(lefts, rows)]
-    return "\n".join(lines) + "\n"
+        return "the script has no named parameters\n"
+    return "".join(["expected program options:\n", *[
+        f"--{row.name}" + (f"={row.default}" if row.default else "") + (f": {row.help}" if row.help else "") + "\n"
+        for row in rows]])

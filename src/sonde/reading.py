@@ -89,9 +89,10 @@ def warn_of_losses(trace: Trace) -> None:
     lost = sum(count for _, count in losses.records)
     failed = [site for site, _ in losses.errors if site.kind in _INCOMPLETE]
     skipped = sum(count for _, count in losses.skipped)
-    if lost or failed or skipped:
+    if lost or failed or skipped or losses.withheld:
         parts = [f"{lost} events lost"] if lost else []
         parts += [f"{skipped} events skipped by the kernel"] if skipped else []
+        parts += ["events kept back by the budget"] if losses.withheld else []
         parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
         warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
                       stacklevel=4)

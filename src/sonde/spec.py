@@ -13,6 +13,12 @@ State memory (map ``__state``: one mmapable array element of u64 words)::
     [0, probes)                      records lost to a full data ring, by probe
     [probes, probes + errors)        run-time errors, by ErrorSite
     [probes + errors, + globals)     ScriptSpec.globals, by name, written by the runtime before attaching
+
+Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for each CPU::
+
+    u64            runs that this CPU has in hand, taken from the global ``allowance`` a few at a time
+    u64            runs of all programs, whatever became of the event
+    u64[probes]    events that found the gate closed, by probe
 """
 
 from __future__ import annotations
@@ -24,7 +30,14 @@ from .types import Struct, Type
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
-STATE, DATA_RING, CONTROL_RING, STACKS = "__state", "__data", "__control", "__stacks"
+STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
+STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
+BUDGET_HEAD = 2  # words of a slot before those of the probes
+# Kinds of attach points that no budget holds back: they are rare, and scripts depend on each of them.
+EXEMPT = ("begin", "end", "self", "test", "bench", "interval", "iter")
+
+# kinds that the session runs itself: nothing to attach
+RUN_BY_SESSION = ("begin", "end", "self", "iter", "test", "bench")
 
 
 class TracepointFormat(Record):
@@ -250,6 +263,7 @@ class ProgramSpec(Record):
     sleepable: bool = False
     functions: list[tuple[int, str]] = []  # (instruction index, name): the program, then its callbacks
     numbers: list[int] = []  # indices in ScriptSpec.probes of all of ``attach``, where they do not follow the first
+    clauses: int = 1  # that all its attach points run
     parts: list[ProgramSpec] = []  # how "session": the programs for entry and return that this one is made of
 
 
@@ -353,6 +367,21 @@ class Config(Record):
         return self.max_strlen + 1
 
 
+class Gate(Record):
+    """Of a script that is compiled for a budget. Between the predicate and the action of each clause, but for those of
+    EXEMPT probes, stands a gate: the global ``gate`` (0: open), which the programs close themselves when the
+    ``allowance`` of runs is used up. A clause that ends what another began is let through; see compiler/gate.py.
+
+    ``touched`` are the maps that clauses behind the gate change, with the numbers of their probes. ``pairs`` are those
+    whose elements one event makes and a later one deletes: meaningless once events were missed. Of ``unguarded`` ones
+    the deleting clause stands behind the gate too.
+    """
+
+    touched: dict[str, list[int]]
+    pairs: list[str]
+    unguarded: list[str]
+
+
 class ScriptSpec(Record):
     """A compiled script."""
 
@@ -365,6 +394,7 @@ class ScriptSpec(Record):
     config: Config
     source: Any = None  # Source
     warnings: list[Any] = []  # Diagnostic
+    gate: Gate | None = None
 
     def map(self, name: str) -> MapSpec:
         """The map called ``name``."""

@@ -57,7 +57,8 @@ def require(name: str, extra: str) -> Any:
         return import_module(name)
     except ImportError as error:
         top = name.partition(".")[0]
-        raise NotInstalled(f"this needs {top}: pip install 'sonde[{extra}]' ({error})") from None
+        from .installed import how_to_add
+        raise NotInstalled(f"this needs {top}: {how_to_add(extra)} ({error})") from None
 
 
 # maps ---------------------------------------------------------------------------------------------------------------

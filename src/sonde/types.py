@@ -49,6 +49,20 @@ class NoneType(Type):
         return "void"
 
 
+class Real(NoneType):
+    """A floating-point number of ``bytes``: it has its place in a struct and is no value of the language's."""
+
+    bytes: int
+
+    @property
+    def size(self) -> int:
+        return self.bytes
+
+    @property
+    def align(self) -> int:
+        return self.bytes
+
+
 class Int(Scalar):
     """An integer of ``bits`` (8, 16, 32, 64)."""
 
@@ -348,6 +362,16 @@ class Tuple(Type):
     @property
     def size(self) -> int:
         return self.layout()[0]
+
+    def ordered(self, names: tuple[str, ...]) -> list[int]:
+        """Which element of this record each of ``names`` is: records of one kind may have their fields in any order."""
+        if not names or names == self.names:
+            return list(range(len(self.of)))
+        return [self.names.index(name) for name in names]
+
+    def alike(self, other: Tuple) -> bool:
+        """Whether the other has as many elements, and the same names if any."""
+        return len(self.of) == len(other.of) and sorted(self.names) == sorted(other.names)
 
     def layout(self) -> tuple[int, int, tuple[int, ...]]:
         """(size, alignment, offsets), found in one go: tuples may be nested deeply."""

@@ -14,7 +14,8 @@ from evaluator_memory import CLASSES, OBJECTS
 SIZE = 64  # of a text
 COUNT = 4  # things; a power of two
 HUES = {0: "RED", 7: "GREEN", 200: "BLUE"}
-# Bit-fields fill their word: ctypes would place what follows differently from C.
+# Bit-fields fill their word: ctypes would place what follows differently from C. They are read without a sign, as in
+# bpftrace, whatever their type is.
 PREAMBLE = """enum hue { RED, GREEN = 7, BLUE = 200 };
 struct part { short x; unsigned char b[4]; unsigned int y; };
 struct thing {
@@ -42,7 +43,8 @@ class _Inner(ctypes.Structure):
 class Thing(ctypes.Structure):
     _anonymous_ = ("u", "s")
     _fields_ = [("a", ctypes.c_int8), ("b", ctypes.c_uint16), ("c", ctypes.c_int32), ("d", ctypes.c_uint32),
-                ("e", ctypes.c_int64), ("f", ctypes.c_uint64), ("low", ctypes.c_uint32, 3), ("high", ctypes.c_int32, 9),
+                ("e", ctypes.c_int64), ("f", ctypes.c_uint64),
+                ("low", ctypes.c_uint32, 3), ("high", ctypes.c_uint32, 9),
                 ("rest", ctypes.c_uint32, 20), ("name", ctypes.c_char * 12), ("hue", ctypes.c_uint32), ("part", Part),
                 ("n", ctypes.c_int32 * 4), ("parts", Part * 2), ("next", ctypes.c_uint64), ("text", ctypes.c_uint64),
                 ("u", _Word), ("s", _Inner)]

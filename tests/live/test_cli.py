@@ -434,3 +434,41 @@ def all_program_ids() -> set[int]:
         found.add(attr[1])
         attr[0] = attr[1]
     return found
+
+
+# --- as getopt has it, and listings of files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    ["-qe", "PROGRAM"], ["-qfjson", "-e", "PROGRAM"], ["-kqe", "PROGRAM"], ["-qePROGRAM"]])
+def test_short_options_cluster(words: list[str]) -> None:
+    done = run_sonde(*[word.replace("PROGRAM", "begin { print(42); }") for word in words])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == ('{"type": "value", "data": 42}' if "-qfjson" in words else "42")
+
+
+def test_an_unknown_letter_of_a_cluster_is_named() -> None:
+    assert run_sonde("-qxe", "begin { }").stderr.splitlines()[0] == "ERROR: invalid option -- 'x'"
+
+
+def test_listing_a_file_shows_kinds_without_their_counts(tmp_path: Path) -> None:
+    script = tmp_path / "some.bt"
+    script.write_text("begin { } i:s:1 { } profile:hz:99 { } software:page-faults:100 { } t:sched:sched_switch { }")
+    assert run_sonde("-l", str(script)).stdout.split() == [
+        "interval:s:", "profile:hz:", "software:page-faults:", "tracepoint:sched:sched_switch"]
+
+
+def test_a_script_that_is_not_there_is_taken_for_a_pattern() -> None:
+    done = run_sonde("-l", "nowhere.bt")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[0] == ("WARNING: It appears that 'nowhere.bt' is a filename but the file does not "
+                                           "exist. Treating 'nowhere.bt' as a search pattern.")
+
+
+def test_definitions_name_their_module() -> None:
+    assert run_sonde("-lv", "struct mm_struct").stdout.startswith("vmlinux: struct mm_struct {\n")
+
+
+def test_any_kind_of_a_files_probes() -> None:
+    found = run_sonde("-l", "*:/bin/bash:readline*").stdout.split()
+    assert found and all(line.startswith("uprobe:/bin/bash:readline") for line in found)

@@ -235,9 +235,9 @@ def test_clocks() -> None:
 def test_help_of_named_parameters() -> None:
     program = ('begin { print((getopt("aa", 10, "How many."), getopt("bb", "x"), getopt("cc"), getopt("aa", 10))); '
                'exit() }')
-    assert run_sonde("-e", program, "--", "--help").stdout == (
-        "USAGE:\n    sonde [options] -e 'PROGRAM' -- [parameters]\n\n"
-        "PARAMETERS:\n    --aa=10   How many.\n    --bb=\"x\"\n    --cc\n")
+    done = run_sonde("-e", program, "--", "--help")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "HINT: expected program options:\n--aa=10: How many.\n--bb=\"x\"\n--cc\n"
     assert run_sonde("-q", "-e", program, "--", "--cc", "--bb=bye").stdout.splitlines()[0] == "(10, bye, true, 10)"
 
 

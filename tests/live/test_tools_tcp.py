@@ -23,7 +23,7 @@ ME = str(os.getpid())
 
 def test_tcplife(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
     a, b = pair
-    with b.listener(family) as listener, Tracer("tcplife", "-f", "json", "-w", "-t") as tracer:
+    with b.listener(family) as listener, Tracer("tcplife", "-f", "json", "-w", "-T", "-t") as tracer:
         begun = time.monotonic()
         ports = [converse(a, listener, 50 * 1024, 20 * 1024) for _ in range(3)]
         time.sleep(0.05)
@@ -34,7 +34,8 @@ def test_tcplife(pair: tuple[Namespace, Namespace], family: socket.AddressFamily
         ends = [row for row in mine if row["LADDR"] == laddr]
         assert [(row["LPORT"], row["RPORT"]) for row in ends] == [(p[local], p[remote]) for p in ports]
         assert all((row["RADDR"], row["TX_KB"], row["RX_KB"]) == (raddr, tx, rx) for row in ends)
-        assert all(0 <= int(str(row["MS"])) <= longest for row in ends)
+        assert all(0 < float(str(row["MS"])) <= longest for row in ends)
+        assert all(0 < float(str(row["TIME(s)"])) for row in ends)
 
 
 def test_tcplife_filters(pair: tuple[Namespace, Namespace]) -> None:
@@ -189,7 +190,7 @@ def retransmit(pair: tuple[Namespace, Namespace], family: socket.AddressFamily, 
 
 def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFamily) -> None:
     a, b = pair
-    with Tracer("tcpretrans", "-l", "-f", "json") as tracer:
+    with Tracer("tcpretrans", "-l", "-s", "-f", "json") as tracer:
         sent = retransmit(pair, family, 0.7)
     mine = [row for row in rows(tracer.stdout) if row["LPORT"] == sent.local]
     assert len(mine) == sent.segments > 0
@@ -200,6 +201,7 @@ def test_tcpretrans(pair: tuple[Namespace, Namespace], family: socket.AddressFam
     near, far, version = (a.v4, b.v4, 4) if family == socket.AF_INET else (a.v6, b.v6, 6)
     ends = {(row["LADDR"], row["RADDR"], row["RPORT"], row["IP"], row["STATE"]) for row in mine}
     assert ends == {(near, far, sent.remote, version, "ESTABLISHED")}
+    assert len({row["SEQ"] for row in mine}) == 1  # it is one byte that is sent again and again
 
 
 def test_tcpretrans_counts(pair: tuple[Namespace, Namespace]) -> None:
@@ -463,7 +465,7 @@ def test_tcpstates_filters(pair: tuple[Namespace, Namespace]) -> None:
     a, b = pair
     with b.listener() as listener, b.listener() as other:
         port = str(port_of(listener))
-        with Tracer("tcpstates", "-D", port, "-t") as to, Tracer("tcpstates", "-L", port) as of:
+        with Tracer("tcpstates", "-D", port, "-T") as to, Tracer("tcpstates", "-L", port) as of:
             for server in (listener, other) * 5:
                 converse(a, server, 10, 10)
             time.sleep(0.05)

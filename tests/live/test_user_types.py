@@ -90,7 +90,7 @@ def test_structs(target: Path) -> None:
     script = (f"uprobe:{target}:structs {{ print(args.p); print(args.p.y); print(args.b.name); print(args.b.c); "
               "print(args.n->value); print(args.n->flags); print(args.n->at.y); print(str(args.n->label)); "
               "print((args.after, args.last)); }")
-    assert lines(target, script) == ["{ .x = 21, .y = 22 }", "22", "bigname", "13", "-3", "700", "9", "first",
+    assert lines(target, script) == ["{ .x = 21, .y = 22 }", "22", "bigname", "13", "29", "700", "9", "first",
                                      "(99, 31)"]
 
 
@@ -197,7 +197,7 @@ def test_without_the_library(target: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sonde", "-e", f"uprobe:{target}:find {{ print(args) }}"],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{tree}"}, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1 and "pyelftools" in done.stderr and "pip install 'sonde[dwarf]'" in done.stderr
+    assert done.returncode == 1 and "pyelftools" in done.stderr and "pip install pyelftools" in done.stderr
 
 
 # ---- C++

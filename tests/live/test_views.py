@@ -49,7 +49,7 @@ def child(code: str, folder: Path) -> str:
 def weights(folded: str) -> dict[str, int]:
     """Weight by user function, of lines of a busy program."""
     found: dict[str, int] = {}
-    for line in folded.splitlines():
+    for line in [line for line in folded.splitlines() if not line.startswith("# ")]:
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
         assert int(count) > 0
@@ -153,7 +153,8 @@ def test_table_and_text_do_not_mix(tmp_path: Path) -> None:
     assert "now\n" in done.stderr
     file = tmp_path / "x.csv"
     done = run_sonde("-f", "csv", "-o", str(file), "-e", script)
-    assert done.stdout == "now\n" and len(file.read_text().splitlines()) == 3
+    lines = file.read_text().splitlines()
+    assert done.stdout == "now\n" and len(lines) == 6 and [line[:1] for line in lines[3:]] == ["#"] * 3
 
 
 def test_trace_on_a_time_line(tmp_path: Path) -> None:

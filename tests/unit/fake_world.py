@@ -222,8 +222,11 @@ class FakeWorld:
             return SourceLines(problem=f"line {line} of {source} has no code", hints=["the nearest is 12"])
         return SourceLines([SourceLine("/src/prog.c", "work", 0x208)])
 
-    def demangle(self, names: list[str]) -> list[str] | None:
+    def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         return names
+
+    def file_problem(self, path: str) -> str:
+        return ""
 
     def inlined(self, path: str, name: str) -> Inlined | None:
         return Inlined(["main", "work"], 3, "prog.c:7") if name == "folded" else None

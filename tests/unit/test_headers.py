@@ -64,7 +64,7 @@ def test_without_the_extra_its_name_is_told(header: str, good: str, monkeypatch:
         found = api.compile(Source("script.bt", text), Options(), world()).warnings
     except CompileError as error:
         found = error.diagnostics
-    assert found and all("sonde[headers]" in "".join(item.hints) for item in found if item.span is not None
+    assert found and all("install libclang" in "".join(item.hints) for item in found if item.span is not None
                          and item.span.source.name.endswith(header))
 
 

@@ -13,29 +13,35 @@ ROOT = Path(__file__).parents[2] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
-BASE = {"record", "errors", "types", "uapi", "arch", "asm", "btf", "spec"}
+BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
+        "shipped"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
-                              "tables", "reading", "notebook", "exporters", "monitor", "verbose"}
+                              "tables", "reading", "notebook", "exporters", "monitor", "verbose", "scripts"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
     "record": set(),
+    "ending": set(),
+    "memory": {"errors"},
     "errors": {"record"},
     "types": {"record", "errors"},
     "uapi": set(),
     "arch": {"record", "errors", "uapi"},
     "spec": {"record", "errors", "types"},
     "asm": {"record", "errors", "uapi", "arch", "spec"},
-    "btf": {"record", "errors", "types", "uapi"},
-    "language": {"record", "errors", "types"},
+    "ownership": set(),
+    "installed": set(),
+    "shipped": set(),
+    "btf": {"record", "errors", "types", "uapi", "ownership"},
+    "language": {"record", "errors", "types", "installed", "shipped"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "kernel": BASE,
     "runtime": BASE | {"kernel"},
     "output": BASE | {"kernel", "runtime"},
-    "tools": {"record", "errors"},
+    "tools": {"record", "errors", "kernel", "shipped"},
     "api": ROOMS,
     "cli": ROOMS,
     "doctor": ROOMS,
@@ -43,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "monitor": ROOMS | {"cli"},
     "verbose": BASE | {"api", "output"},
     "parameters": FRONT | BASE,
+    "scripts": {"errors", "ownership", "shipped", "language", "commands", "tools"},
     "options": {"record", "errors", "language", "commands"},
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
@@ -53,10 +60,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-CTYPES_HOMES = {"kernel/syscalls.py", "kernel/demangle.py"}  # system calls; the C++ runtime's demangler
+CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler
 
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
-EXTRAS = {"kernel/dwarf.py": {"elftools"}, "kernel/dwarf_places.py": {"elftools"},
+EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.py": {"elftools"},
+          "kernel/foreign/child.py": {"elftools"},
           "language/libclang.py": {"clang"}}
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
@@ -68,7 +76,8 @@ HEAVY = {
 
 
 # Files that are imported only when what they do is asked for -> what they may import at their head.
-WHEN_ASKED = {"output/live/serve.py": {"http", "json"}, "output/live/top.py": {"textual", "rich"}}
+WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"socket"},
+              "output/live/top.py": {"textual", "rich"}, "kernel/foreign/child.py": {"json"}}
 
 
 def imports(path: Path) -> Iterator[tuple[str, int, bool]]:

@@ -13,6 +13,7 @@ import pytest
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import binaries, host, procfs, symbols, tracefs
 from sonde.kernel.features import ROWS, TABLE, Features
+from sonde.kernel.foreign.ld_cache import parse as parse_loader_cache
 from sonde.kernel.kernel_types import c_integer
 from sonde.kernel.recorded import BtfWorld, RecordedWorld, load
 from sonde.types import (
@@ -176,13 +177,13 @@ ENTRIES = [(0x0303, "libc.so.6", "/lib64/libc.so.6", 0), (3, "libc.so.6", "/lib3
 
 @pytest.mark.parametrize("prefix", [b"", b"ld.so-1.7.0\0" + bytes(60)])
 def test_ld_cache(prefix: bytes) -> None:
-    found = binaries.parse_ld_cache(ld_cache(ENTRIES, prefix), "x86_64")
+    found = parse_loader_cache(ld_cache(ENTRIES, prefix), "x86_64")
     assert found == {"libc.so.6": "/lib64/libc.so.6", "libz.so.1": "/lib/libz.so.1"}
 
 
 @pytest.mark.parametrize("cut", [0, 10, 30, 60, 100])
 def test_damaged_ld_cache(cut: int) -> None:
-    binaries.parse_ld_cache(ld_cache(ENTRIES)[:cut], "x86_64")
+    parse_loader_cache(ld_cache(ENTRIES)[:cut], "x86_64")
 
 
 @pytest.mark.parametrize("name", ["c", "libc", "libc.so", "libc.so.6"])

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde.errors import EnvironmentProblem
-from sonde.kernel import elf, places
-from sonde.kernel.symbols import UserSymbol, file_symbol
+from sonde.kernel import places
+from sonde.kernel.foreign import elf, files
+from sonde.kernel.user_symbols import UserSymbol, file_symbol
 
 BASE, TEXT = 0x400000, 0x1000
 SYMBOLS = [("start", 0x401000, 0x20, 2), ("_start_alias", 0x401000, 0x20, 2), ("asm", 0x401040, 0, 2),
@@ -47,24 +48,24 @@ def make(symbols: list[tuple[str, int, int, int]] = SYMBOLS, build_id: bytes = b
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> elf.Elf:
+def file(tmp_path: Path) -> files.ElfFile:
     (tmp_path / "prog").write_bytes(make())
-    return elf.open_elf(str(tmp_path / "prog"))
+    return files.open_elf(str(tmp_path / "prog"))
 
 
-def test_functions(file: elf.Elf) -> None:
+def test_functions(file: files.ElfFile) -> None:
     assert [(f.name, f.address, f.offset, f.size) for f in file.functions()] == [
         ("_start_alias", 0x401000, 0x1000, 0x20), ("start", 0x401000, 0x1000, 0x20), ("asm", 0x401040, 0x1040, 0),
         ("resolver", 0x401080, 0x1080, 8)]
 
 
-def test_places(file: elf.Elf) -> None:
+def test_places(file: files.ElfFile) -> None:
     assert file.offset(0x401010) == 0x1010 and file.address(0x1010) == 0x401010
     assert file.offset(0x400000) is None and file.address(0) is None
     assert file.offset(0x403000) is None  # only in memory: zeroes
 
 
-def test_objects(file: elf.Elf) -> None:
+def test_objects(file: files.ElfFile) -> None:
     assert file.object("counter") == (0x402000, 4)
     assert file.object("start") == (0x401000, 0x20)
     assert file.object("undefined") is None and file.object("nosuch") is None
@@ -73,18 +74,20 @@ def test_objects(file: elf.Elf) -> None:
 @pytest.mark.parametrize(("address", "expected"), [
     (0x401000, ("start", 0)), (0x40101f, ("start", 0x1f)), (0x401020, None), (0x401044, ("asm", 4)),
     (0x401087, ("resolver", 7)), (0x401088, None), (0x400000, None)])
-def test_function_at(file: elf.Elf, address: int, expected: tuple[str, int] | None) -> None:
+def test_function_at(file: files.ElfFile, address: int, expected: tuple[str, int] | None) -> None:
     assert file.function_at(address) == expected
 
 
-def test_build_id_and_sections(file: elf.Elf) -> None:
+def test_build_id_and_sections(file: files.ElfFile) -> None:
     assert file.build_id == b"\x12\x34"
-    text = file.section(".text")
+    with open(file.path, "rb") as stream:
+        opened = elf.Elf(stream.fileno())
+    text = opened.section(".text")
     assert text and (text.address, text.offset) == (0x401000, TEXT)
-    assert file.section(".nosuch") is None
+    assert opened.section(".nosuch") is None
 
 
-def test_file_symbol(file: elf.Elf) -> None:
+def test_file_symbol(file: files.ElfFile) -> None:
     assert file_symbol(file.path, 0x1004, "prog") == UserSymbol("start", 4, "prog")
     assert file_symbol(file.path, 0x1030, "prog") == UserSymbol("", 0x401030, "prog")
     assert file_symbol(file.path + "x", 0x10) == UserSymbol("", 0x10, file.path + "x")
@@ -97,7 +100,7 @@ def test_debug_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     debug.mkdir(parents=True)
     (tmp_path / "stripped").write_bytes(make([], b"\xab\xcd\xef", table=11))
     (debug / "cdef.debug").write_bytes(make(SYMBOLS, b"\xab\xcd\xef"))
-    assert [f.name for f in elf.open_elf(str(tmp_path / "stripped")).functions()][1] == "start"
+    assert [f.name for f in files.open_elf(str(tmp_path / "stripped")).functions()][1] == "start"
 
 
 def test_debug_file_of_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,16 +109,16 @@ def test_debug_file_of_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
     debug.mkdir(parents=True)
     (tmp_path / "stripped").write_bytes(make([], b"\xab\xcd", table=11))
     (debug / "cd.debug").write_bytes(make(SYMBOLS, b"\x00\x01"))
-    assert elf.open_elf(str(tmp_path / "stripped")).functions() == []
+    assert files.open_elf(str(tmp_path / "stripped")).functions() == []
 
 
 def test_changed_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "prog"
     path.write_bytes(make())
-    first = elf.open_elf(str(path))
-    assert elf.open_elf(str(path)) is first
+    first = files.open_elf(str(path))
+    assert files.open_elf(str(path)) is first
     path.write_bytes(make() + b"longer")
-    assert elf.open_elf(str(path)) is not first
+    assert files.open_elf(str(path)) is not first
 
 
 @pytest.mark.parametrize("data", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\1\1" + bytes(100),
@@ -123,14 +126,14 @@ def test_changed_file_is_read_again(tmp_path: Path) -> None:
 def test_not_elf(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(EnvironmentProblem):
-        elf.open_elf(str(tmp_path / "x"))
+        files.open_elf(str(tmp_path / "x"))
 
 
 @pytest.mark.parametrize("path", ["/nosuch", "/", "/dev/null"])
 def test_not_a_file(path: str) -> None:
-    assert not elf.is_elf(path)
+    assert not files.is_elf(path)
     with pytest.raises(EnvironmentProblem):
-        elf.open_elf(path)
+        files.open_elf(path)
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,11 +143,12 @@ def test_damaged_elf_never_breaks(tmp_path_factory: pytest.TempPathFactory, at: 
     data[at] = value
     path = tmp_path_factory.getbasetemp() / "damaged"
     path.write_bytes(bytes(data))
-    try:
-        file = elf.Elf(str(path))
-        file.functions()
-        file.object("x")
-        file.function_at(0x401000)
-        _ = file.build_id
-    except EnvironmentProblem:
-        pass
+    with path.open("rb") as stream:
+        try:
+            file = elf.Elf(stream.fileno())
+            file.functions().page(0, file.offset)
+            file.object("x")
+            file.function_at(0x401000)
+            _ = file.build_id
+        except EnvironmentProblem:
+            pass

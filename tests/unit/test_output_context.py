@@ -20,6 +20,7 @@ from sonde.types import Stack
 class Stacks:
     """A stack map with one stack; ``gone`` when the session is over."""
 
+    name = "__stacks"
     gone = False
 
     def get(self, key: bytes) -> bytes | None:
@@ -42,8 +43,8 @@ def test_kernel_stacks_outlive_the_session(tmp_path: Path) -> None:
     assert str(stack) == "\n        do_x+4\n        do_y+0\n"
     stacks.gone = True
     assert str(stack) == "\n        do_x+4\n        do_y+0\n"
-    assert str(StackTrace(Stack(), 8, 0, 2, found)) == ""
-    assert str(StackTrace(Stack(), 7, 0, 2, context(tmp_path))) == ""
+    for lost in (StackTrace(Stack(), 8, 0, 2, found), StackTrace(Stack(), 7, 0, 2, context(tmp_path))):
+        assert str(lost) == "\n        [lost]\n"
 
 
 def test_user_addresses(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sonde.output.losses import report_losses
-from sonde.runtime.session import Losses
+from sonde.runtime.losses import Losses
 from sonde.spec import ErrorSite
 
 

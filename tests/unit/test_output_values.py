@@ -100,7 +100,7 @@ def test_structs_with_arrays_can_be_keys() -> None:
 
 def test_bitfields() -> None:
     type = struct_of(("u", t.UINT32, 0, 3, 2), ("s", t.INT32, 0, 5, 3), ("b", t.BOOL, 1, 0, 1))
-    assert to_text(decode(type, bytes([0b111_10_000, 1]))) == "{ .u = 2, .s = -1, .b = true }"
+    assert to_text(decode(type, bytes([0b111_10_000, 1]))) == "{ .u = 2, .s = 7, .b = true }"
 
 
 def test_records_have_names() -> None:
@@ -121,7 +121,8 @@ def stack(user: bool, mode: str, id: int, tgid: int, limit: int = 127) -> StackT
     (stack(True, "perf", 8, 5), "\n\t400010 main+16 (/bin/x)\n"),
     (stack(True, "perf", 8, 6), "\n\t400010 0x400010 ([unknown])\n"),
     (stack(True, "build_id", 8, 5), "\n        abcd 0x10\n"),
-    (stack(False, "bpftrace", 7, 0, 1), "\n        do_x+1\n"), (stack(False, "bpftrace", 9, 0), ""),
+    (stack(False, "bpftrace", 7, 0, 1), "\n        do_x+1\n"), (stack(False, "bpftrace", 0, 0), ""),
+    (stack(False, "bpftrace", 9, 0), "\n        [lost]\n"),
 ])
 def test_stacks(value: StackTrace, expected: str) -> None:
     assert to_text(value) == expected

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.ending import Ending
 from sonde.errors import SondeError, UsageError
 from sonde.runtime.child import Child, Process
 from sonde.runtime.signals import Signals
@@ -102,13 +103,15 @@ def test_the_end_of_a_process() -> None:
 
 def test_signals_are_events() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    signals = Signals(names=["SIGUSR1", "USR2"])
+    ending = Ending()
+    signals = Signals(ending, ["SIGUSR1", "USR2"])
     try:
         os.kill(os.getpid(), signal.SIGUSR2)
         assert select.select([signals.fd], [], [], 1)[0]
         assert signals.take() == ["SIGUSR2"] and signals.take() == [] and not signals.interrupted
+        assert not ending.asked_at
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.interrupted == signal.SIGTERM
+        assert signals.interrupted == signal.SIGTERM and ending.asked_at and not ending.overdue()
     finally:
         signals.close()
         signals.close()
@@ -116,9 +119,22 @@ def test_signals_are_events() -> None:
 
 
 def test_the_second_interrupt_kills() -> None:
-    source = ("import os, signal, time; from sonde.runtime.signals import Signals; s = Signals()\n"
-              "os.kill(os.getpid(), 2); print(s.interrupted, flush=True); os.kill(os.getpid(), 2); time.sleep(60)")
+    """One at the heels of the first is the same wish: ``timeout`` sends two."""
+    source = ("import os, signal, time; from sonde.runtime.signals import Signals; from sonde.ending import Ending\n"
+              "s = Signals(Ending()); os.kill(os.getpid(), 2); os.kill(os.getpid(), 15); print(s.interrupted,"
+              " flush=True)\n"
+              "time.sleep(0.6); os.kill(os.getpid(), 2); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE,
                           env=environment()) as other:
         out, _ = other.communicate(timeout=20)
         assert out == b"2\n" and other.returncode == -signal.SIGINT
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    source = ("import os, signal; from sonde.runtime.signals import Signals; from sonde.ending import Ending\n"
+              "signal.signal(1, signal.SIG_IGN if os.environ.get('NOHUP') else signal.SIG_DFL)\n"
+              "s = Signals(Ending()); os.kill(os.getpid(), 1); print(s.interrupted)")
+    for more, expected in (({"NOHUP": "1"}, b"0\n"), ({}, b"1\n")):
+        done = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, env=environment() | more,
+                              check=True, timeout=20)
+        assert done.stdout == expected

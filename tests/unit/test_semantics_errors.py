@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.errors import CompileError
+from sonde.language.diagnostics import MAX_SHOWN, Diagnostic
 from unit.fake_world import check_text, findings
 
 
@@ -50,7 +51,7 @@ from unit.fake_world import check_text, findings
     ("$x = comm + 1", "bad-operand", "comm + 1"), ("$x = -comm", "bad-operand", "-comm"),
     ("$x = !comm", "bad-operand", "!comm"), ("$x = comm && 1", "bad-operand", "comm && 1"),
     ("$x = comm < \"a\"", "type-mismatch", "comm < \"a\""), ("$x = comm == 5", "type-mismatch", "comm == 5"),
-    ("$x = (1, 2) == (1, 2, 3)", "type-mismatch", "(1, 2) == (1, 2, 3)"),
+    ("$t = (1, 2); $x = $t == (1, 2, 3)", "type-mismatch", "$t == (1, 2, 3)"),
     ("$x = pid ? 1 : comm", "type-mismatch", "pid ? 1 : comm"), ("$x = comm ? 1 : 2", "bad-condition", "comm ? 1 : 2"),
     ("if (comm) { }", "bad-condition", "if (comm) { }"), ("while (comm) { }", "bad-condition", "while (comm) { }"),
     ("unroll (101) { }", "bad-unroll", "unroll (101) { }"), ("unroll (0) { }", "bad-unroll", "unroll (0) { }"),
@@ -154,3 +155,22 @@ def test_unsafe_functions_with_unsafe() -> None:
     calls = [s.expr for s in checked.probes[0].clause.body]
     assert calls[1].data == {"signal": 9}
     assert [p.conversion or p.literal for p in calls[0].data] == ["echo ", "d"]
+
+
+def shown(text: str) -> list[Diagnostic]:
+    """The findings of a script that is refused, with their hints."""
+    with pytest.raises(CompileError) as raised:
+        check_text(text)
+    return list(raised.value.diagnostics)
+
+
+def test_only_the_first_errors_are_shown_and_the_others_counted() -> None:
+    found = shown("BEGIN { @maps = 1; " + "".join(f"print(@map{i}); " for i in range(60)) + "}")
+    assert [item.message for item in found] == [f"Undefined map: @map{i}" for i in range(MAX_SHOWN)]
+    assert found[0].hints == ["did you mean @maps?"] and found[-1].hints[-1] == f"and {60 - MAX_SHOWN} more errors"
+
+
+def test_what_does_not_settle_is_said_alone_at_a_map_of_the_chain() -> None:
+    chain = "".join(f"$x{i} = @m{i + 1}; @m{i} = $x{i}; " for i in range(300))
+    (found,) = shown(f"BEGIN {{ {chain} @m300 = 1; }}")
+    assert found.code == "unsettled" and found.span is not None and found.span.text.startswith("@m")

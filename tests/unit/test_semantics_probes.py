@@ -100,6 +100,8 @@ def test_a_missing_argument_names_the_point() -> None:
 
 def test_limits() -> None:
     assert [c for c, _ in findings("BEGIN { } END { }", env={"BPFTRACE_MAX_PROBES": "1"})] == ["too-many-probes"]
+    with pytest.raises(CompileError, match="attach to at least 2 probes"):  # what is behind them was not looked at
+        check_text("BEGIN { } END { } self:signal:SIGUSR1 { }", env={"BPFTRACE_MAX_PROBES": "1"})
     assert [c for c, _ in findings("BEGIN { } END { }", env={"BPFTRACE_MAX_BPF_PROGS": "1"})] == ["too-many-programs"]
 
 
@@ -197,7 +199,7 @@ def test_a_parameter_without_a_colon_names_functions() -> None:
     ("tracepoint:sched:sched_switch", 1), ("tracepoint:sched:nope", 0), ("t:sched:*", 1), ("struct sock", 1),
     ("struct nope", 0), ("struct sock.sk_rcvbuf", 1), ("struct sock.__sk_common.skc_family", 1),
     ("struct sock.nope", 0), ("struct sock.sk_rcvbuf.x", 0), ("enum nope", 0), ("kfunc:nope", 0),
-    ("kprobe:vfs_read", 0),
+    ("kprobe:vfs_read", 0), ("symbol:_text", 1), ("symbol:nope", 0),
 ])
 def test_exists(what: str, there: int) -> None:
     script = check_text(f'begin {{ if (exists("{what}")) {{ print(1); }} else {{ print(0); }} }}')

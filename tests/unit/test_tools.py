@@ -11,7 +11,7 @@ import pytest
 
 from sonde import tools
 from sonde.errors import UsageError
-from sonde.options import OPTIONS, TOOL, Option, parse
+from sonde.options import OPTIONS, SHARED, TOOL, Option, parse
 from sonde.tools.arguments import check
 
 SHIPPED = tools.names()
@@ -57,6 +57,14 @@ def test_help_names_purpose_and_sections() -> None:
 def test_listing_has_a_line_each() -> None:
     lines = tools.listing().splitlines()
     assert [line.split()[0] for line in lines] == SHIPPED
+
+
+def test_names_that_others_have() -> None:
+    for alias, name in tools.ALIASES.items():
+        found = tools.find(alias)
+        assert found is not None and found.name == name and alias not in SHIPPED
+    told = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", (ROOT / "docs" / "bcc.md").read_text(), re.M)
+    assert dict(told) == tools.ALIASES
 
 
 def test_unknown_tool() -> None:
@@ -153,10 +161,11 @@ def test_options_are_those_that_the_script_asks_for(name: str) -> None:
     tool = tools.find(name)
     assert tool is not None
     asked = set(re.findall(r'getopt\("([\w-]+)"', Path(tool.path).read_text()))
-    assert asked == {option.key for option in tool.options}
+    assert asked == {option.key for option in tool.options} - SHARED - {"regexp"}
     assert all(option.help and not option.value.startswith("[") for option in tool.options)
     ours = {n for row in OPTIONS for n in row.names if n.startswith("--") and not re.match(r"\w+: ", row.help)}
     ours -= {"--count"}  # which a tool may have for what it counts itself: behind its name that one is meant
+    ours -= {f"--{key}" for key in SHARED}
     assert not ours & {n for option in tool.options for n in option.names}, "long global options stay"
 
 
@@ -166,6 +175,19 @@ def test_what_options_do_stands_in_one_column(name: str) -> None:
     assert tool is not None
     lines = [line for line in tool.sections.get("OPTIONS", "").splitlines() if line.startswith("  -")]
     assert len({len(line) - len(line.strip().partition("  ")[2].lstrip()) for line in lines}) <= 1
+
+
+LETTERS = {"timestamp": "-T", "elapsed": "-t", "failed": "-x", "uid": "-u", "disk": "-d", "milliseconds": "-m",
+           "wide": "-w", "ipv4": "-4", "ipv6": "-6"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_options_have_the_letters_of_the_vocabulary(name: str) -> None:
+    """As docs/tools/README.md has them; a letter may mean something else where bcc's tool of that name has it so."""
+    tool = tools.find(name)
+    assert tool is not None
+    letters = {option.key: option.names[0] for option in tool.options if option.key in LETTERS}
+    assert letters == {key: LETTERS[key] for key in letters}
 
 
 def own(name: str) -> list[Option]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.arch import ARCHES
-from sonde.kernel.usdt import parse_arguments
+from sonde.kernel.foreign.usdt import parse_arguments
 from unit.fake_world import check_text, findings
 
 X86, ARM = ARCHES["x86_64"], ARCHES["aarch64"]

@@ -477,7 +477,8 @@ def test_page() -> None:
     found = Elements(text)
     assert found.count["script"] == 1 and found.count["svg"] == 2 and found.count["input"] == 1
     assert "<b>n19</b>" not in text and "\x1b" not in text and "alert('" not in text
-    assert re.findall(r"<h2>([^<]*)", text) == ["@", "@usecs", "@counts", "@h", "output"]
+    assert re.findall(r"<h2>([^<]*)", text) == ["@", "@usecs (µs)", "@counts", "@h", "output"]
+    assert "<h3>@h[" in text and "1 values: p50 " in text
     assert "default-src 'none'" in text
 
 

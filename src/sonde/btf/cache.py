@@ -1,35 +1,84 @@
-"""Files under the user's cache directory: written whole or not at all, and never needed."""
+"""Files under the user's cache directory: written whole or not at all, and never needed.
+
+What is in them decides which memory programs read. Only a folder that nobody else can write to is used, on whose way no
+other user's link or folder lies: with a HOME that is not the user's own (``sudo -E``) it is that of the password file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ..ownership import is_private, open_private_folder
+
+T = TypeVar("T")
+
+LARGEST = 64 << 20  # bytes that are believed to be a cache
 
 
-def cache_path(name: str) -> str | None:
-    """Path for a file in the user's cache directory; None if there is no home."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):
-        home = os.path.expanduser("~")
-        if not os.path.isabs(home):
-            return None
-        base = os.path.join(home, ".cache")
-    return os.path.join(base, "sonde", name)
-
-
-def write_cache(path: str, parts: Sequence[bytes | bytearray | memoryview]) -> bool:
-    """Write a cache file whole or not at all (another process may be reading it); False if that is not possible."""
-    partial = f"{path}.{os.getpid()}"
+def read_cache(name: str) -> bytes | None:
+    """What a file in the cache directory has; None if there is none that is the user's own."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = _within(_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
+        with open(descriptor, "rb", buffering=0) as file:
+            found = os.fstat(descriptor)
+            believed = stat.S_ISREG(found.st_mode) and is_private(found) and found.st_size <= LARGEST
+            return file.read() if believed else None
+    except OSError:
+        return None
+
+
+def write_cache(name: str, parts: Sequence[bytes | bytearray | memoryview]) -> bool:
+    """Write a file in the cache directory whole or not at all (another process may be reading it); False if that is not
+    possible."""
+    try:
+        _within(_folder(make=True), lambda folder: _write(folder, name, parts))
     except OSError:
         return False
+    return True
+
+
+def _write(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+    partial = f"{name}.{os.getpid()}"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
-        with open(fd, "wb") as file:
+        with open(descriptor, "wb") as file:
             file.writelines(parts)
-        os.rename(partial, path)
-        return True
+        os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        os.unlink(partial)
-        return False
+        os.unlink(partial, dir_fd=folder)
+        raise
+
+
+def _within(folder: int, use: Callable[[int], T]) -> T:
+    """What ``use`` makes of a folder's descriptor, which is closed then."""
+    try:
+        return use(folder)
+    finally:
+        os.close(folder)
+
+
+def _folder(make: bool = False) -> int:
+    """A descriptor of the first cache directory that is the user's own; OSError if there is none."""
+    for base in _bases():
+        try:
+            return open_private_folder(os.path.join(base, "sonde"), make)
+        except FileNotFoundError:  # but it could be made
+            raise
+        except OSError:
+            continue
+    raise FileNotFoundError("no cache directory")
+
+
+def _bases() -> Iterator[str]:
+    """Where it may be: as the environment has it, and for one who has another's environment as the system has it."""
+    places = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")]
+    yield from filter(os.path.isabs, places)
+    import pwd
+    try:
+        yield os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".cache")
+    except KeyError:
+        return

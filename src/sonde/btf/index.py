@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from ..errors import EnvironmentProblem
-from .cache import cache_path, write_cache
+from .cache import read_cache, write_cache
 from .codec import ENUM, ENUM64, EXTRA, EXTRA_EACH, KINDS, PAIR, RECORD, TRIPLE, Blob, Header
 
 _MAGIC = b"SondeBTF"
@@ -130,12 +130,11 @@ def _hasher(data: mmap.mmap, header: Header, base_string: Callable[[int], bytes]
 def load_or_build(blob: Blob, header: Header, key: str, first: int = 1,
                   base_string: Callable[[int], bytes] | None = None, string_base: int = 0, name: str = "BTF") -> Index:
     """The index from the cache, or built (see :func:`build`) and then cached. Works without a writable cache."""
-    path = cache_path(f"btf-{key}.index") if key else None
-    index = _load(path, header, first) if path is not None else None
+    index = _load(f"btf-{key}.index", header, first) if key else None
     if index is None:
         index = build(blob, header, first, base_string, string_base, name)
-        if path is not None:
-            _save(path, index)
+        if key:
+            _save(f"btf-{key}.index", index)
     return index
 
 
@@ -161,26 +160,19 @@ def _padding(size: int) -> bytes:
     return bytes(-size % 8)
 
 
-def _save(path: str, index: Index) -> None:
+def _save(file: str, index: Index) -> None:
     tables = [bytes(bytearray(index.kinds)), array("I", index.offsets).tobytes(), array("Q", index.names).tobytes(),
               array("Q", index.enumerators).tobytes()]
     head = _HEAD.pack(_MAGIC, _VERSION, len(index.offsets), len(index.names), len(index.enumerators))
     parts = [head]
     for table in tables:
         parts += [table, _padding(len(table))]
-    write_cache(path, parts)
+    write_cache(file, parts)
 
 
-def _load(path: str, header: Header, first: int) -> Index | None:
+def _load(file: str, header: Header, first: int) -> Index | None:
     """The index in a cache file; None if there is none, or it cannot be of this blob."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            # Only the owner's own file is believed: an index decides which memory programs read.
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return None
-            view = memoryview(file.read())
-    except OSError:
-        return None
+    view = memoryview(read_cache(file) or b"")
     if len(view) < _HEAD.size:
         return None
     magic, version, types, names, enumerators = _HEAD.unpack_from(view, 0)

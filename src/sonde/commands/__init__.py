@@ -17,10 +17,20 @@ if TYPE_CHECKING:
 
 # The name of each command, and the lines about it in ``sonde --help``.
 COMMANDS = {
+    "top": "top [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
+    "serve": "serve [options] FILE | TOOL | -e 'PROGRAM' [parameters]",
     "flame": "flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
     "argdist": "argdist [-C | -H] [-p PID] PROBE EXPR [/FILTER/]",
+    "trace": "trace [-t] [-K] [-U] [-M N] [-p PID] PROBE [PROBE ...]",
+    "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
+    "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
     "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
     "export": "export --prometheus [ADDRESS] | --otlp [URL] | --parquet FILE SCRIPT [parameters]",
+    "tools": "tools [--check]",
+    "doctor": "doctor [--btf FILE]",
+    "check": "check [--btf FILE] SCRIPT...",
+    "help": "help [NAME]",
+    "version": "version",
     "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters]",
 }
 
@@ -54,7 +64,7 @@ def warnings(spec: ScriptSpec, parsed: Parsed) -> Iterator[str]:
     the probes of a tool or command."""
     for warning in spec.warnings:
         yield warning.render()
-    if parsed.has("pid") and (parsed.tool or parsed.words[:1] == ["argdist"]):
+    if parsed.has("pid") and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
         from ..tools import find
         from ..tools.processes import caution
         tool = find(parsed.tool)
@@ -70,6 +80,6 @@ def findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
     if not tool:
         yield from [found.render() for found in (first, *others)]
         return
-    yield "\n".join([f"ERROR: {tool}: {first.message}", *[f"HINT: {hint}" for hint in first.hints]])
-    if others:
-        yield f"HINT: and {len(others)} more: sonde {tool} -v shows them, sonde doctor says what works here"
+    yield "\n".join([f"ERROR: {tool}: {first.message}", *[f"HINT: {hint}" for hint in first.hints[:3]]])
+    more = f"and {len(others)} more: " if others else ""
+    yield f"HINT: {more}sonde {tool} -v shows {'them' if others else 'where'}, sonde doctor says what works here"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from .generated import number, quoted, run_script
+from .specifiers import Specifier, closing, read_specifier, split
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -14,10 +17,12 @@ argdist: count the values of an expression at a probe, or draw their distributio
 
 USAGE
   sonde argdist [-C | -H] [OPTIONS] [-p PID | -c COMMAND] PROBE EXPR [/FILTER/]
+  sonde argdist [-C | -H] [OPTIONS] [-p PID | -c COMMAND] SPECIFIER ...
 
   PROBE is any attach point of the language, EXPR what can be written there: args.count, retval, comm, str(args.name).
   With -C several, with commas between them, are counted together. FILTER is a condition. Prints when it ends: at
-  Ctrl-C, with the process, or after -d.
+  Ctrl-C, with the process, or after -d. SPECIFIER is a probe in bcc's form, each with a map of its own:
+  {p,r,t,u}:{[LIBRARY],CATEGORY}:FUNCTION(SIGNATURE)[:TYPE[,TYPE...]:EXPR[,EXPR...][:FILTER]][#LABEL]
 
 OPTIONS
   -C, --counts             how often EXPR had each value (the default)
@@ -26,10 +31,14 @@ OPTIONS
   -n, --number COUNT       end after so many outputs; every second, without -i
   -d, --duration SECONDS   end after so long
   -T, --top COUNT          print the most frequent ones only; not with -H
+  -t, --tid TID            only this thread
+  -z, --size BYTES         characters of a string at most
+  --cumulative             with -i: what has come since the beginning, each time
 
 COLUMNS
   @count[EXPR]   how often EXPR had this value
   @hist          with -H: how often it was in each interval
+  @LABEL         of a SPECIFIER: either of them, by its label or its function
 
 EXAMPLE
   # sonde argdist -c 'dd if=/dev/zero of=/dev/null bs=3000 count=50 status=none' \\
@@ -39,57 +48,121 @@ EXAMPLE
   @count[4096]: 2
   @count[3000]: 50
 
+  # sonde argdist -C 'p:c:write(int fd):int:fd#fds'
+  Counting: p:c:write(int fd):int:fd#fds. Ctrl-C to end.
+  @fds[2]: 1
+  @fds[88]: 6
+  @fds[12]: 16
+  @fds[1]: 28
+
 NEEDS
   what PROBE needs
 
 NOTES
   -p counts what happens while the process runs. Interrupts, timers and most packets are handled while any process
   does: filter such events by what they carry, args.pid for one. -c ends with the command, and counts all processes:
-  add a filter such as '/pid == cpid/'. An EXPR that begins with a dash stands behind --.
+  add a filter such as '/pid == cpid/'. An EXPR that begins with a dash stands behind --. A SPECIFIER's expressions are
+  those of C, as for sonde trace, and $retval, $entry(PARAMETER), $latency (nanoseconds), $PID and $TID; all of one run
+  are counts, or histograms.
 """
-
-NUMBERS = ("interval", "number", "duration", "top")
 
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    from .. import cli
-    from ..api import Trace, live_world
-    from ..language.source import Source
-    from . import warnings
-    source = Source("argdist", script(parsed.named, parsed.words[1:] + parsed.rest))
-    parsed.named.clear()
-    process = cli.process_of(parsed)
-    options = cli.options_of(parsed, [])
-    if parsed.has("cmd"):
-        options.cpid = process.pid
-    trace = Trace(source, options, process, cli.permitted(live_world(), parsed), True, parsed.has("stats"))
-    for text in warnings(trace.spec, parsed) if options.warnings else []:
-        cli.complain(text)
-    return cli.run(trace, parsed)
+    return run_script("argdist", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
 
 
 def script(named: dict[str, str], words: list[str]) -> str:
     """The program for these options and words; UsageError if they make no sense."""
-    probe, expression, condition = _words(words)
-    numbers = {name: _number(name, named[name]) if name in named else 0 for name in NUMBERS}
-    histogram = "histogram" in named
-    if histogram and "counts" in named:
+    if "histogram" in named and "counts" in named:
         raise UsageError("one at a time: -C counts or -H a histogram")
-    if histogram and numbers["top"]:
+    if "histogram" in named and "top" in named:
         raise UsageError("--top is for counts: a histogram is printed whole")
+    made = specified if words and is_specifier(words[0]) else plain
+    maps, told, clauses = made(words, "histogram" in named, _filters(named))
+    top = number(named, "top")
+    shown = " ".join(f"print({name}, {top});" if top else f"print({name});" for name in maps)
+    cleared = " ".join(f"clear({name});" for name in maps)
+    settings = f"max_strlen = {number(named, 'size', 0, 4096)}; " if "size" in named else ""
+    return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
+                      f'begin {{ printf("%s. Ctrl-C to end.\\n", {quoted(told)}); }}', *clauses,
+                      *_outputs(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
+
+
+def _filters(named: dict[str, str]) -> list[str]:
+    tid = number(named, "tid", 0, 1 << 22)
+    return [f"tid == {tid}"] if tid else []
+
+
+def plain(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
+    """The map, what is said of it, and the clauses, for PROBE EXPR /FILTER/."""
+    probe, expression, condition = _words(words)
     target, value = ("@hist", f"hist({expression})") if histogram else (f"@count[{expression}]", "count()")
-    update = f"{target} = {value};"
+    told = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
     if condition:
-        update = f"if ({condition}) {{ {update} }}"
-    what = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
-    if condition:
-        what += f" if {condition}"
-    name = target.partition("[")[0]
-    shown = f"print({name}, {numbers['top']});" if numbers["top"] else f"print({name});"
-    return "\n".join(["config = { print_maps_on_exit = false }",
-                      f'begin {{ printf("{_quoted(what)}. Ctrl-C to end.\\n"); }}',
-                      f"{probe}", f"{{ {update} }}", *_outputs(name, shown, numbers)]) + "\n"
+        told += f" if {condition}"
+    return [target.partition("[")[0]], told, [probe, _guarded([*filters, condition], f"{target} = {value};")]
+
+
+def _guarded(conditions: list[str], action: str) -> str:
+    held = " && ".join(f"({condition})" for condition in conditions if condition)
+    return f"{{ if ({held}) {{ {action} }} }}" if held else f"{{ {action} }}"
+
+
+def is_specifier(word: str) -> bool:
+    """Whether it is a probe in bcc's form, with a signature: ``p:c:write(int fd):int:fd``."""
+    return re.match(r"[prtu]:[^:]*:[^:()]+\(", word) is not None
+
+
+def specified(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
+    """The maps, what is said of them, and the clauses, for probes in bcc's form."""
+    maps, clauses = [], []
+    for place, word in enumerate(words):
+        if not is_specifier(word):
+            raise UsageError(f"'{word}': probes in bcc's form stand by themselves",
+                             ["'p:c:write(int fd):int:fd:fd > 2'"])
+        text, _, label = word.partition("#")
+        probe = read_specifier(text)
+        name = "@" + (re.sub(r"\W+", "_", label) or f"{probe.name}{place or ''}")
+        name = name if re.fullmatch(r"@[A-Za-z]\w*", name) and name not in maps else f"@probe{place}"
+        maps.append(name)
+        clauses += _clauses(probe, name, histogram, filters, place)
+    return maps, f"{'Histogram' if histogram else 'Counting'}: {', '.join(words)}", clauses
+
+
+def _clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], place: int) -> list[str]:
+    """Those of one probe; what it wants of the function's entry is kept by a second one."""
+    types, values, condition = (*split(probe.rest.removeprefix(":"), ":"), "", "", "")[:3]
+    condition = ":".join(split(probe.rest.removeprefix(":"), ":")[2:]) or condition
+    kinds = split(types, ",") if types else []
+    default = "retval" if probe.kind == "r" else "1"
+    wanted = split(values, ",") if values else [default]
+    kept: list[str] = []  # values of the entry
+
+    def translate(text: str) -> str:
+        while (found := re.search(r"\$entry\(", text)) is not None:
+            inside, behind = closing(text[found.end():])
+            value = Specifier("p", "", "", "", probe.parameters, "").translate(inside)
+            kept.extend([value] if value not in kept else [])
+            text = f"{text[:found.start()]}@entry{place}_{kept.index(value)}[tid]{behind}"
+        text = text.replace("$latency", f"(nsecs - @began{place}[tid])")
+        return probe.translate(text)
+
+    keys = [f"str({translate(value)})" if kind.replace(" ", "").startswith("char*") else translate(value)
+            for value, kind in zip(wanted, [*kinds, *["u64"] * len(wanted)])]
+    if histogram and len(keys) != 1:
+        raise UsageError("a histogram is of one value")
+    told = translate(condition) if condition else ""
+    update = f"{name} = hist({keys[0]});" if histogram else f"{name}[{', '.join(keys)}] = count();"
+    if not kept and "$latency" not in probe.rest:
+        return [probe.point, _guarded([*filters, told], update)]
+    if probe.kind != "r":
+        raise UsageError("$entry and $latency are of probes at a function's return: r:")
+    saved = " ".join([f"@began{place}[tid] = nsecs;",
+                      *[f"@entry{place}_{at}[tid] = {value};" for at, value in enumerate(kept)]])
+    gone = " ".join([f"delete(@began{place}, tid);", *[f"delete(@entry{place}_{at}, tid);" for at in range(len(kept))]])
+    return [probe.entry, f"{{ {saved} }}", probe.point, f"/has_key(@began{place}, tid)/",
+            f"{{ {_guarded([*filters, told], update)} {gone} }}"]
 
 
 def _words(words: list[str]) -> tuple[str, str, str]:
@@ -107,31 +180,17 @@ def _words(words: list[str]) -> tuple[str, str, str]:
     return probe.strip(), expression.strip(), condition
 
 
-def _number(name: str, text: str) -> int:
-    """Of an option that was given."""
-    if not text.isascii() or not text.isdigit() or len(text) > 7 or not 0 < int(text) <= 10**6:
-        raise UsageError(f"--{name} takes a whole number from 1 to a million, not '{text}'")
-    return int(text)
-
-
-def _outputs(name: str, shown: str, numbers: dict[str, int]) -> list[str]:
+def _outputs(named: dict[str, str], shown: str, cleared: str) -> list[str]:
     """The clauses that print: at intervals, and at the end what has come since."""
-    interval, number, duration = numbers["interval"], numbers["number"], numbers["duration"]
-    if number and not interval:
+    interval, outputs, duration = (number(named, name) for name in ("interval", "number", "duration"))
+    if outputs and not interval:
         interval = 1
-    last = f"/@outputs < {number}/ " if number else ""
+    last = f"/@outputs < {outputs}/ " if outputs else ""
     at_interval = 'time("%H:%M:%S\\n"); ' if interval else ""
     lines = [f"end {last}{{ {at_interval}{shown} }}"]
     if interval:
-        ends = f" if (@outputs >= {number}) {{ exit(); }}" if number else ""
-        lines.insert(0, f"interval:s:{interval} {{ {at_interval}{shown} clear({name}); @outputs++;{ends} }}")
+        ends = f" if (@outputs >= {outputs}) {{ exit(); }}" if outputs else ""
+        lines.insert(0, f"interval:s:{interval} {{ {at_interval}{shown} {cleared} @outputs++;{ends} }}")
     if duration:
         lines.insert(0, f"interval:s:{duration} {{ exit(); }}")
     return lines
-
-
-def _quoted(text: str) -> str:
-    """``text`` as part of a format."""
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("\n", "\\n")):
-        text = text.replace(plain, escaped)
-    return text

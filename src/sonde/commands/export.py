@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -41,7 +41,11 @@ COLUMNS
                               as summary, other numbers as gauge
   sonde_trace_lost_events     by probe: events that found the ring full
   sonde_trace_skipped_events  by probe: the kernel did not run the program
+  sonde_trace_withheld_events by probe: skipped since --budget was spent
+  sonde_trace_detached_seconds  for how long probes were detached for --budget: what came then is not counted
   sonde_trace_failures        by kind and line: map full, failed reads, lost stacks ...
+  sonde_trace_info            1, with the labels command, host and kernel
+  sonde_trace_traced_seconds  for how long everything has been attached
   sonde_trace_other_keys      by map: keys that count as "other" for want of label sets
 
 EXAMPLE
@@ -52,7 +56,7 @@ EXAMPLE
   sonde_calls_total{comm="sshd"} 2371.0
 
 NEEDS
-  pip install 'sonde[export]'
+  the Python packages of the extra `export`; without them it is said how to get them
 
 NOTES
   Labels are called as the keys are written in the script (comm, args.ret -> ret), or as in a record's key. Histograms
@@ -67,7 +71,6 @@ _TARGETS = ["prometheus", "otlp", "parquet"]
 def main(parsed: Parsed) -> int:
     """Trace and export; the exit status."""
     from .. import cli
-    from ..api import Trace, live_world
     asked = wanted(parsed)
     source, params = cli.program_of(parsed)
     if source is None:
@@ -77,7 +80,7 @@ def main(parsed: Parsed) -> int:
     process = cli.process_of(parsed)
     if parsed.has("cmd"):
         options.cpid = process.pid
-    trace = Trace(source, options, process, cli.permitted(live_world(), parsed), True)
+    trace = cli.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
         cli.complain(warning.render())
     with trace:
@@ -128,10 +131,10 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
     script = parsed_script(trace)
     hidden = own_maps(script)
     gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, key_labels(script), int(asked["keys"]),
-                        hidden)
+                        hidden, lambda: trace.provenance)
     if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
         cli.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
-    out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"))
+    out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
     exporters = _exporters(trace, gatherer, asked, lock, hidden)
     try:
         if not parsed.has("quiet"):
@@ -158,7 +161,7 @@ def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: An
         if "parquet" in asked:
             from ..exporters.parquet import Exporter as Parquet
             made.append(Parquet(asked["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
-                                lambda: trace.losses, hidden))
+                                lambda: trace.provenance, hidden))
         if "prometheus" in asked:
             from ..exporters.prometheus import Exporter as Prometheus
             made.append(Prometheus(asked["prometheus"], gather))
@@ -179,10 +182,11 @@ def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: 
 
     from ..output.losses import report_losses
     session = trace.session
+    session.tell = out.note
     while not session.done:
         _handle(handlers, trace.records(1.0), lock)
         out.flush()
-    _handle(handlers, trace.rest(), lock)
+    _handle(handlers, list(trace.rest()), lock)
     with lock:
         for named in [m for m in trace.spec.maps if m.name.startswith("@") and m.name not in hidden]:
             for exporter in exporters:
@@ -192,11 +196,10 @@ def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: 
     return session.status if session.reason == "exit" else 0
 
 
-def _handle(handlers: list[Callable[[Any, int], object]], records: list[tuple[int, Any, int]], lock: Any) -> None:
-    if records:
+def _handle(handlers: list[Callable[[Any, int], object]], records: Iterable[tuple[int, Any, int]], lock: Any) -> None:
+    for site, buffer, offset in records:
         with lock:
-            for site, buffer, offset in records:
-                handlers[site](buffer, offset)
+            handlers[site](buffer, offset)
 
 
 def _handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],

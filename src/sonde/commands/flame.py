@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..scripts import read_script
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -53,17 +54,16 @@ NOTES
 
 # Option -> script, what a graph of it is called, and the unit of its weights.
 KINDS = {
-    "on-cpu": ("on-cpu.bt", "On-CPU samples", "samples"),
-    "off-cpu": ("off-cpu.bt", "Off-CPU nanoseconds", "ns"),
-    "off-wake": ("off-wake.bt", "Nanoseconds asleep, with wakers", "ns"),
-    "chain": ("chain.bt", "Nanoseconds asleep, with chains of wakers", "ns"),
+    "on-cpu": ("on-cpu.bt", "On the CPU", "samples"),
+    "off-cpu": ("off-cpu.bt", "Off the CPU", "ns"),
+    "off-wake": ("off-wake.bt", "Asleep, with wakers", "ns"),
+    "chain": ("chain.bt", "Asleep, with chains of wakers", "ns"),
 }
 
 
 def main(parsed: Parsed) -> int:
     """Draw; the exit status."""
     from .. import cli, tools
-    from ..api import Trace, live_world
     before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
     if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
         options["output"] = "flame.svg"
@@ -78,11 +78,9 @@ def main(parsed: Parsed) -> int:
     named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
     parsed.seconds = cli.seconds_of(parsed.words[1:])
-    options["title"] = title + (f" of process {process.pid}" if process else "")
-    source = cli.read_source(os.path.join(tools.FOLDER, "flame", script))
-    world = cli.permitted(live_world(), parsed)
-    trace = Trace(source, cli.options_of(parsed, parsed.words[1:] + parsed.rest), process, world, True,
-                  parsed.has("stats"))
+    options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
+    source = read_script(os.path.join(tools.FOLDER, "flame", script))
+    trace = cli.new_trace(source, cli.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = cli.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
         cli.complain(f"Wrote {options['output']}")

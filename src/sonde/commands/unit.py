@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..scripts import FILE, meaning
+
 if TYPE_CHECKING:
     from ..options import Parsed
     from ..spec import ScriptSpec
@@ -35,13 +37,31 @@ EXAMPLE
   # systemctl enable --now sonde-runqlat
 
 NEEDS
-  pip install 'sonde[export]', where every user can read it: the service runs as a user of its own
+  the Python packages of the extra `export`, where every user can read it: the service runs as a user of its own
 
 NOTES
   CAP_BPF and CAP_PERFMON are always needed, and are all for raw tracepoints, uprobes and profile. Tracepoints need
   CAP_DAC_READ_SEARCH too, since only root can read tracefs; names of kernel functions need CAP_SYSLOG; names of user
   functions need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. The unit has what its script needs, and says what for.
+
+  MemoryMax= is the sum of --memory (128M), the script's maps when they are full, the ring buffers, 128M for the reader
+  of programs and their symbols, and 64M for the kernel's part; a reader that needs more is ended, the service goes on.
+  LimitNOFILE= is 1024, and for each probe two of each CPU. With --unsafe there are no MemoryMax= and TasksMax=: they
+  would bind the commands of system() too. -p and -c are refused, since a service outlives what they name.
+
+  The service has --budget 5% unless another one is given: what its programs may take of one CPU's time. Without
+  CAP_SYS_ADMIN the kernel does not tell what they take; each run is then taken to need 1.5 microseconds. With sysctl
+  kernel.bpf_stats_enabled=1 it does.
 """
+
+BUDGET = "5%"  # of a service that nobody watches
+READER = 128 << 20  # bytes: the process that reads foreign files, of which an ordinary question takes 112 MiB
+KERNEL = 64 << 20   # bytes charged to the service: programs and the verifier's work, page tables, sockets
+ELEMENT = 80        # bytes of the kernel's own beside the key and the value of a hash map's element
+TASKS = 32          # threads and processes: the session, the exporters', the reader
+# Options of a run that a service has too; the values of the second are files or folders.
+KEPT = ("warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature")
+KEPT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
 
 # Capability -> what it is for, in the order in which they are listed.
 PURPOSES = {
@@ -64,10 +84,13 @@ Type=exec
 ExecStart={command}
 Restart=on-failure
 RestartSec=10
+LimitNOFILE={files}
+{bounds}OOMPolicy=continue
 DynamicUser=yes
 AmbientCapabilities={capabilities}
 CapabilityBoundingSet={capabilities}
 LimitMEMLOCK=infinity
+UMask=0077
 CacheDirectory=sonde
 Environment=XDG_CACHE_HOME=%C/sonde PYTHONDONTWRITEBYTECODE=1
 NoNewPrivileges=yes
@@ -75,10 +98,12 @@ ProtectSystem=strict
 ProtectHome=read-only
 ProtectHostname=yes
 ProtectClock=yes
+ProtectControlGroups=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
+SystemCallArchitectures=native
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
 
@@ -91,27 +116,60 @@ def main(parsed: Parsed) -> int:
     """Print the unit file; the exit status."""
     from .. import cli
     from ..api import compile, live_world
+    from ..memory import Memory, parse_memory
+    from ..options import budget_of
     from .export import script_name, wanted
-    words = list(parsed.words[1:])
+    budget_of(parsed)
+    memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     asked = wanted(parsed)
+    _refuse_what_is_not_lasting(parsed)
     source, params = cli.program_of(parsed)
     if source is None:
         return 0
     spec = compile(source, cli.options_of(parsed, params), cli.permitted(live_world(), parsed))
-    name = script_name(source) or "a program"
+    name = escaped(script_name(source) or "a program")
     capabilities = needed(spec)
+    bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"
     text = UNIT.format(
         what=f"Exports {name}", description=f"Sonde exports {name}".replace("%", "%%"),
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
-        command=" ".join(map(quoted, [*program(), "export", "-q", *_arguments(parsed, asked, words)])),
-        capabilities=" ".join(capabilities))
+        command=" ".join(map(quoted, [*program(), "export", "-q", *_arguments(parsed, asked)])),
+        files=most_files(spec), bounds=bounds, capabilities=" ".join(capabilities))
     descriptor = cli.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
         file.write(text)
     return 0
 
 
-def _arguments(parsed: Parsed, asked: dict[str, str], words: list[str]) -> list[str]:
+def _refuse_what_is_not_lasting(parsed: Parsed) -> None:
+    from ..errors import UsageError
+    if parsed.has("pid") or parsed.has("cmd"):
+        raise UsageError("unit: a service takes neither -p nor -c: it outlives what they name")
+    if parsed.words[:1] == ["-"] and not parsed.has("e"):
+        raise UsageError("unit: a service has no standard input to read a script from", ["give a file, or -e PROGRAM"])
+
+
+def most_memory(spec: ScriptSpec, own: int) -> int:
+    """Bytes that the whole service may hold (MemoryMax=), ``own`` of which are the tracer's (--memory)."""
+    from ..kernel.host import possible_cpus
+    from ..runtime.ringbuf import ring_bytes
+    total, cpus = own + READER + KERNEL, possible_cpus()
+    for each in spec.maps:
+        if each.type == "ringbuf":
+            total += each.max_entries or ring_bytes(each.name, spec.config.perf_rb_pages)
+        else:
+            value = each.value_size * (cpus if "percpu" in each.type else 1)
+            total += each.max_entries * (each.key_size + value + (0 if "array" in each.type else ELEMENT))
+    return (total + (1 << 20) - 1) >> 20 << 20
+
+
+def most_files(spec: ScriptSpec) -> int:
+    """Descriptors that it may have (LimitNOFILE=): an event and a link of each CPU for each attach point, at most."""
+    from ..kernel.host import possible_cpus
+    return 1024 + 2 * possible_cpus() * sum([1 + len(program.attach) for program in spec.programs])
+
+
+def _arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
     """Those of the export: paths made absolute, options before the script."""
     found = []
     for name in ("prometheus", "otlp"):
@@ -122,12 +180,12 @@ def _arguments(parsed: Parsed, asked: dict[str, str], words: list[str]) -> list[
               if name in asked and asked[name] != defaults.get(name)]
     for name, text in parsed.named.items():
         found.append(f"--{name}={text}" if text != "true" else f"--{name}")
-    if parsed.has("unsafe"):
-        found.append("--unsafe")
+    found.append(f"--budget={parsed.get('budget', BUDGET)}")
+    found += _kept(parsed)
     if parsed.has("e"):
         return [*found, "-e", parsed.get("e"), *parsed.words, *(["--", *parsed.rest] if parsed.rest else [])]
     script, *params = parsed.words
-    if os.path.exists(script):
+    if meaning(script) == FILE:
         script = os.path.abspath(script)
         if not os.stat(script).st_mode & 4:
             from ..cli import complain
@@ -135,21 +193,45 @@ def _arguments(parsed: Parsed, asked: dict[str, str], words: list[str]) -> list[
     return [*found, script, *params, *(["--", *parsed.rest] if parsed.rest else [])]
 
 
+def _kept(parsed: Parsed) -> list[str]:
+    """The options of the run, paths made absolute."""
+    from ..options import OPTIONS
+    found = []
+    for row in [row for row in OPTIONS if parsed.has(row.key) and row.key in KEPT + KEPT_PATHS]:
+        name, value = row.names[-1], parsed.get(row.key)
+        for text in value.split("\n") if row.key in KEPT_PATHS else [value]:
+            if row.key in KEPT_PATHS:
+                text = ":".join(map(os.path.abspath, text.split(":") if row.key == "debuginfo" else [text]))
+            found += [name] if not row.value else [f"{name}={text}"] if name.startswith("--") else [name, text]
+    return found
+
+
 def program() -> list[str]:
     """How this Sonde is started."""
     path = os.path.abspath(sys.argv[0])
     if os.path.basename(path) == "sonde" and os.access(path, os.X_OK):
         return [path]
-    return [sys.executable, "-m", "sonde"]
+    return [sys.executable, "-I", "-m", "sonde"]  # nothing of the working directory, or of an environment
 
 
 def quoted(word: str) -> str:
     """A word of ExecStart=, as systemd.service(5) and systemd.syntax(7) have it."""
     word = word.replace("%", "%%").replace("$", "$$")
-    if word and all(c.isalnum() or c in "-_./:=@,+%[]" for c in word):
+    if word and all(c.isascii() and c.isalnum() or c in "-_./:=@,+%[]" for c in word):
         return word
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
+    return f'"{escaped(word)}"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+
+
+def escaped(text: str) -> str:
+    """A text as part of one line of a unit, whatever is in it: what cannot be printed is written as its bytes."""
+    return "".join([_ESCAPES.get(c) or (c if c.isprintable() else _as_bytes(c)) for c in text])
+
+
+def _as_bytes(character: str) -> str:
+    return "".join([f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape")])
 
 
 def needed(spec: ScriptSpec) -> list[str]:

@@ -1,9 +1,9 @@
 """Several clauses in one program.
 
-Each raw tracepoint program costs the kernel some ten nanoseconds around it at every event, and all system calls
-share two raw tracepoints: a script with twenty clauses would have each call of the whole machine run twenty
-programs. Clauses that hang on the same raw tracepoint therefore become one program, in the script's order, in which
-the end of one is the beginning of the next. The context is all that they share; it is kept on the stack.
+Clauses of one place run in the script's order, which the kernel keeps for some kinds of probe and turns round for
+others. And each entry costs: a raw tracepoint's program ten nanoseconds, and all system calls share two raw
+tracepoints, a uprobe far more. Clauses that fire together therefore become one program, in which the end of one is the
+beginning of the next. The context is all that they share; it is kept on the stack.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ LONGEST = 4096
 
 
 class Emitted(Record):
-    """A clause's program as symbolic instructions. Those with an equal ``key`` may share one program; None: nobody."""
+    """A clause's program as symbolic instructions. Those with an equal ``key`` fire together and share one program
+    unless one wants to be ``alone``; None: nobody else fires there."""
 
     items: list[Item]
     depth: int  # bytes of stack
     key: object
+    alone: bool = False
 
 
 def groups(programs: list[Emitted]) -> list[list[int]]:
-    """Indices of the programs, those to be joined together, in order of their first."""
+    """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
+    between those before it and those behind it."""
     found: list[list[int]] = []
     open: dict[object, list[int]] = {}
     for index, program in enumerate(programs):
-        if program.key is None or len(program.items) > LONGEST or program.depth > STACK - 8:
+        if program.key is None or program.alone or len(program.items) > LONGEST or program.depth > STACK - 8:
             found.append([index])
+            open.pop(program.key, None)
             continue
         group = open.get(program.key)
         if group is None or sum(len(programs[i].items) for i in group) + len(program.items) > LONGEST:

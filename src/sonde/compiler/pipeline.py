@@ -12,12 +12,13 @@ from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name
 from . import optimize
 from .emit import emit
+from .gate import describe_gate
 from .ir import Function, Program, dump
 from .join import Emitted, groups, join
 from .lower.core import Lower
 from .lower.program import define_scratch, lower_program
 from .place import place_slots
-from .plan import Planned, plan
+from .plan import Planned, plan_script
 from .pressure import relieve
 from .unit import Unit
 from .widen import find_loops, widen
@@ -46,7 +47,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
         calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
     lowered: list[tuple[Lower, Planned]] = []
-    for probe, planned in _number(unit, [(c, p) for c in checked.probes for p in plan(unit, c)]):
+    for probe, planned in _number(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
         _finish(lo, show, verify)
@@ -57,7 +58,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
         from .session import pair
         specs = pair(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
-                      list(checked.diagnostics.items))
+                      list(checked.diagnostics.items), describe_gate(checked, unit.probes))
 
 
 def _number(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
@@ -75,11 +76,10 @@ def calls(probe: CheckedProbe, names: set[str]) -> list[Call]:
 
 
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
-    """Those whose exit() keeps other programs from running: all but a ``begin`` that is the only one, behind which
-    nothing is attached anyway."""
-    first = [p for p in checked.probes if p.attach[0].kind == "begin"]
-    return (first if len(first) > 1 else []) + [p for p in checked.probes if p.attach[0].kind not in (
-        "begin", "end", "test", "bench")]
+    """Those whose exit() keeps other programs from running: all that may run before ``end``, unless it is one
+    ``begin`` alone."""
+    found = [p for p in checked.probes if p.attach[0].kind not in ("end", "test", "bench")]
+    return found if [p.attach[0].kind for p in found] != ["begin"] else []
 
 
 def detaches_slowly(checked: CheckedScript, world: World) -> bool:
@@ -139,9 +139,9 @@ def _present(program: Program, name: str, show: Show | None) -> None:
 def _emit(lo: Lower, planned: Planned) -> Emitted:
     items, depth = emit(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
-    alone = len(lo.program.functions) > 1 or lo.cookies or not planned.how.startswith("raw:") \
+    alone = len(lo.program.functions) > 1 or lo.cookies and planned.how.startswith("raw:") \
         or any(find_loops(function) for function in lo.program.functions)
-    return Emitted(items, depth, None if alone else planned.how)
+    return Emitted(items, depth, planned.key, alone)
 
 
 def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) -> ProgramSpec:
@@ -150,13 +150,16 @@ def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) ->
     whole = join([emitted for _, _, emitted in parts])
     code = assemble(whole.items, [f.name for f in lo.program.functions],
                     lambda: lo.unit.feature("long_jumps"))
-    attach = [point for part, _, _ in parts for point in part.attach]
+    different = planned.how.startswith("raw:")  # the clauses' attach points, of which the program asks which it is
+    served = [plan for _, plan, _ in (parts if different else parts[:1])]
+    attach = [point for plan in served for point in plan.attach]
     if show is not None:
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
                     f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
                     + listing(code.code, code.relocations, code.lines))
     name = program_name(attach, planned.how[4:] if planned.how.startswith("raw:") else "")
     return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
-                       planned.how, 0, 0, lo.first_probe, lo.cookies,
+                       planned.how, 0, 0, lo.first_probe, any(part.cookies for part, _, _ in parts),
                        functions=[(at, label if at else name) for at, label in code.functions],
-                       numbers=[number for _, plan, _ in parts for number in plan.numbers])
+                       numbers=[number for plan in served for number in plan.numbers],
+                       clauses=1 if different else len(parts))

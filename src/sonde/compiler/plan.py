@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..language.ast import Call, FieldAccess, Name
 from ..record import Record
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe
-from ..spec import Attach
+from ..spec import RUN_BY_SESSION, Attach
 from .lower.contexts import (
     Context,
     KernelFunction,
@@ -35,11 +37,14 @@ FUNCTIONS: dict[str, type[Context]] = {
 
 
 class Planned(Record):
-    """A program to be: attach points that it serves, and in what context it runs. ``how`` is ProgramSpec.how."""
+    """A program to be: attach points that it serves, and in what context it runs. ``how`` is ProgramSpec.how.
+
+    Programs with an equal ``key`` fire at the same events and may become one; None: nothing else fires there."""
 
     attach: list[Attach]
     context: Context
     how: str = ""
+    key: object = None
     numbers: list[int] = []  # of the attach points in ScriptSpec.probes
 
 
@@ -68,12 +73,69 @@ def _classic(unit: Unit, probe: CheckedProbe) -> bool:
     return len(probe.attach) == 1 and walks_kernel_stack(probe) and unit.feature("syscall_stacks")
 
 
-def plan(unit: Unit, probe: CheckedProbe) -> list[Planned]:
-    """The programs of one clause."""
+def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Planned]]:
+    """The programs of all clauses, in the script's order."""
+    classic = _mixed_tracepoints(unit, probes)
+    plans = [(probe, planned) for probe in probes for planned in plan(unit, probe, classic)]
+    return divide(plans)
+
+
+def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
+    """Tracepoints that some clause takes as they are and some other by a raw one. All are to take them as they are:
+    the kernel would not keep the order of the clauses otherwise."""
+    clauses = [[a for a in probe.attach if a.kind == "tracepoint"] for probe in probes]
+    count = Counter([a.name for points in clauses for a in points])
+    ways: dict[str, set[str]] = {}
+    for probe, points in zip(probes, clauses):
+        used = args_used(probe) if points else None
+        for point in points:
+            if count[point.name] > 1:
+                ways.setdefault(point.name, set()).add(_serve(unit, probe, point, used)[1])
+    return {name for name, found in ways.items() if len(found) > 1}
+
+
+def divide(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+    """Give each program only attach points at which the same clauses fire, so that one program can run these clauses
+    in the script's order, and give those that can become one a common ``key``."""
+    firing: dict[object, list[int]] = {}
+    for index, (_, planned) in enumerate(plans):
+        if planned.attach[0].kind not in RUN_BY_SESSION and not planned.how.startswith("raw:"):
+            for point in planned.attach:
+                firing.setdefault(_place(planned, point), []).append(index)
+    return [(probe, part) for probe, planned in plans for part in _divided(planned, firing)]
+
+
+def _divided(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
+    if planned.how.startswith("raw:"):
+        planned.key = planned.how  # one program sees them all, and asks which it is
+        return [planned]
+    parts: dict[object, list[Attach]] = {}
+    for point in planned.attach:
+        parts.setdefault(tuple(firing.get(_place(planned, point), ())), []).append(point)
+    found = []
+    for clauses, points in parts.items():
+        context = planned.context if len(parts) == 1 else planned.context.fresh()
+        context.exclusive = context.exclusive and len(parts) == 1
+        found.append(Planned(points, context, planned.how, _shared(clauses)))
+    return found
+
+
+def _shared(clauses: object) -> object:
+    """The key of programs that fire together. A clause that names a place twice fires twice, by itself."""
+    assert isinstance(clauses, tuple)
+    return clauses if 1 < len(clauses) == len(set(clauses)) else None
+
+
+def _place(planned: Planned, point: Attach) -> object:
+    return planned.how, point.name, point.target, point.offset
+
+
+def plan(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
+    """The programs of one clause; ``classic``: tracepoints that are taken as they are."""
     groups: dict[object, Planned] = {}
     used = args_used(probe)
     for attach in probe.attach:
-        context, how, key = _serve(unit, probe, attach, used)
+        context, how, key = _serve(unit, probe, attach, used if attach.name not in classic else None)
         group = groups.get(key)
         if group is None:
             group = groups[key] = Planned([], context, how)

@@ -8,7 +8,19 @@ from ..language.ast import Call, For, MapRef
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedScript, MapInfo
 from ..semantics.world import World
-from ..spec import CONTROL_RING, DATA_RING, STACKS, STATE, Config, ErrorSite, EventSite, MapSpec
+from ..spec import (
+    BUDGET,
+    BUDGET_HEAD,
+    CONTROL_RING,
+    DATA_RING,
+    STACK_RESERVE,
+    STACKS,
+    STATE,
+    Config,
+    ErrorSite,
+    EventSite,
+    MapSpec,
+)
 from ..types import Aggregate, Scalar, Str, Tuple, Type, round_up
 from .ir import MapAddr
 
@@ -95,7 +107,7 @@ class Unit:
     def make_room(self, spec: MapSpec) -> None:
         """Choose where the elements of a map with keys come from, by how large all of them would be.
 
-        A program cannot wait for memory. The kernel hands out plain elements from a cache that it refills at once; for
+        A program cannot wait for memory. The kernel hands out plain elements from a cache that it refills soon; for
         per-CPU elements it has a few free pages, and several dozen inserts of a histogram in a row fail with ENOMEM
         (mm/percpu.c: atomic allocations only use pages that are there). Large aggregates are therefore *slotted*: plain
         elements with a slot for each CPU.
@@ -130,6 +142,23 @@ class Unit:
     def stacks(self) -> str:
         """Frames by id: u64 each, innermost first, zero after the last."""
         return self.internal(STACKS, lambda: MapSpec(STACKS, "hash", 8, 8 * STACK_FRAMES, 65536, NO_PREALLOC))
+
+    def stack_reserve(self) -> str:
+        """Room for stacks that the kernel has no element for at the moment.
+
+        Elements of more than 256 bytes that are not preallocated come from a cache of each CPU that begins with one and
+        is refilled in an interrupt (kernel/bpf/memalloc.c). Where interrupts are off, as when tasks are switched, the
+        second new stack of a CPU's first event would find it empty.
+        """
+        return self.internal(STACK_RESERVE, lambda: MapSpec(STACK_RESERVE, "hash", 8, 8 * STACK_FRAMES, 1024))
+
+    def budget(self) -> MapSpec:
+        """Each CPU's share of what --budget allows, and what was held back: see spec.py."""
+        stride = round_up(8 * (BUDGET_HEAD + len(self.probes)), 64)
+        name = self.internal(BUDGET, lambda: MapSpec(
+            BUDGET, "array", 4, self.world.cpus * stride, 1, MMAPABLE, cpus=self.world.cpus, stride=stride))
+        self.globals += [word for word in ("gate", "allowance") if word not in self.globals]
+        return self.maps[name]
 
     def ring(self, control: bool) -> str:
         if control:

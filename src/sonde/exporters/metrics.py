@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..output.losses import message
 from ..output.views.csv import cell, key_columns
 from ..output.views.view import key_parts
 from ..record import Record
 from ..runtime.aggregates import Histogram, Stats, divide
+from ..runtime.losses import message
+from ..runtime.provenance import Provenance
 from ..runtime.series import Series
 from ..runtime.values import EnumValue
 from ..spec import MapSpec, ScriptSpec
@@ -174,8 +175,9 @@ class Gatherer:
 
     def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Sequence[tuple[Any, Any]]],
                  losses: Callable[[], Any], prefix: str = "", labels: dict[str, Labels] | None = None,
-                 most: int = 1000, hidden: Collection[str] = ()) -> None:
+                 most: int = 1000, hidden: Collection[str] = (), run: Callable[[], Provenance] | None = None) -> None:
         self._read = read
+        self._run = run
         self._losses = losses
         self.maps: dict[str, MapMetric] = {}
         # A counter that is only there when something was lost could not be watched.
@@ -208,11 +210,20 @@ class Gatherer:
              [((probe,), count) for probe, count in lost.items()]),
             ("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
              [((probe,), count) for probe, count in losses.skipped]),
+            ("withheld_events", COUNTER, "events that were skipped since the budget was spent", ("probe",),
+             [((probe,), count) for probe, count in (losses.withheld.events if losses.withheld else [])]),
+            ("detached_seconds", COUNTER, "for how long probes were detached since the budget was spent", (),
+             [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)]),
             ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
             ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
             ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"), _failures(losses)),
             ("other_keys", GAUGE, "keys without a label set of their own", ("map",),
              [((name,), metric.others) for name, metric in self.maps.items() if metric.labels])]
+        if self._run is not None:
+            run = self._run()
+            own += [("info", GAUGE, "the run: always 1", ("command", "host", "kernel"),
+                     [((run.command, run.host, run.kernel), 1)]),
+                    ("traced_seconds", GAUGE, "for how long everything has been attached", (), [((), run.seconds)])]
         return found + [Family(f"sonde_trace_{name}", kind, help, labels, points)
                         for name, kind, help, labels, points in own]
 

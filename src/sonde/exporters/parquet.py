@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..errors import UsageError
+from ..ownership import open_guarded
 from ..runtime.events import Event
+from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, require
 from . import Exporter as Base
@@ -19,24 +21,27 @@ class Exporter(Base):
     """One file for each table: FILE itself if there is only one, else FILE.events.parquet and FILE.MAP.parquet.
 
     A map has a row group for each time that it was printed, and for its contents at the end; ``time`` says when. The
-    files' metadata has what was lost (``sonde.losses``). They can be read when the run is over.
+    files' metadata has what was lost (``sonde.losses``) and which run it was (``sonde.run``, JSON). They can be read
+    when the run is over.
     """
 
     takes_events = True
 
-    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], losses: Callable[[], Any],
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance],
                  hidden: Collection[str] = ()) -> None:
         self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
-        self._spec, self._wall, self._losses = spec, wall, losses
+        self._spec, self._wall, self._run = spec, wall, run
         self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@") and m.name not in hidden)
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")
         self.paths = {name: path if len(names) == 1 else table_path(path, name) for name in names}
-        for each in self.paths.values():  # now, not after an hour of tracing
+        self._files: dict[str, Any] = {}
+        for name, each in self.paths.items():  # now, not after an hour of tracing
             try:
-                os.close(os.open(each, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+                self._files[name] = open(open_guarded(each, os.O_WRONLY | os.O_CREAT), "wb")  # noqa: SIM115
             except OSError as error:
+                self._close_files()
                 raise UsageError(f"failed to open output file '{each}': {error.strerror}") from None
         self._writers: dict[str, Any] = {}
         self._events: list[Event] = []
@@ -64,17 +69,25 @@ class Exporter(Base):
     def _write(self, name: str, columns: list[Column]) -> None:
         table = arrow_table(columns)
         if name not in self._writers:
-            self._writers[name] = self._parquet.ParquetWriter(self.paths[name], table.schema)
+            self._files[name].truncate(0)
+            self._writers[name] = self._parquet.ParquetWriter(self._files[name], table.schema)
         self._writers[name].write_table(table)
         self.rows[name] += table.num_rows
 
     def finish(self) -> None:
         """Close the files; one that cannot be read before that."""
         self._write_events()
-        losses = self._losses()
+        from json import dumps
+        run = self._run()
+        about = {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
         for writer in self._writers.values():
-            writer.add_key_value_metadata({"sonde.losses": repr(losses) if losses else ""})
+            writer.add_key_value_metadata(about)
             writer.close()
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
 
     def written(self) -> list[str]:
         """What is said at the end."""

@@ -1,23 +1,34 @@
-"""``--prometheus``: an HTTP server whose ``/metrics`` has a script's maps, read anew for each scrape."""
+"""``--prometheus``: an HTTP server whose ``/metrics`` has a script's maps, read anew for each scrape.
+
+Scrapes that wait at the same time share one reading: however many they are, one reading follows another. When the
+server's connections run short, what was read within the last second will do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
+from queue import SimpleQueue
+from threading import Thread
+from time import monotonic
 from typing import Any
 
 from ..errors import UsageError
+from ..output.live.bounded import MOST_CONNECTIONS, Client, Request, Server, named_here, own_names, response
 from ..runtime.aggregates import Stats
 from ..tables import require
 from . import Exporter as Base
 from .metrics import COUNTER, HISTOGRAM, SUMMARY, Buckets, Family
 
 DEFAULT = "127.0.0.1:9941"
+_FORMS = 4             # in which one reading is written; to who asks for yet another, in plain text
+_PLAIN = ("", "", "")  # query, Accept, Accept-Encoding
 
 
 class Exporter(Base):
-    """Serves on ``address`` (``HOST:PORT``, ``[::1]:PORT`` or ``PORT``) until it is finished. ``gather`` may be called
-    from the server's threads."""
+    """Serves on ``address`` (``HOST:PORT``, ``[::1]:PORT`` or ``PORT``) until it is finished. A thread of its own calls
+    ``gather``."""
 
     def __init__(self, address: str, gather: Callable[[], list[Family]]) -> None:
         client = require("prometheus_client", "export")
@@ -26,19 +37,79 @@ class Exporter(Base):
         registry = client.CollectorRegistry(auto_describe=False)
         registry.register(Collector(core, gather))
         try:
-            self._server, self._thread = client.start_http_server(port, host, registry)
+            self._server = _Scraped((host, port), client.make_wsgi_app(registry))
         except OSError as error:
             raise UsageError(f"cannot serve on {address or DEFAULT}: {error.strerror or error}") from None
+        self._server.start()
         shown = f"[{host}]" if ":" in host else host
-        self._where = f"http://{shown}:{self._server.server_port}/metrics"
+        self._where = f"http://{shown}:{self._server.port}/metrics"
 
     def where(self) -> str:
         return f"Serving metrics on {self._where}"
 
     def finish(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.finish()
+
+
+class _Scraped(Server):
+    """Answers scrapes. The maps are read in a second thread: that takes long."""
+
+    def __init__(self, address: tuple[str, int], app: Any) -> None:
+        super().__init__(address)
+        self._app = app
+        self._names = own_names(address[0])
+        self._latest = -1.0, b""  # when the maps were read last, and the answer to who accepts anything
+        self._waiting: SimpleQueue[tuple[Client, Request] | None] = SimpleQueue()
+        self._reader = Thread(target=self._read, name="sonde-scrape", daemon=True)
+        self._reader.start()
+
+    def answer(self, client: Client, request: Request) -> None:
+        host = request.headers.get("host")
+        if host is not None and not named_here(host, self._names):
+            return self.refuse(client, 403, "this server answers to the address and the name of its machine only")
+        when, plain = self._latest
+        if 2 * len(self.clients) > MOST_CONNECTIONS and monotonic() - when < 1:
+            return self.send(client, plain)
+        self._waiting.put((client, request))
+
+    def finish(self) -> None:
+        """Answer nobody any more."""
+        self._waiting.put(None)
+        self._reader.join()
+        self.stop()
+
+    def _read(self) -> None:
+        """One reading after the other, each for all that wait then."""
+        while True:
+            asked = [self._waiting.get()]
+            while not self._waiting.empty():
+                asked.append(self._waiting.get())
+            if None in asked:
+                return
+            made: dict[tuple[str, ...], bytes] = {}
+            for client, request in filter(None, asked):
+                if not client.open:
+                    continue
+                _, _, query = request.path.partition("?")
+                wanted = (query, request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+                if wanted not in made and len(made) >= _FORMS:
+                    wanted = _PLAIN
+                if wanted not in made:
+                    made[wanted] = self._render(*wanted)
+                    if wanted == _PLAIN:
+                        self._latest = monotonic(), made[wanted]
+                self.post(partial(self.send, client, made[wanted]))
+
+    def _render(self, query: str, accept: str, encoding: str) -> bytes:
+        """The maps, as prometheus_client writes them for one who accepts that."""
+        head: list[Any] = []
+        try:
+            body = b"".join(self._app(
+                {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query, "HTTP_ACCEPT": accept,
+                 "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: head.extend([status, dict(headers)])))
+        except Exception as error:
+            return response(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
+        return response(200, head[1].pop("Content-Type"), body, head[1])
 
 
 def split_address(text: str) -> tuple[str, int]:

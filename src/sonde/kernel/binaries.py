@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-import struct
 
-from . import elf
-
-_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
-_CACHE_HEAD = struct.Struct("=20sIIB3xI12x")  # magic, entries, bytes of strings, flags, extensions
-_CACHE_ENTRY = struct.Struct("=iIIIQ")  # flags, soname, path, kernel version, hwcap
-# FLAG_ELF_LIBC6 of 64-bit libraries (glibc, sysdeps/generic/ldconfig.h)
-_CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}
+from ..errors import EnvironmentProblem
+from .foreign import files
 
 
 def find(name: str, pid: int = 0) -> list[str]:
@@ -25,7 +19,7 @@ def find(name: str, pid: int = 0) -> list[str]:
         return _globbed(name, pid, root)
     if "/" in name:
         places = [root + name, name] if name.startswith("/") else [name]  # a relative path is the user's
-        return next(([place] for place in places if elf.is_elf(place)), [])
+        return next(([place] for place in places if files.is_elf(place)), [])
     tries = [_command, _library] if not (name.startswith("lib") or ".so" in name) else [_library, _command]
     for look in tries:
         found = look(name, pid, root)
@@ -66,17 +60,17 @@ def _globbed(pattern: str, pid: int, root: str) -> list[str]:
 
     if pid and "/" not in pattern:
         return [path for path in mapped_files(pid)
-                if fnmatchcase(os.path.basename(path), pattern) and elf.is_elf(path)]
+                if fnmatchcase(os.path.basename(path), pattern) and files.is_elf(path)]
     if "/" in pattern:
         place = root + pattern if pattern.startswith("/") else pattern
-        return sorted([path for path in glob(place) if elf.is_elf(path)])
+        return sorted([path for path in glob(place) if files.is_elf(path)])
     found: dict[str, None] = {}
     for directory in _path_directories(root):
         for path in sorted(glob(f"{directory}/{pattern}")):
-            if elf.is_elf(path):
+            if files.is_elf(path):
                 found[path] = None
     for soname, path in ld_cache(root).items():
-        if fnmatchcase(soname, pattern) and elf.is_elf(root + path):
+        if fnmatchcase(soname, pattern) and files.is_elf(root + path):
             found[root + path] = None
     return list(found)
 
@@ -88,7 +82,7 @@ def _path_directories(root: str) -> list[str]:
 def _command(name: str, pid: int, root: str) -> str | None:
     for directory in _path_directories(root):
         path = f"{directory}/{name}"
-        if os.access(path, os.X_OK) and elf.is_elf(path):
+        if os.access(path, os.X_OK) and files.is_elf(path):
             return path
     return None
 
@@ -96,14 +90,14 @@ def _command(name: str, pid: int, root: str) -> str | None:
 def _library(name: str, pid: int, root: str) -> str | None:
     if pid:
         for path in mapped_files(pid):
-            if _is_library(os.path.basename(path), name) and elf.is_elf(path):
+            if _is_library(os.path.basename(path), name) and files.is_elf(path):
                 return path
     for path in _cached(ld_cache(root), name):
-        if elf.is_elf(root + path):
+        if files.is_elf(root + path):
             return root + path
     for directory in _library_directories():
         for soname in _best(_listed(root + directory), name):
-            if elf.is_elf(f"{root}{directory}/{soname}"):
+            if files.is_elf(f"{root}{directory}/{soname}"):
                 return f"{root}{directory}/{soname}"
     return None
 
@@ -134,7 +128,7 @@ def _best(sonames: list[str], name: str) -> list[str]:
     matching = [soname for soname in sonames if _is_library(soname, name)]
 
     def rank(soname: str) -> tuple[bool, bool, list[int], str]:
-        version = [-int(part) for part in soname.rpartition(".so")[2].split(".") if part.isdigit()]
+        version = [-int(part) for part in soname.rpartition(".so")[2].split(".") if part.isdecimal() and len(part) < 10]
         return soname != name, "-" in soname, version, soname
 
     return sorted(matching, key=rank)
@@ -155,29 +149,7 @@ def ld_cache(root: str = "") -> dict[str, str]:
     known = _ld_caches.get(root)
     if known is None:
         try:
-            with open(f"{root}/etc/ld.so.cache", "rb") as file:
-                known = parse_ld_cache(file.read(), os.uname().machine)
-        except OSError:
-            known = {}
-        _ld_caches[root] = known
+            known = _ld_caches[root] = files.loader_cache(f"{root}/etc/ld.so.cache", os.uname().machine)
+        except EnvironmentProblem:
+            known = _ld_caches[root] = {}
     return known
-
-
-def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
-    """The entries for one architecture; of several variants of a library the baseline one."""
-    start = data.find(_CACHE_MAGIC)  # an older format may precede
-    if start < 0 or len(data) < start + _CACHE_HEAD.size:
-        return {}
-    count = _CACHE_HEAD.unpack_from(data, start)[1]
-    rows = data[start + _CACHE_HEAD.size:start + _CACHE_HEAD.size + count * _CACHE_ENTRY.size]
-    found: dict[str, str] = {}
-    for flags, soname, path, _, hwcap in _CACHE_ENTRY.iter_unpack(rows[:len(rows) // 24 * 24]):
-        if flags == _CACHE_FLAGS.get(machine, flags) and not hwcap:
-            found.setdefault(_text(data, start + soname), _text(data, start + path))
-    found.pop("", None)
-    return found
-
-
-def _text(data: bytes, at: int) -> str:
-    end = data.find(b"\0", at)
-    return data[at:end].decode("utf-8", "surrogateescape") if end >= 0 else ""

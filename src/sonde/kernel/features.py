@@ -14,7 +14,7 @@ from zlib import crc32
 
 from .. import uapi
 from ..btf import codec
-from ..btf.cache import cache_path, write_cache
+from ..btf.cache import read_cache, write_cache
 from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
 from ..record import Record
 from ..types import Struct
@@ -301,32 +301,27 @@ class Features:
 
     # the cache: a line "name 0" or "name 1" for each answer
 
-    def _path(self) -> str | None:
+    def _file(self) -> str:
+        """The cache's name; "" if this boot has none that tells it from others."""
         try:
             with open("/proc/sys/kernel/random/boot_id", "rb") as file:
                 boot = file.read()
         except OSError:
-            return None
-        key = crc32(boot + os.uname().version.encode())
-        return cache_path(f"features-{key:08x}-{CACHE_VERSION}")
+            return ""
+        return f"features-{crc32(boot + os.uname().version.encode()):08x}-{CACHE_VERSION}"
 
     def _load(self) -> dict[str, bool]:
         if self._known is None:
-            self._known = {}
-            path = self._path()
-            try:
-                with open(path or "", encoding="ascii") as file:
-                    if os.fstat(file.fileno()).st_uid == os.geteuid():
-                        pairs = [line.split() for line in file]
-                        self._known = {p[0]: p[1] == "1" for p in pairs if len(p) == 2 and p[0] in ROWS}
-            except (OSError, ValueError):
-                pass
+            file = self._file()
+            text = (read_cache(file) or b"").decode("ascii", "replace") if file else ""
+            pairs = [line.split() for line in text.splitlines()]
+            self._known = {p[0]: p[1] == "1" for p in pairs if len(p) == 2 and p[0] in ROWS}
         return self._known
 
     def _save(self) -> None:
-        path = self._path()
-        if path and self._known:
-            write_cache(path, ["".join([f"{name} {answer:d}\n" for name, answer in self._known.items()]).encode()])
+        file = self._file()
+        if file and self._known:
+            write_cache(file, ["".join([f"{name} {answer:d}\n" for name, answer in self._known.items()]).encode()])
 
 
 def lockdown() -> str:

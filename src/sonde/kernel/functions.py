@@ -93,11 +93,11 @@ def _clone_hints(function: str, symbols: KernelSymbols, every: Functions) -> Ite
 
 def _inlined(function: str) -> Inlined | None:
     """The function's copies by the kernel's own debug information, where that is installed."""
-    from . import dwarf_inlined
+    from .foreign import files
 
     release = os.uname().release
     found = next((path for path in [name.format(release) for name in _DEBUG_FILES] if os.path.exists(path)), None)
-    return dwarf_inlined.inlined(found, function) if found else None
+    return files.inlined(found, function) if found else None
 
 
 def _traceable() -> Functions:

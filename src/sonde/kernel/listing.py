@@ -55,7 +55,8 @@ def _probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator
     head, _, rest = pattern.partition(":")
     chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or kind.alias == head]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
-        chosen = [kind for kind in chosen or KINDS if kind.usual or pid]
+        of_file = "/" in rest.rpartition(":")[0]
+        chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
     elif not chosen:
         pattern = pattern if "*" in pattern else f"*{pattern}*"
     for kind in chosen or [kind for kind in KINDS if kind.usual]:
@@ -83,7 +84,7 @@ def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: b
     match = compile(translate(search)).match
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
-        if match(line):
+        if match(line) and "\n" not in line:  # a symbol's name can hold anything, but must not pass for two
             yield line
             if verbose and kind.details:
                 yield from [f"    {detail}" for detail in kind.details(world, name)]
@@ -260,7 +261,9 @@ def _types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
                 found.setdefault(own, (btf, number))
     for own in sorted(found):
         if verbose:
-            yield ctext.definition(*found[own])
+            btf = found[own][0]
+            module = next((name for name, other in world.modules.items() if other is btf), "vmlinux")
+            yield f"{module}: {ctext.definition(*found[own])}"
             yield ""
         else:
             yield f"{tag} {own}"

@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 from .. import uapi
 from ..errors import EnvironmentProblem, SondeError
-from . import binaries, elf, syscalls
+from . import binaries, syscalls
+from .foreign import files
 from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
-from .symbols import Mapping, is_file, read_maps
+from .user_symbols import Mapping, is_file, read_maps
 
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
 # bits of perf_event_attr
@@ -27,6 +28,7 @@ _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
 LOOK = 0.2        # s: at most so long for the processes that run at the start
+MAPPINGS = 2048   # remembered of a process, as it made them
 PROCESSES = 4096  # remembered; the oldest go first
 
 
@@ -116,7 +118,10 @@ class MappingLog:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             path = _openable(pid, name) if is_file(name) else ""
-            self._found.setdefault(pid, []).append(Mapping(start, start + length, offset, path, name))
+            known = self._found.setdefault(pid, [])
+            known.append(Mapping(start, start + length, offset, path, name))
+            if len(known) > MAPPINGS:
+                del known[:MAPPINGS // 2]  # it maps and unmaps without end
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:
@@ -129,10 +134,9 @@ class MappingLog:
 def _openable(pid: int, name: str) -> str:
     """Where the file can be opened from here: in the process's root while there is one."""
     root = binaries.process_root(pid)
-    if not root or not os.path.exists(root + name):
+    if not root:
         return name
-    try:  # the way there ends with the process: what is to be known of the file is read now
-        elf.open_elf(root + name).functions()
+    try:  # the way there ends with the process: the file is opened now
+        return files.open_elf(root + name).path
     except EnvironmentProblem:
-        pass
-    return root + name
+        return name

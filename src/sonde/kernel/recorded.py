@@ -123,9 +123,13 @@ class RecordedWorld(KernelTypes):
         """None are recorded."""
         return None
 
-    def demangle(self, names: list[str]) -> list[str] | None:
+    def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """As they are recorded."""
         return names
+
+    def file_problem(self, path: str) -> str:
+        """Recorded files are in order."""
+        return ""
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """None are recorded."""

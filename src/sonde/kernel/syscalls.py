@@ -116,6 +116,8 @@ def _bpf_raw(command: int, attr: Buffer) -> int:
 
 def _bpf(name: str, command: int, attr: Buffer) -> int:
     result = _bpf_raw(command, attr)
+    if result == -errno.EPERM and command in (uapi.BPF_MAP_CREATE, uapi.BPF_PROG_LOAD) and raise_memlock_limit():
+        result = _bpf_raw(command, attr)
     if result < 0:
         raise failure(f"bpf({name})", -result)
     return result
@@ -134,15 +136,17 @@ def failure(call: str, number: int) -> PrivilegeError | SyscallError:
         needed = [("CAP_SYS_ADMIN", 21)]
     missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
     if missing:
+        from ..installed import as_root
         needs = " and ".join(missing)
         return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
-            "run as root: sudo sonde ...",
+            f"run as root: {as_root()}",
             f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
     if _lockdown() == "confidentiality":
         return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
                               ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
     return PrivilegeError(f"{call}: not permitted, although all capabilities are held", "CAP_SYS_ADMIN", [
         "a container or security module (seccomp, SELinux, AppArmor) may forbid it",
+        "before Linux 5.11 the memory that may be locked limits it: ulimit -l unlimited",
         "in a container: run it privileged, or with --cap-add BPF --cap-add PERFMON and a seccomp profile for bpf"])
 
 
@@ -167,14 +171,19 @@ def _lockdown() -> str:
     return text.partition("[")[2].partition("]")[0] or "none"
 
 
-def raise_memlock_limit() -> None:
-    """Lift RLIMIT_MEMLOCK: kernels before 5.11 charge maps to it. Newer ones do not care, nor do we then."""
+def raise_memlock_limit() -> bool:
+    """Lift RLIMIT_MEMLOCK, to which kernels before 5.11 charge maps and programs: what finds it used up is "not
+    permitted". Whether it was lifted; not if it was already, or may not be."""
     import resource
-
-    try:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    except (ValueError, OSError):
-        pass  # memory is charged to the cgroup on every kernel that Sonde supports
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    for limit in (resource.RLIM_INFINITY, hard):  # beyond the hard limit only CAP_SYS_RESOURCE leads
+        try:
+            if limit != soft:
+                resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+                return True
+        except (ValueError, OSError):
+            continue
+    return False
 
 
 def _object_name(name: str) -> bytes:
@@ -530,7 +539,40 @@ def die_with_parent() -> None:
     _libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
 
 
+def drop_privileges() -> None:
+    """Give up every capability for good: this process has none, and cannot get any by what it executes."""
+    _libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    _libc.prctl(47, 4, 0, 0, 0)  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL
+    _libc.prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: nobody of the same user id looks into it
+    head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
+    if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
+        raise failure("capset", ctypes.get_errno())
+
+
+def filter_system_calls(program: bytes) -> bool:
+    """Install a seccomp filter (struct sock_filter, one after the other); False where the kernel has none."""
+    block = struct.pack("=H6xQ", len(program) // 8, address_of(program))
+    return bool(_libc.prctl(22, 2, ctypes.c_void_p(address_of(block)), 0, 0) == 0)  # PR_SET_SECCOMP, MODE_FILTER
+
+
+# ---- files
+
+def open_in_root(root: int, path: str, flags: int) -> int:
+    """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6)."""
+    text = os.fsencode(path) + b"\0"
+    how = struct.pack("=QQQ", flags, 0, 0x10)  # RESOLVE_IN_ROOT
+    result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(how), len(how), 0, 0)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    return result
+
+
 # ---- memory
+
+def library_function(name: str) -> int:
+    """The address of a function of the C library in this process."""
+    return ctypes.cast(getattr(_libc, name), ctypes.c_void_p).value or 0
+
 
 def wait_for_running_programs() -> bool:
     """Wait until every program that runs now has ended: membarrier(GLOBAL) waits for one RCU grace period.

@@ -29,7 +29,8 @@ def find(mount: bool = True) -> str:
         if os.path.isdir(f"{path}/events"):
             return path
     if os.geteuid() != 0:
-        raise PrivilegeError("tracefs is not readable", "root", ["tracing needs root: run with sudo"])
+        from ..installed import as_root
+        raise PrivilegeError("tracefs is not readable", "root", [f"run as root: {as_root()}"])
     if mount and os.path.isdir(MOUNTS[0]) and _mount(MOUNTS[0]):
         return MOUNTS[0]
     raise MissingFeatureError("tracefs is not mounted, so there are no tracepoints", "tracefs",

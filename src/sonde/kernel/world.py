@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
-from . import binaries, elf, host, places, tracefs
+from . import host, places, tracefs
 from .features import ROWS, Features
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
 from .symbols import KernelSymbols, is_traceable, traceable_functions
 
+if TYPE_CHECKING:
+    from .foreign.files import ElfFile
+
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
+
+
+def _elf_file(path: str) -> ElfFile:
+    """The file; EnvironmentProblem. Most scripts need none, nor what reads them."""
+    from .foreign.files import open_elf
+
+    return open_elf(path)
 
 
 class UserSide:
@@ -26,26 +37,28 @@ class UserSide:
 
     def find_binary(self, name: str, pid: int = 0) -> list[str]:
         """Absolute paths for a path, glob, command in $PATH, or library name."""
+        from . import binaries
+
         return binaries.find(name, pid)
 
     def user_functions(self, path: str) -> list[UserFunction]:
         """Functions of an ELF file; [] if it is none."""
         try:
-            return elf.open_elf(path).functions()
+            return _elf_file(path).functions()
         except EnvironmentProblem:
             return []
 
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol."""
         try:
-            return elf.open_elf(path).object(symbol)
+            return _elf_file(path).object(symbol)
         except EnvironmentProblem:
             return None
 
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address."""
         try:
-            return elf.open_elf(path).offset(address)
+            return _elf_file(path).offset(address)
         except EnvironmentProblem:
             return None
 
@@ -54,48 +67,55 @@ class UserSide:
         if this_arch().name != "x86_64":
             return distance % 4 == 0
         from . import x86
-        try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                return x86.starts_instruction(file.read(distance + 16), distance)
-        except OSError:
-            return True
+        from .foreign.opening import read_start
+        code = read_start(path, distance + 16, offset)
+        return not code or x86.starts_instruction(code, distance)
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""
-        from .symbols import process_symbol
+        from .user_symbols import process_symbol
 
         return process_symbol(pid, name)
 
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function that begins at a file offset."""
-        from . import dwarf
-
-        return dwarf.prototype(path, offset)
+        try:
+            return _elf_file(path).prototype(offset)
+        except EnvironmentProblem as problem:
+            return UserPrototype(problem=problem.message)
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins."""
-        from . import dwarf
-
-        return dwarf.source_lines(path, source, line, column)
+        try:
+            return _elf_file(path).source_lines(source, line, column)
+        except EnvironmentProblem as problem:
+            return SourceLines(problem=problem.message)
 
     def inlined(self, path: str, name: str) -> Inlined | None:
         """The copies of a function in others."""
-        from . import dwarf_inlined
+        from .foreign.files import inlined
 
-        return dwarf_inlined.inlined(path, name)
+        return inlined(path, name)
 
-    def demangle(self, names: list[str]) -> list[str] | None:
+    def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names as people write them; None where the C++ runtime cannot be had."""
-        from . import demangle
+        from .foreign.files import demangle
 
-        return [demangle.demangle(name) for name in names] if demangle.available() else None
+        return demangle(names, source)
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """Static probes of an ELF file; [] if it is none."""
-        from . import usdt
+        try:
+            return _elf_file(path).static_probes()
+        except EnvironmentProblem:
+            return []
 
-        return usdt.probes_or_none(path)
+    def file_problem(self, path: str) -> str:
+        """Why a file cannot be read; "" if it can."""
+        try:
+            return _elf_file(path).problem
+        except EnvironmentProblem as problem:
+            return problem.message
 
     def cgroup_id(self, path: str) -> int | None:
         """Id of a cgroup v2 directory."""

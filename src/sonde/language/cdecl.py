@@ -15,8 +15,8 @@ from .lexer import integer
 from .source import Span
 from .type_syntax import TAGS
 
-# __attribute__((...)) behind the closing brace, and the ; that may be missing in scripts
-AFTER_BRACE = r"\s*(?:__attribute__\s*\(\((?P<attributes>(?:[^(){};]|\([^(){};]*\))*)\)\)|(?P<packed>__packed))?\s*;?"
+# __attribute__((...)) behind the closing brace
+ATTRIBUTE = r"__attribute__\s*\(\(((?:[^(){};]|\([^(){};]*\))*)\)\)|(__packed)\b"
 
 Inline = CStruct | CEnum | None
 

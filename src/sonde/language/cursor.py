@@ -12,6 +12,7 @@ from .source import Source, Span
 # Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
 # deep. One level of text costs the parser at most four Python frames.
 MAX_DEPTH = 200
+MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see semantics/size.py
 
 SYNTAX = "syntax-error"
 MAX_ERRORS = 20  # what is behind that many is not worth reading
@@ -31,6 +32,7 @@ class Cursor:
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
         self.source = source
         self.diagnostics = diagnostics
+        self.statements = 0
         self.load([("eof", "", 0, 0)])
 
     def load(self, tokens: list[Token]) -> None:
@@ -98,6 +100,13 @@ class Cursor:
         if self.height > MAX_DEPTH:
             self.too_deep()
 
+    def count_statement(self) -> None:
+        """Another statement or attach point begins."""
+        self.statements += 1
+        if self.statements > MAX_STATEMENTS:
+            self.fail("program-too-large", f"The program is too large: more than {MAX_STATEMENTS} statements and "
+                      "attach points", self.place(self.token))
+
     def too_deep(self) -> NoReturn:
         self.fail("too-deep", "nested too deeply", self.place(self.token),
                   ["split the expression, or keep parts of it in variables"])
@@ -111,8 +120,8 @@ class Cursor:
             raise Abandoned
 
     def enough(self) -> bool:
-        """Whether there are so many errors that parsing should stop."""
-        return len(self.diagnostics.items) >= MAX_ERRORS
+        """Whether there are so many errors, or is so much of the program, that parsing should stop."""
+        return len(self.diagnostics.items) >= MAX_ERRORS or self.statements > MAX_STATEMENTS
 
     def fail(self, code: str, message: str, span: Span, hints: Sequence[str] = ()) -> NoReturn:
         """Add an error and give up this item."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..errors import CompileError
+from ..errors import CompileError, shortened, underlined
 from ..record import Record
 from .source import Span
 
 ERROR, WARNING = "ERROR", "WARNING"
+MAX_SHOWN = 50  # errors, and warnings beside them: what is behind that many is not worth reading
+
+LONGEST_NAME = 200  # that was meant to be another one; comparing endless ones takes long
 
 
 class Diagnostic(Record):
@@ -22,18 +25,17 @@ class Diagnostic(Record):
 
     def render(self) -> str:
         """bpftrace's shape: position, message, the source line, an underline, then HINT lines."""
-        hints = [f"HINT: {hint}" for hint in self.hints]
+        hints = [f"HINT: {shortened(hint)}" for hint in self.hints]
+        said = f"{self.severity}: {shortened(self.message)}"
         if self.span is None:
-            return "\n".join([f"{self.severity}: {self.message}", *hints])
-        head = f"{self.span}: {self.severity}: {self.message}"
+            return "\n".join([said, *hints])
         source = self.span.source
         line, column = source.position(self.span.start)
         last, end = source.position(max(self.span.start, self.span.end))
         text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line(line))
         if last != line:
             end = len(text) + 1
-        pad = "".join("\t" if c == "\t" else " " for c in text[:column - 1])
-        return "\n".join([head, text, pad + "~" * max(1, end - column), *hints])
+        return "\n".join([f"{self.span}: {said}", *underlined(text, column - 1, end - 1), *hints])
 
 
 class Diagnostics:
@@ -41,6 +43,7 @@ class Diagnostics:
 
     def __init__(self) -> None:
         self.items: list[Diagnostic] = []
+        self._said: set[object] = set()
 
     def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
         self._add(Diagnostic(ERROR, code, message, span, list(hints)))
@@ -50,21 +53,40 @@ class Diagnostics:
 
     def _add(self, item: Diagnostic) -> None:
         """A clause that is checked once per attach point says the same thing only once."""
-        if not any(d.code == item.code and d.message == item.message and d.span == item.span for d in self.items):
+        said = _identity(item)
+        if said not in self._said:
+            self._said.add(said)
             self.items.append(item)
+
+    def keep(self, items: list[Diagnostic]) -> None:
+        """Forget every finding but these."""
+        self.items = items
+        self._said = {_identity(item) for item in items}
 
     @property
     def failed(self) -> bool:
         return any(d.severity == ERROR for d in self.items)
 
     def check(self) -> None:
-        """Raise :class:`CompileError` if any error was added."""
+        """Raise :class:`CompileError` if any error was added, with the first findings of each severity."""
         if self.failed:
-            raise CompileError(self.items)
+            errors, warnings = [[d for d in self.items if d.severity == severity] for severity in (ERROR, WARNING)]
+            shown = {id(item) for item in errors[:MAX_SHOWN] + warnings[:MAX_SHOWN]}
+            if len(errors) > MAX_SHOWN:
+                errors[MAX_SHOWN - 1].hints.append(f"and {len(errors) - MAX_SHOWN} more errors")
+            raise CompileError([item for item in self.items if id(item) in shown])
+
+
+def _identity(item: Diagnostic) -> object:
+    """What two findings that say the same thing agree in."""
+    span = item.span
+    return item.code, item.message, span and (id(span.source), span.start, span.end)
 
 
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     """The candidates most like ``name``, best first: for "did you mean" hints."""
+    if len(name) > LONGEST_NAME:
+        return []
     from difflib import get_close_matches
     pool = _alike(name.lower(), list(candidates))
     lowered = {c.lower(): c for c in pool}

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ..shipped import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
 from .source import Source
 
 # Headers that describe the kernel or the C library: types come from BTF, numbers from the table of constants.
-_SYSTEM = frozenset(("linux", "uapi", "net", "asm", "asm-generic", "bpf", "sys", "netinet", "arpa", "bits", "trace",
+_FOLDERS = frozenset(("linux", "uapi", "net", "asm", "asm-generic", "bpf", "sys", "netinet", "arpa", "bits", "trace",
                      "media", "sound", "rdma", "scsi", "drm", "crypto", "kernel", "fs", "mm", "block", "include"))
+
+_C_HEADERS = frozenset(("assert ctype errno fcntl float inttypes limits locale math poll pthread sched setjmp signal "
+                        "stdalign stdarg stdbool stddef stdint stdio stdlib string strings time unistd wchar").split())
+_SYSTEM_FOLDERS = ("/usr/local/include", "/usr/include")
 
 
 class Files:
@@ -34,16 +39,17 @@ class Files:
         return version(int(numbers[0]), int(numbers[1]), int(patch or "0"))
 
     def header(self, name: str, quoted: bool, includer: Source) -> str | None:
-        """The path of a user's header, or None: then it is one of the system's, or missing."""
-        places = [*([directory_of(includer)] if quoted else []), *self.directories]
+        """The path of a header that has to be read, or None: then it is one that nobody needs, or missing."""
+        places = [*([directory_of(includer)] if quoted else []), *self.directories,
+                  *(() if is_system(name) else _SYSTEM_FOLDERS)]
         return self._first(name, places, os.path.isfile)
 
     def imported(self, name: str, importer: Source) -> str | None:
         """The path of what ``import`` names: beside the script, or shipped with Sonde."""
-        shipped = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib")
+        shipped = os.path.join(FOLDER, "stdlib")
         inner = name.removeprefix("stdlib/")
         return (self._first(name, [directory_of(importer), *self.directories], os.path.exists)
-                or self._first(inner, [shipped], os.path.exists))
+                or self._first(inner, [shipped], exists_shipped))
 
     @staticmethod
     def _first(name: str, places: Sequence[str], test: object) -> str | None:
@@ -56,13 +62,16 @@ class Files:
     @staticmethod
     def read(path: str) -> Source:
         """A file's text. Raises OSError."""
+        if is_shipped(path):
+            return Source(path, read_shipped(path).decode())
         with open(path, "rb") as file:
             return Source(path, file.read().decode("utf-8", "surrogateescape"))
 
     @staticmethod
     def listing(path: str) -> list[str]:
         """What importing a directory imports: its scripts and headers, by name. Raises OSError."""
-        return [os.path.join(path, n) for n in sorted(os.listdir(path)) if n.endswith((".bt", ".h"))]
+        names = list_shipped(path) if is_shipped(path) else sorted(os.listdir(path))
+        return [os.path.join(path, n) for n in names if n.endswith((".bt", ".h"))]
 
 
 def directory_of(source: Source) -> str:
@@ -73,7 +82,7 @@ def directory_of(source: Source) -> str:
 def is_system(name: str) -> bool:
     """Whether a header that was not found is one that nobody needs to have."""
     first, slash, _ = name.partition("/")
-    return name == "vmlinux.h" or bool(slash) and first in _SYSTEM
+    return name == "vmlinux.h" or (first in _FOLDERS if slash else name.removesuffix(".h") in _C_HEADERS)
 
 
 def version(major: int, minor: int, patch: int) -> int:

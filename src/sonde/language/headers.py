@@ -28,6 +28,7 @@ class HeaderParser(Parser):
     def whole(self) -> None:
         """The header, by libclang if something in it is beyond this reader and the extra is there. What clang does not
         understand either stays as this reader has it."""
+        from ..installed import how_to_add
         from . import libclang
         state, known = self._state(), len(self.diagnostics.items)
         self.header()
@@ -36,7 +37,7 @@ class HeaderParser(Parser):
             return
         if not libclang.available():
             for item in beyond:
-                item.hints.append("pip install 'sonde[headers]': libclang reads what this reader does not")
+                item.hints.append(f"{how_to_add('headers')}: libclang reads what this reader does not")
             return
         before, defines = state[0], state[1]
         text, complaints = libclang.plain_text(self.source.name, self._files, defines,
@@ -45,7 +46,7 @@ class HeaderParser(Parser):
             for complaint in complaints:
                 self.diagnostics.warning("bad-header", f"libclang: {complaint}", Span(self.source, 0, 0))
             return
-        del self.diagnostics.items[known:]
+        self.diagnostics.keep(self.diagnostics.items[:known])
         self._restore(state)
         HeaderParser(Source(self.source.name, text), self.diagnostics, (), self._files, self).header()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from . import ast
 from .ast import Expr, Script
 from .attach_point import AttachPointReader
-from .cdecl import AFTER_BRACE, split_attributes
+from .cdecl import ATTRIBUTE, split_attributes
 from .constants import NotConstant, evaluate
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
@@ -160,6 +160,7 @@ class Parser(StatementParser):
         while True:
             point, end = self._points.read(pos)
             points.append(point)
+            self.count_statement()
             pos = self._lexer.skip(end)
             if not self.source.text.startswith(",", pos):
                 break
@@ -201,14 +202,15 @@ class Parser(StatementParser):
         node = self.enum() if self.at_word("enum") else self.struct()
         if self.kind != "eof":
             self.unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
-        after = re.compile(AFTER_BRACE).match(self.source.text, self._lexer.blank(self.tokens[-1][2]))
-        assert after is not None
-        if isinstance(node, ast.CStruct):
-            self.apply(node, split_attributes(after["attributes"] or after["packed"] or ""))
+        text, end = self.source.text, self._lexer.blank(self.tokens[-1][2])
+        while (attribute := re.compile(ATTRIBUTE).match(text, end)) is not None:
+            if isinstance(node, ast.CStruct):
+                self.apply(node, split_attributes(attribute[1] or attribute[2] or ""))
+            end = self._lexer.blank(attribute.end())
         if not node.name and isinstance(node, ast.CStruct):
             self.error("bad-definition", "a definition at the top level needs a name", node.span)
         self._script.definitions.append(node)
-        return after.end()
+        return end + text.startswith(";", end)
 
     def _config(self) -> None:
         """``{ name = value; ... }``."""
@@ -350,7 +352,7 @@ class Parser(StatementParser):
         path = self._files.header(name, quoted, self.source)
         if path is not None:
             self._load(path, span)
-        elif quoted and not is_system(name):
+        elif not is_system(name):
             self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
 
     def _load(self, path: str, span: Span) -> None:

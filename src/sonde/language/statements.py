@@ -70,6 +70,7 @@ class StatementParser(DeclarationParser):
     def statement(self) -> Stmt:
         """One statement without its ``;``."""
         self.enter()
+        self.count_statement()
         outer, self.height = self.height, 0
         self.tail = False
         parse = _STATEMENTS.get(self.token[1]) if self.kind in ("word", "{") else None

@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ..ending import Ending
+from ..runtime.provenance import Provenance
 from ..runtime.values import Context, decoder, strftime, to_text
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, compile_format
+
+if TYPE_CHECKING:
+    from ..runtime.losses import Withheld
 
 Handler = Callable[[Any, int], object]  # (buffer, offset of a record)
 Take = Callable[[str, str], Sequence[tuple[Any, Any]]]  # (map, "" | "clear" | "zero") -> its (key, value) pairs
@@ -24,8 +29,13 @@ class Output(Protocol):
     @property
     def escape(self) -> Escape | None: ...
     @property
+    def error_escape(self) -> Escape | None: ...
+    @property
     def write_text(self) -> Callable[[bytes], object]: ...
     def flush(self, end: bool = False) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def unread(self) -> int: ...
     def attached(self, probes: int) -> None: ...
     def lost_events(self, count: int) -> None: ...
     def note(self, message: str) -> None: ...
@@ -33,13 +43,16 @@ class Output(Protocol):
     def located(self, severity: str, text: bytes, span: Any) -> None: ...
     def statistics(self, costs: Sequence[Any]) -> None: ...
     def end(self) -> None: ...
+    def run(self, run: Provenance) -> None: ...
     def time(self, text: str) -> None: ...
     def join(self, text: str) -> None: ...
     def cat(self, content: bytes) -> None: ...
-    def system(self, output: bytes) -> None: ...
+    def system(self, output: bytes, more: bool = False) -> None: ...
     def value(self, value: Any) -> None: ...
+    def withheld(self, kept: Withheld) -> None: ...
+
     def map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1,
-            kind: str = "map") -> None: ...
+            kind: str = "map", incomplete: bool = False) -> None: ...
 
 
 class Printer:
@@ -57,8 +70,11 @@ class Printer:
         self.out = out
         self.take = take
         self.warnings = warnings
+        self.commands_left = 0  # of system(): not run, for the run was to end
+        self.ending = Ending()  # of the run, whoever has one
         self.rows = _rows(columns, context, out) if columns else None
         self._files: dict[str, Any] = {}  # of skboutput(), by path
+        self.is_incomplete: Callable[[str], bool] = _never  # whether a budget kept back events of a map
         self.handlers: list[Handler | None] = [self._handler(site) for site in spec.sites]
 
     def show(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
@@ -80,7 +96,8 @@ class Printer:
     def maps(self) -> None:
         """Every map of the script, by name, as it is now."""
         for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
-            self.out.map(name, self.take(name, ""), kind=_kind(self.spec.map(name)))
+            self.out.map(name, self.take(name, ""), kind=_kind(self.spec.map(name)),
+                         incomplete=self.is_incomplete(name))
 
     def _handler(self, site: EventSite) -> Handler | None:
         makers: dict[str, Callable[[EventSite], Handler]] = {
@@ -90,8 +107,9 @@ class Printer:
         return make(site) if make else None
 
     def _printf(self, site: EventSite) -> Handler:
-        form = compile_format(site.parts, site.fields, self.context, self.out.escape)
         severity = site.data.get("severity", "")
+        escape = self.out.error_escape if severity else self.out.escape
+        form = compile_format(site.parts, site.fields, self.context, escape)
         if severity:
             located, span = self.out.located, site.span
             if severity == "WARNING" and not self.warnings:
@@ -134,7 +152,7 @@ class Printer:
         def handle(buffer: Any, offset: int) -> None:
             path = form(buffer, offset)
             try:
-                with open(path, "rb", buffering=0) as file:
+                with open(path, "rb", buffering=0, opener=_without_waiting) as file:
                     out.cat(_read(file.read, limit))
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -144,16 +162,21 @@ class Printer:
     def _system(self, site: EventSite) -> Handler:
         form, out = compile_format(site.parts, site.fields, self.context), self.out
 
+        def show(printed: bytes, more: bool) -> None:
+            out.system(printed, more)
+            out.flush(True)
+
         def handle(buffer: Any, offset: int) -> None:
-            import subprocess
+            from .command import run_command
+            if self.ending.asked_at:
+                self.commands_left += 1
+                return
             out.flush(True)
             command = form(buffer, offset)
             try:
-                done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=False)
+                run_command(command, show, self.ending)
             except (OSError, ValueError) as error:
                 out.note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
-            else:
-                out.system(done.stdout)
         return handle
 
     def _nstat(self, site: EventSite) -> Handler:
@@ -178,7 +201,11 @@ class Printer:
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
         named = self.spec.map(name)
         unset, kind = _unset(named, self.context), _kind(named)
-        return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind)
+        return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind, self.is_incomplete(name))
+
+
+def _never(name: str) -> bool:
+    return False
 
 
 def _kind(named: MapSpec) -> str:
@@ -213,6 +240,12 @@ def _now() -> int:
     return time_ns()
 
 
+def _without_waiting(path: Any, flags: int) -> int:
+    """Open what may be a pipe without a writer; what is not there yet is not read."""
+    import os
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 def _read(read: Callable[[int], bytes | None], limit: int) -> bytes:
     """At most ``limit`` bytes; files of /proc come in pieces."""
     pieces: list[bytes] = []
@@ -222,10 +255,11 @@ def _read(read: Callable[[int], bytes | None], limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False) -> Output:
+def output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False,
+           ending: Ending | None = None) -> Output:
     """The output of ``-f form`` (text or json) to two file descriptors."""
     from .stream import NONE, Stream
-    streams = Stream(out, buffering), Stream(err, NONE)
+    streams = Stream(out, buffering, ending), Stream(err, NONE, ending)
     if form == "json":
         from .json import JsonOutput
         return JsonOutput(*streams, quiet)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from os import strerror
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
+from ..runtime.provenance import Provenance
 from ..runtime.values import (
     ArrayValue,
     Buffer,
@@ -18,9 +19,12 @@ from ..runtime.values import (
     to_text,
 )
 from .stream import Stream
-from .text import Items, divided, encode, ordered
+from .text import CONTROLS, Items, divided, encode, ordered, terminal_safe
 
-_ESCAPES = {c: f"\\u{c:04x}" for c in range(32)} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (
+if TYPE_CHECKING:
+    from ..runtime.losses import Withheld
+
+_ESCAPES = {c: f"\\u{c:04x}" for c in CONTROLS} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (
     '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t"))}
 
 
@@ -54,7 +58,7 @@ def to_json(value: Any) -> str:
         return _series(value)
     if kind is Buffer:
         return f"[{','.join([str(b - (b >> 7 << 8)) for b in value])}]"
-    return quote(to_text(value))
+    return "null" if value is None else quote(to_text(value))
 
 
 def number(value: int) -> str:
@@ -104,7 +108,9 @@ def _part(key: Any) -> str:
 class JsonOutput:
     """Prints objects to ``out``; the interface is TextOutput's."""
 
-    escape: Callable[[str], str] | None = None  # nothing that a terminal could trip over survives the quoting
+    # Nothing that a terminal could trip over survives the quoting.
+    escape: Callable[[str], str] | None = None
+    error_escape: Callable[[str], str] | None = None
 
     def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
         self.out = out
@@ -116,8 +122,18 @@ class JsonOutput:
         self.out.flush(end)
         self.err.flush(end)
 
-    def _message(self, kind: str, data: str) -> None:
-        self.out.write(encode(f'{{"type": "{kind}", "data": {data}}}\n'))
+    @property
+    def unread(self) -> int:
+        """Bytes that nobody has read, though the run was to end."""
+        return self.out.unread
+
+    def close(self) -> None:
+        """Release what the streams have opened; the descriptors stay the caller's."""
+        self.out.close()
+        self.err.close()
+
+    def _message(self, kind: str, data: str, more: str = "") -> None:
+        self.out.write(encode(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))
 
     def _text(self, kind: str, data: bytes) -> None:
         self._message(kind, quote(data.decode("utf-8", "surrogateescape")))
@@ -133,10 +149,19 @@ class JsonOutput:
         """So many records found their ring full."""
         self._message("lost_events", f'{{"events": {count}}}')
 
+    def withheld(self, kept: Withheld) -> None:
+        """What a budget kept back."""
+        events, dropped = (", ".join([f"{quote(name)}: {count}" for name, count in rows])
+                           for rows in (kept.events, kept.dropped))
+        self._message("withheld", f'{{"share": {kept.share:g}, "spent": {kept.spent_ns / max(kept.traced_ns, 1):.6f}, '
+                                  f'"seconds": {kept.traced_ns / 1e9:.6f}, '
+                                  f'"detached_seconds": {kept.detached_ns / 1e9:.6f}, '
+                                  f'"skipped": {{{events}}}, "dropped": {{{dropped}}}}}')
+
     def note(self, message: str) -> None:
         """A line for people: on stderr."""
         self.out.flush(True)
-        self.err.write(encode(message + "\n"))
+        self.err.write(encode(terminal_safe(message) + "\n"))
         self.err.flush(True)
 
     def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
@@ -161,6 +186,11 @@ class JsonOutput:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
         from .statistics import cost_json
         self._message("stats", cost_json(costs))
+
+    def run(self, run: Provenance) -> None:
+        """Which run a file shows, and what was lost."""
+        from json import dumps
+        self._message("run", dumps(run.as_json()))
 
     def end(self) -> None:
         """Nothing separates the maps at the end from what went before."""
@@ -188,14 +218,16 @@ class JsonOutput:
     def cat(self, content: bytes) -> None:
         self._text("cat", content)
 
-    def system(self, output: bytes) -> None:
+    def system(self, output: bytes, more: bool = False) -> None:
+        """What a command printed: an object, or one for each piece where it is much."""
         self._text("syscall", output)
 
     def value(self, value: Any) -> None:
         """print(value)."""
         self._message("value", to_json(value))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map") -> None:
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
+            incomplete: bool = False) -> None:
         """A map, whole or its ``top`` entries; nothing at all for an empty one."""
         shown = ordered(items, top)
         if not shown:
@@ -208,4 +240,4 @@ class JsonOutput:
             data = pairs[0][1]
         else:
             data = f"{{{', '.join([f'{quote(json_key(key))}: {text}' for key, text in pairs])}}}"
-        self._message(kind, f"{{{quote(name)}: {data}}}")
+        self._message(kind, f"{{{quote(name)}: {data}}}", ', "incomplete": true' if incomplete else "")

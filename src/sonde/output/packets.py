@@ -1,15 +1,22 @@
-"""Packets to files that every network tool reads (pcap: draft-ietf-opsawg-pcap)."""
+"""Packets to files that every network tool reads (pcap: draft-ietf-opsawg-pcap).
+
+skboutput() needs no --unsafe. So a script can harm no file by it: it makes new files, and replaces the caller's earlier
+captures, nothing else.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from struct import Struct
 
 from ..errors import SondeError
+from ..ownership import open_guarded, own_users
 
 _HEADER = Struct("=IHHiIII")  # magic, version, time zone, accuracy, longest packet, link type
 _RECORD = Struct("=IIII")     # seconds, microseconds, bytes kept, bytes on the wire
 MICROSECONDS, RAW_IP, LONGEST = 0xA1B2C3D4, 101, 65535
+_MAGICS = {magic.to_bytes(4, order) for magic in (MICROSECONDS, 0xA1B23C4D) for order in ("little", "big")}
 
 
 class PacketFile:
@@ -17,7 +24,7 @@ class PacketFile:
 
     def __init__(self, path: str) -> None:
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._descriptor = _open_capture(path)
         except (OSError, ValueError) as error:
             raise SondeError(f"skboutput: failed to open '{path}': {getattr(error, 'strerror', error)}") from None
         self._put(_HEADER.pack(MICROSECONDS, 2, 4, 0, 0, LONGEST, RAW_IP))
@@ -42,3 +49,28 @@ class PacketFile:
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             self.close()
+
+
+def _open_capture(path: str) -> int:
+    """A new file, or an earlier capture, emptied. OSError for any other file: it would be lost."""
+    try:
+        return open_guarded(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        pass
+    descriptor = open_guarded(path, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        _check_capture(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_capture(descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_size and os.read(descriptor, 4) not in _MAGICS:
+        raise FileExistsError(0, "it is there already, and is no capture that could be replaced")
+    if found.st_uid not in own_users():
+        raise PermissionError(0, "it belongs to another user")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
+
+from ..ending import LAST, Ending
 
 LINE, FULL, NONE = "line", "full", "none"
 _LARGE = 1 << 16
+_LOOK = 100  # ms: so often the wish to end is looked at while nobody reads
 
 
 class Stream:
@@ -15,13 +19,19 @@ class Stream:
     ``write`` is the whole cost of a line. ``line``: out at every :meth:`flush`, which the session calls when it
     has emptied the rings and is about to wait, so that a line is never held back while nothing happens; ``full``:
     in large pieces and at the end; ``none``: at once.
+
+    A reader that does not read holds the writer up, until the run was asked to end (``ending``): then what is not read
+    in a moment is counted in ``unread``, in bytes.
     """
 
     write: Callable[[bytes], object]
 
-    def __init__(self, descriptor: int, buffering: str = LINE) -> None:
+    def __init__(self, descriptor: int, buffering: str = LINE, ending: Ending | None = None) -> None:
         self.descriptor = descriptor
         self.buffering = buffering
+        self.unread = 0
+        self._ending = ending
+        self._open = -1  # our own, non-blocking way to the same pipe or terminal
         self._pieces: list[bytes] = []
         self.write = self._now if buffering == NONE else self._pieces.append
 
@@ -37,11 +47,42 @@ class Stream:
             self._pieces.clear()
             self._now(data)
 
+    def close(self) -> None:
+        """Release what the stream itself has opened."""
+        if self._open not in (-1, self.descriptor):
+            os.close(self._open)
+        self._open = -1
+
     def _now(self, data: bytes) -> None:
+        if self._open < 0:
+            self._open = self.descriptor if self._ending is None else _open_non_blocking(self.descriptor)
         view = memoryview(data)
         while view:
             try:
-                view = view[os.write(self.descriptor, view):]
-            except BlockingIOError:  # somebody made the other end of our pipe or terminal non-blocking
-                import select
-                select.select([], [self.descriptor], [])
+                view = view[os.write(self._open, view):]
+            except BlockingIOError:
+                if not self._wait_for_reader():
+                    self.unread += len(view)
+                    return
+
+    def _wait_for_reader(self) -> bool:
+        """Wait until there is room; False when the run was to end and there is none."""
+        import select
+        room = select.poll()
+        room.register(self._open, select.POLLOUT)
+        while not room.poll(_LOOK):
+            if self._ending is not None and self._ending.overdue(LAST):
+                return False
+        return True
+
+
+def _open_non_blocking(descriptor: int) -> int:
+    """A descriptor of the same pipe or terminal, on which a write never waits; the one that is given where there can be
+    none. It has a mode of its own: whoever shares ours (a shell, the command of -c) must not find it non-blocking."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) and os.isatty(descriptor):
+            return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        pass
+    return descriptor

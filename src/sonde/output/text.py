@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..errors import underlined
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide
+from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
 from .stream import Stream
 
+if TYPE_CHECKING:
+    from ..runtime.losses import Withheld
+
 Items = Sequence[tuple[Any, Any]]  # (key, value); a map without keys has one item with key None, or none
 
-_CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)] if chr(c) not in "\n\t"}
+# Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
+CONTROLS = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
+_UNSAFE = {c: text for c, text in CONTROLS.items() if chr(c) not in "\n\t"} | {0xDC00 + c: CONTROLS[c]
+                                                                           for c in range(128, 160)}
 
 
 def terminal_safe(text: str) -> str:
     """Control characters as ``\\xNN``: what traced programs put into strings must not steer the terminal."""
-    return text if text.isprintable() else text.translate(_CONTROL)
+    return text if text.isprintable() else text.translate(_UNSAFE)
 
 
 def encode(text: str) -> bytes:
@@ -73,12 +81,23 @@ class TextOutput:
         self.err = err
         self.quiet = quiet
         self.escape: Callable[[str], str] | None = terminal_safe if out.terminal else None
+        self.error_escape = terminal_safe if err.terminal else None  # for errorf() and warnf()
         self.write_text = out.write  # printf: its text goes straight to the stream
 
     def flush(self, end: bool = False) -> None:
         """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
         self.out.flush(end)
         self.err.flush(end)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that nobody has read, though the run was to end."""
+        return self.out.unread
+
+    def close(self) -> None:
+        """Release what the streams have opened; the descriptors stay the caller's."""
+        self.out.close()
+        self.err.close()
 
     # About the tracer ---------------------------------------------------------------------------------------------
 
@@ -91,8 +110,16 @@ class TextOutput:
         """So many records found their ring full."""
         self.note(f"Lost {count} events")
 
+    def withheld(self, kept: Withheld) -> None:
+        """What a budget kept back."""
+        first, *others = kept.sentences
+        self.note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
+
     def note(self, message: str) -> None:
         """A line for people: on stderr, after what has been printed so far."""
+        self._complain(terminal_safe(message))
+
+    def _complain(self, message: str) -> None:
         self.out.flush(True)
         self.err.write(encode(message + "\n"))
         self.err.flush(True)
@@ -103,13 +130,17 @@ class TextOutput:
 
     def located(self, severity: str, text: bytes, span: Any) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
-        self.note(located(severity, text.decode("utf-8", "surrogateescape"), span))
+        self._complain(located(severity, text.decode("utf-8", "surrogateescape"), span))
 
     def statistics(self, costs: Sequence[Any]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
         from .statistics import cost_lines
         for line in cost_lines(costs):
             self.note(line)
+
+    def run(self, run: Provenance) -> None:
+        """Which run a file shows, and what was lost."""
+        self.out.write(encode("".join([f"# {line}\n" for line in run.lines])))
 
     def end(self) -> None:
         """What separates the script's own output from its maps at the end."""
@@ -124,18 +155,22 @@ class TextOutput:
         self.out.write(encode(self._safe(text) + "\n"))
 
     def cat(self, content: bytes) -> None:
-        self.out.write(content)
+        self.out.write(encode(self._safe(content.decode("utf-8", "surrogateescape"))) if self.escape else content)
 
-    def system(self, output: bytes) -> None:
-        self.out.write(output + b"\n")
+    def system(self, output: bytes, more: bool = False) -> None:
+        """What a command printed; ``more`` follows."""
+        self.out.write(output if more else output + b"\n")
 
     def value(self, value: Any) -> None:
         """print(value)."""
         self.out.write(encode(self._safe(to_text(value)) + "\n"))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map") -> None:
-        """A map, whole or its ``top`` entries; nothing of an empty one."""
+    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
+            incomplete: bool = False) -> None:
+        """A map, whole or its ``top`` entries; nothing of an empty one. ``incomplete``: a line before it says so."""
         shown = ordered(items, top)
+        if shown and incomplete:
+            self.out.write(encode(f"{name} is incomplete:\n"))
         if shown and isinstance(shown[0][1], Drawing):
             return self._drawings(name, shown, div)
         lines = [self._safe(f"{label(name, key)}: {to_text(divided(value, div))}\n") for key, value in shown]
@@ -170,5 +205,4 @@ def located(severity: str, message: str, span: Any) -> str:
     text = source.line(line)
     if last != line:
         end = len(text) + 1
-    pad = "".join(["\t" if c == "\t" else " " for c in text[:column - 1]])
-    return f"{span}: {severity}: {message}\n{text}\n{pad}{'~' * max(1, end - column)}"
+    return "\n".join([f"{span}: {severity}: {message}", *underlined(text, column - 1, end - 1)])

@@ -22,6 +22,15 @@ class Process:
         except OSError as error:
             raise UsageError(f"process {pid}: {error.strerror}", ["a thread's id? give the process id"]) from None
 
+    @property
+    def name(self) -> str:
+        """What it is called; "process" if it has ended."""
+        try:
+            with open(f"/proc/{self.pid}/comm", encoding="utf-8", errors="replace") as file:
+                return file.read().rstrip("\n")
+        except OSError:
+            return "process"
+
     def ended(self) -> bool:
         """Whether it has."""
         import select
@@ -56,6 +65,11 @@ class Child(Process):
         self.command = arguments
         self.status: int | None = None
         super().__init__(pid)
+
+    @property
+    def name(self) -> str:
+        """The program that it will be."""
+        return os.path.basename(self.command[0])
 
     def start(self) -> None:
         """Let it execute the command; SondeError if that fails."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from struct import Struct as Layout
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ..arch import this_arch
 from ..errors import SondeError
 from ..kernel import host, procfs
-from ..kernel.symbols import KernelSymbols, UserSymbols
-from ..spec import STACKS, ScriptSpec
+from ..kernel.symbols import KernelSymbols
+from ..memory import Memory
+from ..spec import ScriptSpec
 from ..types import Stack, Tuple, USym
 from .maps import Map
+from .stacks import StackFrames
 
-_KEY = Layout("=Q").pack
+if TYPE_CHECKING:
+    from ..kernel.user_symbols import UserSymbols
 
 
 class LiveContext:
@@ -24,40 +27,28 @@ class LiveContext:
     """
 
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], kernel: KernelSymbols | None = None,
-                 user: UserSymbols | None = None) -> None:
+                 memory: Memory | None = None) -> None:
         self.text_size = spec.config.text_size
         self._demangle = spec.config.cpp_demangle
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
-        self._maps = maps
         self._kernel = kernel or KernelSymbols()
-        self._log = _mapping_log() if user is None and names_user_addresses(spec) else None
-        self._user = user or UserSymbols(self._log)
+        self._log = _mapping_log() if names_user_addresses(spec) else None
         if self._log is not None:
             self._log.changed = self._user.forget
         self._cgroups = procfs.Cgroups()
         self._unwinder: Any = None
-        self._stacks: dict[int, Sequence[int]] = {}
+        self._stacks = StackFrames(spec, maps, (memory or Memory()).stacks)
         self._offsets: dict[str, int] = {}
+
+    @cached_property
+    def _user(self) -> UserSymbols:
+        from ..kernel.user_symbols import UserSymbols
+        return UserSymbols(self._log)
 
     def frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
-        if stack not in self._stacks:
-            found = self._read_stack(stack)
-            if not found:
-                return ()
-            self._stacks[stack] = found
-        return self._stacks[stack]
-
-    def _read_stack(self, stack: int) -> Sequence[int]:
-        stacks = self._maps.get(STACKS)
-        if stacks is None:
-            return ()
-        try:
-            raw = stacks.get(_KEY(stack))
-        except SondeError:  # the session is over
-            return ()
-        return memoryview(raw).cast("Q").tolist() if isinstance(raw, bytes) else ()
+        return self._stacks.frames(stack)
 
     def ksym(self, address: int) -> tuple[str, int] | None:
         """Name of the kernel symbol around ``address`` and the offset into it."""
@@ -71,13 +62,13 @@ class LiveContext:
             return None
         name = found.name
         if self._demangle and name.startswith("_Z"):
-            from ..kernel.demangle import demangle
-            name = demangle(name)
+            from ..kernel.foreign.files import demangle
+            name = (demangle([name], found.module) or [name])[0]
         return name, found.offset, found.module
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id of the file mapped at ``address``, and the offset in that file."""
-        from ..kernel.elf import open_elf
+        from ..kernel.foreign.files import open_elf
         mapping = self._user.mapping(tgid, address)
         if mapping is None or not mapping.path:
             return None

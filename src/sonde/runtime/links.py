@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..errors import AttachError, SyscallError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
-from ..spec import Attach, ProgramSpec
+from ..spec import EXEMPT, RUN_BY_SESSION, Attach, ProgramSpec
 from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
@@ -37,13 +37,11 @@ from ..uapi import (
     SOFTWARE_EVENTS,
 )
 from .maps import online_cpus
-from .programs import cookie, number
+from .programs import Program, cookie, number
 
 if TYPE_CHECKING:
     from threading import Thread
 
-# kinds that the session runs itself: nothing to attach
-RUN_BY_SESSION = ("begin", "end", "self", "iter", "test", "bench")
 UPROBES = ("uprobe", "uretprobe", "usdt")
 RETURNS = ("kretprobe", "fexit")
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
@@ -122,6 +120,22 @@ def _close_in_threads(links: list[Fd]) -> list[Thread]:
     for thread in threads:
         thread.start()
     return threads
+
+
+def is_gated(program: ProgramSpec) -> bool:
+    """Whether a budget may hold back or detach a program."""
+    return program.attach[0].kind not in EXEMPT
+
+
+# kinds of which the kernel runs the program that was attached last first
+LAST_FIRST = (*UPROBES, "kprobe", "kretprobe", "fentry", "fexit")
+
+
+def in_order(programs: list[Program]) -> list[Program]:
+    """The order in which to attach, so that programs of one place run in the script's order."""
+    turned = [program.spec.attach[0].kind in LAST_FIRST for program in programs]
+    return [program for program, last in zip(programs, turned) if not last] + \
+        [program for program, last in zip(reversed(programs), reversed(turned)) if last]
 
 
 Missing = Callable[[AttachError, Attach], None]
@@ -213,21 +227,25 @@ def _uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, counter_shift = _probe_pmu("uprobe")
     config = 1 << return_bit if point.kind == "uretprobe" else 0
     config |= int(point.extra.get("semaphore", 0)) << counter_shift
-    event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
-                                     config1=os.fsencode(point.target), config2=point.offset)
+    from ..kernel.foreign.opening import path_for_kernel
+    with path_for_kernel(point.target) as path:
+        event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
+                                         config1=os.fsencode(path), config2=point.offset)
     links.on_event(program, event, cookie)
 
 
 def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
+    from ..kernel.foreign.opening import path_for_kernel
     groups: dict[tuple[str, bool], list[int]] = {}
     for index, point in enumerate(spec.attach):
         groups.setdefault((point.target, point.kind == "uretprobe"), []).append(index)
     for (path, returns), members in groups.items():
         points = [spec.attach[index] for index in members]
         counters = [int(point.extra.get("semaphore", 0)) for point in points]
-        links.hold(syscalls.link_uprobe_multi(
-            program, path, [point.offset for point in points], [number(spec, index) for index in members],
-            counters if any(counters) else None, points[0].pid, returns), waits=True)
+        with path_for_kernel(path) as place:
+            links.hold(syscalls.link_uprobe_multi(
+                program, place, [point.offset for point in points], [number(spec, index) for index in members],
+                counters if any(counters) else None, points[0].pid, returns), waits=True)
 
 
 def _kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:

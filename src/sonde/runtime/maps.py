@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import EnvironmentProblem, SondeError, SyscallError
@@ -76,6 +77,14 @@ class Map:
             found = self._finish(self._gains([(key, self._merge(raw)[0])]))
             return found[0][1] if found else None
         return None if raw is None else self._decode([_Chunk(key, raw, 1)])[0][1]
+
+    def elements(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key with its value as the kernel has it (every CPU's for a per-CPU map), read in pieces."""
+        if self.spec.memory:
+            yield b"", bytes(self.memory[:self.spec.value_size])
+            return
+        for chunk in self._chunks(take=False):
+            yield from zip(_split(chunk.keys, self.spec.key_size), _split(chunk.cells, self._element))
 
     def count(self) -> int:
         """How many keys there are."""
@@ -229,7 +238,7 @@ class Map:
 
     # keyed maps
 
-    def _decode(self, chunks: list[_Chunk]) -> list[Item]:
+    def _decode(self, chunks: Iterable[_Chunk]) -> list[Item]:
         found: list[Item] = []
         for chunk in chunks:
             keys = _split(chunk.keys, self.spec.key_size)
@@ -251,17 +260,17 @@ class Map:
             return (total & ((1 << 8 * width) - 1)).to_bytes(size, sys.byteorder)
         return next((part for part in parts if any(part)), parts[0])
 
-    def _chunks(self, take: bool) -> list[_Chunk]:
+    def _chunks(self, take: bool) -> Iterator[_Chunk]:
         """All elements, by batches where the kernel has them (Linux 5.6), else one by one."""
         try:
-            return self._batches(take)
+            yield from self._batches(take)
         except SyscallError as error:
             if error.errno not in _NO_BATCH:
                 raise
-        return self._one_by_one(take)
+            yield from self._one_by_one(take)
 
-    def _batches(self, take: bool) -> list[_Chunk]:
-        spec, chunks = self.spec, []
+    def _batches(self, take: bool) -> Iterator[_Chunk]:
+        spec = self.spec
         room = min(spec.max_entries, max(64, _BATCH_BYTES // (spec.key_size + self._element)))
         token: bytearray | None = None
         while True:
@@ -274,10 +283,10 @@ class Map:
             if problem not in (0, errno.ENOENT):
                 raise syscalls.failure("bpf(MAP_LOOKUP_BATCH)", problem)
             if count:
-                chunks.append(_Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
-                                     bytes(memoryview(values)[:count * self._element]), count))
+                yield _Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
+                             bytes(memoryview(values)[:count * self._element]), count)
             if problem:
-                return chunks
+                return
             token = following
 
     def _one_by_one(self, take: bool) -> list[_Chunk]:

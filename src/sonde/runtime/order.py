@@ -14,6 +14,8 @@ from .ringbuf import Event
 # (site, buffer, offset of the record in the buffer)
 Raw = tuple[int, bytes, int]
 
+EVENT_BYTES = 200  # what the Python objects of one Event take, beside the record itself
+
 
 class Sequencer:
     """Holds records until their place in the order is certain. Pure: knows neither clocks nor rings."""
@@ -47,13 +49,18 @@ class Sequencer:
         """Time of the newest data record that is held or has left; 0 if there is none."""
         return self._pending[-1][0] if self._pending else self._released
 
+    def held_bytes(self) -> int:
+        """About how much memory the held data records take: they keep alive what was read since the oldest of them."""
+        return self._consumed - self._pending[0][1] + EVENT_BYTES * len(self._pending) if self._pending else 0
+
     def __bool__(self) -> bool:
         return bool(self._pending or self._controls)
 
-    def release(self, before: int | None) -> list[Raw]:
-        """The records whose place is certain: data records with time < ``before`` (None: everything)."""
+    def release(self, before: int | None, most: int = 1 << 62) -> list[Raw]:
+        """The records whose place is certain: data records with time < ``before`` (None: everything), the first
+        ``most`` of them."""
         pending = self._pending
-        cut = len(pending) if before is None else bisect_left(pending, (before,))
+        cut = min(most, len(pending) if before is None else bisect_left(pending, (before,)))
         if cut:
             self._released = max(self._released, pending[cut - 1][0])
         if self._controls:
@@ -69,7 +76,7 @@ class Sequencer:
         done = sent = 0
         for position, record in self._controls:
             place = max(done, bisect_left(least, position))
-            if not everything and (place > cut or self._consumed < position):
+            if place > cut or not everything and self._consumed < position:
                 break
             released += [event[2:] for event in self._pending[done:place]]
             released.append(record)

@@ -11,11 +11,13 @@ an explicit byte order goes byte by byte and could see half of a new value).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
+from ..spec import CONTROL_RING
 from ..uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
 
 # (time, position in the ring, site, buffer, offset of the record in the buffer)
@@ -73,6 +75,18 @@ class Ring:
                   for time, at in zip(times, found)]
         self.position = self._consumer[0] = position + ((stop - start) << 3)
         return events
+
+    def skip(self) -> list[int]:
+        """As :meth:`read`, but only the probe indices of the records."""
+        position = self.position
+        self._fence()
+        start = (position & (self.size - 1)) >> 3
+        found, stop = self._scan(start, start + ((self._producer[0] - position) >> 3))
+        words = self._words
+        probes = [words[at + 1] >> 32 for at in found]
+        self._fence()
+        self.position = self._consumer[0] = position + ((stop - start) << 3)
+        return probes
 
     def _scan(self, at: int, end: int) -> tuple[list[int], int]:
         """Word indices of the complete records in [at, end) and of the first word that is not one."""
@@ -136,3 +150,11 @@ def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
 
 
 CONTROL_RING_BYTES = 256 << 10
+
+
+def ring_bytes(name: str, perf_rb_pages: int) -> int:
+    """Size of the ring of that name, on this machine."""
+    if name == CONTROL_RING:
+        return CONTROL_RING_BYTES
+    page = os.sysconf("SC_PAGE_SIZE")
+    return data_ring_bytes(perf_rb_pages, page, os.sysconf("SC_PHYS_PAGES") * page)

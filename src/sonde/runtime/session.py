@@ -19,20 +19,19 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
+from ..ending import Ending
 from ..errors import AttachError, SondeError, VerifierError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
-from ..record import Record
 from ..spec import (
     CONTROL_HEADER,
     CONTROL_RING,
     DATA_RING,
     STATE,
     Attach,
-    ErrorSite,
     EventField,
     MapSpec,
     ProgramSpec,
@@ -41,36 +40,21 @@ from ..spec import (
 from . import links as attaching
 from . import maps as mapping
 from .child import Child, Process
+from .delivery import REST, Delivery
 from .iterators import Iterators
 from .links import Links
+from .losses import Losses
 from .maps import Map
-from .order import Raw, Sequencer
+from .order import Raw
 from .programs import Program, apart, load, target_of
-from .ringbuf import CONTROL_RING_BYTES, Ring, data_ring_bytes
+from .ringbuf import Ring, ring_bytes
 from .signals import Signals
 
-WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
+if TYPE_CHECKING:
+    from .budget import Budget
+
 ASKS = "SIGUSR1"
-REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
 SLOW = 20  # links, the closing of which the results need not wait for
-PORTION = 1 << 20  # bytes that are read from the data ring at a time: bounds the memory that Python objects take
-
-_POSITION = struct.Struct("=Q")
-
-
-class Losses(Record):
-    """What did not get through, (name or site, count) each; everything zero is left out."""
-
-    records: list[tuple[str, int]]        # by probe: the data ring was full
-    errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
-    skipped: list[tuple[str, int]]        # by first probe of a program: the kernel did not run it (nested, too many)
-    late: int = 0                         # records that came too late for their place: printed, but out of order
-    short: int = 0                        # user stacks (dw_ustack) that were not unwound to their end
-    unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
-
-    def __bool__(self) -> bool:
-        return bool(self.records or self.errors or self.skipped or self.late or self.short
-                    or self.unseen)
 
 
 class Session:
@@ -78,13 +62,17 @@ class Session:
     iterators (all of them have been read), begin (there is no other probe to wait for), or what :meth:`end` was given.
 
     ``values`` gives the spec's globals beyond those that the session knows (start_ns, cpid, self_pid, cpus).
-    ``handle_signals``: SIGINT and SIGTERM end the session (main thread only). ``process`` ends it by its own end;
-    a Child is started when everything is attached.
+    ``handle_signals``: SIGINT, SIGTERM and SIGHUP end the session (main thread only), and then ``ending`` says since
+    when. ``process`` ends it by its own end; a Child is started when everything is attached. ``memory`` bounds the
+    bytes of records that are held. ``budget``: the share of one CPU's time that the programs may take, if the script is
+    compiled for one.
     """
 
     def __init__(self, spec: ScriptSpec, process: Process | None = None, values: Mapping[str, int] | None = None,
-                 handle_signals: bool = False, run_statistics: bool = False) -> None:
+                 handle_signals: bool = False, run_statistics: bool = False, ending: Ending | None = None,
+                 memory: int = 16 << 20, budget: float = 0.0) -> None:
         self.spec = spec
+        self.ending = ending or Ending()
         self.process = process
         self.maps: dict[str, Map] = {}
         self.programs: list[Program] = []
@@ -97,17 +85,22 @@ class Session:
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
         self._links = Links()
-        self._sequencer = Sequencer()
-        self._data: Ring | None = None
-        self._control: Ring | None = None
+        self._memory = memory
+        self._delivery = Delivery(spec, None, None, memory, self.ending)
+        self._gated = Links()  # of the programs that a budget may detach
+        self._budget: Budget | None = None
+        self._share = budget if spec.gate is not None else 0.0
+        self.tell: Callable[[str], object] = str  # is told, while the session waits, what cannot wait for its end
         self._idle: Any = None    # epoll of everything
         self._urgent: Any = None  # epoll of all but the rings
         self._woken = -1          # an eventfd: end() was called
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
-        self._statistics = _counting() if run_statistics else None
+        self._statistics: Fd | None = None
+        if run_statistics:
+            from .statistics import enable
+            self._statistics = enable()
         self._span = [0, 0]  # monotonic nanoseconds when all was attached, and when detaching began
-        self._last_position = 0
         self._started = False
         self._stopped = False
         self._last_losses: Losses | None = None
@@ -131,7 +124,7 @@ class Session:
         cpus = mapping.possible_cpus()
         for spec in self.spec.maps:
             self.maps[spec.name] = mapping.create(self._sized(spec), cpus)
-        self._data, self._control = self._ring(DATA_RING), self._ring(CONTROL_RING)
+        self._delivery = Delivery(self.spec, self._ring(DATA_RING), self._ring(CONTROL_RING), self._memory, self.ending)
         self._set_globals()
         modules: dict[str, Fd | None] = {}
         try:
@@ -181,17 +174,23 @@ class Session:
         self._watch()
         self._started = True
         self._run("begin")
-        self._drain()
-        if self.done:  # begin called exit(): there is nothing to attach for
-            return
-        for program in list(self.programs):
+        self._delivery.read_controls(self._notice)
+        if self._share:
+            from .budget import Budget
+            self._budget = Budget(self._share, self.spec, self.maps, self._gated, self._wake)
+        for program in attaching.in_order(self.programs):
             self._attach_program(program)
         self._sum_up()
-        self._start_iterators()
+        if not self.done:
+            self._start_iterators()
         if not self.attached and self.warnings:
             raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
                               [warning.message for warning in self.warnings[:5]])
         self._span[0] = time.monotonic_ns()
+        if self.done:  # begin called exit()
+            return
+        if self._budget is not None:
+            self._budget.start(self.programs)
         if isinstance(self.process, Child):
             self.process.start()
         elif not self._awaits_events():
@@ -203,16 +202,17 @@ class Session:
 
     def _attach_program(self, program: Program) -> None:
         spec = program.spec
+        links = self._gated if self._budget is not None and attaching.is_gated(spec) else self._links
         if attaching.multi_type(spec):
-            if attaching.attach_multi(spec, program.fd, self._links):
-                self.attached += len(spec.attach) * (len(spec.parts) or 1)
+            if attaching.attach_multi(spec, program.fd, links):
+                self.attached += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
                 return
             if spec.parts:  # some function cannot be had: the parts find out which
                 self._attach_parts(program)
                 return
             program.fd.close()
             program.fd = self._load_program(spec, multi=False).fd
-        self.attached += attaching.attach(spec, program.fd, self._links, self._missing)
+        self.attached += attaching.attach(spec, program.fd, links, self._missing) * spec.clauses
 
     def _attach_parts(self, program: Program) -> None:
         at = self.programs.index(program)
@@ -265,12 +265,10 @@ class Session:
         """Rings get their size here: it is the machine's business."""
         if spec.type != "ringbuf" or spec.max_entries:
             return spec
-        if spec.name == CONTROL_RING:
-            size = CONTROL_RING_BYTES
-        else:
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-            size = data_ring_bytes(self.spec.config.perf_rb_pages, os.sysconf("SC_PAGE_SIZE"), memory)
-        return MapSpec(spec.name, spec.type, 0, 0, size, spec.flags)
+        return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec.name, self.spec.config.perf_rb_pages), spec.flags)
+
+    def _rings(self) -> list[Ring]:
+        return [ring for ring in (self._delivery.data, self._delivery.control) if ring is not None]
 
     def _ring(self, name: str) -> Ring | None:
         ring = self.maps.get(name)
@@ -285,6 +283,8 @@ class Session:
             "cpid": self.process.pid if isinstance(self.process, Child) else 0,
             "self_pid": os.getpid(),
             "exiting": 0,
+            "gate": 0,
+            "allowance": 1 << 62,
             "zero": 0,
             "test_result": 0,
             "cpus": os.cpu_count() or 1,
@@ -307,12 +307,13 @@ class Session:
 
         wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
         if self._handle_signals or wanted:
-            self._signals = Signals(self._handle_signals, {*wanted, *([ASKS] if self._handle_signals else [])})
+            self._signals = Signals(self.ending if self._handle_signals else None,
+                                    {*wanted, *([ASKS] if self._handle_signals else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         urgent.append(self._woken)
-        rings = [ring.fd.fileno() for ring in (self._data, self._control) if ring]
+        rings = [ring.fd.fileno() for ring in self._rings()]
         rings += self._followed.fds if self._followed is not None else []
         self._urgent, self._idle = select.epoll(), select.epoll()
         for fd in urgent:
@@ -324,16 +325,18 @@ class Session:
         """The next records in final order, as soon as there are some; [] after ``timeout`` seconds or when done."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            busy = self._drain()
-            now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-            records = self._sequencer.release(self._certain(now))
+            self._delivery.read_controls(self._notice)
+            records, busy = self._delivery.take(), False
+            if not records:
+                busy = self._delivery.read()
+                records = self._delivery.take()
             self._look_around()
             if records or self.done or self.asked:
                 return records
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return []
-            self._wait(now, left, busy)
+            self._wait(left, busy)
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something for :meth:`poll`; for event loops."""
@@ -342,27 +345,23 @@ class Session:
     @property
     def holding(self) -> bool:
         """Whether records have been read whose place in the order is not yet certain: poll again in a moment."""
-        return bool(self._sequencer)
+        return bool(self._delivery)
 
-    def _certain(self, now: int) -> int:
-        """The time before which every record has come: so much is in the ring yet, or may still be on its way."""
-        unread = self._data is not None and self._data.backlog() > 0
-        return (min(now, self._sequencer.newest()) if unread else now) - WINDOW
-
-    def _wait(self, now: int, left: float | None, busy: bool) -> None:
+    def _wait(self, left: float | None, busy: bool) -> None:
         """Sleep until there is something to do, but look at the rings no more often than each few milliseconds."""
-        oldest = self._sequencer.oldest()
-        if oldest is None and not self._sequencer:
+        if not self._delivery:
             self._idle.poll(left)
             self._urgent.poll(REST if left is None else min(left, REST))
             return
-        held = REST if oldest is None or busy else max(REST, (oldest + WINDOW - now) / 1e9 + 0.001)
+        held = REST if busy else max(REST, self._delivery.patience())
         self._urgent.poll(held if left is None else min(left, held))
 
     def _look_around(self) -> None:
         """Signals, mappings, and the end of the process that is waited for."""
         if self._followed is not None:
             self._followed.read()
+        if self._budget is not None:
+            self._budget.give_notices(self._woken, self.tell)
         if self._signals is not None:
             for name in self._signals.take():
                 self.asked |= not self._run("self", name) and name == ASKS
@@ -388,34 +387,26 @@ class Session:
     def end(self, reason: str) -> None:
         """End the script from outside, also from another thread: ``done`` from here on, with this ``reason``."""
         self._end(reason)
-        if self._woken >= 0:
-            os.eventfd_write(self._woken, 1)  # for one who waits in poll()
+        self._wake()
 
-    def _drain(self) -> bool:
-        """Read a portion of both rings into the sequencer; True if much was there. The control ring goes
-        first: what it says refers to data that is then in the data ring already."""
-        if self._control is not None and self._control.backlog():
-            for _, _, site, buffer, offset in self._control.read():
-                position = _POSITION.unpack_from(buffer, offset + 16)[0]
-                self._sequencer.add_control(position, (site, buffer, offset))
-                if site in self._exit_sites:
-                    self._exit(site, buffer, offset)
-        data = self._data
-        if data is None:
-            self._sequencer.add([], 1 << 63)
-            return False
-        backlog = data.backlog()
-        self._sequencer.add(data.read(PORTION), data.position)
-        return backlog > data.size >> 4
+    def _wake(self) -> None:
+        """For one who waits in poll()."""
+        if self._woken >= 0:
+            os.eventfd_write(self._woken, 1)
+
+    def _notice(self, site: int, buffer: bytes, offset: int) -> None:
+        """A control record has been read: exit() is heeded at once, whatever was sent before it."""
+        if site in self._exit_sites:
+            self._exit(site, buffer, offset)
 
     def _exit(self, site: int, buffer: bytes, offset: int) -> None:
-        """exit() was called: nothing more is to happen, so detach at once; the record keeps its place in the order."""
+        """exit() was called: no program does anything any more; the record keeps its place in the order, and what was
+        asked for before it happens while all is still attached."""
         if not self.done:
             field = next(iter(self.spec.sites[site].fields), None)
             self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
             self._end("exit")
             self._span[1] = time.monotonic_ns()
-        self._links.stop()
 
     def global_word(self, name: str) -> int:
         """What is now in one of the spec's globals; 0 if it has none of that name."""
@@ -463,42 +454,35 @@ class Session:
         self._stopped = True
         self.done = True
         self._span[1] = self._span[1] or time.monotonic_ns()
+        if self.reason == "exit":
+            yield from self._flush()
         if not self._silence():
-            self._links.stop()
+            self._detach()
         if self.attached and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
-        yield from self._flush()
+        yield from self._delivery.rest(self._notice)
         self._run("end")
-        yield from self._flush()
+        yield from self._delivery.rest(self._notice, hurried=False)
+
+    def _detach(self) -> None:
+        """Stop the programs; whoever might attach some of them again first."""
+        if self._budget is not None:
+            self._budget.stop()
+        for links in (self._gated, self._links):
+            links.stop()
 
     def _silence(self) -> bool:
         """Where detaching takes seconds: have the programs do nothing from now on, and leave it to :meth:`close`."""
-        if self._links.slow() <= SLOW or "exiting" not in self.spec.globals:
+        slow = self._gated.slow() + self._links.slow()
+        if slow <= SLOW or "exiting" not in self.spec.globals:
             return False
         at = 8 * (len(self.spec.probes) + len(self.spec.errors) + self.spec.globals.index("exiting"))
         struct.pack_into("=Q", self.maps[STATE].memory, at, 1)
-        self.detaching = self._links.slow()
+        self.detaching = slow
         return True
 
     def _flush(self) -> Iterator[list[Raw]]:
-        """Everything in the rings. A record that is still being written is waited for, a second at most."""
-        patience = 200
-        while patience:
-            self._drain()
-            if not any(ring.backlog() for ring in (self._data, self._control) if ring):
-                break
-            batch = self._sequencer.release(self._certain(time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
-            if batch:
-                yield batch
-            elif not self._moved():
-                patience -= 1
-                time.sleep(REST)
-        yield self._sequencer.release(None)
-
-    def _moved(self) -> bool:
-        """Whether the data ring was read further since the last call."""
-        before, self._last_position = self._last_position, self._data.position if self._data else 0
-        return before != self._last_position
+        return self._delivery.rest(self._notice)
 
     # figures
 
@@ -512,17 +496,25 @@ class Session:
             counts = memoryview(self.maps[STATE].memory[:8 * len(counts)]).cast("Q").tolist()
         misses = [(self._name(program), program.info().recursion_misses) for program in self.programs]
         misses += self._links.missed()
-        return Losses(records=[(name, n) for name, n in zip(self.spec.probes, counts) if n],
+        if self._budget is not None:
+            misses += self._budget.missed()
+        lost = [count + self._delivery.dropped[index] for index, count in enumerate(counts[:probes])]
+        return Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
                       errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
-                      skipped=[(name, n) for name, n in misses if n], late=self._sequencer.late,
+                      skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                       short=self._followed.short if self._followed is not None else 0,
-                      unseen=self._followed.lost if self._followed is not None else 0)
+                      unseen=self._followed.lost if self._followed is not None else 0,
+                      withheld=self._budget.withheld() if self._budget is not None else None)
+
+    def is_incomplete(self, name: str) -> bool:
+        """Whether the budget kept back events that would have changed this map."""
+        return self._budget is not None and bool(self.maps) and self._budget.is_incomplete(name)
 
     @property
     def traced_ns(self) -> int:
         """For how long everything has been attached."""
         begin, end = self._span
-        return (end or time.monotonic_ns()) - begin if begin else 0
+        return max((end or time.monotonic_ns()) - begin, 0) if begin else 0
 
     @staticmethod
     def _name(program: Program) -> str:
@@ -530,15 +522,17 @@ class Session:
 
     def close(self) -> None:
         """Release everything; slow where perf events must be closed, so print first. Harmless twice."""
-        self._links.close()
+        if self._budget is not None:
+            self._budget.stop()
+        for links in (self._gated, self._links):
+            links.close()
         if self._iterators is not None:
             self._iterators.close()
         if self.maps and len(self.maps) == len(self.spec.maps):
             self._last_losses = self.losses()
-        for ring in (self._data, self._control):
-            if ring is not None:
-                ring.close()
-        self._data = self._control = None
+        for ring in self._rings():
+            ring.close()
+        self._delivery.data = self._delivery.control = None
         for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._urgent, self._idle,
                       self._statistics):
             if thing is not None:
@@ -548,11 +542,6 @@ class Session:
             os.close(self._woken)
             self._woken = -1
         self.process = self._signals = self._urgent = self._idle = self._statistics = None
-
-
-def _counting() -> Fd | None:
-    from .statistics import enable
-    return enable()
 
 
 def _status(buffer: bytes, offset: int, field: EventField | None) -> int:

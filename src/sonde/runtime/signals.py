@@ -7,31 +7,40 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
+from ..ending import Ending
+
+SAME_WISH = 0.5  # s: a second signal within this time repeats the first: ``timeout`` signals a child and its group
+
 
 class Signals:
-    """Catches SIGINT and SIGTERM (``stop``) and those that ``self:signal:`` probes want, until closed.
+    """Catches SIGINT, SIGTERM and SIGHUP (``ending``: whoever wants to know of them), and those that ``self:signal:``
+    probes want, until closed. A SIGHUP that is ignored (nohup) stays so.
 
-    A second SIGINT or SIGTERM kills the process the hard way: the kernel then detaches everything.
-    ``fd`` becomes readable when a signal has come. Only the main thread may create one.
+    One that comes more than half a second after the first kills the process the hard way: the kernel then detaches
+    everything. ``fd`` becomes readable when a signal has come. Only the main thread may create one.
     """
 
-    def __init__(self, stop: bool = True, names: Iterable[str] = ()) -> None:
+    def __init__(self, ending: Ending | None = None, names: Iterable[str] = ()) -> None:
         self.interrupted = 0  # number of the signal that asked to stop
+        self._ending = ending
         self._came: list[str] = []
         self._old: dict[int, Any] = {}
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM) if stop else ():
-            self._old[number] = signal.signal(number, self._stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if ending is not None else ():
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                self._old[number] = signal.signal(number, self._stop)
         for name in names:
             number = signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
             self._old.setdefault(number, signal.signal(number, self._note))
 
     def _stop(self, number: int, _frame: object) -> None:
-        if self.interrupted:
+        assert self._ending is not None
+        if self._ending.overdue(SAME_WISH):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.interrupted = number
+        self.interrupted = self.interrupted or number
+        self._ending.ask()
 
     def _note(self, number: int, _frame: object) -> None:
         self._came.append(signal.Signals(number).name)

@@ -61,6 +61,14 @@ def enable() -> Fd | None:
         raise
 
 
+def enable_if_allowed() -> Fd | None:
+    """The same; None also where it is not permitted."""
+    try:
+        return enable()
+    except PrivilegeError:
+        return None
+
+
 def always_counted() -> bool:
     """Whether sysctl kernel.bpf_stats_enabled is on."""
     try:

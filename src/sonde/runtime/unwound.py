@@ -27,6 +27,11 @@ class UnwoundStack(StackTrace):
         """Instruction addresses, innermost first."""
         return self._addresses
 
+    @property
+    def lost(self) -> bool:
+        """Never: the frames came with the record."""
+        return False
+
 
 def stack_decoder(type: StackCopy, context: Context) -> Callable[[Any, int], UnwoundStack]:
     """A function from (buffer, offset) to the unwound stack that was copied there."""

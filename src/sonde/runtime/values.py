@@ -233,7 +233,7 @@ class Frame:
 
     __slots__ = ("address", "name", "offset", "module")
 
-    def __init__(self, address: int, name: str, offset: int, module: str) -> None:
+    def __init__(self, address: int, name: str, offset: int, module: str = "") -> None:
         self.address = address
         self.name = name
         self.offset = offset
@@ -248,12 +248,13 @@ class Frame:
 
 _TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
             "bpf_prog_test_run")
+LOST = "[lost]"  # in the place of frames for which there was no room
 
 
 class StackTrace:
     """A kernel or user stack; frames are fetched and named when asked for. Equal stacks are equal by id."""
 
-    __slots__ = ("type", "id", "tgid", "depth", "_context")
+    __slots__ = ("type", "id", "tgid", "depth", "_context", "kept")
 
     def __init__(self, type: Stack, id: int, tgid: int, depth: int, context: Context) -> None:
         self.type = type
@@ -261,20 +262,23 @@ class StackTrace:
         self.tgid = tgid
         self.depth = depth
         self._context = context
+        self.kept: Sequence[int] | None = None  # the addresses, once they were fetched for later
 
     @property
     def addresses(self) -> Sequence[int]:
         """Instruction addresses, innermost first; those of the tracing machinery itself are left out."""
-        found = self._context.frames(self.id)[:self.depth]
-        skip = 0
-        while not self.type.user and skip < len(found) and self._is_tracing(found[skip]):
+        if self.kept is not None:
+            return self.kept
+        found, skip = self._context.frames(self.id)[:self.depth], 0
+        while not self.type.user and skip < len(found) and \
+                (self._context.ksym(found[skip]) or ("",))[0].startswith(_TRACING):
             skip += 1
         return found[skip:skip + self.type.limit]
 
-    def _is_tracing(self, address: int) -> bool:
-        """A frame between the traced code and the program, as raw tracepoints have them."""
-        known = self._context.ksym(address)
-        return known is not None and known[0].startswith(_TRACING)
+    @property
+    def lost(self) -> bool:
+        """There was no room for its frames; where there is no stack at all, the id is 0."""
+        return bool(self.id) and not (self.addresses or self._context.frames(self.id))
 
     @property
     def frames(self) -> list[Frame]:
@@ -282,11 +286,8 @@ class StackTrace:
         return [self._frame(address) for address in self.addresses]
 
     def _frame(self, address: int) -> Frame:
-        if self.type.user:
-            user = self._context.usym(address, self.tgid)
-            return Frame(address, *user) if user else Frame(address, "", 0, "")
-        kernel = self._context.ksym(address)
-        return Frame(address, *kernel, "") if kernel else Frame(address, "", 0, "")
+        found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
+        return Frame(address, *(found or ("", 0)))
 
     def _line(self, address: int) -> str:
         """One frame in the stack's mode."""
@@ -304,7 +305,7 @@ class StackTrace:
     def render(self, indent: int) -> str:
         """The text, each frame on its own line and a line break at both ends; "" for an empty stack."""
         lead = "\t" if self.type.mode == "perf" else " " * indent
-        lines = [lead + self._line(address) for address in self.addresses]
+        lines = [lead + self._line(address) for address in self.addresses] or [lead + LOST] * self.lost
         return "\n" + "\n".join(lines) + "\n" if lines else ""
 
     def __str__(self) -> str:
@@ -339,7 +340,7 @@ def to_text(value: Any) -> str:
         return "true" if value else "false"
     if kind is tuple:
         return "(" + ", ".join(map(to_text, value)) + ")"
-    return "" if value is None else str(value)
+    return "null" if value is None else str(value)
 
 
 def key_text(key: Any) -> str:
@@ -401,7 +402,7 @@ def _enum(type: t.Enum, _: Context) -> Decode:
 
 
 def _none(_type: t.NoneType, _: Context) -> Decode:
-    return lambda buffer, offset: ""
+    return lambda buffer, offset: None if isinstance(_type, t.Real) else ""
 
 
 def bare(address: int) -> str:
@@ -576,23 +577,23 @@ def _member(field: t.StructField, context: Context) -> Decode:
 
 
 def _bitfield(field: t.StructField) -> Decode:
-    """Bits of little-endian storage; read byte by byte, because a member may end where the struct does."""
+    """Bits of little-endian storage, a number without a sign as bpftrace has it; read byte by byte, because a member
+    may end where the struct does."""
     size = (field.bit_offset + field.bit_size + 7) // 8
     shift, width = field.bit_offset, field.bit_size
-    mask, sign = (1 << width) - 1, 1 << (width - 1)
-    signed = bool(getattr(field.type, "signed", False))
+    mask = (1 << width) - 1
     wrap: Any = int
     if isinstance(field.type, t.Enum | t.Bool):
         wrap = bool if isinstance(field.type, t.Bool) else enum_class(field.type)
 
     def get(buffer: Any, offset: int) -> Any:
-        value = int.from_bytes(buffer[offset:offset + size], "little") >> shift & mask
-        return wrap(value - (mask + 1) if signed and value & sign else value)
+        return wrap(int.from_bytes(buffer[offset:offset + size], "little") >> shift & mask)
     return get
 
 
 _MAKERS: dict[type, Callable[[Any, Context], Decode]] = {
-    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Enum: _enum, t.NoneType: _none, t.Str: _str, t.Buf: _buf,
+    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Enum: _enum, t.NoneType: _none, t.Real: _none,
+    t.Str: _str, t.Buf: _buf,
     t.Inet: _inet, t.MacAddr: _mac, t.Timestamp: _timestamp, t.Symbol: _symbol, t.USym: _usym, Stack: _stack,
     t.StackCopy: _stack_copy,
     t.Array: _array, t.Tuple: _tuple, t.Struct: _struct}

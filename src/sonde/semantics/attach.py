@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..language.ast import AttachPoint, Clause
+from ..language.ast import AttachPoint, Call, Clause, Name
 from ..language.diagnostics import WARNING, Diagnostics, nearest
 from ..spec import Attach, Config
 from ..types import Struct
 from .context import Program
 from .finder import Finder
 from .kernel_probes import TYPED, choose
-from .nodes import Use, copy
+from .nodes import Use, copy, walk
 from .object_probes import check_mixed
 from .providers import find_provider, provider_names
 from .typed import CheckedProbe, Options
@@ -36,10 +36,13 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
         choose(finder, attach)
         total += len(attach)
+        if total > config.max_probes:
+            _too_many(total, clause is clauses[-1], config, diagnostics)
+            return found
         for probe in _share(clause, attach, world):
             found.append(Program(probe, probe.attach[0].kind, len(found)))
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
-    _check_limits(clauses, found, total, config, diagnostics)
+    _check_limits(found, total, config, diagnostics)
     return found
 
 
@@ -94,14 +97,16 @@ def _filter(options: Options, diagnostics: Diagnostics) -> Any:
         return lambda name: True
 
 
-def _check_limits(clauses: Sequence[Clause], found: list[Program], total: int, config: Config,
-                  diagnostics: Diagnostics) -> None:
+def _too_many(total: int, all_seen: bool, config: Config, diagnostics: Diagnostics) -> None:
+    diagnostics.error("too-many-probes", f"Can't attach to {'' if all_seen else 'at least '}{total} probes because it "
+                      f"exceeds the current limit of {config.max_probes} probes.", None,
+                      ["raise it with the max_probes config variable or BPFTRACE_MAX_PROBES, but it may slow the "
+                       "system down"])
+
+
+def _check_limits(found: list[Program], total: int, config: Config, diagnostics: Diagnostics) -> None:
     if total == 0 and not diagnostics.failed:
         diagnostics.error("no-probes", "No probes to attach", None)
-    if total > config.max_probes:
-        diagnostics.error("too-many-probes", f"Can't attach to {total} probes because it exceeds the current limit of "
-                          f"{config.max_probes} probes.", None, ["raise it with the max_probes config variable or "
-                                                                "BPFTRACE_MAX_PROBES, but it may slow the system down"])
     if len(found) > config.max_bpf_progs:
         diagnostics.error("too-many-programs", f"The script needs {len(found)} programs; the limit is "
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
@@ -112,19 +117,30 @@ def _share(clause: Clause, attach: list[Attach], world: World) -> list[CheckedPr
     use = Use([clause.predicate, clause.body])
     if "retval" in use.names:
         user_results(attach, world)
+    by_name = _takes_name(clause)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
         if use.args:
             item.args = arguments(item, world)
         key = (item.kind, _args_key(item, use) if use.args else None, item.extra.get("how"),
                repr(item.extra.get("result")) if "retval" in use.names else None,
-               (item.target, item.offset) if "uaddr" in use.names else None, _places(item, use))
+               (item.target, item.offset) if "uaddr" in use.names else None, _places(item, use),
+               item.name if by_name else None)
         if key in groups:
             groups[key].attach.append(item)
         else:
             tree = copy(clause) if groups else clause
             groups[key] = CheckedProbe(tree, [item], item.args, [])
     return list(groups.values())
+
+
+SHOWING = ("print", "printf", "errorf", "warnf", "debugf", "cat", "system", "join")  # which take ``probe`` as it is
+
+
+def _takes_name(clause: Clause) -> bool:
+    """Whether a function takes ``probe`` for a string, which it then has to be: a program for each name."""
+    calls = [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Call) and n.name not in SHOWING]
+    return any(isinstance(arg, (Name, Call)) and arg.name == "probe" for call in calls for arg in call.args)
 
 
 def _places(item: Attach, use: Use) -> Hashable:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language.ast import Call, MapRef, TypeSyntax, Variable
+from ..language.ast import Call, MapRef, Name, TypeSyntax, Variable
 from ..language.diagnostics import nearest
 from ..types import Aggregate, Array, Bool, Buf, Enum, Inet, Int, MacAddr, NoneType, Pointer, Stack, Str, Struct, Type
 from . import convert
 from .builtins import BUILTINS, check_builtin_call, find_builtin
 from .context import Context
 from .functions import FUNCTIONS, Function
+from .operators import PROBE
 
 _KINDS: dict[str, Any] = {
     "int": (Int, Enum, Bool), "integer": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,),
@@ -127,6 +128,8 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
             good = False
             continue
         type = context.value(arg, f"{node.name}()")
+        if type == PROBE and "str" in kinds and isinstance(arg, (Name, Call)):
+            type = _probe_as_text(context, arg)
         types.append(type)
         if type is None:
             good = False
@@ -134,6 +137,13 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
             _wrong_kind(context, node, params[at][0], kinds, type)
             good = False
     return types if good else None
+
+
+def _probe_as_text(context: Context, node: Name | Call) -> Type:
+    """The name of the attach point, which a clause that takes it for a string has one of: see attach.py."""
+    node.const = context.program.attach.name
+    node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
+    return node.type
 
 
 def _check_form(context: Context, node: Call, arg: Any, kinds: list[str]) -> bool:

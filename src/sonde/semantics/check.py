@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from ..language.ast import Call, ExprStmt, If, MapDecl, Script, StrLiteral
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.ast import (
+    Assign,
+    Binary,
+    BlockExpr,
+    Call,
+    Expr,
+    ExprStmt,
+    If,
+    MapDecl,
+    MapRef,
+    Script,
+    StrLiteral,
+    Variable,
+)
+from ..language.diagnostics import ERROR, Diagnostics, nearest
 from ..language.source import Source
 from . import attach
 from .config import read_config
 from .context import Context, MapState, Program, VarState
-from .convert import condition, plain, words
+from .convert import condition, meant_equal, plain, words
 from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
 from .map_rules import UNFILLED, unstable
 from .nodes import walk
+from .size import MOST_PARTS, MOST_VISITS, check_size
 from .statements import check_statements
 from .subprograms import check_uncalled, declare
 from .typed import CheckedScript, MapInfo, Options
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
+FEW = 4  # maps that one assignment reads
 MAX_PASSES = 200  # far more than any chain of maps that feed one another
 
 
@@ -38,14 +53,19 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     context.clauses, context.programs = script.clauses, programs
     declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
+    trees = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
+    parts = check_size(trees, diagnostics)
+    if parts > MOST_PARTS:
+        diagnostics.check()
     if options.named:
         _known_parameters(script, options, diagnostics)
-    unseen = diagnostics.failed  # what the clauses without probes store is not known
-    for item in _settle(context, programs).items:
+    found = _settle(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
+    unseen = diagnostics.failed or any(item.code == "type-too-large" for item in found)  # and so what maps hold
+    for item in found:
         if not (unseen and item.code == "undefined-map"):
             diagnostics._add(item)
     if script.functions:
-        context.diagnostics = diagnostics
+        context.diagnostics, context.explaining = diagnostics, True
         check_uncalled(context)
     if diagnostics.failed:
         _without_types(world, diagnostics)
@@ -92,22 +112,59 @@ def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Di
             diagnostics.error("bad-argument", f"{item.kind}() expects a number of entries of at least 1", item.span)
 
 
-def _settle(context: Context, programs: list[Program]) -> Diagnostics:
+def _settle(context: Context, programs: list[Program], most_passes: int) -> Diagnostics:
     """Visit every program until no variable or map changes its type; what the last visit found is true.
 
     Types only ever grow (wider integers, longer strings), so this ends.
     """
-    for context.passes in range(MAX_PASSES):
-        context.diagnostics = context.types.diagnostics = Diagnostics()
-        context.changed = False
-        for state in context.maps.values():
-            state.read, state.programs = False, {}
-        for program in programs:
-            _visit(context, program)
+    for context.passes in range(most_passes):
+        _visit_all(context, programs)
         if not context.changed:
+            if context.diagnostics.failed:
+                context.explaining = True
+                _visit_all(context, programs)
             return context.diagnostics
-    context.diagnostics.error("unsettled", "the types of this script's maps and variables depend on themselves", None)
+        _follow_changes(context)
+    unknown = next((item.span for item in context.diagnostics.items if item.severity == ERROR), None)
+    context.diagnostics = Diagnostics()
+    context.diagnostics.error("unsettled", "the types of this script's maps and variables depend on themselves, or on "
+                              "one another in too long a chain", unknown)
     return context.diagnostics
+
+
+def _visit_all(context: Context, programs: list[Program]) -> None:
+    context.diagnostics = context.types.diagnostics = Diagnostics()
+    context.changed = False
+    context.retyped, context.assigned = [], []
+    for state in context.maps.values():
+        state.read, state.programs = False, {}
+    for program in programs:
+        _visit(context, program)
+
+
+def _follow_changes(context: Context) -> None:
+    """Look again, once, at the assignments that read a map whose type has changed, and at those that read what they
+    assign to: a chain of maps would take a pass over the whole script for each of its links."""
+    readers: dict[str, list[tuple[Program, Assign]]] = {}
+    for program, node in context.assigned if context.retyped else ():
+        for name in _read_maps(node):
+            readers.setdefault(name, []).append((program, node))
+    while context.retyped:
+        for program, node in readers.pop(context.retyped.pop(), ()):
+            context.program = program
+            check_statements(context, [node])
+
+
+def _read_maps(node: Assign) -> set[str]:
+    """The maps that an assignment reads, if they are few and nothing else decides what it assigns."""
+    assert isinstance(node.target, MapRef)
+    names = set()
+    for part in walk([node.target.key, node.value]):
+        if isinstance(part, (Variable, Call, BlockExpr)):
+            return set()
+        if isinstance(part, MapRef):
+            names.add(part.name)
+    return names if len(names) <= FEW else set()
 
 
 def _visit(context: Context, program: Program) -> None:
@@ -115,8 +172,9 @@ def _visit(context: Context, program: Program) -> None:
     clause = program.probe.clause
     if clause.predicate is not None:
         found = context.value(clause.predicate, "a predicate")
-        if found is not None and not condition(found):
-            context.error("bad-condition", f"Invalid condition: {words(found)}", clause.predicate)
+        if found is not None and not condition(found) and not isinstance(clause.predicate, StrLiteral):
+            context.error("bad-condition", f"Invalid condition: {words(found)}", clause.predicate,
+                          meant_equal(clause.predicate))
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.failed else ():
         if isinstance(variable, VarState) and variable.inferred is None:
@@ -124,8 +182,10 @@ def _visit(context: Context, program: Program) -> None:
 
 
 def _prune(program: Program) -> None:
-    """Remove the branches that a constant condition rules out (nothing in them was checked) and what does nothing."""
+    """Remove what a constant condition rules out (nothing in branches like that was checked) and what does nothing."""
     probe = program.probe
+    if _never_holds(probe.clause.predicate):
+        probe.clause.body = []
     for node in walk([probe.clause, *[f.clause for f in probe.functions.values()]]):
         if isinstance(node, If) and node.cond.const is not None:
             if node.cond.const:
@@ -135,6 +195,13 @@ def _prune(program: Program) -> None:
         for value in node.values():
             if isinstance(value, list) and any(_does_nothing(item) for item in value):
                 value[:] = [item for item in value if not _does_nothing(item)]
+
+
+def _never_holds(predicate: Expr | None) -> bool:
+    """Whether a predicate is false before anything of it has to be looked at."""
+    while isinstance(predicate, Binary) and predicate.op == "&&" and predicate.const is None:
+        predicate = predicate.left
+    return predicate is not None and predicate.const == 0
 
 
 def _does_nothing(node: object) -> bool:

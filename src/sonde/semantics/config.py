@@ -84,7 +84,7 @@ VARIABLES = {row.name: row for row in (
     Variable("missing_probes", _choice("missing_probes", "ignore", "warn", "error"),
              "What a probe that does not exist does."),
     Variable("on_stack_limit", _number(), "Largest object kept on the stack, in bytes."),
-    Variable("perf_rb_pages", _number(1), "Pages of the ring buffer."),
+    Variable("perf_rb_pages", _number(1, 1 << 18), "Pages of the ring buffer."),
     Variable("print_maps_on_exit", _bool, "Print the maps at the end."),
     Variable("show_debug_info", _bool, "Show file and line in stacks where known."),
     Variable("stack_mode", _choice("stack_mode", *STACK_MODES),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest
 from ..language.source import Span
 from ..record import Record
 from ..spec import Attach, Config
@@ -72,6 +72,10 @@ class Context:
         self.maps: dict[str, MapState] = {}
         self.diagnostics = Diagnostics()
         self.changed = False
+        self.explaining = False  # this pass is the one whose findings are kept
+        self.retyped: list[str] = []  # maps whose type has changed, until their readers have been looked at again
+        self.assigned: list[tuple[Program, Assign]] = []  # the assignments to maps of this pass
+        self._filled: dict[str, Node] | None = None  # map -> where the script fills it first
         self.passes = 0  # over all programs so far, until no type changes any more
         self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
@@ -94,6 +98,11 @@ class Context:
     def warning(self, code: str, message: str, node: Node | Span | None, hints: Sequence[str] = ()) -> None:
         if self.options.warnings:
             self.diagnostics.warning(code, message, node.span if isinstance(node, Node) else node, hints)
+
+    @property
+    def shown(self) -> bool:
+        """Whether an error that is found now will be shown, and so is worth looking for what may be meant."""
+        return self.explaining and sum([item.severity == ERROR for item in self.diagnostics.items]) < MAX_SHOWN
 
     # expressions
 
@@ -138,7 +147,7 @@ class Context:
 
     def undefined_variable(self, node: Variable) -> None:
         names = [name for scope in self.scopes for name in scope]
-        hints = [f"did you mean ${close}?" for close in nearest(node.name, names)[:1]]
+        hints = [f"did you mean ${close}?" for close in nearest(node.name, names)[:1]] if self.shown else []
         if any(state.name == node.name for state in self.program.probe.variables):
             hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
         self.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node, hints)
@@ -217,7 +226,6 @@ class Context:
         if node.key is None:
             self.key_form(state, False, node)
         elif self.key_form(state, True, node):
-            convert.order_record(node.key, state.inferred_key)
             self.add_key(state, self.value(node.key, "a map key", node), node.key, node)
         return state
 
@@ -252,7 +260,7 @@ class Context:
                        f"'{convert.name(type)}' when map expects arguments: '{convert.name(have)}'", place or node)
         elif have is None or merged != have:
             state.inferred_key = merged
-            self.changed = True
+            self._retyped(state)
 
     def assign_map(self, state: MapState, type: Type, node: Node) -> None:
         """Let the map hold values of ``type``."""
@@ -272,7 +280,11 @@ class Context:
             self._map_mismatch(state, type, have, node)
         elif have is None or merged != have:
             state.inferred_value = merged
-            self.changed = True
+            self._retyped(state)
+
+    def _retyped(self, state: MapState) -> None:
+        self.changed = True
+        self.retyped.append(state.name)
 
     def _map_mismatch(self, state: MapState, type: Type, have: Type, node: Node) -> None:
         place = node.value if isinstance(node, Assign) and isinstance(type, Aggregate) else node
@@ -286,22 +298,27 @@ class Context:
     def left_out(self, name: str) -> Node | None:
         """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,
         a clause whose probes do not exist."""
-        for node in walk(list(self.clauses)):
-            target = node.target if isinstance(node, Assign) else node.operand if isinstance(node, Unary) else None
-            if isinstance(target, MapRef) and target.name == name and not (isinstance(node, Unary) and node.op == "&"):
-                return node
-        return None
+        if self._filled is None:
+            self._filled = {}
+            for node in walk(list(self.clauses)):
+                target = node.target if isinstance(node, Assign) else node.operand if isinstance(node, Unary) else None
+                if isinstance(target, MapRef) and not (isinstance(node, Unary) and node.op == "&"):
+                    self._filled.setdefault(target.name, node)
+        return self._filled.get(name)
 
     def map_value(self, state: MapState, node: Node) -> Type | None:
         """The type of the map's values, or None after saying that nothing is ever stored in it."""
         if state.inferred_value is None:
-            others = [name for name, other in self.maps.items() if other.inferred_value is not None]
-            hints = [f"did you mean {close}?" for close in nearest(state.name, others)[:1]]
-            filled = self.left_out(state.name)
-            if filled is not None and filled.span != node.span:
-                hints = [f"it is filled at {filled.span}, which is left out in this run"]
+            hints = self._where_filled(state, node) if self.shown else []
             self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
         return state.inferred_value
+
+    def _where_filled(self, state: MapState, node: Node) -> list[str]:
+        filled = self.left_out(state.name)
+        if filled is not None and filled.span != node.span:
+            return [f"it is filled at {filled.span}, which is left out in this run"]
+        others = [name for name, other in self.maps.items() if other.inferred_value is not None]
+        return [f"did you mean {close}?" for close in nearest(state.name, others)[:1]]
 
     def stack_copy(self, node: Node) -> None:
         """It is unwound when it is printed; until then equal stacks are not equal."""

@@ -151,9 +151,9 @@ def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
 
 
 def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
-    if len(a.of) != len(b.of) or a.names != b.names:
+    if not a.alike(b):
         return None
-    merged = [merge(x, y) for x, y in zip(a.of, b.of)]
+    merged = [merge(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names))]
     found = tuple([t for t in merged if t is not None])
     return Tuple(found, a.names) if len(found) == len(merged) else None
 
@@ -180,23 +180,12 @@ _MERGE: dict[type, Callable[..., Type | None]] = {
 }
 
 
-def order_record(node: Expr | None, have: Type | None) -> None:
-    """Put the fields of a record that is written down into the order of those that are there already."""
-    if not isinstance(node, TupleExpr) or not isinstance(have, Tuple) or len(node.items) != len(have.of):
-        return
-    if node.names and sorted(node.names) == sorted(have.names):
-        node.items = [node.items[node.names.index(name)] for name in have.names]
-        node.names = list(have.names)
-    for item, type in zip(node.items, have.of):
-        order_record(item, type)
-
-
 def merge_keys(a: Type, b: Type) -> Type | None:
     """Like :func:`merge` for map keys, where pointers to different things are only addresses."""
     if isinstance(a, Pointer) and isinstance(b, Pointer):
         return Pointer(a.to if a.to == b.to else NoneType(), a.space if a.space == b.space else "")
-    if isinstance(a, Tuple) and isinstance(b, Tuple) and len(a.of) == len(b.of) and a.names == b.names:
-        merged = [merge_keys(x, y) for x, y in zip(a.of, b.of)]
+    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.alike(b):
+        merged = [merge_keys(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names))]
         found = tuple([t for t in merged if t is not None])
         return Tuple(found, a.names) if len(found) == len(merged) else None
     return assign(a, b)
@@ -219,6 +208,11 @@ def read_type(type: Type) -> Type | None:
 def condition(type: Type) -> bool:
     """Whether a value of this type may stand in ``if``, ``!``, ``&&`` or a predicate."""
     return as_int(type) is not None or isinstance(type, Pointer)
+
+
+def meant_equal(node: Expr) -> list[str]:
+    """Hints for what may not be a condition: ``(comm = "a")`` is a record, of which nobody thinks there."""
+    return ["did you mean ==?"] if isinstance(node, TupleExpr) and len(node.names) == 1 else []
 
 
 def value_of_field(type: Type) -> Type:

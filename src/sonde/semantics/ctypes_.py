@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
 from ..language.diagnostics import Diagnostics, nearest
+from ..language.source import Span
 from ..types import (
     BOOL,
     INT8,
@@ -22,6 +23,7 @@ from ..types import (
     Enum,
     Inet,
     Pointer,
+    Real,
     Str,
     Struct,
     StructField,
@@ -29,6 +31,8 @@ from ..types import (
     round_up,
 )
 from .world import World
+
+LARGEST = 1 << 31  # bytes of a type
 
 _SIZED = {f"{prefix}int{bits}{suffix}": base for suffix in ("", "_t") for prefix, row in
           (("", (INT8, INT16, INT32, INT64)), ("u", (UINT8, UINT16, UINT32, UINT64)))
@@ -39,6 +43,7 @@ _KERNEL = {f"{under}{sign}{bits}": base for under in ("", "__") for sign, row in
 BASE_TYPES: dict[str, Type] = {
     **_SIZED, **_KERNEL, "bool": BOOL, "_Bool": BOOL, "void": VOID, "size_t": UINT64, "ssize_t": INT64,
     "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(),
+    "float": Real(4), "double": Real(8),
 }
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
 
@@ -115,6 +120,9 @@ class TypeNames:
             if type is not None:
                 layout.add(field.name, type, field.bits, field.align)
         fields, size, align = layout.finish()
+        if size > LARGEST:
+            self._too_large(str(struct), item.span)
+            fields, size = (), 0
         struct.load, struct.bytes, struct.alignment = lambda: fields, size, align
         self.unfinished.discard(_tag(item))
         return struct
@@ -134,6 +142,16 @@ class TypeNames:
             inner = self._define_struct(field.inline, anonymous)
         return _derive(inner, field.type.pointers, field.type.dims, "") if field.type is not None else inner
 
+    def hidden(self, type: Type) -> Type:
+        """``type``, or what the script defines in place of the kernel's struct of that name."""
+        if isinstance(type, Pointer):
+            to = self.hidden(type.to)
+            return type if to is type.to else Pointer(to, type.space)
+        if isinstance(type, Array):
+            of = self.hidden(type.of)
+            return type if of is type.of else Array(of, type.count)
+        return self.structs.get(str(type), type) if isinstance(type, Struct) else type
+
     # names
 
     def resolve(self, syntax: TypeSyntax, space: str = "", strlen: int = 64) -> Type | None:
@@ -149,9 +167,15 @@ class TypeNames:
             self.unknown(syntax)
             return None
         found = _derive(base, syntax.pointers, syntax.dims, space)
+        if isinstance(found, Array) and found.size > LARGEST:
+            self._too_large(str(found), syntax.span)
+            return None
         for _ in range(syntax.outer):
             found = Pointer(found, space)
         return found
+
+    def _too_large(self, name: str, span: Span) -> None:
+        self.diagnostics.error("type-too-large", f"'{name}' is larger than {LARGEST >> 30} GiB", span)
 
     def named(self, base: str) -> Type | None:
         """The type called ``base`` (``struct sock``, ``uint64``, ``pid_t`` ...), or None."""

@@ -30,5 +30,7 @@ def evaluate(context: Context, node: ast.Expr) -> Type | None:
         return None
     node.const = None
     found = rule(context, node)
+    if found is not None and context.types.structs:
+        found = context.types.hidden(found)
     node.type = None if found is None else plain(found)
     return found

@@ -15,7 +15,7 @@ from .typed import Options
 from .world import World
 
 ASKING = ("exists", "getopt")
-FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen")
+FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen", "symbol:avenrun")
 
 
 def exists(context: Context, node: Call, types: Types) -> Type | None:
@@ -25,14 +25,14 @@ def exists(context: Context, node: Call, types: Types) -> Type | None:
         return fold(node, int(_has_field(context.program.args, text.removeprefix("args."))), BOOL)
     found = known(text, node.span, context.world, context.options, context.config)
     if found is None:
-        context.error("bad-argument", f"exists() asks for a probe, a type or a field, not '{text}'", node.args[0],
-                      [f"as in: {', '.join(FORMS)}"])
+        context.error("bad-argument", f"exists() asks for a probe, a type, a field or a symbol, not '{text}'",
+                      node.args[0], [f"as in: {', '.join(FORMS)}"])
         return None
     return fold(node, int(found), BOOL)
 
 
 def known(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
-    """Whether the kernel has a probe, ``struct x.field``, ``enum x`` or ``kfunc:x``; None if it is none of these."""
+    """Whether the kernel has a probe, ``struct x.y``, ``enum x``, ``kfunc:x`` or ``symbol:x``; None: none of these."""
     word, _, rest = text.partition(" ")
     if word in ("struct", "union"):
         name, _, path = rest.strip().partition(".")
@@ -42,6 +42,8 @@ def known(text: str, span: Span, world: World, options: Options, config: Config)
     parts = text.split(":")
     if parts[0] == "kfunc" and len(parts) == 2:
         return world.kfunc_id(parts[1]) != 0
+    if parts[0] == "symbol" and len(parts) == 2:
+        return world.kernel_symbol(parts[1]) is not None
     provider = find_provider(parts[0])
     if provider is None:
         return None

@@ -5,6 +5,7 @@ A rule returns the expression's type, or None after saying why there is none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..language import ast
@@ -282,6 +283,8 @@ def check_tuple_access(context: Context, node: ast.TupleAccess) -> Type | None:
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
                       node)
         return None
+    if isinstance(node.operand, ast.TupleExpr) and all(item.const is not None for item in node.operand.items):
+        node.const = node.operand.items[node.index].const
     return operand.of[node.index]
 
 
@@ -404,6 +407,8 @@ def check_sizeof(context: Context, node: ast.SizeOf) -> Type | None:
         type = resolve_type(context, node.what)
     else:
         type = context.expr(node.what)
+    if isinstance(type, Enum) and not isinstance(node.what, ast.FieldAccess):  # a member takes what C gives it
+        type = UINT64
     return None if type is None else fold(node, type.size, UINT64)
 
 
@@ -435,7 +440,24 @@ def check_tuple(context: Context, node: ast.TupleExpr) -> Type | None:
             context.error("aggregate-value", f"'{type}' cannot be part of a tuple", item)
             return None
     known = tuple([t for t in found if t is not None])
-    return Tuple(known, tuple(node.names)) if len(known) == len(found) else None
+    if len(known) != len(found):
+        return None
+    elements, depth = _extent(known)
+    if elements > MOST_ELEMENTS or depth > MAX_DEPTH:
+        context.error("type-too-large", f"A tuple cannot have more than {MOST_ELEMENTS} values in all, or {MAX_DEPTH} "
+                      "tuples within one another", node)
+        return None
+    return Tuple(known, tuple(node.names))
+
+
+MOST_ELEMENTS, MAX_DEPTH = 1000, 100  # of tuples: maps that hold tuples of one another's values could make any number
+
+
+def _extent(types: Sequence[Type]) -> tuple[int, int]:
+    """(values in all, tuples within one another) of a tuple of ``types``."""
+    inner = [_extent(type.of) for type in types if isinstance(type, Tuple)]
+    return (len(types) - len(inner) + sum([elements for elements, _ in inner]),
+            1 + max([depth for _, depth in inner], default=0))
 
 
 def check_block(context: Context, node: ast.BlockExpr) -> Type | None:

@@ -80,7 +80,8 @@ _ROWS = (
     Function("strftime", ("format:literal", "nanoseconds:int"), None, "A timestamp, formatted when printed.",
              'strftime("%H:%M:%S", nsecs)', r.strftime),
     Function("skboutput", ("path:literal", "skb:ptr|int", "length:int", "offset:int"), None,
-             "Write a packet to a pcap file.", 'skboutput("x.pcap", $skb, 64, 0)', _later("skboutput")),
+             "Write a packet to a pcap file: a new one, or in place of an earlier capture.",
+             'skboutput("x.pcap", $skb, 64, 0)', _later("skboutput")),
     # maps
     Function("clear", ("map:map",), VOID, "Empty a map.", "clear(@x)", m.clear, asynchronous=True),
     Function("zero", ("map:map",), VOID, "Set every value of a map to 0.", "zero(@x)", m.clear, asynchronous=True),
@@ -196,7 +197,7 @@ _ROWS = (
              'getopt("port", 80)',
              r.getopt),
     Function("exists", ("what:literal",), None,
-             "Whether the kernel has a probe, a type or a field; a clause that this rules out needs no probe.",
+             "Whether the kernel has a probe, type, field or symbol; a clause that this rules out needs no probe.",
              'exists("struct sock.sk_family")', _of_existence("exists")),
     Function("one_of", ("n:int", "list:literal"), None, "Whether a number is in a list of numbers and ranges.",
              'one_of(pid, "1,80,8000-8010")', _of_existence("one_of")),

@@ -15,47 +15,53 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from ..language.ast import Block as BlockStmt
 from ..language.ast import (
+    Assign,
     BlockExpr,
     Call,
     Clause,
     Expr,
     ExprStmt,
+    Index,
     IntLiteral,
     Macro,
     MapRef,
     Name,
     Node,
     Subprogram,
+    TypeSyntax,
     Variable,
 )
+from ..language.ast import Block as BlockStmt
 from ..language.diagnostics import Diagnostics
+from ..shipped import FOLDER
+from .builtins import BUILTINS, find_builtin
 from .convert import arguments, no_match
 from .functions import FUNCTIONS
 from .nodes import copy, walk
 
-LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "stdlib", "")
+LIBRARY = os.path.join(FOLDER, "stdlib", "")
 MAX_DEPTH = 32
 MAX_NODES = 30_000
 
 
 def expand(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
     """Replace every call of a macro in ``clauses`` and functions."""
-    known: dict[str, Macro] = {}
+    known: dict[str, dict[int, Macro]] = {}  # by name and number of parameters
     for macro in macros:
         if _is_shipped(macro) and macro.name in FUNCTIONS:  # imported, though it is there anyway
             continue
-        if macro.name in known:
+        forms = known.setdefault(macro.name, {})
+        if len(macro.params) in forms:
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}", macro.span)
-        known[macro.name] = macro
+        forms[len(macro.params)] = macro
     expander = _Expander(known, diagnostics)
     for clause in clauses:
         expander.rewrite(clause, 0)
 
 
 class _Expander:
-    def __init__(self, macros: dict[str, Macro], diagnostics: Diagnostics) -> None:
+    def __init__(self, macros: dict[str, dict[int, Macro]], diagnostics: Diagnostics) -> None:
         self.macros = macros
         self.diagnostics = diagnostics
         self.uses = 0
@@ -70,22 +76,25 @@ class _Expander:
         macro = self._macro_of(node)
         if macro is not None:
             return self._expansion(macro, node, depth)
+        _plain_name(node)
         for field in node._fields:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
                 setattr(node, field, self.rewrite(value, depth))
         if isinstance(node, ExprStmt) and isinstance(node.expr, BlockExpr) and _has_no_value(node.expr):
             return BlockStmt(node.span, node.expr.body)
-        return node
+        return _aggregate_last(node) if isinstance(node, Assign) else node
 
     def _macro_of(self, node: Node) -> Macro | None:
         if not isinstance(node, (Call, Name)):
             return None
-        macro = self.macros.get(node.name)
-        if macro is None and node.name in FUNCTIONS and FUNCTIONS[node.name].library:
-            given = len(node.args) if isinstance(node, Call) else 0
+        given = len(node.args) if isinstance(node, Call) else 0
+        forms = self.macros.get(node.name, {})
+        if given not in forms and node.name in FUNCTIONS and FUNCTIONS[node.name].library:
             return library(FUNCTIONS[node.name].library).get((node.name, given))
-        return macro if macro is not None and (isinstance(node, Call) or not macro.params) else None
+        if given in forms or not isinstance(node, Call) or node.name in FUNCTIONS or node.name in BUILTINS:
+            return forms.get(given)
+        return next(iter(forms.values()), None)  # which will say that it does not fit
 
     def _expansion(self, macro: Macro, node: Any, depth: int) -> Expr:
         args = node.args if isinstance(node, Call) else []
@@ -127,7 +136,7 @@ class _Expander:
             else:
                 assert isinstance(param, Name)
                 bound[param.name] = arg
-                fits, wants = isinstance(arg, Expr), "an expression"
+                fits, wants = isinstance(arg, Expr) or arg.span.text.startswith("typeof"), "an expression"
             if not fits:
                 good = False
                 shown = f"${param.name}" if isinstance(param, Variable) else param.name
@@ -148,6 +157,11 @@ class _Expander:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
                 setattr(node, field, self._instance(value, macro, bound, suffix))
+        if isinstance(node, Index) and isinstance(node.operand, TypeSyntax) and isinstance(node.index, IntLiteral):
+            return _derived(node.operand, TypeSyntax(node.span, "", 0, [node.index.value]))
+        if isinstance(node, TypeSyntax):
+            given = node.typeof if node.typeof is not None else bound.get(node.base)
+            return _derived(given, node) if isinstance(given, TypeSyntax) else node
         if isinstance(node, Variable):
             given = bound.get(f"${node.name}")
             node.name = given.name if isinstance(given, Variable) else node.name + suffix
@@ -163,6 +177,32 @@ class _Expander:
             self.diagnostics.error("macro-hygiene",
                                    f"Unhygienic access to map: {node.name}. Maps must be passed into the "
                                    "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
+
+
+def _derived(of: TypeSyntax, by: TypeSyntax) -> TypeSyntax:
+    """The pointers and arrays that ``by`` makes of a type that was given to a macro."""
+    pointers, outer = (0, by.pointers) if of.dims else (by.pointers, 0)
+    return TypeSyntax(by.span, of.base, of.pointers + pointers, [*by.dims, *of.dims], copy(of.typeof),
+                      of.outer + outer + by.outer)
+
+
+def _plain_name(node: Node) -> None:
+    """``__builtin_pid`` is ``pid``, though a macro may bear that name."""
+    if isinstance(node, (Call, Name)) and node.name.startswith("__builtin_"):
+        plain = node.name.removeprefix("__builtin_")
+        if plain in FUNCTIONS or find_builtin(plain) is not None:
+            node.name = plain
+
+
+def _aggregate_last(node: Assign) -> Assign | BlockStmt:
+    """``@ = { ...; avg($x) }``: the block comes first, then what it ends in is assigned."""
+    block = node.value
+    last = block.value if isinstance(block, BlockExpr) else None
+    if not isinstance(last, Call) or last.name not in FUNCTIONS or not FUNCTIONS[last.name].aggregate:
+        return node
+    assert isinstance(block, BlockExpr)
+    node.value = last
+    return BlockStmt(node.span, [*block.body, node])
 
 
 def _is_shipped(macro: Macro) -> bool:

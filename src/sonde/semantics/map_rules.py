@@ -97,7 +97,6 @@ def _element(context: Context, node: Call, target: MapRef, key: Expr | None) -> 
         return False
     context.key_form(state, key is not None, target)
     if key is not None:
-        convert.order_record(key, state.inferred_key)
         context.add_key(state, context.value(key, "a map key"), key, target if target.key is key else key)
     node.data = {"map": target.name, "key": key}
     found = context.map_value(state, target)

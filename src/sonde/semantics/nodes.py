@@ -10,16 +10,45 @@ from ..language.ast import Call, FieldAccess, Name, Node
 T = TypeVar("T")
 
 
+# Annotations of what is no node and has none in it.
+_PLAIN = frozenset(("Span", "StructField | None", "Type | None", "bool", "dict[str, int]", "dict[str, str]", "int",
+                    "int | str | None", "list[int]", "list[str]", "str"))
+_holders: dict[type, tuple[str, ...] | None] = {}  # type -> fields that nodes may be in, the last first; None: no node
+
+
 def walk(node: Any) -> Iterator[Node]:
     """``node`` and everything below it, outermost first."""
     pending = [node]
     while pending:
         item = pending.pop()
-        if isinstance(item, list):
-            pending.extend(reversed(item))
-        elif isinstance(item, Node):
+        kind = type(item)
+        if kind is list:
+            pending += item[::-1]
+            continue
+        fields = _holders[kind] if kind in _holders else _find_holders(kind)
+        if fields is not None:
             yield item
-            pending.extend([v for v in reversed(item.values()) if isinstance(v, (Node, list))])
+            pending += [getattr(item, name) for name in fields]
+
+
+def below(item: Any) -> list[Any]:
+    """What is directly below a node or list, the last first; not all of it is nodes or lists."""
+    kind = type(item)
+    if kind is list:
+        return item[::-1]  # type: ignore[no-any-return]
+    fields = _holders[kind] if kind in _holders else _find_holders(kind)
+    return [getattr(item, name) for name in fields or ()]
+
+
+def _find_holders(kind: type) -> tuple[str, ...] | None:
+    found = None
+    if issubclass(kind, Node):
+        types: dict[str, str] = {}
+        for base in reversed(kind.__mro__):
+            types |= vars(base).get("__annotations__", {})
+        found = tuple([name for name in reversed(kind._fields) if types[name] not in _PLAIN])
+    _holders[kind] = found
+    return found
 
 
 def copy(item: T) -> T:

@@ -189,6 +189,9 @@ def _guess(op: str, known: Type | None) -> Type | None:
 
 def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     """Type of ``first op second``; folds ``node``. Also serves ``x op= value``."""
+    folded = _fold_literals(context, node, op, first[0], second[0])
+    if folded is not None:
+        return folded
     if op in _LOGICAL:
         return _logical(context, node, op, first, second)
     if op in _COMPARISONS:
@@ -211,6 +214,33 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
     if op in ("/", "%"):
         _mixed(context, node, op, first, second)
     return _arithmetic(op, a, b)
+
+
+def _fold_literals(context: Context, node: Expr, op: str, first: Expr, second: Expr) -> Type | None:
+    """What is known of texts and tuples that are written down: ``"a" + "b"``, ``"abc" + 1`` (C's pointer into it),
+    ``"a" < "b"``, ``"x" && true``, tuples of unequal lengths. None for anything else."""
+    left, right = (side.const if isinstance(side, (ast.StrLiteral, ast.IntLiteral, ast.BoolLiteral, ast.Binary)) else
+                   None for side in (first, second))
+    if isinstance(left, str) and isinstance(right, str) and op in _ORDER:
+        return fold(node, int(_ORDER[op](left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))), BOOL)
+    if op in _LOGICAL and isinstance(left, str) != isinstance(right, str) \
+            and ast.BoolLiteral in (type(first), type(second)):
+        return fold(node, int(bool(left and right) if op == "&&" else bool(left or right)), BOOL)
+    tuples = [side.items for side in (first, second) if isinstance(side, ast.TupleExpr)]
+    if len(tuples) == 2 and len(tuples[0]) != len(tuples[1]) and op in ("==", "!=") \
+            and all(item.const is not None for items in tuples for item in items):
+        return fold(node, int(op == "!="), BOOL)
+    text, more = (left, right) if isinstance(left, str) else (right, left)
+    if op != "+" or not isinstance(text, str) or not isinstance(more, (str, int)) or isinstance(more, int) and more < 0:
+        return None
+    if isinstance(more, int) and more >= len(text):
+        context.warning("empty-literal", "literal string will always be empty", node)
+    node.const = text + more if isinstance(more, str) else text[more:]
+    return Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
+
+
+_ORDER: dict[str, Callable[[bytes, bytes], bool]] = {
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
 
 
 def _arithmetic(op: str, a: Int, b: Int) -> Int:
@@ -383,7 +413,7 @@ def _address_like(type: Type, number: Int | None) -> bool:
 def comparable(a: Type, b: Type) -> bool:
     """Whether two composite values can be compared for equality."""
     if isinstance(a, Tuple) and isinstance(b, Tuple):
-        return len(a.of) == len(b.of) and a.names == b.names and all(comparable(x, y) for x, y in zip(a.of, b.of))
+        return a.alike(b) and all(comparable(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names)))
     if isinstance(a, Array) and isinstance(b, Array):
         return a.count == b.count and a.of.size == b.of.size
     if isinstance(a, (Inet, MacAddr)):
@@ -409,7 +439,7 @@ def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
     other = context.expr(node.other)
     if condition is None or then is None or other is None:
         return then or other
-    if not convert.condition(condition):
+    if not convert.condition(condition) and not isinstance(node.cond.const, str):
         context.error("bad-condition", f"Invalid condition: {convert.words(condition)}", node)
         return None
     merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge(then, other)

@@ -134,6 +134,9 @@ _UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9
           "d": 86400 * 10 ** 9}
 
 
+LONGEST = (1 << 63) - 1  # ns; perf counts them as a signed number
+
+
 def _timer(kind: str) -> Expand:
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
@@ -164,8 +167,10 @@ def _period(kind: str, parts: list[str]) -> int | str:
             return max(1, 10 ** 9 // count)
         if unit not in ("s", "ms", "us", "ns"):
             return f"{unit} is not an accepted unit of time"
-        return count * _UNITS[unit]
-    if length < 1000:
+        length = count * _UNITS[unit]
+    if length > LONGEST:
+        return f"Invalid rate of {kind} probe: a period has at most {LONGEST} nanoseconds"
+    if length < 1000 and len(parts) == 1:
         return f"Invalid rate of {kind} probe. Minimum is 1000 or 1us. Found: {length} nanoseconds"
     return length
 

@@ -23,6 +23,7 @@ from ..language.ast import (
     Unary,
 )
 from ..language.diagnostics import nearest
+from ..language.lexer import integer
 from ..spec import Attach
 from ..types import (
     BOOL,
@@ -454,10 +455,10 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
     if default is None or isinstance(default, BoolLiteral):
         if given is None:
             return fold(node, int(default.value) if default is not None else 0, BOOL)
-        if given not in ("", "true", "1", "false", "0"):
-            context.error("bad-parameter", f"program command line option --{name} expects a boolean (e.g. 'true') "
-                          f"(value: {given})", node)
-        return fold(node, int(given in ("", "true", "1")), BOOL)
+        if given.lower() not in ("", "true", "1", "false", "0"):
+            context.diagnostics.error("bad-parameter", f"program command line option --{name} expects a boolean "
+                                      f"(e.g. 'true') (value: {given})", None)
+        return fold(node, int(given.lower() in ("", "true", "1")), BOOL)
     if isinstance(default.const, str):
         node.const = given if given is not None else default.const
         return Str(len(str(node.const).encode("utf-8", "surrogateescape")) + 1)
@@ -465,11 +466,18 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
         context.error("not-constant", "Second argument to 'getopt' must be a string literal, integer literal, or a "
                       "boolean literal.", default)
         return None
-    try:
-        return fold(node, default.const if given is None else int(given, 0), INT64)
-    except ValueError:
-        context.error("bad-parameter", f"program command line option --{name} invalid integer (value: {given})", node)
+    return fold(node, default.const) if given is None else _given_number(context, node, name, given)
+
+
+def _given_number(context: Context, node: Call, name: str, given: str) -> Type | None:
+    """A number on the command line, with or without a sign, as 64 bits without one."""
+    number = integer(given.removeprefix("-"))
+    wrong = "expects an integer (value: true)" if given == "" else f"invalid integer (value: {given})" \
+        if number is None else f"value is out of range (value: {given})" if number >> 64 else ""
+    if number is None or wrong:
+        context.diagnostics.error("bad-parameter", f"program command line option --{name} {wrong}", None)
         return None
+    return fold(node, (-number if given.startswith("-") else number) % (1 << 64), UINT64)
 
 
 def predicate(test: Callable[[Type, Expr], bool]) -> Rule:

@@ -83,7 +83,6 @@ def _assign(context: Context, node: ast.Assign) -> None:
 
 def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
     state = context.find(target.name)
-    convert.order_record(node.value, None if state is None else state.inferred)
     value = context.value(node.value, "a variable", node)
     compound = node.op != "="
     if compound:
@@ -104,8 +103,9 @@ def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -
 
 
 def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
+    if context.function is None:
+        context.assigned.append((context.program, node))
     state = context.use_map(target)
-    convert.order_record(node.value, state.inferred_value)
     value = _value_for_map(context, node)
     if value is None:
         return
@@ -192,8 +192,8 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
 
 def _condition(context: Context, node: ast.Expr, place: ast.Node) -> None:
     found = context.value(node, "a condition")
-    if found is not None and not convert.condition(found):
-        context.error("bad-condition", f"Invalid condition: {convert.words(found)}", place)
+    if found is not None and not convert.condition(found) and not isinstance(node, ast.StrLiteral):
+        context.error("bad-condition", f"Invalid condition: {convert.words(found)}", place, convert.meant_equal(node))
 
 
 def _if(context: Context, node: ast.If) -> None:

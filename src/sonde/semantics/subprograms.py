@@ -117,7 +117,7 @@ def check_uncalled(context: Context) -> None:
             if not context.changed:
                 break
         for item in context.diagnostics.items:
-            if item.code not in PROBE_DECIDES and item not in found.items:
+            if item.code not in PROBE_DECIDES:
                 found._add(item)
     context.maps, context.diagnostics = maps, found
 

@@ -86,6 +86,7 @@ class Options(Record):
     headers: list[str] = []      # --include: read before the script
     timed: bool = False         # every record tells when it was made, also where their order does not need it
     env: dict[str, str] = {}    # BPFTRACE_* and SONDE_* variables
+    gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
 
 
 class CheckedScript(Record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..language.ast import AttachPoint
 from ..spec import Attach
 from .finder import Finder, did_you_mean, matcher
-from .user_probes import no_file
+from .user_probes import no_file, unreadable
 
 
 def usdt(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
@@ -23,7 +23,8 @@ def usdt(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     known = [f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)]
     shown = f"{provider}:{name}" if len(parts) == 3 else name
     candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
-    return finder.missing(point, did_you_mean(
+    problems = [problem for file in paths for problem in unreadable(finder, file)]
+    return finder.missing(point, problems or did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]))
 
 

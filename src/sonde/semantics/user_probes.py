@@ -54,6 +54,12 @@ def user_function(kind: str) -> Expand:
     return expand
 
 
+def unreadable(finder: Finder, path: str) -> list[str]:
+    """A hint that says why the file cannot be read; none if it can."""
+    problem = finder.world.file_problem(path)
+    return [problem] if problem else []
+
+
 def no_file(finder: Finder, point: AttachPoint, name: str) -> list[Attach]:
     """There is no such program or library."""
     return finder.missing(point, ["give the whole path, or a library's name such as libc or libssl.so.3"],
@@ -93,8 +99,8 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
             return []
         if copies := None if is_pattern(symbol) else finder.world.inlined(path, symbol):
             return _inlined(finder, point, kind, path, symbol, copies)
-        hints = did_you_mean(f"{kind}:{path}:", symbol, [f.name for f in functions])
-        return finder.missing(point, hints or (
+        return finder.missing(point, unreadable(finder, path) or did_you_mean(
+            f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
             [] if functions else ["the file has no symbols: is a debug package missing?"]))
     if offset and offset >= max(chosen[0].size, 1):
         return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
@@ -107,7 +113,7 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
 
 def _inlined(finder: Finder, point: AttachPoint, kind: str, path: str, name: str, copies: Inlined) -> list[Attach]:
     """There is no such function any more: say into which it went, and how to see it all the same."""
-    callers = copies.shown(finder.world.demangle(copies.callers))
+    callers = copies.shown(finder.world.demangle(copies.callers, path))
     line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
     return finder.missing(point, [f"'{name}' has no code of its own: it is inlined into {callers}", *line, *whole])
@@ -162,7 +168,7 @@ def _warn_of_unknown(finder: Finder, point: AttachPoint, item: Attach) -> None:
 
 def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
     functions = finder.world.user_functions(path)
-    names = finder.world.demangle([f.name for f in functions])
+    names = finder.world.demangle([f.name for f in functions], path)
     if names is None:
         return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
                             "installed here", point, ["install it (libstdc++6), or use the mangled name"])
@@ -179,7 +185,7 @@ def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, al
         if copies := None if is_pattern(text) else finder.world.inlined(path, function_name(text)):
             return _inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
-        near = did_you_mean(f"{kind}:{path}:cpp:", text, known)
+        near = unreadable(finder, path) or did_you_mean(f"{kind}:{path}:cpp:", text, known)
         return finder.missing(point, near or ([] if known else ["the file has no C++ symbols"]))
     found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
     return _attach(finder, point, kind, path, found, 0, len(found) > 1)

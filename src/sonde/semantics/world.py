@@ -144,8 +144,13 @@ class World(Protocol):
         """The copies of a function in others, by debug information; the name may have C++ namespaces."""
         ...
 
-    def demangle(self, names: list[str]) -> list[str] | None:
-        """C++ names as people write them, others as they are; None where the C++ runtime cannot be had."""
+    def demangle(self, names: list[str], source: str = "") -> list[str] | None:
+        """C++ names of the file ``source`` as people write them, others as they are; None where the C++ runtime cannot
+        be had."""
+        ...
+
+    def file_problem(self, path: str) -> str:
+        """Why a file cannot be read; "" if it can."""
         ...
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:

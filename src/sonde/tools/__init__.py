@@ -33,10 +33,16 @@ import os
 
 from ..errors import UsageError
 from ..record import Record
+from ..shipped import list_shipped, read_shipped
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
+ALIASES = {  # what others call a tool, or the one that shows the same -> ours
+    "bindsnoop": "tcpbind", "spfdsnoop": "sofdsnoop", "tcpconnlat": "soconnect", "tcptracer": "tcpstates",
+    "sslsniff": "sslsnoop",  # bcc
+    "iolatency": "biolatency", "iosnoop": "biosnoop",  # perf-tools
+}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -130,7 +136,7 @@ def _option(left: str, help: str) -> ToolOption:
 
 def names() -> list[str]:
     """The names of all tools, in order; no file is opened."""
-    return sorted(file.removesuffix(".bt") for file in os.listdir(FOLDER) if file.endswith(".bt"))
+    return [file.removesuffix(".bt") for file in list_shipped(FOLDER) if file.endswith(".bt")]
 
 
 def tools() -> list[Tool]:
@@ -139,7 +145,8 @@ def tools() -> list[Tool]:
 
 
 def find(name: str) -> Tool | None:
-    """The tool called ``name``; None if there is none."""
+    """The tool called ``name``, here or elsewhere; None if there is none."""
+    name = ALIASES.get(name, name)
     return _read(name) if name in names() else None
 
 
@@ -159,8 +166,7 @@ def listing() -> str:
 
 def _read(name: str) -> Tool:
     path = os.path.join(FOLDER, name + ".bt")
-    with open(path, encoding="utf-8") as file:
-        return parse(name, path, file.read())
+    return parse(name, path, read_shipped(path).decode())
 
 
 def parse(name: str, path: str, text: str) -> Tool:

@@ -1,19 +1,21 @@
-"""What may be given to a tool, by the names that its page has for it: checked before anything is compiled."""
+"""What may be given to a tool, by the names that its page has for it: checked before anything is compiled, and names of
+users, errors, flags and system calls turned into their numbers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 
 from ..errors import UsageError
 from . import Tool
 
-NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "BYTES"}
+NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
 LAST_PORT = 65535
 
 
-def check(tool: Tool, parameters: Sequence[str], options: Mapping[str, str]) -> None:
-    """UsageError if a parameter is missing, too many or no number, or if an option's value cannot be meant."""
+def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
+    """UsageError if a parameter is missing, too many or no number, or if an option's value cannot be meant. Names
+    become numbers."""
     hints = [f"see sonde {tool.name} --help"]
     if len(parameters) < len(tool.required):
         raise UsageError(f"{tool.name} needs a {tool.required[len(parameters)]}", hints)
@@ -22,11 +24,22 @@ def check(tool: Tool, parameters: Sequence[str], options: Mapping[str, str]) -> 
             raise UsageError(f"{tool.name} needs --{option.key} {option.value}", hints)
     if len(parameters) > len(tool.parameters):
         raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", hints)
-    for name, value in zip(tool.parameters, parameters):
+    for place, (name, value) in enumerate(zip(tool.parameters, parameters)):
         _check_value(name, name, value)
+        if name in _NAMED:
+            parameters[place] = str(_number(name, name, value))
     for option in tool.options:
         if option.value and option.key in options:
             _check_value(f"--{option.key}", option.value, options[option.key])
+            if option.value in _NAMED:
+                options[option.key] = str(_number(f"--{option.key}", option.value, options[option.key]))
+
+
+def probes_by_regex(pattern: str) -> tuple[str, str]:
+    """All probes among which ``pattern`` chooses by the regular expression behind its last colon, and the filter for
+    these: it matches from the beginning of the name on."""
+    kind, _, regex = pattern.rpartition(":")
+    return f"{kind or 'kprobe'}:*", f":(?:{regex.removeprefix('^')})[^:]*$"
 
 
 def _check_value(what: str, kind: str, value: str) -> None:
@@ -61,3 +74,52 @@ def _check_processes(what: str, value: str) -> None:
     numbers = _numbers(what, value)
     if not any(os.path.exists(f"/proc/{number}") for number in numbers) and "-" not in value:
         raise UsageError(f"there is no process {value}")
+
+
+def _number(what: str, kind: str, value: str) -> int:
+    """What has the name ``value``, or is that number."""
+    thing, find = _NAMED[kind]
+    if _is_number(value) and kind != "TTY":
+        return int(value)
+    found = find(value)
+    if found is None:
+        raise UsageError(f"{what}: there is no {thing} '{value}'")
+    return found
+
+
+def _user(name: str) -> int | None:
+    from pwd import getpwnam
+    try:
+        return getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        return None
+
+
+def _error(name: str) -> int | None:
+    import errno
+    return next((number for number, known in errno.errorcode.items() if known == name), None)
+
+
+def _flag(name: str) -> int | None:
+    found = getattr(os, name, None) if name.startswith("O_") else None
+    return found if isinstance(found, int) and found else None
+
+
+def _system_call(name: str) -> int | None:
+    from ..kernel.host import syscall_number
+    return syscall_number(name, os.uname().machine)
+
+
+def _terminal(name: str) -> int | None:
+    """The kernel's number of the device."""
+    try:
+        device = os.stat(f"/dev/pts/{name}" if _is_number(name) else name).st_rdev
+    except (OSError, ValueError):
+        return None
+    return os.major(device) << 20 | os.minor(device) if device else None
+
+
+_NAMED: dict[str, tuple[str, Callable[[str], int | None]]] = {
+    "UID": ("user", _user), "ERRNO": ("error", _error), "FLAG": ("flag of open()", _flag),
+    "SYSCALL": ("system call", _system_call), "TTY": ("terminal", _terminal),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...language.ast import Expr
-from ...types import KERNEL, Pointer, Struct, Type
+from ...types import CTX, KERNEL, Pointer, Struct, Type
 from ..ir import Operand, Reg
 from . import memory
 from .core import Lower, is_pointer, is_signed, width
@@ -37,6 +37,7 @@ def plain(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
     difference of two pointers is one (adjust_reg_min_max_vals() in kernel/bpf/verifier.c); so is what lay in a map."""
     to = type.to if isinstance(type, Pointer) and type.space in ("", KERNEL) else None
     known = isinstance(to, Struct) and to.btf_id and (memory.direct(lo) or memory.typed_loads(lo))
+    known = known or isinstance(type, Pointer) and type.space == CTX
     if not isinstance(pointer, Reg) or pointer not in lo.typed and not known:
         return pointer
     task = lo.world.struct("task_struct")

@@ -64,6 +64,9 @@ class TestRun(Context):
 
     filters_pid = False
 
+    def usermode(self, lo: Lower) -> Operand:
+        return 1
+
 
 class PerfEvent(Context):
     """profile, interval, software, hardware: a perf event fired; the context starts with the interrupted registers."""
@@ -246,6 +249,9 @@ class UserFunction(Context):
 
     def retval(self, lo: Lower) -> Operand:
         return self.register(lo, arch_of(lo).return_value)
+
+    def usermode(self, lo: Lower) -> Operand:
+        return int(self.default_space == USER)
 
     def register(self, lo: Lower, offset: int) -> Operand:
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)

@@ -26,7 +26,7 @@ from ...language.ast import (
 from ...semantics import convert
 from ...semantics.nodes import walk
 from ...semantics.typed import ScratchVar
-from ...types import KERNEL, Array, Buf, Inet, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
+from ...types import KERNEL, UINT8, Array, Buf, Inet, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
 from ..ir import Block, MapAddr, Operand, Reg
 from ..optimize import signed
 from . import builtins, maps, memory, records, strings
@@ -253,14 +253,9 @@ def condition(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
         CONDITION_CALLS[expr.name](lo, expr, yes, no)
     elif isinstance(expr.type, Str):
         place = locate_or_materialise(lo, expr)
-        lo.b.branch("jne", memory.read_scalar(lo, place, memory_byte()), 0, yes, no)
+        lo.b.branch("jne", memory.read_scalar(lo, place, UINT8), 0, yes, no)
     else:
         lo.b.branch("jne", scalar(lo, expr), 0, yes, no)
-
-
-def memory_byte() -> Type:
-    from ...types import UINT8
-    return UINT8
 
 
 def condition_value(lo: Lower, expr: Expr) -> Operand:
@@ -397,7 +392,7 @@ def locate_element(lo: Lower, expr: Index) -> Mem:
         base = locate_or_materialise(lo, operand)
         assert isinstance(operand.type, (Array, Str))
         element, count = (operand.type.of, operand.type.count) if isinstance(operand.type, Array) \
-            else (memory_byte(), operand.type.capacity)
+            else (UINT8, operand.type.capacity)
     if isinstance(expr.index.const, int):
         return base.at(expr.index.const * element.size)
     index = scalar(lo, expr.index)
@@ -462,8 +457,9 @@ def into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
         assert isinstance(expr, Call)
         call_into(lo, expr, mem, type, pad)
     elif isinstance(expr, TupleExpr) and isinstance(type, Tuple):
-        _tuple_into(lo, expr.items, mem, type, pad)
+        _tuple_into(lo, expr, mem, type, pad)
     elif isinstance(type, Str):
+        expr = expr.operand if isinstance(expr, Cast) and isinstance(expr.operand.type, Str) else expr
         strings.into(lo, expr, mem, type, pad)
     elif isinstance(expr, (Name, Call)) and expr.name == "args":
         assert isinstance(type, Struct)
@@ -535,15 +531,14 @@ def _choose_into(lo: Lower, expr: Ternary, mem: Mem, type: Type, pad: bool) -> N
     lo.b.start(join)
 
 
-def _tuple_into(lo: Lower, items: list[Expr], mem: Mem, type: Tuple, pad: bool) -> None:
-    end = 0
-    for item, element, offset in zip(items, type.of, type.offsets):
-        if pad and offset > end:
-            lo.b.zero(mem.base, mem.off + end, offset - end)
-        into(lo, item, mem.at(offset), element, pad)
-        end = offset + element.size
-    if pad and type.size > end:
-        lo.b.zero(mem.base, mem.off + end, type.size - end)
+def _tuple_into(lo: Lower, expr: TupleExpr, mem: Mem, type: Tuple, pad: bool) -> None:
+    """The elements are evaluated as they are written, wherever they lie."""
+    gaps = zip([0, *[at + element.size for at, element in zip(type.offsets, type.of)]], [*type.offsets, type.size])
+    for end, start in gaps if pad else ():
+        if start > end:
+            lo.b.zero(mem.base, mem.off + end, start - end)
+    for item, at in zip(expr.items, type.ordered(tuple(expr.names))):
+        into(lo, item, mem.at(type.offsets[at]), type.of[at], pad)
 
 
 def _copy_into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool) -> None:
@@ -571,7 +566,8 @@ def copy_from(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: boo
 def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) -> None:
     """Element by element where the layouts differ (wider integers, longer strings)."""
     memory.zero(lo, mem, want.size)
-    for a, b, at, to in zip(have.of, want.of, have.offsets, want.offsets):
+    for number, b, to in zip(have.ordered(want.names), want.of, want.offsets):
+        a, at = have.of[number], have.offsets[number]
         if isinstance(b, Scalar):
             lo.store_value(mem.at(to), b, memory.read_scalar(lo, source.at(at), a))
         elif isinstance(a, Tuple) and isinstance(b, Tuple) and a != b:

@@ -53,7 +53,7 @@ def with_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None
 def always_short(key: Expr, type: Type) -> bool:
     """Whether the expression's own type leaves no room for a long string."""
     if isinstance(key, TupleExpr) and isinstance(type, Tuple):
-        return all(always_short(item, part) for item, part in zip(key.items, type.of))
+        return all(always_short(item, type.of[at]) for item, at in zip(key.items, type.ordered(tuple(key.names))))
     return key.type is not None and short_type(key.type) == key.type
 
 

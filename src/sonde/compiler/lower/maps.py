@@ -50,7 +50,7 @@ def signature(lo: Lower, expr: Expr | None) -> Any:
         return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
     parts: list[Expr]
     if isinstance(expr, TupleExpr):
-        head, parts = "tuple", expr.items
+        head, parts = f"tuple {' '.join(expr.names)}", expr.items
     elif isinstance(expr, FieldAccess) and isinstance(expr.operand, Name) and expr.operand.name == "args":
         head, parts = "args." + expr.name, []
     elif isinstance(expr, Binary) and expr.op not in ("&&", "||"):

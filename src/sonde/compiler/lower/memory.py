@@ -105,7 +105,8 @@ def read_field(lo: Lower, mem: Mem, field: StructField, in_union: bool = False) 
 
 
 def _bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
-    """Load the storage that holds the bits, shift the rest out at both ends."""
+    """Load the storage that holds the bits, shift the rest out at both ends. Whatever the type, the bits are taken
+    as a number without a sign, as bpftrace does."""
     start = field.offset * 8 + field.bit_offset
     size = 1
     while start // (size * 8) != (start + field.bit_size - 1) // (size * 8):
@@ -121,10 +122,9 @@ def _bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
         shift, size = 0, 8
     else:
         value = read_scalar(lo, mem.at(base), Int(size * 8, False))
-    signed = width(field.type)[1]
     up = 64 - shift - field.bit_size
     value = lo.b.alu("lsh", value, up) if up else value
-    return lo.b.alu("arsh" if signed else "rsh", value, 64 - field.bit_size)
+    return lo.b.alu("rsh", value, 64 - field.bit_size)
 
 
 def copy(lo: Lower, source: Mem, into: Mem, size: int, align: int = 8) -> None:

@@ -8,10 +8,11 @@ from ...types import round_up
 from .. import helpers as h
 from ..builder import Builder
 from ..dominators import dominator_tree, first_use
+from ..gate import has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import builtins, expressions, loops, statements, subprograms
+from . import builtins, expressions, gate, loops, statements, subprograms
 from .core import Lower
 
 
@@ -20,6 +21,8 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
     lo = Lower(unit, probe, planned.context, planned.attach, name, planned.numbers)
     lo.b.span = probe.clause.points[0].span
     lo.done = lo.b.block("done")
+    if unit.options.gated and not is_exempt(probe):
+        gate.count_run(lo)
     planned.context.prologue(lo, lo.done)
     if unit.options.pid and planned.context.filters_pid:
         _only_process(lo, unit.options.pid)
@@ -33,6 +36,8 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         with lo.scope():
             expressions.condition(lo, probe.clause.predicate, body, lo.done)
         lo.b.start(body)
+    if has_gate(unit.options, probe):
+        gate.pass_gate(lo)
     statements.block(lo, probe.clause.body)
     lo.b.start(lo.done)
     lo.b.span = None

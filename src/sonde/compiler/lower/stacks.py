@@ -23,13 +23,11 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         limit = type.limit if type.user else type.limit + TRACING_FRAMES
         size = lo.b.call(h.GET_STACK, [lo.context_pointer(), lo.operand_address(frames), 8 * min(limit, STACK_FRAMES),
                                        flags], "get_stack")
-        failed, good, done = lo.b.block("no_stack", cold=True), lo.b.block("stack"), lo.b.block("stacked")
+        good, done = lo.b.block("stack"), lo.b.block("stacked")
         lo.b.store(into.base, into.off, 0)
         lo.b.store(into.base, into.off + 8, 0)
-        lo.b.branch("jsgt", size, 0, good, failed)
-        lo.b.start(failed)
-        # Nothing to show: a kernel thread has no user stack (-EFAULT), which is no error.
-        lo.b.jump(done)
+        lo.on_failure(size, "stack_lost", "get_stack")
+        lo.b.branch("jsgt", size, 0, good, done)
         lo.b.start(good)
         count = lo.b.alu("rsh", size, 3)
         identity = _hash(lo, frames, count)
@@ -100,11 +98,18 @@ def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> Non
         b.branch("jeq", known, 0, new, on)
         b.start(new)
         _clear_rest(lo, frames, size)
-        result = b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
-                        "map_update_elem")
+        full = b.block("full", cold=True)
+        b.branch("jslt", _insert(lo, name, key, frames), 0, full, on, h.MAP_RESULT)
+        b.start(full)
+        result = _insert(lo, lo.unit.stack_reserve(), key, frames)
         lo.on_failure(result, "stack_lost", "map_update_elem", bits=h.MAP_RESULT)
         b.jump(on)
         b.start(on)
+
+
+def _insert(lo: Lower, map: str, key: Mem, frames: Mem) -> Operand:
+    return lo.b.call(h.MAP_UPDATE, [MapFd(map), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
+                     "map_update_elem")
 
 
 def _clear_rest(lo: Lower, frames: Mem, size: Operand) -> None:

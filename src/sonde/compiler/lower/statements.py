@@ -28,7 +28,7 @@ from ...language.ast import (
 )
 from ...semantics import convert
 from ...semantics.operators import number_of
-from ...types import Aggregate, Scalar, Type
+from ...types import Aggregate, Pointer, Scalar, Type
 from ..ir import MapAddr, Operand
 from . import aggregates, expressions, maps, memory
 from .core import Loop, Lower, Mem
@@ -133,6 +133,8 @@ def _assign_map(lo: Lower, target: MapRef, stmt: Assign) -> None:
         maps.assign(lo, target, value)
     elif stmt.op in ("+", "-"):
         amount = expressions.before(lo, value, target.key)
+        if isinstance(info.value, Pointer):
+            amount = lo.b.alu("mul", amount, max(info.value.to.size, 1))
         if stmt.op == "-":
             amount = lo.b.neg(amount)
         expressions.step_map(lo, target, amount, postfix=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...record import Record
@@ -22,6 +22,7 @@ from .. import Handler, Printer, Take
 from ..losses import report_losses
 from ..rows import Rows
 from ..text import TextOutput, encode, label, ordered, terminal_safe
+from ..units import unit_of
 from ..views.csv import cell, key_columns, value_columns, value_rows
 from ..views.heat import span
 from ..views.view import key_parts
@@ -171,7 +172,8 @@ def clean(value: Any) -> Any:
 
 def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
     if kind in ("hist", "lhist"):
-        return ("count", *[f"p{q * 100:g}" for q in _QUANTILES])
+        unit = unit_of(spec.name)
+        return ("count", *[f"p{q * 100:g}{unit and ' '}{unit}" for q in _QUANTILES])
     if kind == "tseries":
         return ("last", "least", "greatest")
     return value_columns(spec)
@@ -234,19 +236,22 @@ def _number(text: str) -> Any:
 
 
 class Model:
-    """Collects what a run shows. ``out`` is the output for all that is text."""
+    """Collects what a run shows. ``out`` is the output for all that is text; maps that are ``hidden`` the script keeps
+    for itself."""
 
-    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = ()) -> None:
+    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = (),
+                 hidden: Collection[str] = ()) -> None:
         self.spec = spec
         self.title = title
         self._stream = Collected(1)
         self._notes = Collected(2)
         self.out = TextOutput(self._stream, self._notes, True)
-        self.out.escape = terminal_safe
+        self.out.escape = self.out.error_escape = terminal_safe
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._written = 0
         self._rest = ""
-        self._maps = {m.name: _MapState(m) for m in sorted(spec.maps, key=_rank) if m.name.startswith("@")}
+        self._maps = {m.name: _MapState(m) for m in sorted(spec.maps, key=_rank)
+                      if m.name.startswith("@") and m.name not in hidden}
         self.tool = _ToolTable(tool) if columns else None
         self.columns = list(columns)
         self._started = time.monotonic()
@@ -255,7 +260,8 @@ class Model:
 
     def map(self, name: str, items: Sequence[tuple[Any, Any]]) -> None:
         """What the script has just taken out of a map."""
-        self._maps[name].update(items, True)
+        if name in self._maps:
+            self._maps[name].update(items, True)
 
     def look(self, take: Take) -> None:
         """Read the maps that the script does not print or clear itself."""

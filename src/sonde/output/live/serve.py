@@ -3,7 +3,7 @@
 The server listens on 127.0.0.1. Other users of the machine can connect to that too, so everything is below a path that
 holds a secret of 192 bits, which is printed for the one who started the server; and a request has to name this machine
 in its Host header, so that no page from elsewhere can be made to talk to it under another name. Snapshots go to the
-browser as server-sent events.
+browser as server-sent events. `bounded` sees to it that nobody can keep the server from answering.
 """
 
 from __future__ import annotations
@@ -12,44 +12,38 @@ import hmac
 import json
 import secrets
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from typing import Any
 
 from ...errors import SondeError
 from ...record import Record
+from .bounded import Client, Request, response
+from .bounded import Server as Bounded
 from .model import Snapshot
 from .page import page
 
 HOST = "127.0.0.1"
 MOST_CLIENTS = 16
 _BEAT = 15.0    # s: after which a client that is gone is noticed
-_SLOW = 20.0    # s: what a client may take to read or to ask
 _POLICY = ("default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
 class Server:
-    """Serves the page; :meth:`publish` gives every browser the next snapshot. Threads of its own, until closed."""
+    """Serves the page; :meth:`publish` gives every browser the next snapshot. A thread of its own, until closed."""
 
     def __init__(self, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(24)
-        self._news = threading.Condition()
-        self._number = 0
-        self._latest = b""
-        self._closed = False
-        self.clients = 0
         try:
-            self._http = _Http((HOST, port), _Handler)
-        except (OSError, OverflowError) as error:
-            raise SondeError(f"cannot listen on {HOST}:{port}: {getattr(error, 'strerror', error)}",
+            self._http = _Http((HOST, port), self.token)
+        except OSError as error:
+            raise SondeError(f"cannot listen on {HOST}:{port}: {error.strerror}",
                              ["without --port any free one is taken"]) from None
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), name="sonde-http", daemon=True)
-        self._thread.start()
+        self._http.start()
 
     @property
     def port(self) -> int:
-        return int(self._http.server_address[1])
+        return self._http.port
 
     @property
     def url(self) -> str:
@@ -59,40 +53,13 @@ class Server:
     def publish(self, snapshot: Snapshot) -> None:
         """Send a snapshot to every browser that looks on, and to those that come until the next one."""
         data = json.dumps(plain(snapshot), ensure_ascii=True, separators=(",", ":")).encode()
-        with self._news:
-            self._latest = data
-            self._number += 1
-            self._news.notify_all()
-
-    def wait(self, seen: int) -> tuple[int, bytes, bool]:
-        """(number, snapshot, whether there will be no more) as soon as there is one after number ``seen``."""
-        with self._news:
-            self._news.wait_for(lambda: self._number > seen or self._closed, _BEAT)
-            return self._number, self._latest, self._closed
-
-    def arrive(self) -> bool:
-        """A browser wants snapshots; False if there are too many."""
-        with self._news:
-            if self.clients >= MOST_CLIENTS:
-                return False
-            self.clients += 1
-            return True
-
-    def leave(self) -> None:
-        """A browser is gone."""
-        with self._news:
-            self.clients -= 1
-            self._news.notify_all()
+        self._http.post(lambda: self._http.publish(data))
 
     def close(self) -> None:
         """Tell the browsers that this was all, and stop listening."""
-        with self._news:
-            self._closed = True
-            self._news.notify_all()
-            self._news.wait_for(lambda: self.clients == 0, 1.0)
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        self._http.post(self._http.say_over)
+        self._http.nobody.wait(1.0)
+        self._http.stop()
 
 
 def plain(value: Any) -> Any:
@@ -107,80 +74,82 @@ def plain(value: Any) -> Any:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    owner: Server
+class _Http(Bounded):
+    """The pages below the secret. A browser that reads slowly gets the latest snapshot when it is ready, not each."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle is no matter for the terminal."""
+    def __init__(self, address: tuple[str, int], token: str) -> None:
+        super().__init__(address)
+        self._token = token
+        self._number = 0
+        self._latest = b""
+        self._seen: dict[Client, int] = {}  # those who look on -> the number of the snapshot that they got last
+        self._beat = monotonic()
+        self._over = False
+        self.nobody = threading.Event()  # nobody looks on, after the end
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Http
-    protocol_version = "HTTP/1.1"
-    server_version = "sonde"
-    sys_version = ""
-    timeout = _SLOW
-
-    def do_GET(self) -> None:
-        owner = self.server.owner
-        _, token, rest = [*self.path.split("/", 2), "", ""][:3]
-        if not self._is_for_us(owner):
-            return self._refuse(403, "this server answers to its own address only")
-        if not hmac.compare_digest(token.encode("utf-8", "replace"), owner.token.encode()):
-            return self._refuse(404, "nothing here: open the whole address that sonde printed")
+    def answer(self, client: Client, request: Request) -> None:
+        _, token, rest = [*request.path.split("/", 2), "", ""][:3]
+        if request.headers.get("host", "") not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
+            return self.refuse(client, 403, "this server answers to its own address only")
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
+            return self.refuse(client, 404, "nothing here: open the whole address that sonde printed")
         if rest == "":
-            return self._page()
+            return self._send_page(client)
         if rest == "events":
-            return self._events(owner)
-        self._refuse(404, "nothing here")
+            return self._show(client)
+        self.refuse(client, 404, "nothing here")
 
-    def _is_for_us(self, owner: Server) -> bool:
-        return self.headers.get("Host", "") in (f"{HOST}:{owner.port}", f"localhost:{owner.port}")
-
-    def _refuse(self, status: int, text: str) -> None:
-        body = (text + "\n").encode()
-        self._head(status, "text/plain; charset=utf-8", len(body))
-        self.wfile.write(body)
-
-    def _head(self, status: int, kind: str, length: int | None, policy: str = "default-src 'none'") -> None:
-        self.send_response(status)
-        for name, value in (("Content-Type", kind), ("Content-Security-Policy", policy), ("Cache-Control", "no-store"),
-                            ("Referrer-Policy", "no-referrer"), ("X-Content-Type-Options", "nosniff"),
-                            ("X-Frame-Options", "DENY"), ("Cross-Origin-Resource-Policy", "same-origin")):
-            self.send_header(name, value)
-        if length is None:
-            self.send_header("Connection", "close")
-        else:
-            self.send_header("Content-Length", str(length))
-        self.end_headers()
-
-    def _page(self) -> None:
+    def _send_page(self, client: Client) -> None:
         nonce = secrets.token_urlsafe(16)
-        body = page(nonce).encode()
-        self._head(200, "text/html; charset=utf-8", len(body), _POLICY.format(nonce=nonce))
-        self.wfile.write(body)
+        policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
+        self.send(client, response(200, "text/html; charset=utf-8", page(nonce).encode(), policy))
 
-    def _events(self, owner: Server) -> None:
-        if not owner.arrive():
-            return self._refuse(503, f"{MOST_CLIENTS} browsers look on already")
-        self.close_connection = True
-        try:
-            self._head(200, "text/event-stream; charset=utf-8", None)
-            seen, over = 0, False
-            while not over:
-                number, data, over = owner.wait(seen)
-                self.wfile.write(b"id: %d\ndata: %s\n\n" % (number, data) if number > seen else b": still here\n\n")
-                seen = number
-            self.wfile.write(b"event: over\ndata: {}\n\n")
-        except OSError:  # gone, or too slow
-            pass
-        finally:
-            owner.leave()
+    def _show(self, client: Client) -> None:
+        """Let a browser look on."""
+        if len(self._seen) >= MOST_CLIENTS:
+            return self.refuse(client, 503, f"{MOST_CLIENTS} browsers look on already")
+        client.streaming = True
+        self._seen[client] = 0
+        self.send(client, response(200, "text/event-stream; charset=utf-8", None))
+        self._catch_up(client)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are no news."""
+    def publish(self, data: bytes) -> None:
+        """There is a new snapshot."""
+        self._latest = data
+        self._number += 1
+        for client in list(self._seen):
+            self._catch_up(client)
+
+    def _catch_up(self, client: Client) -> None:
+        """Send the latest snapshot, if it is new to a browser that has taken all before; behind the last, the end."""
+        if client.left:
+            return
+        if self._seen[client] < self._number:
+            self._seen[client] = self._number
+            self.send(client, b"id: %d\ndata: %s\n\n" % (self._number, self._latest))
+        if self._over and not client.left:
+            client.streaming = False
+            self.send(client, b"event: over\ndata: {}\n\n")
+
+    def say_over(self) -> None:
+        """There will be no more snapshots."""
+        self._over = True
+        self.look(monotonic())
+
+    def look(self, now: float) -> None:
+        beat = now - self._beat > _BEAT
+        self._beat = now if beat else self._beat
+        for client in list(self._seen):
+            if client.open and beat and not client.left:
+                self.send(client, b": still here\n\n")
+            if client.open:
+                self._catch_up(client)
+
+    def drop(self, client: Client) -> None:
+        super().drop(client)
+        self._seen.pop(client, None)
+        if self._over and not self._seen:
+            self.nobody.set()
 
 
 __all__ = ["HOST", "MOST_CLIENTS", "Server", "plain"]

@@ -7,11 +7,15 @@ of the script's maps and events what it shows; everything else that the script p
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
+from ...ending import Ending
 from ...errors import UsageError
+from ...memory import Memory
 from ...record import Record
+from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, output
 from ..progress import progress
@@ -36,13 +40,16 @@ _TIME_AT = 8  # of the u64 boot-clock nanoseconds in a record
 
 
 class Target(Record):
-    """Where a view goes: ``path`` is "" for standard output; ``colours`` 0, 256 or 1 << 24 of a terminal."""
+    """Where a view goes: ``path`` is "" for standard output; ``colours`` 0, 256 or 1 << 24 of a terminal. ``kept``:
+    it is a file, which will be looked at when nobody remembers the command."""
 
     path: str = ""
     columns: int = 80
     colours: int = 0
     title: str = ""
     unit: str = ""  # of the weights
+    kept: bool = True
+    memory: int = Memory().views  # bytes of what may be collected until the end
 
     @property
     def suffix(self) -> str:
@@ -94,7 +101,7 @@ class Showing:
     """
 
     def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
-                 unit: str = "") -> None:
+                 unit: str = "", ending: Ending | None = None, memory: Memory | None = None) -> None:
         self._class = check(name, spec)
         self._path = path
         name = os.path.basename(spec.source.name) if spec.source is not None else ""
@@ -104,11 +111,13 @@ class Showing:
         self._view: View | None = None
         self._printer: ViewPrinter | None = None
         self.stream: Stream | None = None
-        self.text: Output = output("text", 1 if path else 2, 2, LINE, quiet)
+        self._ending = ending
+        self._memory = (memory or Memory()).views
+        self.text: Output = output("text", 1 if path else 2, 2, LINE, quiet, ending)
 
     def open(self, descriptor: int) -> Output:
         """The view goes to ``descriptor``; the output for everything else."""
-        self.stream = Stream(descriptor, FULL)
+        self.stream = Stream(descriptor, FULL, self._ending)
         return self.text
 
     def printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
@@ -116,7 +125,7 @@ class Showing:
         """The printer that feeds the view."""
         assert self.stream is not None
         stream, where = self.stream, target(self.stream.descriptor, self._path, self._title)
-        where.unit = self._unit
+        where.unit, where.memory = self._unit, self._memory
 
         def write(text: str) -> None:
             stream.write(encode(text))
@@ -135,21 +144,25 @@ class Showing:
         """What has been collected so far, as lines for a terminal with so much room."""
         return self._view.picture(columns, rows) if self._view is not None else []
 
-    def finish(self) -> None:
-        """All has been collected: let the view write what it has not written yet."""
+    def finish(self, run: Provenance) -> None:
+        """All has been collected in this run: let the view write what it has not written yet."""
         if self._view is not None:
+            self._view.run = run
             self._view.finish()
+            if self._view.left_out:
+                self.text.note(f"WARNING: {self._view.left_out} elements left out for want of room: see --memory")
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Write everything out."""
         if self.stream is not None:
             self.stream.flush(True)
+            self.stream.close()
 
 
 def target(descriptor: int, path: str, title: str = "") -> Target:
     """What is known about where a view goes."""
     if path or not os.isatty(descriptor):
-        return Target(path, 80, 0, title)
+        return Target(path, 80, 0, title, kept=stat.S_ISREG(os.fstat(descriptor).st_mode))
     try:
         columns = os.get_terminal_size(descriptor).columns
     except OSError:
@@ -158,7 +171,7 @@ def target(descriptor: int, path: str, title: str = "") -> Target:
     colours = 0 if term == "dumb" or "NO_COLOR" in os.environ else 256
     if colours and os.environ.get("COLORTERM", "") in ("truecolor", "24bit"):
         colours = 1 << 24
-    return Target("", columns or 80, colours, title)
+    return Target("", columns or 80, colours, title, kept=False)
 
 
 class ViewPrinter(Printer):

@@ -2,6 +2,7 @@
 
 The columns follow from the types: ``time`` if anything is printed while the script runs, ``table`` if there is more
 than one map or event, the keys, the values. A histogram has a row for each bucket, a tseries() one for each interval.
+The last lines of a file begin with ``#``: which run this is, and what was lost (pandas: ``comment="#"``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...runtime.events import Event
 from ...runtime.series import Series
 from ...runtime.values import RecordValue, StackTrace, StructValue, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
+from ..text import terminal_safe
 from .stacks import frame_names
 from .view import Items, key_parts, key_types
 from .view import View as Base
@@ -66,6 +68,9 @@ class View(Base):
         if site.kind == "print":
             args = tuple(_members(args[0]))
         self._row(event.time, event.probe, self._events[event.site], [cell(arg) for arg in args])
+
+    def finish(self) -> None:
+        self.write(self.comments())
 
     def _row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
         row: list[Any] = [""] * len(self._columns)
@@ -150,7 +155,7 @@ def cell(value: Any) -> Any:
         return value
     if isinstance(value, StackTrace):
         return ";".join(reversed(frame_names(value)))
-    return to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return terminal_safe(to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def moment(wall: int) -> str:

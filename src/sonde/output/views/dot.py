@@ -9,11 +9,12 @@ from ... import types as t
 from ...runtime.aggregates import Drawing, Stats
 from ...runtime.values import to_text
 from ...spec import MapSpec, ScriptSpec
+from ..text import CONTROLS
 from .view import Items, Totals, key_parts, key_types
 from .view import View as Base
 
 _NAMES = (t.Str, t.Inet, t.MacAddr, t.Symbol, t.USym, t.Enum, t.Buf)
-_QUOTED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {c: f"\\\\x{c:02x}" for c in [*range(32), 127]}
+_QUOTED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {c: f"\\{text}" for c, text in CONTROLS.items()}
 
 
 def ends(named: MapSpec) -> tuple[int, int] | None:
@@ -48,7 +49,11 @@ class View(Base):
 
     def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         self._specs[named.name] = named
-        self._totals.setdefault(named.name, Totals()).add(items, then)
+        self._totals.setdefault(named.name, Totals(self.target.memory)).add(items, then)
+
+    @property
+    def left_out(self) -> int:
+        return sum([totals.left_out for totals in self._totals.values()])
 
     def cleared(self, named: MapSpec) -> None:
         if named.name in self._totals:
@@ -58,6 +63,7 @@ class View(Base):
         nodes: dict[str, str] = {}
         edges = [edge for name in sorted(self._totals) for edge in self._edges(name, nodes)]
         heaviest = max([weight for _, _, _, weight in edges], default=0)
+        self.write(self.comments("//"))
         self.write(f"digraph {quoted(self.target.title or 'sonde')} {{\n  rankdir=LR;\n"
                    '  node [shape=box, style="rounded,filled", fillcolor="#e8f0f8", fontname="sans-serif"];\n'
                    '  edge [color="#5a6b7d", fontname="sans-serif", fontsize=10];\n')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
+from ...runtime.provenance import Provenance
 from . import svg
 from .flame_script import SCRIPT
 from .stacks import KERNEL, WAKER, Folded, Node, StackView, tree
@@ -46,18 +47,20 @@ class View(StackView):
     """The flame graph of everything that was collected."""
 
     def finish(self) -> None:
-        title = self.target.title or "Flame graph"
-        self.write(flame_graph(self.folded, title, None, self.heads, self.target.unit))
+        folded, unit = self.folded, self.target.unit
+        title = f"{self.target.title or 'Flame graph'}: {sum(folded.values()):,}{unit and ' '}{unit}"
+        self.write(flame_graph(folded, title, None, self.heads, self.target.unit, self.run))
 
 
-def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "") -> str:
+def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "",
+                run: Provenance | None = None) -> str:
     """A whole SVG file. The ``heads`` outermost frames are no functions; weights are in ``unit``.
 
     With ``before``, another run, frames are coloured by what has changed since: red for a greater share of the whole,
     blue for a lesser one.
     """
     body, height = drawing(folded, title, before, heads, unit)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, run)
 
 
 def flame_element(folded: Folded, title: str, heads: int = 1) -> str:

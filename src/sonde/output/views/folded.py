@@ -9,5 +9,6 @@ class View(StackView):
     """Lines ``comm;outer;inner;kernel_[k] 12``."""
 
     def finish(self) -> None:
+        self.write(self.comments())
         for line in folded_lines(self.folded):
             self.write(line)

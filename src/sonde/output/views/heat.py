@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from ...memory import Memory
 from ...record import Record
 from ...runtime.aggregates import Bucket, Histogram
 from ...runtime.values import key_text
@@ -82,6 +83,10 @@ def shows_heat(named: MapSpec, spec: ScriptSpec) -> bool:
     return is_histogram(named) and is_printed(named, spec)
 
 
+_CELL = 250    # bytes of a histogram, without its counts
+_FEWEST = 16   # columns that are kept whatever they take
+
+
 class Collector:
     """Collects what the script prints of one map of histograms.
 
@@ -89,8 +94,10 @@ class Collector:
     contents before.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory: int = Memory().views) -> None:
         self.name = name
+        self._memory = memory  # bytes: beyond it neighbouring columns become one
+        self._bytes = 0
         self._columns: list[tuple[int, dict[Any, Histogram]]] = []
         self._before: dict[Any, Histogram] = {}
 
@@ -101,6 +108,21 @@ class Collector:
         self._before = {} if then in ("clear", "zero") else now
         if then != "final" or any(value.total for value in gained.values()):
             self._columns.append((wall, gained))
+            self._bytes += sum([_CELL + 8 * len(value.counts) for value in gained.values()])
+            while self._bytes > self._memory and len(self._columns) > _FEWEST:
+                self._halve()
+
+    def _halve(self) -> None:
+        """Make one column of each two: nothing is lost but detail of time."""
+        merged = []
+        for at in range(0, len(self._columns), 2):
+            wall, both = self._columns[at]
+            for later, found in self._columns[at + 1:at + 2]:
+                wall = later
+                both = both | {key: _more(both[key], value) if key in both else value for key, value in found.items()}
+            merged.append((wall, both))
+        self._columns = merged
+        self._bytes = sum([_CELL + 8 * len(value.counts) for _, found in merged for value in found.values()])
 
     def cleared(self) -> None:
         """The map has been emptied."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...runtime.provenance import Provenance
+from ..units import with_unit
 from . import svg
 from .heat import Heat, clock, squeezed
 
@@ -61,10 +63,10 @@ SCRIPT = r"""
 """
 
 
-def heat_document(heats: Sequence[Heat], title: str) -> str:
+def heat_document(heats: Sequence[Heat], title: str, run: Provenance | None = None) -> str:
     """A whole SVG file with all heat maps, one above the other."""
     body, height = _drawing(heats)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, run)
 
 
 def heat_element(heats: Sequence[Heat], title: str) -> str:
@@ -93,7 +95,7 @@ def _heat(heat: Heat, y: int) -> str:
               f"{svg.escape(cut(each))}</text>\n" for row, each in enumerate(heat.labels)]
     right = LEFT + step * len(heat.columns)
     return (f'<g class="heat" transform="translate(0,{y})" data-panel="{PANEL}">\n'
-            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape(heat.name)}</text>\n{"".join(labels)}'
+            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape(with_unit(heat.name))}</text>\n{"".join(labels)}'
             f'{"".join(columns)}<rect class="edge" x="{LEFT}" y="{TOP}" width="{svg.number(step * len(heat.columns))}" '
             f'height="{height}"/>\n'
             f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">{clock(heat.columns[0].time)}</text>'

@@ -61,7 +61,7 @@ class View(Base):
             self._collector(named).cleared()
 
     def _collector(self, named: MapSpec) -> Collector:
-        return self._collectors.setdefault(named.name, Collector(named.name))
+        return self._collectors.setdefault(named.name, Collector(named.name, self.target.memory))
 
     def _found(self) -> list[list[Heat]]:
         """The heat maps, by map."""
@@ -83,14 +83,16 @@ class View(Base):
         heats = [heat for each in found for heat in each[:MOST_MAPS]]
         title = self.target.title or "Heat map"
         if self.target.suffix == ".svg":
-            self.write(heat_document(heats, title))
+            self.write(heat_document(heats, title, self.run))
         elif self.target.suffix in (".html", ".htm"):
-            body = [f"<h1>{svg.escape(title)}</h1>", *[heat_element([heat], title) for heat in heats]]
+            body = [f"<h1>{svg.escape(title)}</h1>", svg.run_html(self.run),
+                    *[heat_element([heat], title) for heat in heats]]
             self.write(svg.page(title, STYLE + "body { font-family: sans-serif; margin: 1em; background: var(--paper); "
                                 "color: var(--ink); }", body, SCRIPT))
         else:
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))
+            self.write(self.comments())
         left_out = sum(len(each[MOST_MAPS:]) for each in found)
         if left_out and self.target.suffix not in (".svg", ".html", ".htm"):
             self.write(f"... and {left_out} more keys with fewer values\n")

@@ -11,6 +11,7 @@ from ...runtime.events import Event
 from ...runtime.values import StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..text import label, ordered
+from ..units import unit_of, with_unit
 from . import svg
 from .csv import cell, key_columns, value_columns, value_rows
 from .flame_script import SCRIPT as FLAME_SCRIPT
@@ -24,7 +25,7 @@ from .stacks import Folder, shows_stacks
 from .view import Items, Totals, key_parts
 from .view import View as Base
 
-MOST_LINES = 5000  # of the script's text: the last ones
+MOST_LINES, MOST_CHARACTERS = 5000, 2 << 20  # of the script's text: the last ones
 MOST_ROWS = 2000   # of a map: those with the greatest values
 
 STYLE = """
@@ -83,7 +84,9 @@ class View(Base):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._text: deque[str] = deque(maxlen=MOST_LINES)
+        self._text: deque[str] = deque()
+        self._characters = 0  # of it
+        self._cut = False     # is it only the end of what was printed?
         self._folders: dict[str, Folder] = {}
         self._heats: dict[str, Collector] = {}
         self._totals: dict[str, tuple[MapSpec, Totals]] = {}
@@ -98,12 +101,12 @@ class View(Base):
 
     def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if shows_stacks(named):
-            self._folders.setdefault(named.name, Folder([named.name])).add(named, items, then)
+            self._folders.setdefault(named.name, Folder([named.name], self.target.memory)).add(named, items, then)
         elif shows_heat(named, self.spec):
-            heat = self._heats.setdefault(named.name, Collector(named.name))
+            heat = self._heats.setdefault(named.name, Collector(named.name, self.target.memory))
             heat.add(items, self.context.wall_clock(time, "boot"), then)
         else:
-            totals = self._totals.setdefault(named.name, (named, Totals()))[1]
+            totals = self._totals.setdefault(named.name, (named, Totals(self.target.memory)))[1]
             if then in ("clear", "zero"):  # a table shows the last state of what is no total
                 totals.latest = list(items)
             elif then != "final" or items:
@@ -116,7 +119,12 @@ class View(Base):
             self._heats[named.name].cleared()
 
     def event(self, event: Event, site: EventSite, text: str) -> None:
-        self._text.append(text if site.kind == "printf" else to_text(event.args[0]) + "\n")
+        line = text if site.kind == "printf" else to_text(event.args[0]) + "\n"
+        self._text.append(line)
+        self._characters += len(line)
+        while len(self._text) > MOST_LINES or self._characters > MOST_CHARACTERS and len(self._text) > 1:
+            self._characters -= len(self._text.popleft())
+            self._cut = True
 
     def finish(self) -> None:
         title = self.target.title or "sonde"
@@ -124,13 +132,12 @@ class View(Base):
         self.write(svg.page(title, style, self._body(title), SCRIPT + FLAME_SCRIPT + HEAT_SCRIPT))
 
     def _body(self, title: str) -> Iterator[str]:
-        import time
-        yield f'<h1>{svg.escape(title)}</h1>\n<p class="soft">{time.strftime("%Y-%m-%d %H:%M:%S %z")}</p>\n'
+        yield f"<h1>{svg.escape(title)}</h1>\n{svg.run_html(self.run)}"
         for name, folder in sorted(self._folders.items()):
             yield f"<h2>{svg.escape(name)}</h2>\n{flame_element(folder.folded, name, folder.heads)}\n"
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
-            yield f"<h2>{svg.escape(name)}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
+            yield f"<h2>{svg.escape(with_unit(name))}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
             if len(heats) > MOST_MAPS:
                 yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
         for name, (spec, totals) in sorted(self._totals.items()):
@@ -138,8 +145,8 @@ class View(Base):
             yield from map_elements(spec, ordered(totals.latest))
         if self._text:
             yield f"<h2>output</h2>\n<pre>{svg.lines(''.join(self._text))}</pre>\n"
-            if len(self._text) == MOST_LINES:
-                yield f'<p class="soft">the last {MOST_LINES} lines</p>\n'
+            if self._cut:
+                yield f'<p class="soft">the last {len(self._text)} lines</p>\n'
 
 
 def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
@@ -155,10 +162,15 @@ def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
 
 def _histogram(name: str, histogram: Histogram) -> str:
     most = max([bucket.count for bucket in histogram], default=1) or 1
-    rows = [f'<tr><td class="number">{svg.escape(span(bucket))}</td><td class="number">{bucket.count}</td>'
-            f'<td class="bar"><i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n'
+    rows = [f'<tr title="{bucket.count:,} of {histogram.total:,}"><td class="number">{svg.escape(span(bucket))}</td>'
+            f'<td class="number">{bucket.count}</td><td class="bar">'
+            f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n'
             for bucket in histogram]
-    return f"<h3>{svg.escape(name)}</h3><table>{''.join(rows)}</table>\n"
+    unit = unit_of(name.partition("[")[0])
+    shares = ", ".join([f"p{100 * q:g} {value:,.0f}{unit and ' '}{unit}" for q in (0.5, 0.9, 0.99)
+                        if (value := histogram.quantile(q)) is not None])
+    return (f'<h3>{svg.escape(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: {shares}</p>'
+            f"<table>{''.join(rows)}</table>\n")
 
 
 def _table(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:

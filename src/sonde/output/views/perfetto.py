@@ -34,6 +34,7 @@ class View(Base):
         self._dump = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
         self._separator = ""
         self._known: set[tuple[int, int]] = set()  # tracks that have a name
+        self._latest = 0  # µs: time of the last event
         self.write('{"displayTimeUnit":"ns","traceEvents":[\n')
         self._add({"ph": "M", "name": "process_name", "pid": 0, "tid": 0,
                    "args": {"name": self.target.title or "sonde"}})
@@ -83,11 +84,15 @@ class View(Base):
         return {"pid": pid, "tid": tid}
 
     def _add(self, event: dict[str, Any]) -> None:
+        self._latest = max(self._latest, event.get("ts", 0))
         self.write(self._separator + self._dump(event))
         self._separator = ",\n"
 
     def finish(self) -> None:
-        self.write("\n]}\n")
+        for line in self.run.lost if self.run is not None else ():
+            self._add({"ph": "i", "s": "g", "name": line, "cat": "lost", "pid": 0, "tid": 0, "ts": self._latest})
+        run = f',"otherData":{self._dump(self.run.as_json())}' if self.run is not None else ""
+        self.write(f"\n]{run}}}\n")
 
 
 def _number(value: Any) -> int | None:

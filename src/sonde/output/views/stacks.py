@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from sys import intern
 from typing import Any
 
 from ...errors import SondeError
+from ...memory import Memory
 from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import Frame, StackTrace, to_text
+from ...runtime.values import LOST, Frame, StackTrace, to_text
 from ...spec import MapSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
 from ..progress import watched
+from ..text import CONTROLS
 from .view import Items, View, has_stack, key_types
 
+LEFT_OUT = ("[left out: --memory]",)  # the frames of all stacks for which there was no room
+_ENTRY = 200     # bytes of a stack that is kept, without its frames
 KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
-_HOSTILE = {ord(";"): ":"} | {c: f"\\x{c:02x}" for c in [*range(32), 127]}
+_HOSTILE = {ord(";"): ":"} | CONTROLS
 
 Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
 
@@ -121,7 +126,7 @@ def _head_types(named: MapSpec) -> int:
 def frame_names(stack: StackTrace) -> list[str]:
     """The names of a stack's frames, innermost first; kernel frames end with ``_[k]``."""
     suffix = "" if stack.type.user else KERNEL
-    return [frame_name(frame) + suffix for frame in stack.frames]
+    return [LOST + suffix] if stack.lost else [frame_name(frame) + suffix for frame in stack.frames]
 
 
 def frame_name(frame: Frame) -> str:
@@ -147,7 +152,7 @@ class StackView(View):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         shown = [m.name for m in self.spec.maps if m.name.startswith("@") and self.shows_map(m, self.spec)]
-        self._folder = Folder(shown)
+        self._folder = Folder(shown, self.target.memory)
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: Any) -> bool:
@@ -173,11 +178,13 @@ class StackView(View):
 class Folder:
     """Adds up maps keyed by stacks, as folded stacks. ``names`` are the maps'.
 
-    Stacks are folded when they are seen, for the kernel may forget those of keys that are gone.
+    Stacks are folded when they are seen, for the kernel may forget those of keys that are gone. ``memory`` bounds the
+    bytes of those that are kept; what is beyond it is added up under LEFT_OUT.
     """
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], memory: int = Memory().views) -> None:
         self.names = names
+        self._room = memory
         self._kept: Folded = {}
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
@@ -188,7 +195,7 @@ class Folder:
         self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1
         found: Folded = {}
         for key, value in items:
-            frames = lead + fold_key(key)
+            frames = (*lead, *map(intern, fold_key(key)))
             found[frames] = found.get(frames, 0) + weight(value)
         self._latest[named.name] = found
         if then in ("clear", "zero"):
@@ -197,6 +204,9 @@ class Folder:
     def cleared(self, named: MapSpec) -> None:
         """Keep what was seen last: it is gone from the map."""
         for frames, value in self._latest.pop(named.name, {}).items():
+            if frames not in self._kept:
+                self._room -= _ENTRY + 8 * len(frames)
+                frames = frames if self._room > 0 else LEFT_OUT
             self._kept[frames] = self._kept.get(frames, 0) + value
 
     @property

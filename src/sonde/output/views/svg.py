@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...runtime.provenance import Provenance
+from ..text import CONTROLS
+
 FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 CHARACTER = 0.605  # width of a character of such fonts, of its height
+STEP = 16  # from line to line of what stands above and below a drawing
 _MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
 # What XML 1.0 does not allow at all, surrogates (bytes that are no UTF-8) among it.
-_FORBIDDEN = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]} | dict.fromkeys((65534, 65535), "�")
+_FORBIDDEN = CONTROLS | dict.fromkeys((65534, 65535), "�")
 
 STYLE = f"""
 svg {{ font-family: {FONT}; background: var(--paper); }}
-svg, :root {{ --paper: #ffffff; --ink: #1b1f24; --soft: #6b7480; --line: #d5dae0; --found: #e6189b; }}
+svg, :root {{ --paper: #ffffff; --ink: #1b1f24; --soft: #6b7480; --line: #d5dae0; --found: #e6189b; --lost: #c5221f; }}
 svg text {{ fill: var(--ink); }}
 svg text.soft {{ fill: var(--soft); }}
+svg text.lost, .lost {{ fill: var(--lost); color: var(--lost); font-weight: 600; }}
 @media (prefers-color-scheme: dark) {{
-  svg, :root {{ --paper: #14171c; --ink: #e8ebf0; --soft: #98a2b0; --line: #353c47; --found: #ff5cc0; }}
+  svg, :root {{ --paper: #14171c; --ink: #e8ebf0; --soft: #98a2b0; --line: #353c47; --found: #ff5cc0;
+                --lost: #ff8077; }}
 }}
 @media print {{
   svg, :root {{ --paper: #ffffff; --ink: #000000; --soft: #444444; --line: #bbbbbb; }}
@@ -36,10 +42,37 @@ def lines(text: str) -> str:
     return "\n".join(map(escape, text.split("\n")))
 
 
-def document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str) -> str:
-    """A whole SVG file, as wide as what it is shown in. The script is ours alone: data is never put into it."""
+def document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str,
+             run: Provenance | None = None) -> str:
+    """A whole SVG file, as wide as what it is shown in: on top in red what was lost, at the foot which run it shows.
+    The script is ours alone: data is never put into it."""
+    if run is not None:
+        lost, foot = [f"Incomplete: {line}" for line in run.lost], [*wrapped(run.command, width), run.place]
+        top = STEP * len(lost) + (6 if lost else 0)
+        body = [*_texts(lost, "lost", 0), f'<g transform="translate(0,{top})">', *body, "</g>\n",
+                *_texts(foot, "soft", top + height)]
+        height += top + STEP * len(foot) + 6
     return (f'<?xml version="1.0" encoding="UTF-8"?>\n{element(width, height, style, body, label)[:-len("</svg>")]}'
             f"<script><![CDATA[{script}]]></script>\n</svg>\n")
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A long line as several that fit so many units."""
+    import textwrap
+    return textwrap.wrap(text, int((width - 20) / (12 * CHARACTER)), max_lines=4, placeholder=" …") or [""]
+
+
+def _texts(lines: list[str], look: str, y: int) -> list[str]:
+    return [f'<text class="{look}" x="10" y="{y + STEP * i}" font-size="12">{escape(line)}</text>\n'
+            for i, line in enumerate(lines, 1)]
+
+
+def run_html(run: Provenance | None) -> str:
+    """The same for a page."""
+    if run is None:
+        return ""
+    lost = f'<ul class="lost">{"".join([f"<li>{escape(line)}</li>" for line in run.lost])}</ul>\n' if run.lost else ""
+    return f'{lost}<p class="soft"><code>{escape(run.command)}</code><br/>{escape(run.place)}</p>\n'
 
 
 def element(width: int, height: int, style: str, body: Iterable[str], label: str) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.events import Event
+from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Stack, Tuple, Type
 from ..progress import Progress
 
 Items = Sequence[tuple[Any, Any]]
+_PAIR = 400  # bytes of a key with its value
 
 
 class View:
@@ -20,6 +22,7 @@ class View:
     example = ""
     keeps_text = False  # are events that the view shows printed as text as well?
     bar: Progress | None = None  # for what takes long, where somebody looks on
+    run: Provenance | None = None  # of what is shown; known when the run is over
 
     def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str], object], target: Any) -> None:
         self.spec = spec
@@ -50,6 +53,18 @@ class View:
     def finish(self) -> None:
         """The run is over."""
 
+    @property
+    def left_out(self) -> int:
+        """Elements of maps for which there was no room."""
+        return 0
+
+    def comments(self, sign: str = "#") -> str:
+        """The run as lines of comment. They end with a full stop, since scripts take a number there for a weight.
+        Only files have them: what reads from a pipe is a program, and people see standard error."""
+        if self.run is None or not self.target.kept:
+            return ""
+        return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.run.lines])
+
     def samples(self, named: MapSpec) -> bool:
         """Is the map to be looked at while the script runs, since the script itself does not print it?"""
         return False
@@ -65,21 +80,23 @@ class Totals:
     What a print() took away is kept; a print() that took nothing away is a look at what the next one has again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        self._most = memory // _PAIR
+        self.left_out = 0  # pairs for which there was no room
         self.kept: list[tuple[Any, Any]] = []
         self.latest: list[tuple[Any, Any]] = []
 
     def add(self, items: Items, then: str) -> None:
         """Contents of the map, and what happened to it in the same step."""
+        self.latest = list(items)
         if then in ("clear", "zero"):
-            self.kept += items
-            self.latest = []
-        else:
-            self.latest = list(items)
+            self.cleared()
 
     def cleared(self) -> None:
         """What was seen last is gone from the map."""
-        self.kept += self.latest
+        room = max(self._most - len(self.kept), 0)
+        self.kept += self.latest[:room]
+        self.left_out += len(self.latest[room:])
         self.latest = []
 
     @property

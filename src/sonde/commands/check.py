@@ -1,0 +1,63 @@
+"""``sonde check``: compile scripts, attach nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import CompileError, UsageError
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+PAGE = """\
+check: compile scripts for this kernel or another one, and attach nothing
+
+USAGE
+  sonde check [--btf FILE] SCRIPT...
+
+  Needs no privileges. The status is 1 if a script has errors.
+
+OPTIONS
+  --btf FILE   for the kernel whose BTF this is: /sys/kernel/btf/vmlinux, copied from another machine
+
+COLUMNS
+  SCRIPT: PROBES, PROGRAMS, INSTRUCTIONS   of each script that compiles; findings are on standard error
+
+EXAMPLE
+  # sonde check opens.bt
+  opens.bt: 2 probes, 2 programs, 61 instructions
+
+NEEDS
+  BTF of the kernel
+
+NOTES
+  With --btf nothing can be tried: features that a trial would find out are taken from what the types tell.
+"""
+
+
+def main(parsed: Parsed) -> int:
+    """Compile each; the exit status."""
+    from .. import api, cli
+    from ..scripts import read_script
+    paths = parsed.words[1:]
+    if not paths:
+        raise UsageError("check needs at least one script", ["sonde check --help explains"])
+    if btf := parsed.named.pop("btf", ""):
+        parsed.options["btf"] = btf
+    world = cli.kernel_of(parsed)
+    status = 0
+    for path in paths:
+        try:
+            spec = api.compile(read_script(path), cli.options_of(parsed, []), cli.permitted(world, parsed))
+        except CompileError as error:
+            status = 1
+            for diagnostic in error.diagnostics:
+                cli.complain(diagnostic.render())
+            continue
+        for warning in spec.warnings:
+            cli.complain(warning.render())
+        sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
+                         f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
+                         f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")
+    return status

@@ -1,0 +1,52 @@
+"""What commands share that write a script and run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+
+def run_script(name: str, text: str, parsed: Parsed) -> int:
+    """Trace with the script ``text`` as Sonde's own options in ``parsed`` say; the exit status."""
+    from .. import cli
+    from ..language.source import Source
+    from . import warnings
+    parsed.named.clear()
+    process = cli.process_of(parsed)
+    options = cli.options_of(parsed, [])
+    if parsed.has("cmd"):
+        options.cpid = process.pid
+    trace = cli.new_trace(Source(name, text), options, process, parsed)
+    for text in warnings(trace.spec, parsed) if options.warnings else []:
+        cli.complain(text)
+    return cli.run(trace, parsed)
+
+
+def number(named: Mapping[str, str], name: str, default: int = 0, most: int = 10**6) -> int:
+    """The number that the option ``name`` has, from 1 on; ``default`` if it was not given."""
+    if name not in named:
+        return default
+    text = named[name]
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)) or not 0 < int(text) <= most:
+        raise UsageError(f"--{name} takes a whole number from 1 to {most}, not '{text}'")
+    return int(text)
+
+
+def numbers(named: Mapping[str, str], name: str) -> str:
+    """The list of numbers and ranges that the option ``name`` has; "" if it was not given."""
+    text = named.get(name, "")
+    if text and not all(word.isascii() and word.isdigit() for part in text.split(",") for word in part.split("-")):
+        raise UsageError(f"--{name}: '{text}' is not a list of numbers", ["write 80, or 80,443, or 8000-8010"])
+    return text
+
+
+def quoted(text: str) -> str:
+    """``text`` as a string of the language."""
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"), ("\0", "\\x00")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'

@@ -1,0 +1,48 @@
+"""``sonde help``: the help of all, or of one tool or command."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+PAGE = """\
+help: the help of Sonde, or of one of its tools and commands
+
+USAGE
+  sonde help [NAME]
+
+  The same as `sonde NAME --help`.
+
+EXAMPLE
+  # sonde help tcplife
+
+NEEDS
+  nothing
+
+NOTES
+  `man sonde` and `man sonde-tcplife` have the same pages, where Sonde was installed by pip or pipx.
+"""
+
+
+def main(parsed: Parsed) -> int:
+    """Print it; the exit status."""
+    from .. import tools
+    from ..language.diagnostics import nearest
+    from ..options import usage
+    from . import COMMANDS, page
+    if len(parsed.words) < 2:
+        sys.stdout.write(usage())
+        return 0
+    name = parsed.words[1]
+    found = page(name) if name in COMMANDS else tools.find(name)
+    if found is None:
+        raise UsageError(f"there is no tool or command {name}",
+                         [f"did you mean {c}?" for c in nearest(name, [*tools.names(), *COMMANDS])[:1]]
+                         or ["sonde tools lists the tools"])
+    sys.stdout.write(tools.help(found))
+    return 0

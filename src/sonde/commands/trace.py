@@ -1,0 +1,157 @@
+"""``sonde trace``: a line for each event of a probe, with a filter and a format, as bcc's trace has it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from .generated import number, quoted, run_script
+from .specifiers import Specifier, closing, read_specifier, split
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+PAGE = """\
+trace: show each event of some probes: who, where, and what a format makes of the arguments
+
+USAGE
+  sonde trace [OPTIONS] [-p PID] PROBE [PROBE ...]
+
+  PROBE is one word of the shell, in bcc's form:
+    [p|r]:[LIBRARY]:FUNCTION[+OFFSET][(SIGNATURE)] [(CONDITION)] ["FORMAT", VALUES]
+    t:CATEGORY:EVENT [(CONDITION)] ["FORMAT", VALUES]
+    u:LIBRARY:PROBE [(CONDITION)] ["FORMAT", VALUES]
+  p is the entry of a function, r its return, t a tracepoint, u a static probe of a program (USDT). LIBRARY is a path, a
+  program, or a library's name without lib: c. Without one the function is the kernel's.
+
+OPTIONS
+  -t, --elapsed        a column with the seconds since the tracing began
+  -u, --unix           with -t: seconds since 1970
+  -T, --timestamp      a column with the time
+  -C, --print-cpu      a column with the CPU
+  -L, --tid TID        only this thread
+  --uid UID            only processes of this user, by number
+  -n, --name NAME      only threads whose name contains NAME
+  -M, --max-events N   end after so many lines
+  -z, --size BYTES     characters of a string at most
+  -K, --kernel-stack   the kernel's stack behind each line
+  -U, --user-stack     the user's
+  -S, --self           also Sonde's own events
+  --cgroup PATH        only processes in this control group, a folder of /sys/fs/cgroup
+
+COLUMNS
+  TIME(s)   seconds since the tracing began (with -t)
+  TIME      when, as HH:MM:SS (with -T)
+  CPU       where (with -C)
+  PID       process
+  TID       thread
+  COMM      the thread's name
+  FUNC      the function, event or probe
+  MSG       what the format makes of the values
+
+EXAMPLE
+  # sonde trace -M 2 't:syscalls:sys_enter_openat "%s", args->filename'
+  PID     TID     COMM            FUNC             MSG
+  3860    3860    cat             sys_enter_openat /etc/ld.so.cache
+  3860    3860    cat             sys_enter_openat /etc/hostname
+
+  # sonde trace -TC 'p:c:write(int fd, char *buf, size_t count) (fd == 1 && count > 3) "%d bytes", count'
+  TIME     CPU PID     TID     COMM            FUNC             MSG
+  06:37:34 0   3885    3885    sh              write            6 bytes
+  06:37:34 0   3888    3888    head            write            8192 bytes
+
+NEEDS
+  what the probes need: functions of the kernel CONFIG_KPROBES or fentry
+
+NOTES
+  Values and conditions are expressions of C: arg1 to arg6, the names of the signature, retval, args->FIELD, and $pid
+  (the thread), $tgid, $uid, $gid, $cpu, $task; STRCMP("text", value) compares strings. %s prints the string at an
+  address, %K the kernel's symbol of one, %U the user's. A signature's types are known to the kernel's BTF, or plain
+  ones of C. A FUNCTION of one word, without colons, is the kernel's.
+"""
+
+_CONVERSION = re.compile(r"%(?:%|[-+ #0-9.]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z])")
+
+
+def main(parsed: Parsed) -> int:
+    """Trace; the exit status."""
+    return run_script("trace", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+
+
+def script(named: dict[str, str], probes: list[str]) -> str:
+    """The program for these options and probes; UsageError if they make no sense."""
+    if not probes:
+        raise UsageError("trace needs a PROBE", ["sonde trace 't:syscalls:sys_enter_openat \"%s\", args->filename'"])
+    if "unix" in named and "elapsed" not in named:
+        raise UsageError("-u is about the times of -t: give both")
+    heads, form, values = _columns(named)
+    size = number(named, "size", 0, 4096)
+    config = f"max_strlen = {size}; " if size else ""
+    lines = [f"config = {{ {config}print_maps_on_exit = false }}",
+             f"begin {{ printf({quoted(''.join(heads) + 'MSG' + chr(10))}); }}"]
+    for text in probes:
+        probe = read_specifier(text)
+        condition, message, arguments = _message(probe)
+        conditions = [*_filters(named), *([f"({condition})"] if condition else [])]
+        call = ", ".join([quoted(form + message + "\n"), *values, quoted(probe.name), *arguments])
+        lines += [probe.point, f"/{' && '.join(conditions)}/" if conditions else "", f"{{ {_action(named, call)} }}"]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
+    """The heads of the columns before the message, their format but for the last one's value, and their values."""
+    rows = [("elapsed", "TIME(s)", 15, "%-15s ", 'strftime("%s.%f", nsecs)') if "unix" in named else
+            ("elapsed", "TIME(s)", 11, "%4lld.%06lld ", "elapsed / 1000000000, elapsed % 1000000000 / 1000"),
+            ("timestamp", "TIME", 8, "%-8s ", 'strftime("%H:%M:%S", nsecs)'), ("print-cpu", "CPU", 3, "%-3d ", "cpu"),
+            ("", "PID", 7, "%-7d ", "pid"), ("", "TID", 7, "%-7d ", "tid"), ("", "COMM", 15, "%-15s ", "comm")]
+    shown = [row for row in rows if not row[0] or row[0] in named]
+    heads = [f"{head:{width}} " for _, head, width, _, _ in shown] + [f"{'FUNC':16} "]
+    return heads, "".join(row[3] for row in shown) + "%-16s ", [row[4] for row in shown]
+
+
+def _filters(named: dict[str, str]) -> list[str]:
+    found = [] if "self" in named else [f"pid != {os.getpid()}"]
+    for option, builtin in (("tid", "tid"), ("uid", "uid")):
+        if option in named:
+            if not named[option].isdigit() or not named[option].isascii():
+                raise UsageError(f"--{option} is a number, not '{named[option]}'")
+            found.append(f"{builtin} == {int(named[option])}")
+    if "name" in named:
+        found.append(f"strcontains(comm, {quoted(named['name'])})")
+    if "cgroup" in named:
+        found.append(f"cgroup == cgroupid({quoted(named['cgroup'])})")
+    return found
+
+
+def _message(probe: Specifier) -> tuple[str, str, list[str]]:
+    """Condition, format and values of what stands behind a probe."""
+    condition, rest = "", probe.rest
+    if rest.startswith("("):
+        condition, rest = closing(rest[1:])
+    if not rest.strip():
+        return probe.translate(condition), "", []
+    form, *values = split(rest, ",")
+    if len(form) < 2 or form[0] != '"' or form[-1] != '"':
+        raise UsageError(f"'{rest.strip()}': a format stands in quotation marks", ['"read %d bytes", arg3'])
+    form = form.strip('"').replace('\\"', '"').replace("\\n", "\n").replace("\\t", "\t")
+    conversions = [found for found in _CONVERSION.findall(form) if found != "%%"]
+    if len(conversions) != len(values):
+        raise UsageError(f"the format has {len(conversions)} conversions, and there are {len(values)} values: {rest}")
+    shown = iter(conversions)
+    wraps = {"s": "str", "K": "ksym", "U": "usym"}
+    arguments = [f"{wraps[c[-1]]}({value})" if c[-1] in wraps else value
+                 for c, value in zip(shown, map(probe.translate, values))]
+    return probe.translate(condition), re.sub(r"(%[-0-9.]*)[KU]", r"\1s", form), arguments
+
+
+def _action(named: dict[str, str], call: str) -> str:
+    parts = [f"printf({call});"]
+    parts += [f'printf("%s\\n", {stack});' for option, stack in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
+              if option in named]
+    most = number(named, "max-events")
+    if most:
+        parts = ["@events++;", f"if (@events <= {most}) {{ {' '.join(parts)} }}",
+                 f"if (@events >= {most}) {{ exit(); }}"]
+    return " ".join(parts)

@@ -1,0 +1,95 @@
+"""Which clauses stand behind the gate of ``--budget``, and what becomes doubtful when it has been closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..language.ast import Assign, Call, MapRef, Name, Unary
+from ..semantics.nodes import walk
+from ..semantics.typed import CheckedProbe, CheckedScript, Options
+from ..spec import EXEMPT, Gate
+from ..types import Aggregate
+
+CLOCKS = ("nsecs", "elapsed")
+
+
+def has_gate(options: Options, probe: CheckedProbe) -> bool:
+    """Whether a clause's action can be held back. One that ends what another clause began cannot: it runs only for what
+    was let in, and held back it would leave a beginning behind that the next end is then taken for."""
+    return options.gated and not is_exempt(probe) and not _ends_others(probe)
+
+
+def is_exempt(probe: CheckedProbe) -> bool:
+    """Whether no budget holds back a clause."""
+    return probe.attach[0].kind in EXEMPT
+
+
+def _ends_others(probe: CheckedProbe) -> bool:
+    """Whether the predicate asks for an element that the action deletes, and does not make."""
+    asked = {node.name for node in walk(probe.clause.predicate) if isinstance(node, MapRef)}
+    return bool(asked & deleted_maps(probe) - assigned_maps(probe))
+
+
+def assigned_maps(probe: CheckedProbe) -> set[str]:
+    """The maps that a clause writes to."""
+    return set(_assigned(probe.trees))
+
+
+def _assigned(trees: Any) -> Iterator[str]:
+    for node in walk(trees):
+        target = node.target if isinstance(node, Assign) else \
+            node.operand if isinstance(node, Unary) and node.op in ("++", "--") else None
+        if isinstance(target, MapRef):
+            yield target.name
+
+
+def deleted_maps(probe: CheckedProbe) -> set[str]:
+    """The maps that a clause deletes elements of."""
+    return {node.data["map"] for node in walk(probe.trees)
+            if isinstance(node, Call) and node.name == "delete" and node.data and node.data["key"] is not None}
+
+
+def used_maps(probe: CheckedProbe) -> set[str]:
+    """All maps that a clause has to do with."""
+    return {node.name for node in walk(probe.trees) if isinstance(node, MapRef)}
+
+
+def dated_maps(probe: CheckedProbe) -> set[str]:
+    """The maps that a clause writes the time to."""
+    return {node.target.name for node in walk(probe.trees) if isinstance(node, Assign) and isinstance(
+        node.target, MapRef) and any(isinstance(n, (Name, Call)) and n.name in CLOCKS for n in walk(node.value))}
+
+
+def describe_gate(checked: CheckedScript, names: list[str]) -> Gate | None:
+    """What the runtime needs to know of it; None without a budget, or with nothing that it could hold back."""
+    budgeted = [probe for probe in checked.probes if not is_exempt(probe)]
+    if not checked.options.gated or not budgeted:
+        return None
+    numbers = {name: number for number, name in enumerate(names)}
+    touched: dict[str, list[int]] = {}
+    for probe in budgeted:
+        for name in sorted(assigned_maps(probe) | deleted_maps(probe)):
+            known = touched.setdefault(name, [])
+            known += [numbers[point.name] for point in probe.attach if numbers[point.name] not in known]
+    pairs = sorted(name for name in touched if _is_pair(checked, name, budgeted))
+    return Gate(touched, pairs, [name for name in pairs if not _is_guarded(checked, name, budgeted)])
+
+
+def _is_pair(checked: CheckedScript, name: str, probes: list[CheckedProbe]) -> bool:
+    """Whether one event makes an element that another one is to find: it is deleted again, or it is a time that another
+    clause reads."""
+    info = checked.maps[name]
+    if info.key is None or isinstance(info.value, Aggregate):
+        return False
+    made = [probe for probe in probes if name in assigned_maps(probe)]
+    return bool(made) and (any(name in deleted_maps(probe) for probe in probes)
+                           or any(name in dated_maps(probe) for probe in made)
+                           and any(name in used_maps(probe) for probe in probes if probe not in made))
+
+
+def _is_guarded(checked: CheckedScript, name: str, probes: list[CheckedProbe]) -> bool:
+    """Whether all that ends an element is let through, so that none outlives its end."""
+    ends = [probe for probe in probes if name in used_maps(probe) - assigned_maps(probe)]
+    return bool(ends) and not any(has_gate(checked.options, probe) for probe in ends) and not any(
+        name in deleted_maps(probe) & assigned_maps(probe) for probe in probes)

@@ -1,0 +1,129 @@
+"""The reader's answers, a function for each row of ``questions``: from files to plain data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import EnvironmentProblem
+from ...types import StructField
+from . import demangle as mangled
+from . import ld_cache, usdt
+from .elf import Elf
+from .frames import MOST_RULES, Table
+from .numbers import Damaged
+from .symbol_table import JitMap
+from .types_by_wire import pack_type
+
+
+class Subject:
+    """A file that is asked about, and what has been read of it."""
+
+    def __init__(self, descriptors: list[int], path: str) -> None:
+        self.path = path
+        self.descriptors = descriptors  # of the file, and of its debug file if there is one
+        self._elf: Elf | None = None
+        self.frames: Table | None = None
+        self.jit: JitMap | None = None
+
+    @property
+    def elf(self) -> Elf:
+        if self._elf is None:
+            self._elf = Elf(self.descriptors[0], self.path)
+            self._elf.debug = Elf(self.descriptors[1], self.path) if len(self.descriptors) > 1 else None
+        return self._elf
+
+    def read(self, at: int, size: int) -> bytes:
+        """Bytes of a file that is not ELF."""
+        return os.pread(self.descriptors[0], size, at)
+
+
+def describe(subject: Subject) -> Sequence[Any]:
+    elf = subject.elf
+    return (elf.type, elf.machine, [segment.values() for segment in elf.segments], elf.build_id.hex(),
+            elf.has_symbols, elf.has_debug_info, elf.debug_link)
+
+
+def functions(subject: Subject, first: int) -> Sequence[Any]:
+    return subject.elf.functions().page(first, subject.elf.offset)
+
+
+def object(subject: Subject, name: str) -> Sequence[int] | None:
+    return subject.elf.object(name)
+
+
+def around(subject: Subject, address: int) -> Sequence[Any]:
+    return subject.elf.functions().around(address)
+
+
+def jit_around(subject: Subject, address: int) -> Sequence[Any]:
+    if subject.jit is None:
+        subject.jit = JitMap(subject.read)
+    return subject.jit.functions.around(address)
+
+
+def static_probes(subject: Subject) -> Sequence[Any]:
+    return [(p.provider, p.name, p.offset, p.semaphore, [a.values() for a in p.arguments])
+            for p in usdt.probes(subject.elf)]
+
+
+def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
+    try:
+        if subject.frames is None:
+            subject.frames = Table(subject.elf)
+        found = subject.frames.row(address)
+    except Damaged as problem:
+        raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
+    if found is None:
+        return None
+    row, signal, return_register = found
+    if len(row.rules) > MOST_RULES:
+        raise EnvironmentProblem("its unwind table is damaged: too many registers")
+    rules = [(register, kind, value if isinstance(value, int) else 0, value.hex() if isinstance(value, bytes) else "")
+             for register, (kind, value) in row.rules.items()]
+    is_text = isinstance(row.cfa, bytes)
+    return None if is_text else row.cfa, row.cfa.hex() if is_text else "", rules, signal, return_register
+
+
+def demangle(_: None, names: list[str]) -> Sequence[str] | None:
+    return [mangled.demangle(name) for name in names] if mangled.available() else None
+
+
+def loader_cache(subject: Subject, machine: str) -> Sequence[Any]:
+    return list(ld_cache.parse(subject.read(0, ld_cache.MOST), machine).items())
+
+
+def prototype(subject: Subject, offset: int) -> Sequence[Any]:
+    from . import dwarf
+
+    found = dwarf.prototype(subject.elf, offset)
+    args = found.args
+    return (found.problem, found.hints, args.name if args else "", args.size if args else 0,
+            [(f.name, pack_type(f.type), f.offset) for f in args.fields] if args else [],
+            [(name, (place.kind, place.registers, place.offset, place.why)) for name, place in found.places.items()],
+            pack_type(found.result) if found.result is not None else None, found.declarations)
+
+
+def members(subject: Subject, entry: int) -> Sequence[Any]:
+    from . import dwarf
+
+    return [_field(field) for field in dwarf.members(subject.elf, entry)]
+
+
+def _field(field: StructField) -> Sequence[Any]:
+    return field.name, pack_type(field.type), field.offset, field.bit_offset, field.bit_size
+
+
+def source_lines(subject: Subject, source: str, line: int, column: int) -> Sequence[Any]:
+    from . import dwarf
+
+    found = dwarf.source_lines(subject.elf, source, line, column)
+    return found.problem, found.hints, [place.values() for place in found.places]
+
+
+def inlined(subject: Subject, name: str) -> Sequence[Any] | None:
+    from . import dwarf_inlined
+
+    found = dwarf_inlined.inlined(subject.elf, name)
+    return found.values() if found is not None else None

@@ -1,0 +1,114 @@
+"""The process of low rank: takes a question and descriptors from its socket, answers with plain data, until the socket
+is closed. Everything that it will need is imported before it gives up its rights; after that it can open nothing."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import struct
+import sys
+from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+from typing import Any
+
+from ...errors import EnvironmentProblem
+from . import answers
+from . import demangle as mangled
+from .answers import Subject
+from .opening import stamp_of
+from .questions import MOST
+from .rank import limit_memory, lower_rank
+from .symbol_table import TooMuch
+
+SOCKET = 3
+SUBJECTS = 48  # files that are remembered, each with up to two descriptors
+HEAD = struct.Struct("=I")
+
+
+def main() -> None:
+    """Serve the socket that this process was started with; ``sys.argv`` ends with its prefix and whether DWARF will be
+    asked for."""
+    sys.prefix = sys.argv[-2]  # without ``site`` it is not that of a virtual environment, of which hints tell
+    _prepare(sys.argv[-1] == "dwarf")
+    connection = socket(AF_UNIX, SOCK_STREAM, 0, fileno=SOCKET)
+    lower_rank(SOCKET)
+    subjects = _Subjects()
+    while (request := _receive(connection)) is not None:
+        data = json.dumps(_respond(*request, subjects)).encode()
+        if len(data) > MOST:
+            data = json.dumps({"refused": f"the answer would have {len(data)} bytes"}).encode()
+        connection.sendall(HEAD.pack(len(data)) + data)
+
+
+def _prepare(dwarf: bool) -> None:
+    import lzma  # noqa: F401
+
+    mangled.available()
+    if dwarf:
+        import difflib  # noqa: F401
+        import zlib  # noqa: F401
+
+        from . import dwarf_inlined  # noqa: F401
+        try:
+            import elftools.dwarf.dwarf_expr
+            import elftools.elf.elffile  # noqa: F401
+        except ImportError:
+            sys.modules["elftools"] = None  # type: ignore[assignment]  # the answer will say so: nothing is opened then
+
+
+class _Subjects:
+    """The files that were asked about last."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Subject] = {}
+
+    def find(self, path: str, descriptors: list[int]) -> Subject | None:
+        """The file of the first descriptor, with its debug file's; None without any. They belong to it from now on."""
+        if not descriptors:
+            return None
+        key = tuple([stamp_of(descriptor) for descriptor in descriptors])
+        subject = self._known.pop(key, None)
+        if subject is None:
+            subject = Subject(descriptors, path)
+        else:
+            _close(descriptors)
+        self._known[key] = subject
+        if len(self._known) > SUBJECTS:
+            _close(self._known.pop(next(iter(self._known))).descriptors)
+        return subject
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _receive(connection: socket) -> tuple[list[Any], list[int]] | None:
+    """(question, descriptors); None at the end."""
+    head, ancillary, _, _ = connection.recvmsg(HEAD.size, CMSG_SPACE(8))
+    descriptors = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+            descriptors.frombytes(data[:len(data) // 4 * 4])
+    body = b""
+    while len(head) == HEAD.size and len(body) < HEAD.unpack(head)[0]:
+        part = connection.recv(HEAD.unpack(head)[0] - len(body))
+        if not part:
+            return None
+        body += part
+    return (json.loads(body), list(descriptors)) if body else None
+
+
+def _respond(request: list[Any], descriptors: list[int], subjects: _Subjects) -> dict[str, Any]:
+    name, path, memory, *arguments = request
+    try:
+        limit_memory(memory)
+        return {"answer": getattr(answers, name)(subjects.find(path, descriptors), *arguments)}
+    except TooMuch as problem:
+        return {"refused": problem.message}
+    except EnvironmentProblem as problem:
+        return {"problem": problem.message, "hints": problem.hints}
+    except MemoryError:
+        return {"memory": memory >> 20}
+    except Exception as problem:  # a file that is damaged in a way that nobody thought of
+        return {"refused": f"it is damaged ({type(problem).__name__}: {str(problem)[:100]})"}

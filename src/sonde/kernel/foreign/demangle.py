@@ -1,0 +1,55 @@
+"""C++ (and older Rust) symbol names as people write them, by the C++ runtime's own demangler.
+
+``__cxa_demangle`` is part of the C++ ABI (its section 3.4) and in every C++ runtime library; one of them is
+loaded when the first mangled name is seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+_RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")
+MOST = 8192  # bytes of a mangled name; what is longer stays as it is
+MOST_SHOWN = 65536  # and of what it stands for
+_functions: list[Any] = []  # __cxa_demangle and free, once looked for; empty list inside: there is none
+
+
+def _load() -> Any:
+    """(demangle, free), or () where no C++ runtime is installed."""
+    if not _functions:
+        _functions.append(())
+        for name in _RUNTIMES:
+            try:
+                demangle = ctypes.CDLL(name).__cxa_demangle
+            except (OSError, AttributeError):
+                continue
+            demangle.restype = ctypes.c_void_p
+            demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+            free = ctypes.CDLL(None).free
+            free.restype, free.argtypes = None, [ctypes.c_void_p]
+            _functions[0] = demangle, free
+            break
+    return _functions[0]
+
+
+def available() -> bool:
+    """Whether a C++ runtime is there."""
+    return bool(_load())
+
+
+def demangle(name: str) -> str:
+    """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is no mangled name, or cannot be demangled, as it is."""
+    functions = _load()
+    if not functions or not name.startswith(("_Z", "__Z")) or len(name) > MOST:
+        return name
+    # "_Z1fi.cold": what the compiler split off keeps its suffix
+    plain, dot, suffix = name.partition(".")
+    raw = functions[0](plain.encode("utf-8", "surrogateescape"), None, None, None)
+    if not raw:
+        return name
+    text = ctypes.string_at(raw)[:MOST_SHOWN].decode("utf-8", "replace")
+    functions[1](raw)
+    return _RUST_HASH.sub("", text) + (f" [clone {dot}{suffix}]" if dot else "")

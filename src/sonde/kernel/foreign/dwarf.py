@@ -1,0 +1,330 @@
+"""Debug information of user programs: prototypes of functions and the places of source lines.
+
+Reading DWARF is pyelftools' work (the extra ``dwarf``), imported when a script asks for the first time. The
+information is in the file itself, or in its separate debug file (see elf).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...errors import EnvironmentProblem
+from ...installed import how_to_add
+from ...spec import SourceLine, SourceLines, UserPrototype
+from ...types import Array, Str, Struct, StructField, Type, round_up
+from . import dwarf_places
+from .dwarf_types import Types, attribute, declaration, name_of, origin, qualified, referred
+from .elf import Elf
+
+_SCOPES = ("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type", "DW_TAG_module")
+MISSING = "reading debug information needs pyelftools, which is not installed"
+
+
+class DebugInfo:
+    """The DWARF of one file. Use :func:`debug_info`, which keeps them."""
+
+    def __init__(self, elf: Elf, dwarf: Any) -> None:
+        self._elf = elf
+        self.dwarf = dwarf
+        self._types = Types()
+        self._units: list[tuple[Any, list[tuple[int, int]]]] | None = None
+        self._functions: dict[int, dict[int, Any]] = {}  # of a unit (by its offset): address → entry
+
+    # units
+
+    def units(self) -> list[tuple[Any, list[tuple[int, int]]]]:
+        """(compile unit, address ranges) of all of them."""
+        if self._units is None:
+            self._units = [(unit, address_ranges(self.dwarf, unit, unit.get_top_DIE()))
+                           for unit in self.dwarf.iter_CUs()]
+        return self._units
+
+    def _unit_at(self, address: int) -> Any:
+        table = self.dwarf.get_aranges()
+        offset = table.cu_offset_at_addr(address) if table is not None else None
+        if offset is not None:
+            return self.dwarf.get_CU_at(offset)
+        return next((unit for unit, ranges in self.units()
+                     if any(low <= address < high for low, high in ranges)), None)
+
+    # functions
+
+    def function(self, address: int) -> tuple[Any, Any] | None:
+        """(unit, entry) of the function that begins at an address."""
+        unit = self._unit_at(address)
+        if unit is None:
+            return None
+        if unit.cu_offset not in self._functions:
+            self._functions[unit.cu_offset] = {
+                low: die for die in subprograms(unit.get_top_DIE()) if (low := _low_pc(die)) is not None}
+        die = self._functions[unit.cu_offset].get(address)
+        return (unit, die) if die is not None else None
+
+    def prototype(self, address: int) -> UserPrototype | None:
+        """Parameters and result of the function that begins at a virtual address; None if it is not described."""
+        found = self.function(address)
+        if found is None:
+            return None
+        unit, die = found
+        parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+        described = [origin(parameter) for parameter in parameters]
+        result = referred(origin(die, "type"), "type")
+        kinds = [referred(parameter, "type") for parameter in described]
+        names = [name_of(parameter) or f"arg{index}" for index, parameter in enumerate(described)]
+        finder = dwarf_places.Finder(self.dwarf, unit, die, self._elf.machine)
+        places = dict(zip(names, finder.places(parameters, kinds, result)))
+        types = [(name, self._types.type(kind)) for name, kind in zip(names, kinds)]
+        declared = [declaration(kind, name) for name, kind in zip(names, kinds)]
+        return UserPrototype(
+            _layout(die, [(name, type) for name, type in types if places[name].kind != "unknown" and type.size]),
+            places, self._types.type(result) if result is not None else None,
+            [*declared, declaration(result, "retval") if result is not None else "void"])
+
+    def members(self, entry: int) -> tuple[StructField, ...]:
+        """Those of the struct that an entry describes."""
+        return self._types.members(self.dwarf.get_DIE_from_refaddr(entry))
+
+    # source lines
+
+    def lines(self, source: str, line: int, column: int) -> SourceLines:
+        """Where the code of a line begins: one place for each function (or inlined copy of one) that has it."""
+        rows: dict[str, list[tuple[Any, int]]] = {}
+        near: set[int] = set()
+        for unit, _ in self.units():
+            for path, state in line_rows(self.dwarf, unit, source):
+                near.add(state.line)
+                if state.line == line and (not column or state.column == column):
+                    rows.setdefault(path, []).append((unit, state.address))
+        if len(rows) > 1:
+            return SourceLines(problem=f"several source files are called {source}",
+                               hints=[f"write more of the path: {', '.join(sorted(rows)[:4])}"])
+        if not rows:
+            return self._no_line(source, line, column, near)
+        path, found = next(iter(rows.items()))
+        places: dict[int, tuple[int, str]] = {}
+        for unit, address in sorted(found, key=lambda row: row[1]):
+            block, function = self._around(unit, address)
+            places.setdefault(block, (address, function))
+        return SourceLines([SourceLine(path, function, offset) for address, function in sorted(places.values())
+                            if (offset := self._elf.offset(address)) is not None])
+
+    def _no_line(self, source: str, line: int, column: int, near: set[int]) -> SourceLines:
+        if not near:
+            known = sorted({os.path.basename(path) for unit, _ in self.units()
+                            for path in _files(self.dwarf, unit).values()})
+            from difflib import get_close_matches
+            close = get_close_matches(os.path.basename(source), known, 3)
+            return SourceLines(problem=f"no source file {source} is part of it",
+                               hints=[f"did you mean {' or '.join(close)}?"] if close else [])
+        if column and line in near:
+            return SourceLines(problem=f"no code begins at column {column} of line {line}",
+                               hints=["leave the column out to get the whole line"])
+        nearest = sorted(sorted(near, key=lambda n: (abs(n - line), n))[:4])
+        return SourceLines(problem=f"line {line} of {source} has no code",
+                           hints=[f"the nearest lines that have are {', '.join(map(str, nearest))}"])
+
+    def _around(self, unit: Any, address: int) -> tuple[int, str]:
+        """(number of the innermost function or inlined copy that holds an address, the function's name)."""
+        for die in subprograms(unit.get_top_DIE()):
+            if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, die)):
+                return self._inlined(unit, die, address), self._symbol(address) or name_of(origin(die, "name"))
+        return 0, self._symbol(address)
+
+    def _inlined(self, unit: Any, die: Any, address: int) -> int:
+        block, pending = die.offset, list(die.iter_children())
+        while pending:
+            child = pending.pop()
+            if child.tag not in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"):
+                continue
+            if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, child)):
+                if child.tag == "DW_TAG_inlined_subroutine":
+                    block = child.offset
+                pending = list(child.iter_children())
+        return int(block)
+
+    def title(self, function: Any) -> str:
+        """The name by which a function with code can be probed."""
+        low = _low_pc(function)
+        return (self._symbol(low) if low is not None else "") or name_of(origin(function))
+
+    def _symbol(self, address: int) -> str:
+        found = self._elf.function_at(address)
+        return found[0] if found else ""
+
+
+def _layout(die: Any, fields: list[tuple[str, Type]]) -> Struct:
+    """``args`` as a struct with natural alignment."""
+    at, found = 0, []
+    for name, type in fields:
+        at = round_up(at, type.align if not isinstance(type, Str | Array) else 1)
+        found.append(StructField(name, type, at))
+        at += type.size
+    members = tuple(found)
+    return Struct(f"_args_{qualified(origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
+
+
+def subprograms(top: Any) -> Iterator[Any]:
+    """Functions of a unit, those in namespaces and classes included."""
+    pending = [top]
+    while pending:
+        for child in pending.pop().iter_children():
+            if child.tag == "DW_TAG_subprogram":
+                yield child
+            elif child.tag in _SCOPES and child.has_children:
+                pending.append(child)
+
+
+def _low_pc(die: Any) -> int | None:
+    """The address of a function's first instruction; DW_AT_ranges (hot and cold part) begins with that."""
+    low = attribute(die, "low_pc")
+    if isinstance(low, int):
+        return low
+    if "DW_AT_ranges" in die.attributes:
+        ranges = address_ranges(die.cu.dwarfinfo, die.cu, die)
+        return ranges[0][0] if ranges else None
+    return None
+
+
+def address_ranges(dwarf: Any, unit: Any, die: Any) -> list[tuple[int, int]]:
+    """Address ranges of an entry."""
+    low = attribute(die, "low_pc")
+    if "DW_AT_high_pc" in die.attributes and isinstance(low, int):
+        high = die.attributes["DW_AT_high_pc"]
+        return [(low, high.value if high.form == "DW_FORM_addr" else low + high.value)]
+    if "DW_AT_ranges" not in die.attributes:
+        return []
+    lists = dwarf.range_lists()
+    if lists is None:
+        return []
+    base = attribute(unit.get_top_DIE(), "low_pc", 0)
+    found = []
+    for entry in lists.get_range_list_at_offset(attribute(die, "ranges"), cu=unit):
+        if hasattr(entry, "base_address"):
+            base = entry.base_address
+        else:
+            start = 0 if entry.is_absolute else base
+            found.append((start + entry.begin_offset, start + entry.end_offset))
+    return found
+
+
+def _files(dwarf: Any, unit: Any) -> dict[int, str]:
+    """Source files of a unit's line table by their numbers there."""
+    program = dwarf.line_program_for_CU(unit)
+    if program is None:
+        return {}
+    header, old = program.header, program.header.version < 5
+    directories = [_text(d) for d in header.include_directory]
+    home = _text(attribute(unit.get_top_DIE(), "comp_dir", b""))
+    if old:
+        directories.insert(0, home)
+    found = {}
+    for index, entry in enumerate(header.file_entry):
+        place = entry.dir_index if entry.dir_index is not None else 0
+        directory = directories[place] if place < len(directories) else ""
+        found[index + old] = os.path.normpath(os.path.join(home, directory, _text(entry.name)))
+    return found
+
+
+def source_file(dwarf: Any, entry: Any) -> str:
+    """The source file in which an entry is declared; "" if it is not said."""
+    return _files(dwarf, entry.cu).get(attribute(entry, "decl_file", -1), "")
+
+
+def _text(raw: Any) -> str:
+    return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else str(raw)
+
+
+def line_rows(dwarf: Any, unit: Any, source: str) -> Iterator[tuple[str, Any]]:
+    """(source file's path, row) of a unit's line table, for files whose path ends in ``source``: rows that a debugger
+    would stop at."""
+    tail = os.path.normpath(source)
+    wanted = {number: path for number, path in _files(dwarf, unit).items()
+              if path == tail or path.endswith("/" + tail.lstrip("/")) and not tail.startswith("/")}
+    if not wanted:
+        return
+    for entry in dwarf.line_program_for_CU(unit).get_entries():
+        state = entry.state
+        if state is not None and not state.end_sequence and state.is_stmt and state.file in wanted and state.address:
+            yield wanted[state.file], state
+
+
+# ---- opening
+
+
+def debug_info(elf: Elf) -> DebugInfo | UserPrototype:
+    """The debug information of a file, or (as a prototype's ``problem``) why there is none; read once."""
+    known = _known.get(elf)
+    if known is None:
+        known = _known[elf] = _open(elf)
+    return known
+
+
+_known: WeakKeyDictionary[Elf, DebugInfo | UserPrototype] = WeakKeyDictionary()
+
+
+def _open(elf: Elf) -> DebugInfo | UserPrototype:
+    file = elf.with_debug_info()
+    if file is None:
+        return UserPrototype(problem=f"{elf.path} has no debug information",
+                             hints=["compile it with -g, or install its debug package"])
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        return UserPrototype(problem=MISSING, hints=[how_to_add("dwarf")])
+    try:
+        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+            return DebugInfo(elf, ELFFile(stream).get_dwarf_info(relocate_dwarf_sections=False))
+    except MemoryError:
+        raise
+    except Exception as problem:  # a library reads a damaged file: what it raises is not ours to list
+        return UserPrototype(problem=unreadable(file.path, problem))
+
+
+def unreadable(path: str, problem: Exception) -> str:
+    """What is said of damaged debug information."""
+    return f"the debug information of {path} cannot be read: {str(problem)[:200] or type(problem).__name__}"
+
+
+def prototype(elf: Elf, offset: int) -> UserPrototype:
+    """What World.user_prototype answers."""
+    info = debug_info(elf)
+    if isinstance(info, UserPrototype):
+        return info
+    try:
+        address = elf.address(offset)
+        found = info.prototype(address) if address is not None else None
+    except MemoryError:
+        raise
+    except Exception as problem:
+        return UserPrototype(problem=unreadable(elf.path, problem))
+    return found or UserPrototype(problem=f"the debug information of {elf.path} does not describe this function",
+                                  hints=["it may come from a part that was compiled without -g"])
+
+
+def source_lines(elf: Elf, source: str, line: int, column: int) -> SourceLines:
+    """What World.source_lines answers."""
+    info = debug_info(elf)
+    if isinstance(info, UserPrototype):
+        return SourceLines(problem=info.problem, hints=info.hints)
+    try:
+        return info.lines(source, line, column)
+    except MemoryError:
+        raise
+    except Exception as problem:
+        return SourceLines(problem=unreadable(elf.path, problem))
+
+
+def members(elf: Elf, entry: int) -> tuple[StructField, ...]:
+    """The members of the struct that an entry describes."""
+    info = debug_info(elf)
+    if isinstance(info, UserPrototype):
+        raise EnvironmentProblem(info.problem, info.hints)
+    try:
+        return info.members(entry)
+    except MemoryError:
+        raise
+    except Exception as problem:
+        raise EnvironmentProblem(unreadable(elf.path, problem)) from None

@@ -1,0 +1,136 @@
+"""Where a function went that has no code of its own: the copies of it that the compiler put into its callers.
+
+Debug information tells of each copy (DW_TAG_inlined_subroutine, DWARF 5 chapter 3.3.8), but has no table of them, and
+walking all of a large program's takes minutes. A function's name is at one place of .debug_str, and an entry refers to
+that by four bytes: the units that have these bytes, and those that refer to an entry found there, are all that is read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ...spec import Inlined, UserPrototype
+from .dwarf import DebugInfo, address_ranges, debug_info, line_rows, source_file, subprograms
+from .dwarf_types import attribute, name_of, origin, qualified
+from .elf import Elf
+
+SECONDS = 5.0  # of reading units; what is found by then is told
+_MOST = 64     # places of the name's text that are tried
+_WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
+
+
+def inlined(elf: Elf, name: str) -> Inlined | None:
+    """What World.inlined answers; ``name`` is the function's, or the linker's for it, or has C++ namespaces."""
+    info = debug_info(elf)
+    if isinstance(info, UserPrototype):
+        return None
+    try:
+        copies = _Search(info, name).run()
+        if not copies:
+            return None
+        callers = {info.title(function) for _, function, _ in copies}
+        return Inlined(sorted(callers - {""}), len(copies), _first_line(info, copies))
+    except MemoryError:
+        raise
+    except Exception:  # a library reads a damaged file: then nothing is known of it
+        return None
+
+
+class _Search:
+    """One search for a function."""
+
+    def __init__(self, info: DebugInfo, name: str) -> None:
+        self._dwarf = info.dwarf
+        self._name = name
+        self._own: list[int] = []  # offsets of the function's own entries
+
+    def run(self) -> list[tuple[Any, Any, Any]]:
+        """(unit, function, copy of it that is inlined in that function), by their order in the file."""
+        end = time.monotonic() + SECONDS
+        found: dict[int, tuple[Any, Any, Any]] = {}
+        read = set[int]()
+        for units in (self._units_of_name, self._units_of_entries):
+            for unit in units():
+                if unit.cu_offset not in read and time.monotonic() < end:
+                    read.add(unit.cu_offset)
+                    found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies(unit))
+        return [found[offset] for offset in sorted(found)]
+
+    def _units_of_name(self) -> Iterator[Any]:
+        if self._dwarf.debug_str_offsets_sec is not None:
+            return self._units([b""])  # clang's units number their strings
+        text = self._name.rpartition("::")[2].encode() + b"\0"
+        places = _places(_contents(self._dwarf.debug_str_sec), text)  # it may be the end of a longer string
+        return self._units([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
+
+    def _units_of_entries(self) -> Iterator[Any]:
+        """Units that refer to the function's entry in another, as link-time optimisation makes them."""
+        return self._units([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
+
+    def _units(self, needles: list[bytes]) -> Iterator[Any]:
+        """Those that have one of the needles."""
+        data = _contents(self._dwarf.debug_info_sec)
+        for unit in self._dwarf.iter_CUs():
+            end = unit.cu_offset + unit["unit_length"] + 4
+            if any(data.find(needle, unit.cu_offset, end) >= 0 for needle in needles):
+                yield unit
+
+    def _copies(self, unit: Any) -> Iterator[tuple[Any, Any]]:
+        for function in subprograms(unit.get_top_DIE()):
+            if self._is_it(function):
+                self._own.append(function.offset)
+            pending = list(function.iter_children())
+            while pending:
+                entry = pending.pop()
+                if entry.tag in _WITHIN:
+                    pending += entry.iter_children()
+                    if entry.tag == "DW_TAG_inlined_subroutine" and self._is_it(entry):
+                        yield function, entry
+
+    def _is_it(self, entry: Any) -> bool:
+        named = origin(entry)
+        if "::" in self._name:
+            return qualified(named) == self._name
+        return self._name in (name_of(named), _linker_name(entry))
+
+
+def _linker_name(entry: Any) -> str:
+    raw = attribute(origin(entry, "linkage_name"), "linkage_name", b"")
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+
+
+def _first_line(info: DebugInfo, copies: list[tuple[Any, Any, Any]]) -> str:
+    """``file.c:12``: the function's first line that has code in each copy of it; "" if there is none."""
+    declared = origin(copies[0][2], "decl_line")
+    path, begin = source_file(info.dwarf, declared), attribute(declared, "decl_line", 0)
+    end = min([line for function in subprograms(declared.cu.get_top_DIE())
+               if (line := attribute(function, "decl_line", 0)) > begin
+               and attribute(function, "decl_file") == attribute(declared, "decl_file")], default=1 << 32)
+    common: set[int] | None = None
+    rows: dict[int, list[tuple[int, int]]] = {}  # of a unit: (line, address)
+    for unit, _, copy in copies if path else ():
+        if unit.cu_offset not in rows:
+            rows[unit.cu_offset] = [(row.line, row.address) for _, row in line_rows(info.dwarf, unit, path)
+                                    if begin <= row.line < end]
+        within = address_ranges(info.dwarf, unit, copy)
+        lines = {line for line, address in rows[unit.cu_offset] if any(low <= address < high for low, high in within)}
+        common = lines if common is None else common & lines
+    return f"{os.path.basename(path)}:{min(common)}" if common else ""
+
+
+def _contents(section: Any) -> bytes:
+    if section is None:
+        return b""
+    data: bytes = section.stream.getvalue()
+    return data
+
+
+def _places(text: bytes, what: bytes) -> list[int]:
+    found, at = [], text.find(what)
+    while at >= 0:
+        found.append(at)
+        at = text.find(what, at + 1)
+    return found

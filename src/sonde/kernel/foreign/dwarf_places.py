@@ -1,0 +1,314 @@
+"""Where a function's parameters are when it is entered, before its first instruction has run.
+
+Optimised code has location lists, whose entry for the first address is the answer. Code that is not optimised
+describes where its prologue will put a parameter, which is too early to be true: then the calling convention tells
+(System V ABI for x86-64, section 3.2.3; Procedure Call Standard for the Arm 64-bit Architecture, section 6.8.2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arch import ARCHES, Arch
+from ...spec import UserPlace
+from .dwarf_types import (
+    attribute,
+    bounds,
+    is_float,
+    is_struct,
+    member_offset,
+    members,
+    name_of,
+    referred,
+    size_of,
+    strip,
+)
+
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+# DWARF's numbers of the general registers (x86-64 ABI, figure 3.36; DWARF for the Arm 64-bit Architecture, 4.1)
+_NUMBERS = {"x86_64": "ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15".split(),
+            "aarch64": [*(f"r{n}" for n in range(31)), "sp"]}
+_FBREG, _DEREF = 0x91, 0x06
+_VECTORS = {"x86_64": range(17, 33), "aarch64": range(64, 96)}
+_REFERENCES = ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+VECTOR = UserPlace("unknown", why="is passed in a vector register, which programs cannot read")
+GONE = UserPlace("unknown", why="was optimised out: the function does not get it")
+ODD = UserPlace("unknown", why="is described in a way that Sonde does not understand")
+
+
+class Finder:
+    """Finds the places for one function."""
+
+    def __init__(self, dwarf: Any, unit: Any, die: Any, machine: int) -> None:
+        self._dwarf = dwarf
+        self._unit = unit
+        self._die = die
+        self._arch = ARCHES.get(_MACHINES.get(machine, ""))
+        self._low = _entry(dwarf, unit, die)
+
+    def places(self, parameters: list[Any], kinds: list[Any], result: Any) -> list[UserPlace]:
+        """One place for each parameter; ``kinds`` are their types, ``result`` that of the function."""
+        if self._arch is None:
+            return [UserPlace("unknown", why="is of a machine that Sonde does not know") for _ in parameters]
+        references = [self._is_reference(parameter) for parameter in parameters]
+        convention = Convention(self._arch).assign(kinds, references, result)
+        return [self._place(parameter, usual) for parameter, usual in zip(parameters, convention)]
+
+    def _place(self, parameter: Any, usual: UserPlace) -> UserPlace:
+        where = parameter.attributes.get("DW_AT_location")
+        if where is None:
+            value = attribute(parameter, "const_value")
+            return UserPlace("constant", offset=value) if isinstance(value, int) else GONE
+        expression, listed = self._at_entry(where, parameter)
+        if expression is None:
+            return GONE
+        from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+        place = self._evaluate(DWARFExprParser(self._unit.structs).parse_expr(expression))
+        if place is None:  # on the frame that the prologue makes
+            return ODD if listed else usual
+        return place
+
+    def _is_reference(self, parameter: Any) -> bool:
+        """Whether the frame will have the address of a parameter instead of it."""
+        where = attribute(parameter, "location")
+        return isinstance(where, list) and bool(where) and where[0] == _FBREG and where[-1] == _DEREF
+
+    def _at_entry(self, where: Any, parameter: Any) -> tuple[Any, bool]:
+        """(the expression that holds at the first address or None, whether it comes from a list)."""
+        from elftools.dwarf.locationlists import LocationParser
+
+        found = LocationParser(self._dwarf.location_lists()).parse_from_attribute(
+            where, self._unit["version"], parameter)
+        if not isinstance(found, list):
+            return found.loc_expr, False
+        base = attribute(self._unit.get_top_DIE(), "low_pc", 0)
+        for entry in found:
+            if hasattr(entry, "base_address"):
+                base = entry.base_address
+            elif hasattr(entry, "loc_expr"):
+                start = 0 if entry.is_absolute else base
+                if entry.begin_offset == -1 or start + entry.begin_offset <= self._low < start + entry.end_offset:
+                    return entry.loc_expr, True
+        return None, True
+
+    def _evaluate(self, ops: list[Any]) -> UserPlace | None:
+        """The place that an expression means; None for one on the frame, which is not there yet."""
+        names = [op.op_name for op in ops]
+        if not ops:
+            return GONE
+        if names[-1] == "DW_OP_stack_value":
+            return self._computed(ops[:-1])
+        if "DW_OP_piece" in names:
+            return self._pieces(ops)
+        if len(ops) == 1 and _is_register(ops[0]):
+            return self._register(_number(ops[0]))
+        if names[0] == "DW_OP_fbreg":
+            return self._on_frame(ops)
+        if len(ops) == 1 and names[0].startswith("DW_OP_breg"):
+            register = self._general(int(names[0].removeprefix("DW_OP_breg")))
+            return UserPlace("memory", (register,), ops[0].args[0]) if register is not None else ODD
+        return ODD
+
+    def _computed(self, ops: list[Any]) -> UserPlace:
+        """A value without a home of its own: constants are understood."""
+        if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_lit"):
+            return UserPlace("constant", offset=int(ops[0].op_name.removeprefix("DW_OP_lit")))
+        if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_const"):
+            return UserPlace("constant", offset=ops[0].args[0])
+        return GONE
+
+    def _pieces(self, ops: list[Any]) -> UserPlace:
+        """A struct in two registers."""
+        registers: list[int] = []
+        for op, piece in zip(ops[::2], ops[1::2]):
+            if not _is_register(op) or piece.op_name != "DW_OP_piece":
+                return GONE
+            place = self._register(_number(op))
+            if place.kind != "registers":
+                return place
+            registers += place.registers
+        return UserPlace("registers", tuple(registers)) if 2 * len(registers) == len(ops) else GONE
+
+    def _register(self, number: int) -> UserPlace:
+        assert self._arch is not None
+        if number in _VECTORS[self._arch.name]:
+            return VECTOR
+        register = self._general(number)
+        return UserPlace("registers", (register,)) if register is not None else ODD
+
+    def _general(self, number: int) -> int | None:
+        assert self._arch is not None
+        names = _NUMBERS[self._arch.name]
+        return self._arch.registers[names[number]] if 0 <= number < len(names) else None
+
+    def _on_frame(self, ops: list[Any]) -> UserPlace | None:
+        """A place above the return address is the caller's, and true already; one below it is not."""
+        assert self._arch is not None
+        at: int | None = self._above_frame(ops[0].args[0])
+        if at is None or at < 0 or len(ops) > 1:
+            return None
+        return UserPlace("memory", (self._arch.stack_pointer,), at + self._arch.stack_arguments)
+
+    def _above_frame(self, offset: int) -> int | None:
+        """An offset from the frame base as one from the canonical frame address; None where they have no fixed
+        distance."""
+        from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+        base = attribute(self._die, "frame_base")
+        ops = DWARFExprParser(self._unit.structs).parse_expr(base) if isinstance(base, list) else []
+        if len(ops) == 1 and ops[0].op_name == "DW_OP_call_frame_cfa":
+            return offset
+        if len(ops) == 1 and self._arch is not None and _is_register(ops[0]):
+            pointer = {"x86_64": (6, 16), "aarch64": (29, 16)}[self._arch.name]  # saved with the return address
+            return offset - pointer[1] if _number(ops[0]) == pointer[0] else None
+        return None
+
+
+def _entry(dwarf: Any, unit: Any, die: Any) -> int:
+    from .dwarf import _low_pc
+
+    return _low_pc(die) or 0
+
+
+def _is_register(op: Any) -> bool:
+    name: str = op.op_name
+    return name == "DW_OP_regx" or name.startswith("DW_OP_reg") and name[9:].isdigit()
+
+
+def _number(op: Any) -> int:
+    return int(op.args[0] if op.op_name == "DW_OP_regx" else op.op_name.removeprefix("DW_OP_reg"))
+
+
+class Convention:
+    """Gives out argument registers and stack words in order, as a caller does."""
+
+    def __init__(self, arch: Arch) -> None:
+        self._arch = arch
+        self._general = list(arch.arguments)
+        self._vectors = 8
+        self._stack = arch.stack_arguments
+
+    def assign(self, kinds: list[Any], references: list[bool], result: Any) -> list[UserPlace]:
+        """Places of parameters of these types, some of which go by their address, for a function that returns
+        ``result``."""
+        x86 = self._arch.name == "x86_64"
+        if x86 and result is not None and self._returned_in_memory(result):
+            self._general.pop(0)  # the address that the result goes to
+        place = self._x86 if x86 else self._arm
+        return [self._reference() if reference else place(strip(kind)) for kind, reference in zip(kinds, references)]
+
+    def _returned_in_memory(self, result: Any) -> bool:
+        kind = strip(result)
+        return is_struct(kind) and (_by_reference(kind) or eightbytes(kind) is None)
+
+    def _x86(self, kind: Any) -> UserPlace:
+        if is_struct(kind) and _by_reference(kind):
+            return self._reference()
+        parts = eightbytes(kind)
+        if parts is None:
+            return self._on_stack(size_of(kind), attribute(kind, "alignment", 8) if kind is not None else 8)
+        integers = parts.count("integer")
+        if integers > len(self._general) or len(parts) - integers > self._vectors:
+            return self._on_stack(size_of(kind), 8)
+        registers = tuple([self._general.pop(0) for _ in range(integers)])
+        self._vectors -= len(parts) - integers
+        return UserPlace("registers", registers) if integers == len(parts) else VECTOR
+
+    def _arm(self, kind: Any) -> UserPlace:
+        size = size_of(kind)
+        if is_float(kind) or is_struct(kind) and set(eightbytes(kind, 64) or ()) == {"vector"}:
+            self._vectors -= 1
+            return VECTOR if self._vectors >= 0 else self._on_stack(size, 8)
+        if is_struct(kind) and (size > 16 or _by_reference(kind)):
+            return self._reference()
+        words = max(1, (size + 7) // 8)
+        if words > len(self._general):
+            self._general = []
+            return self._on_stack(size, 8)
+        return UserPlace("registers", tuple([self._general.pop(0) for _ in range(words)]))
+
+    def _reference(self) -> UserPlace:
+        """The caller's copy, by its address."""
+        if not self._general:
+            return UserPlace("unknown", why="is passed by an address on the stack, which Sonde does not follow")
+        return UserPlace("memory", (self._general.pop(0),), 0)
+
+    def _on_stack(self, size: int, alignment: int) -> UserPlace:
+        if alignment > 8:
+            above = self._stack - self._arch.stack_arguments
+            self._stack += -above % alignment
+        place = UserPlace("memory", (self._arch.stack_pointer,), self._stack)
+        self._stack += (max(size, 1) + 7) // 8 * 8
+        return place
+
+
+def _by_reference(kind: Any, depth: int = 0) -> bool:
+    """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4,
+    and _value, 5); without that its members tell, by the rule of the C++ ABI (section 1.1, "non-trivial for the
+    purposes of calls")."""
+    told = attribute(kind, "calling_convention")
+    if told in (4, 5):
+        return bool(told == 4)
+    if depth > 16:
+        return False
+    own = name_of(kind).partition("<")[0]
+    for child in kind.iter_children():
+        if child.tag == "DW_TAG_subprogram" and (attribute(child, "virtuality") or _copies(child, own, kind)):
+            return True
+    parts = [strip(referred(m, "type")) for m in members(kind)]
+    return any(is_struct(part) and _by_reference(part, depth + 1) for part in parts)
+
+
+def _copies(function: Any, own: str, kind: Any) -> bool:
+    """Whether a member function is a destructor or copy constructor that somebody wrote."""
+    if attribute(function, "artificial") or attribute(function, "defaulted") or attribute(function, "deleted"):
+        return False
+    name = name_of(function)
+    if name.startswith("~"):
+        return True
+    if name != own:
+        return False
+    given = [strip(referred(child, "type")) for child in function.iter_children()
+             if child.tag == "DW_TAG_formal_parameter" and not attribute(child, "artificial")]
+    if len(given) != 1 or given[0] is None or given[0].tag not in _REFERENCES:
+        return False
+    to = strip(referred(given[0], "type"))
+    return to is not None and to.offset == kind.offset
+
+
+def eightbytes(kind: Any, most: int = 16) -> list[str] | None:
+    """The classes ("integer", "vector") of a value's eight-byte parts; None if it is passed in memory."""
+    size = size_of(kind)
+    if not is_struct(kind):
+        if is_float(kind):
+            return None if size > 8 else ["vector"]  # long double
+        return ["integer"] * max(1, (size + 7) // 8)
+    if size > most:
+        return None
+    if not size:
+        return ["integer"]
+    found: list[str] = [""] * ((size + 7) // 8)
+    return [part or "vector" for part in found] if _classify(kind, 0, found, 0) else None
+
+
+def _classify(kind: Any, at: int, found: list[str], depth: int) -> bool:
+    """Merge the parts of a type at an offset into ``found``; False if something is not aligned."""
+    kind = strip(kind)
+    if kind is None or depth > 16:
+        return True
+    if is_struct(kind):
+        return all(_classify(referred(m, "type"), at + (member_offset(m) or 0), found, depth + 1)
+                   for m in members(kind))
+    if kind.tag == "DW_TAG_array_type":
+        element, count = referred(kind, "type"), 1
+        for bound in bounds(kind):
+            count *= bound
+        step = size_of(element)
+        return all(_classify(element, at + i * step, found, depth + 1) for i in range(min(count, 64)))
+    size = size_of(kind)
+    if size and at % min(size, 8):
+        return False
+    for part in range(at // 8, min(len(found), (at + max(size, 1) + 7) // 8)):
+        found[part] = "vector" if is_float(kind) and found[part] != "integer" else "integer"
+    return True

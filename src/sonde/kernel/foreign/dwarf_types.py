@@ -1,0 +1,289 @@
+"""Types of user programs, from DWARF to sonde.types, and as C text.
+
+Entries are pyelftools' DIEs; nothing here imports it. Attribute and tag names are those of the DWARF 5 standard,
+chapters 5 (types) and 7.5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...types import BOOL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
+from .types_by_wire import UserStruct
+
+_STRUCTS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "class", "DW_TAG_union_type": "union"}
+_QUALIFIERS = {"DW_TAG_const_type": "const", "DW_TAG_volatile_type": "volatile", "DW_TAG_restrict_type": "restrict",
+               "DW_TAG_atomic_type": "_Atomic"}
+_POINTERS = {"DW_TAG_pointer_type": "*", "DW_TAG_reference_type": "&", "DW_TAG_rvalue_reference_type": "&&"}
+_SCOPES = ("DW_TAG_namespace", *_STRUCTS)
+_FLOATS = (0x03, 0x04, 0x0F)  # DW_ATE_complex_float, _float, _decimal_float
+_BOOLEAN, _SIGNED = 0x02, (0x05, 0x06, 0x0D)  # DW_ATE_boolean; _signed, _signed_char, _signed_fixed
+_MAX_DEPTH = 64  # of types within types: only damaged files have more
+_MAX_SIZE = 1 << 40  # bytes
+_MAX_NAME = 4096  # characters
+_MAX_PARTS = 500  # types that a declaration is made of
+
+
+def attribute(die: Any, name: str, default: Any = None) -> Any:
+    """The value of a DIE's attribute."""
+    found = die.attributes.get("DW_AT_" + name)
+    return found.value if found is not None else default
+
+
+def referred(die: Any, name: str) -> Any:
+    """The DIE that an attribute refers to; None if there is none."""
+    return die.get_DIE_from_attribute("DW_AT_" + name) if "DW_AT_" + name in die.attributes else None
+
+
+def origin(die: Any, name: str = "name") -> Any:
+    """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
+    for _ in range(8):
+        if "DW_AT_" + name in die.attributes:
+            return die
+        further = referred(die, "abstract_origin") or referred(die, "specification")
+        if further is None:
+            return die
+        die = further
+    return die
+
+
+def name_of(die: Any) -> str:
+    """A DIE's own name."""
+    raw = attribute(die, "name", b"")
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+
+
+def qualified(die: Any) -> str:
+    """The name with the namespaces and classes around it: ``ns::thing``."""
+    parts, parent = [name_of(die)], die.get_parent()
+    while parent is not None and parent.tag in _SCOPES:
+        parts.insert(0, name_of(parent) or "(anonymous namespace)")
+        parent = parent.get_parent()
+    return "::".join(parts)
+
+
+def strip(die: Any) -> Any:
+    """The type behind typedefs and qualifiers; None is void."""
+    for _ in range(_MAX_DEPTH):
+        if die is None or die.tag not in _QUALIFIERS and die.tag != "DW_TAG_typedef":
+            return die
+        die = referred(die, "type")
+    return None
+
+
+def size_of(die: Any) -> int:
+    """Bytes of a type; 0 for void, functions and what is only declared."""
+    die = strip(die)
+    if die is None:
+        return 0
+    if die.tag in _POINTERS:
+        return int(attribute(die, "byte_size", 8))
+    if die.tag == "DW_TAG_array_type":
+        count = size_of(referred(die, "type"))
+        for bound in bounds(die):
+            count = min(count * bound, _MAX_SIZE)
+        return count
+    if die.tag == "DW_TAG_ptr_to_member_type":
+        to = strip(referred(die, "type"))
+        return 16 if to is not None and to.tag == "DW_TAG_subroutine_type" else 8
+    size = attribute(die, "byte_size", 0)
+    if not size and die.tag == "DW_TAG_enumeration_type":
+        return size_of(referred(die, "type")) or 4
+    return size if isinstance(size, int) else 0
+
+
+def bounds(die: Any) -> list[int]:
+    """Lengths of an array's dimensions, outermost first; 0 for one that is not known."""
+    found = []
+    for child in die.iter_children():
+        if child.tag == "DW_TAG_subrange_type":
+            count, upper = attribute(child, "count"), attribute(child, "upper_bound")
+            length = count if isinstance(count, int) else upper + 1 if isinstance(upper, int) else 0
+            found.append(length if 0 <= length < 1 << 32 else 0)
+    return found or [0]
+
+
+def is_float(die: Any) -> bool:
+    """Whether a (stripped) type is a floating point number."""
+    return die is not None and die.tag == "DW_TAG_base_type" and attribute(die, "encoding") in _FLOATS
+
+
+def is_struct(die: Any) -> bool:
+    """Whether a (stripped) type is a struct, class or union."""
+    return die is not None and die.tag in _STRUCTS
+
+
+def members(die: Any) -> list[Any]:
+    """Data members and base classes of a struct; static members are none."""
+    return [child for child in die.iter_children()
+            if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not attribute(child, "external")
+            and not attribute(child, "declaration") and isinstance(member_offset(child), int)]
+
+
+def member_offset(die: Any) -> int | None:
+    """Byte offset of a member; None if only the running program knows (a virtual base)."""
+    where = attribute(die, "data_member_location", 0)
+    if isinstance(where, int):
+        return where
+    if isinstance(where, list) and where and where[0] == 0x23:  # DW_OP_plus_uconst, of DWARF 2
+        value = 0
+        for index, byte in enumerate(where[1:11]):
+            value |= (byte & 0x7F) << 7 * index
+        return value
+    return None
+
+
+class Types:
+    """Conversion to sonde.types; each type of a file is converted once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Type] = {}
+        self._depth = 0
+
+    def type(self, die: Any) -> Type:
+        """The type; void, functions and what has no size become VOID."""
+        die = strip(die)
+        if die is None:
+            return VOID
+        key = die.offset
+        if key not in self._known:
+            self._known[key] = VOID  # what a damaged type that holds itself finds
+            self._depth += 1
+            try:
+                self._known[key] = self._convert(die) if self._depth < _MAX_DEPTH else VOID
+            finally:
+                self._depth -= 1
+        return self._known[key]
+
+    def _convert(self, die: Any) -> Type:
+        if die.tag in _POINTERS:
+            return self._pointer(die)
+        if die.tag in _STRUCTS:
+            return self._struct(die)
+        if die.tag == "DW_TAG_base_type":
+            return _base(die)
+        if die.tag == "DW_TAG_enumeration_type":
+            return _enum(die)
+        if die.tag == "DW_TAG_array_type":
+            return self._array(die)
+        size = size_of(die)
+        return Array(UINT64, size // 8) if size and size % 8 == 0 else VOID
+
+    def _pointer(self, die: Any) -> Type:
+        """Not to be followed now: types point at each other in circles, but a struct loads its members when asked."""
+        to = strip(referred(die, "type"))
+        return Pointer(VOID if to is None or to.tag == "DW_TAG_subroutine_type" else self.type(to), USER)
+
+    def _array(self, die: Any) -> Type:
+        element = referred(die, "type")
+        lengths = bounds(die)
+        of = strip(element)
+        if len(lengths) == 1 and lengths[0] and of is not None and of.tag == "DW_TAG_base_type" and \
+                name_of(of) == "char":
+            return Str(lengths[0])  # as of the kernel's types: a char array is text
+        found = self.type(element)
+        for length in reversed(lengths):
+            found = Array(found, length)
+        return found
+
+    def _struct(self, die: Any) -> Type:
+        size = attribute(die, "byte_size", 0)
+        size = size if isinstance(size, int) else 0
+        name = qualified(die) if name_of(die) else f"(anonymous {die.offset})"  # structs are compared by name
+        alignment = attribute(die, "alignment", 0) or min(8, size & -size) or 1
+        return UserStruct(name, size, lambda: self.members(die), die.tag == "DW_TAG_union_type", 0, alignment,
+                          die.offset)
+
+    def members(self, die: Any) -> tuple[StructField, ...]:
+        """The members of a struct."""
+        return tuple([field for member in members(die) for field in self._field(member)])
+
+    def _field(self, die: Any) -> list[StructField]:
+        kind, at = self.type(referred(die, "type")), member_offset(die) or 0
+        if die.tag == "DW_TAG_inheritance":
+            return [StructField("", kind, at)]  # the base's members are found as those of an anonymous one
+        bits = attribute(die, "bit_size", 0)
+        if not bits:
+            return [StructField(name_of(die), kind, at)] if kind != VOID else []
+        return [_bitfield(name_of(die), kind, _bits_at(die, kind, at, bits), bits)]
+
+
+def _bits_at(die: Any, kind: Type, at: int, bits: int) -> int:
+    """Where a bitfield starts, in bits from the start of the struct."""
+    if attribute(die, "data_bit_offset") is not None:
+        return int(attribute(die, "data_bit_offset"))
+    if attribute(die, "bit_offset") is not None:  # DWARF 2 and 3 count from the most significant bit
+        storage = int(attribute(die, "byte_size", kind.size))
+        return 8 * (at + storage) - int(attribute(die, "bit_offset")) - bits
+    return 8 * at
+
+
+def _bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructField:
+    unit = (kind.size or 1) * 8
+    at = bits_at // unit * unit
+    if bits_at + bits > at + unit:  # packed: not within one naturally aligned unit
+        at, kind = bits_at // 8 * 8, Int(64, isinstance(kind, Int) and kind.signed)
+    return StructField(name, kind, at // 8, bits_at - at, bits)
+
+
+def _base(die: Any) -> Type:
+    size, encoding = attribute(die, "byte_size", 0), attribute(die, "encoding")
+    if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: programs have no floating point
+        return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
+            Array(UINT8, size)
+    if encoding == _BOOLEAN and size == 1:
+        return BOOL
+    return Int(8 * size, encoding in _SIGNED)
+
+
+def _enum(die: Any) -> Type:
+    size = size_of(die)
+    names: dict[int, str] = {}
+    for child in die.iter_children():
+        if child.tag == "DW_TAG_enumerator":
+            names.setdefault(attribute(child, "const_value", 0), name_of(child))
+    signed = any(isinstance(value, int) and value < 0 for value in names)
+    return Enum(qualified(die) if name_of(die) else f"(anonymous {die.offset})", 8 * (size if size in (1, 2, 4, 8)
+                else 4), signed, names)
+
+
+# ---- as text
+
+
+def declaration(die: Any, name: str = "") -> str:
+    """C declaration: ``const char * s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
+    return f"{_Declaration().text(die, 0)} {name}".strip()
+
+
+class _Declaration:
+    """The text of one type; "..." stands for what is beyond measure (pointers to functions of pointers to ...)."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def text(self, die: Any, depth: int) -> str:
+        if die is None:
+            return "void"
+        self._parts += 1
+        if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
+            return "..."
+        to = referred(die, "type") if "DW_AT_type" in die.attributes else None
+        if die.tag in _QUALIFIERS:
+            inner, word = self.text(to, depth + 1), _QUALIFIERS[die.tag]
+            return f"{inner} {word}" if inner.endswith(("*", "&")) else f"{word} {inner}"
+        if die.tag in _POINTERS:
+            behind = strip(to)
+            if behind is not None and behind.tag == "DW_TAG_subroutine_type":
+                return self._function(behind, depth)
+            return f"{self.text(to, depth + 1)} {_POINTERS[die.tag]}"
+        if die.tag == "DW_TAG_array_type":
+            return self.text(to, depth + 1) + "".join([f"[{length or ''}]" for length in bounds(die)[:_MAX_DEPTH]])
+        tag = _STRUCTS.get(die.tag, "enum" if die.tag == "DW_TAG_enumeration_type" else "")
+        return f"{tag} {qualified(die) if name_of(die) else '(anonymous)'}".strip()[:_MAX_NAME]
+
+    def _function(self, die: Any, depth: int) -> str:
+        parameters = []
+        for child in die.iter_children():
+            if child.tag == "DW_TAG_formal_parameter" and self._parts <= _MAX_PARTS:
+                parameters.append(self.text(referred(child, "type"), depth + 1))
+        return f"{self.text(referred(die, 'type'), depth + 1)} (*)({', '.join(parameters) or 'void'})"

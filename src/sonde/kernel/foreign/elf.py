@@ -1,0 +1,311 @@
+"""ELF64 files: functions, data symbols, sections, and file offset ↔ virtual address.
+
+Only what tracing needs. Symbols come from .symtab and .dynsym; where a file has been stripped, from its separate
+debug file, or from the compressed small symbol table in .gnu_debugdata. Everything in a file may be made up, so
+everything has a size beyond which it is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+from ...errors import EnvironmentProblem
+from ...record import Record
+from .symbol_table import NAME, Functions, TooMuch, function_in
+
+ET_EXEC, ET_DYN = 2, 3
+PT_LOAD, PT_NOTE = 1, 4
+SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 6, 10
+NT_GNU_BUILD_ID = 3
+
+_HEADER = struct.Struct("=16xHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("=IIQQQQQQ")
+_SECTION = struct.Struct("=IIQQQQIIQQ")
+_SYMBOL = struct.Struct("=IBBHQQ")
+_NOTE = struct.Struct("=III")
+_FUNCTIONS = frozenset((STT_FUNC, STT_GNU_IFUNC))
+_OBJECTS = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
+
+# bytes of ...
+MOST_READ = 64 << 20      # anything that is read at once
+MOST_SYMBOLS = 24 << 20   # a table of symbols: a million of them
+MOST_NOTES = 4 << 20      # all notes together
+MOST_XZ = 24 << 20        # .gnu_debugdata when it is unpacked, and while it is
+SMALL_STRINGS = 4 << 20   # texts that are kept in memory as a whole
+SECTION_NAME = 64
+MOST_SEGMENTS = 1170      # 64 KiB of headers: the kernel runs no file with more
+
+
+class Segment(Record):
+    """A program header."""
+
+    type: int
+    flags: int
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+
+
+class Section(Record):
+    """A section header; ``link`` is the index of a related section (a symbol table's strings)."""
+
+    name: str
+    type: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+class Elf:
+    """One file, by its descriptor, which stays its owner's. Parts are read when they are needed; it is not mapped: a
+    mapped file that somebody truncates kills its reader. ``path`` is what to call it, ``debug`` its separate debug
+    file."""
+
+    def __init__(self, descriptor: int, path: str = "") -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self.debug: Elf | None = None
+        ident = self.read(0, 16)
+        if ident[:4] != b"\x7fELF":
+            raise EnvironmentProblem("not an ELF file")
+        if ident[4:6] != (b"\2\1" if struct.pack("=H", 1)[0] else b"\2\2"):
+            raise EnvironmentProblem("only 64-bit ELF files of this machine's byte order can be traced")
+        kind, machine, _, _, segments, sections, _, _, _, segment_count, _, section_count, names = (
+            self._rows(_HEADER, 0, 1)[0])
+        self.type = kind
+        self.machine = machine
+        self.segments = self._read_segments(segments, segment_count)
+        self.sections = self._read_sections(sections, section_count, names)
+        self._loads = [(s.address, s.address + s.file_size, s.offset) for s in self.segments if s.type == PT_LOAD]
+        self._functions: Functions | None = None
+
+    # the format
+
+    def read(self, at: int, size: int) -> bytes:
+        """Bytes of the file; fewer if it is cut off. EnvironmentProblem if it cannot be read."""
+        try:
+            size = min(size, os.fstat(self.descriptor).st_size - at)
+            if size <= 0 or at < 0:
+                return b""
+            if size > MOST_READ:
+                raise TooMuch(f"a part of it has {size} bytes, of which {MOST_READ} are read at most")
+            return os.pread(self.descriptor, size, at)
+        except OSError as error:
+            raise EnvironmentProblem(f"{error.strerror}") from None
+
+    def _rows(self, layout: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
+        data = self.read(at, layout.size * count)
+        if len(data) != layout.size * count:
+            raise EnvironmentProblem("truncated or damaged ELF file")
+        return list(layout.iter_unpack(data))
+
+    def _read_segments(self, at: int, count: int) -> list[Segment]:
+        if count > MOST_SEGMENTS:
+            raise TooMuch(f"it has {count} program headers; no program that runs has more than {MOST_SEGMENTS}")
+        return [Segment(kind, flags, offset, address, file_size, memory_size)
+                for kind, flags, offset, address, _, file_size, memory_size, _ in self._rows(_SEGMENT, at, count)]
+
+    def _read_sections(self, at: int, count: int, names: int) -> list[Section]:
+        if not at:
+            return []  # stripped of its section headers
+        rows = self._rows(_SECTION, at, count)
+        strings = self.read(rows[names][4], min(rows[names][5], SECTION_NAME * count)) if names < len(rows) else b""
+        return [Section(strings[r[0]:r[0] + SECTION_NAME].partition(b"\0")[0].decode("latin-1"), r[1], r[3], r[4],
+                        0 if r[1] == SHT_NOBITS else r[5], r[6], r[9]) for r in rows]
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((s for s in self.sections if s.name == name), None)
+
+    def contents(self, section: Section) -> bytes:
+        """A section's bytes (fewer if the file is cut off)."""
+        return self.read(section.offset, section.size)
+
+    def notes(self) -> Iterator[tuple[str, int, bytes]]:
+        """(owner, type, description) of every note."""
+        blocks = [(s.offset, s.size) for s in self.sections if s.type == SHT_NOTE]
+        blocks = blocks or [(s.offset, s.file_size) for s in self.segments if s.type == PT_NOTE]
+        left = MOST_NOTES
+        for at, size in blocks:
+            data = self.read(at, min(size, left))
+            yield from parse_notes(data)
+            left -= len(data)
+
+    @property
+    def build_id(self) -> bytes:
+        """The GNU build id; empty if there is none."""
+        found = next((desc for owner, kind, desc in self.notes() if (owner, kind) == ("GNU", NT_GNU_BUILD_ID)), b"")
+        return found[:64]
+
+    @property
+    def debug_link(self) -> str:
+        """The file name in .gnu_debuglink; "" if there is none."""
+        link = self.section(".gnu_debuglink")
+        text = self.read(link.offset, min(link.size, 256)).partition(b"\0")[0] if link else b""
+        return text.decode("utf-8", "surrogateescape")
+
+    # places
+
+    def offset(self, address: int) -> int | None:
+        """File offset of a virtual address; None if the file does not hold it."""
+        for low, high, offset in self._loads:
+            if low <= address < high:
+                return address - low + offset
+        return None
+
+    def address(self, offset: int) -> int | None:
+        """Virtual address of a file offset; None if it is not loaded."""
+        for low, high, start in self._loads:
+            if start <= offset < start + high - low:
+                return offset - start + low
+        return None
+
+    # symbols
+
+    def functions(self) -> Functions:
+        """Functions that lie in this file, debug files consulted."""
+        if self._functions is None:
+            sources: list[_Strings] = []
+            found = Functions(lambda text: sources[text >> 32].name(text & 0xFFFFFFFF))
+            for file in self._symbol_files():
+                for table, strings in file._tables():
+                    sources.append(_Strings(file, strings))
+                    base = len(sources) - 1 << 32
+                    for name, _, value, size in file._symbols(table, _FUNCTIONS):
+                        if self.offset(value) is not None:
+                            found.add(value, size, base | name)
+            found.sort()
+            self._functions = found
+        return self._functions
+
+    def function_at(self, address: int) -> tuple[str, int] | None:
+        """(name, offset into it) of the function that holds a virtual address."""
+        _, _, rows = self.functions().around(address)
+        return function_in(rows, [row[0] for row in rows], address)
+
+    def object(self, name: str) -> tuple[int, int] | None:
+        """(address, size) of a data or function symbol; one with a size comes first."""
+        found: tuple[int, int] | None = None
+        for file in self._symbol_files():
+            for table, strings in file._tables():
+                wanted = _Strings(file, strings).places(name)
+                for text, _, value, size in file._symbols(table, _OBJECTS) if wanted else ():
+                    if text in wanted:
+                        found = value, size
+                        if size:
+                            return found
+        return found
+
+    def _tables(self) -> Iterator[tuple[Section, Section]]:
+        """(symbols, their strings) of .symtab and .dynsym."""
+        for table in self.sections:
+            if table.type in (SHT_SYMTAB, SHT_DYNSYM) and table.link < len(self.sections):
+                if table.size > MOST_SYMBOLS:
+                    raise TooMuch(f"a symbol table has {table.size} bytes, of which {MOST_SYMBOLS} are read at most")
+                yield table, self.sections[table.link]
+
+    def _symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
+        """(place of its name, kind, address, size) of defined symbols of some kinds; the same one may come twice."""
+        portion = 24 << 15
+        for at in range(0, table.size, portion):
+            data = self.read(table.offset + at, min(portion, table.size - at))
+            for name, info, _, section, value, size in _SYMBOL.iter_unpack(data[:len(data) // 24 * 24]):
+                if info & 0xF in kinds and section and value and name:
+                    yield name, info & 0xF, value, size
+            if len(data) < portion:
+                return
+
+    # separate debug information
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether the file has not been stripped."""
+        return any(s.type == SHT_SYMTAB for s in self.sections)
+
+    @property
+    def has_debug_info(self) -> bool:
+        """Whether there is DWARF in it."""
+        return any(s.name in (".debug_info", ".zdebug_info") for s in self.sections)
+
+    def with_debug_info(self) -> Elf | None:
+        """The file that has the DWARF of this one: itself, or its separate debug file; None if there is none."""
+        return next((file for file in (self, self.debug) if file is not None and file.has_debug_info), None)
+
+    def _symbol_files(self) -> list[Elf]:
+        """This file and whatever else has symbols of it."""
+        more = None if self.has_symbols else self.debug or self._small_symbols()
+        return [self, more] if more is not None else [self]
+
+    def _small_symbols(self) -> Elf | None:
+        """An ELF file of symbols within this one, compressed by xz."""
+        section = self.section(".gnu_debugdata")
+        if section is None:
+            return None
+        import lzma
+        try:
+            unpacker = lzma.LZMADecompressor(memlimit=MOST_XZ)
+            data = unpacker.decompress(self.contents(section), MOST_XZ)
+            if not unpacker.eof:
+                raise TooMuch(f"its .gnu_debugdata has more than {MOST_XZ} bytes")
+            return Inner(data)
+        except (lzma.LZMAError, EOFError):
+            return None
+
+
+class Inner(Elf):
+    """An ELF file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        super().__init__(-1)
+
+    def read(self, at: int, size: int) -> bytes:
+        return self._data[at:at + size] if size > 0 and at >= 0 else b""
+
+
+class _Strings:
+    """The texts of a symbol table, in memory where they are few."""
+
+    def __init__(self, file: Elf, section: Section) -> None:
+        self._file, self._section = file, section
+        self._text = file.contents(section) if section.size <= SMALL_STRINGS else None
+
+    def name(self, at: int) -> str:
+        """The name that begins there; "memcpy@@GLIBC_2.14" is memcpy, a version is no part of the name."""
+        if self._text is not None:
+            raw = self._text[at:at + NAME]
+        else:
+            raw = self._file.read(self._section.offset + at, min(NAME, self._section.size - at))
+        text = raw.partition(b"\0")[0].decode("utf-8", "replace")
+        return text.partition("@")[0] or text
+
+    def places(self, name: str) -> set[int]:
+        """Where a name, with a version or without, may begin."""
+        text = self._file.contents(self._section) if self._text is None else self._text
+        found: set[int] = set()
+        if not name:
+            return found
+        for what in (name.encode("utf-8", "surrogateescape") + end for end in (b"\0", b"@")):
+            at = text.find(what)
+            while at >= 0:
+                found.add(at)
+                at = text.find(what, at + 1)
+        return found
+
+
+def parse_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """(owner, type, description) of the notes in a note section."""
+    at = 0
+    while at + _NOTE.size <= len(data):
+        name_size, size, kind = _NOTE.unpack_from(data, at)
+        at += _NOTE.size
+        owner = data[at:at + min(name_size, SECTION_NAME)].rstrip(b"\0").decode("latin-1")
+        at += (name_size + 3) & ~3
+        yield owner, kind, data[at:at + size]
+        at += (size + 3) & ~3

@@ -1,0 +1,434 @@
+"""Foreign files as the rest of Sonde sees them: what they are asked, the reader answers, and some of it is kept."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from typing import Any
+
+from ...errors import EnvironmentProblem
+from ...record import Record
+from ...spec import (
+    Inlined,
+    SourceLine,
+    SourceLines,
+    UsdtArgument,
+    UsdtProbe,
+    UserFunction,
+    UserPlace,
+    UserPrototype,
+)
+from ...types import Struct, StructField
+from .. import places
+from ..notices import notice
+from . import reader
+from .opening import Stamp, open_regular, read_start, stamp_of, stamp_of_path
+from .questions import QUESTIONS
+from .reader import Unread
+from .symbol_table import Row, function_in
+from .types_by_wire import unpack_type
+
+PT_LOAD = 1
+OPEN = 48             # files whose descriptors are kept; others are opened again when they are needed
+MOST_KEPT = 16 << 20  # bytes of functions and frames that are kept, of all files together
+MOST_FUNCTIONS = 250_000  # of a file, when all of them are wanted
+MANY_NAMES = 256      # that are demangled at a time
+
+
+class FrameRow(Record):
+    """What holds at an address: the canonical frame address and where the caller's registers are.
+
+    ``cfa`` is (register, offset) or an expression; rules are ("offset", n), ("value", n), ("register", r),
+    ("expression", bytes), ("value expression", bytes), ("undefined", 0). ``signal``: it is a signal's frame.
+    """
+
+    cfa: Any
+    rules: dict[int, tuple[str, Any]]
+    signal: bool
+    return_register: int
+
+
+class Block(Record):
+    """All functions that matter to the addresses from ``low`` to ``high``."""
+
+    low: int
+    high: int
+    rows: list[Row]
+    starts: list[int]
+
+
+class ForeignFile:
+    """A file that is kept as what it was when it was first seen, by a path that leads to it."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.stamp = stamp_of(descriptor)
+        self.problem = ""        # why nothing is asked of it any more
+        self.debug_problem = ""  # the same of its debug information alone
+        self._descriptor = descriptor
+        self._debug: ForeignFile | None = None
+        self._lows: list[int] = []
+        self._blocks: list[Block] = []  # in order; each begins at one of _lows
+        self._frames: dict[int, FrameRow | None] = {}
+
+    # asking
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """See reader.ask. A file over which the reader was ended is not asked about again; that is said once."""
+        debug = QUESTIONS[question].debug
+        if problem := self.problem or debug and self.debug_problem:
+            raise Unread(problem)
+        descriptors = [file.descriptor() for file in (self, self._debug) if file is not None]
+        try:
+            return reader.ask(question, self.path, descriptors, *arguments)
+        except Unread as unread:
+            what = f"the debug information of {self.path}" if debug else self.path
+            problem = f"{what} is not read: {unread.message}"
+            if debug:
+                self.debug_problem = problem
+            else:
+                self.problem = problem
+            if unread.costly and (owner := os.fstat(descriptors[0]).st_uid):
+                _strikes[owner] = _strikes.get(owner, 0) + 1
+            notice(f"WARNING: {problem}")
+            raise Unread(problem) from None
+
+    def descriptor(self) -> int:
+        """An open descriptor of it; EnvironmentProblem if it is gone."""
+        if self._descriptor < 0:
+            self._descriptor = self._reopen()
+        _keep_open(self)
+        return self._descriptor
+
+    def _reopen(self) -> int:
+        descriptor = open_regular(self.path)
+        if stamp_of(descriptor) != self.stamp:
+            os.close(descriptor)
+            raise EnvironmentProblem(f"{self.path} has changed")
+        return descriptor
+
+    def close(self) -> None:
+        """Give the descriptor back; it is opened again when it is needed."""
+        _open.pop(self, None)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    # functions
+
+    def block(self, address: int, question: str) -> Block:
+        """The functions around an address."""
+        at = bisect_right(self._lows, address) - 1
+        if at >= 0 and address < self._blocks[at].high:
+            return self._blocks[at]
+        low, high, found = self.ask(question, address)
+        rows = [(start, size, name) for start, size, name in found]
+        block = Block(low, high, rows, [row[0] for row in rows])
+        if not low <= address < high or block.starts != sorted(block.starts):
+            raise EnvironmentProblem(f"{self.path}: senseless answer")
+        self._lows.insert(at + 1, low)
+        self._blocks.insert(at + 1, block)
+        _keep(self, sum([200 + len(row[2]) for row in rows]))
+        return block
+
+    def forget(self) -> None:
+        """Drop what is kept of its contents."""
+        _kept.pop(self, None)
+        self._lows, self._blocks, self._frames = [], [], {}
+
+
+class JitMap(ForeignFile):
+    """/tmp/perf-PID.map, in which a run-time compiler says what it made where, as it was when it was opened."""
+
+    def function_at(self, address: int) -> tuple[str, int] | None:
+        """(name, offset into it) of the function at an address of the process."""
+        block = self.block(address, "jit_around")
+        return function_in(block.rows, block.starts, address)
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return self.stamp[2]
+
+    def _reopen(self) -> int:
+        raise EnvironmentProblem(f"{self.path} was closed")
+
+
+class ElfFile(ForeignFile):
+    """An ELF file. EnvironmentProblem if it is none."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        (self.type, self.machine, segments, build_id, self._has_symbols, self._has_debug_info,
+         self._debug_link) = self.ask("describe")
+        self.build_id = bytes.fromhex(build_id)
+        self._loads = [(address, address + size, offset) for kind, _, offset, address, size, _ in segments
+                       if kind == PT_LOAD]
+        if not (self._has_symbols and self._has_debug_info):
+            self._debug = self._debug_file()
+        self._functions: list[UserFunction] | None = None
+
+    def offset(self, address: int) -> int | None:
+        """File offset of a virtual address; None if the file does not hold it."""
+        return next((address - low + offset for low, high, offset in self._loads if low <= address < high), None)
+
+    def address(self, offset: int) -> int | None:
+        """Virtual address of a file offset; None if it is not loaded."""
+        return next((offset - start + low for low, high, start in self._loads
+                     if start <= offset < start + high - low), None)
+
+    def function_at(self, address: int) -> tuple[str, int] | None:
+        """(name, offset into it) of the function that holds a virtual address."""
+        block = self.block(address, "around")
+        return function_in(block.rows, block.starts, address)
+
+    def functions(self) -> list[UserFunction]:
+        """Functions that lie in this file, debug files consulted, in order of address and name, each once."""
+        if self._functions is None:
+            found: list[UserFunction] = []
+            following = 0
+            while following or not found:
+                rows, following = self.ask("functions", following)
+                found += [UserFunction(*row) for row in rows]
+                if len(found) > MOST_FUNCTIONS:
+                    raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions")
+                if not rows:
+                    break
+            self._functions = found
+        return self._functions
+
+    def object(self, name: str) -> tuple[int, int] | None:
+        """(address, size) of a data or function symbol."""
+        found = self.ask("object", name)
+        return (found[0], found[1]) if found else None
+
+    def static_probes(self) -> list[UsdtProbe]:
+        """Its USDT probes, in order of provider, name and place."""
+        return [UsdtProbe(provider, name, offset, semaphore, [UsdtArgument(*argument) for argument in arguments])
+                for provider, name, offset, semaphore, arguments in self.ask("static_probes")]
+
+    def frame_row(self, address: int) -> FrameRow | None:
+        """How to unwind from an address."""
+        if address not in self._frames:
+            found = self.ask("frame_row", address)
+            self._frames[address] = _frame_row(*found) if found is not None else None
+            _keep(self, 500)
+        return self._frames.get(address)
+
+    # debug information
+
+    def prototype(self, offset: int) -> UserPrototype:
+        """Parameters and result of the function that begins at a file offset."""
+        problem, hints, name, size, fields, spots, result, declarations = self.ask("prototype", offset)
+        if problem:
+            return UserPrototype(problem=problem, hints=hints)
+        members = tuple([StructField(field, unpack_type(type, self.members), at) for field, type, at in fields])
+        return UserPrototype(
+            Struct(name, size, lambda: members),
+            {name: UserPlace(kind, tuple(registers), at, why) for name, (kind, registers, at, why) in spots},
+            unpack_type(result, self.members) if result is not None else None, declarations)
+
+    def members(self, entry: int) -> tuple[StructField, ...]:
+        """Members of a struct, by the entry that describes it."""
+        return tuple([StructField(name, unpack_type(type, self.members), *rest)
+                      for name, type, *rest in self.ask("members", entry)])
+
+    def source_lines(self, source: str, line: int, column: int) -> SourceLines:
+        """Where the code of a source line begins."""
+        problem, hints, found = self.ask("source_lines", source, line, column)
+        return SourceLines([SourceLine(*row) for row in found], problem, hints)
+
+    def inlined(self, name: str) -> Inlined | None:
+        """The copies of a function in others."""
+        found = self.ask("inlined", name)
+        return Inlined(*found) if found else None
+
+    def _debug_file(self) -> ElfFile | None:
+        for path in self._debug_candidates():
+            if path != self.path and os.path.lexists(path):
+                try:
+                    debug = open_elf(path)
+                except EnvironmentProblem:
+                    continue
+                if debug.build_id == self.build_id:
+                    return debug
+        return None
+
+    def _debug_candidates(self) -> list[str]:
+        if not self.build_id:
+            return []  # nothing cheap tells whether a file belongs to this one
+        digits, name = self.build_id.hex(), self._debug_link
+        found = [f"{top}/.build-id/{digits[:2]}/{digits[2:]}.debug" for top in places.debug_directories]
+        if name and "/" not in name:
+            within = self.path.startswith("/proc/")  # below a process's root its links are not ours to follow
+            where = os.path.dirname(self.path if within else os.path.realpath(self.path))
+            found += [f"{where}/{name}", f"{where}/.debug/{name}",
+                      *[f"{top}{where}/{name}" for top in places.debug_directories]]
+        return found
+
+
+def _frame_row(pair: list[int] | None, expression: str, rules: list[Any], signal: bool, register: int) -> FrameRow:
+    places = {number: (kind, bytes.fromhex(text) if text else value) for number, kind, value, text in rules}
+    return FrameRow(tuple(pair) if pair else bytes.fromhex(expression), places, signal, register)
+
+
+class Vdso(ElfFile):
+    """Code that the kernel gives every process, from this one's memory: a copy is made for each question."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        super().__init__("[vdso]", self._reopen())
+
+    def _reopen(self) -> int:
+        descriptor = os.memfd_create("vdso", os.MFD_CLOEXEC)
+        os.write(descriptor, self._code)
+        return descriptor
+
+
+# ---- what is kept
+
+MANY = 4096           # paths, stamps, demangled names: of each so many are known
+STRIKES = 3           # files of one user, root apart, over which the reader may be ended; then it reads no more of them
+
+_by_path: dict[str, ElfFile] = {}
+_by_stamp: dict[Stamp, ElfFile] = {}  # whatever the paths
+_refused: dict[Stamp, str] = {}       # what cannot be read, and why
+_strikes: dict[int, int] = {}         # by user id
+_open: dict[ForeignFile, None] = {}   # the one that was used longest ago first
+_kept: dict[ForeignFile, int] = {}    # bytes of each, likewise
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep it; what was kept first goes when there is too much."""
+    table[key] = value
+    if len(table) > MANY:
+        del table[next(iter(table))]
+
+
+def _keep_open(file: ForeignFile) -> None:
+    _open.pop(file, None)
+    _open[file] = None
+    while len(_open) > OPEN:
+        next(iter(_open)).close()
+
+
+def _keep(file: ForeignFile, size: int) -> None:
+    _kept[file] = _kept.pop(file, 0) + size
+    while sum(_kept.values()) > MOST_KEPT:
+        next(iter(_kept)).forget()
+
+
+def release() -> None:
+    """End the reader and close all files; what is asked next starts and opens them again."""
+    reader.release()
+    for file in list(_open):
+        file.close()
+
+
+def open_elf(path: str) -> ElfFile:
+    """The file, from what is kept unless it changed; one that has been read and is gone stays known.
+
+    EnvironmentProblem if it is unreadable or no ELF64 file.
+    """
+    known = _by_path.get(path)
+    try:
+        stamp = stamp_of_path(path)
+    except (OSError, ValueError) as error:
+        if known is not None:
+            return known
+        raise EnvironmentProblem(f"{path}: {getattr(error, 'strerror', error)}") from None
+    if known is None or known.stamp != stamp:
+        known = _open_new(path)
+        _remember(_by_path, path, known)
+    return known
+
+
+def _open_new(path: str) -> ElfFile:
+    descriptor = open_regular(path)
+    stamp, owner = stamp_of(descriptor), os.fstat(descriptor).st_uid
+    known, problem = _by_stamp.get(stamp), _refused.get(stamp, "")
+    if _strikes.get(owner, 0) >= STRIKES:
+        problem = f"{path} is not read, after {STRIKES} others of user {owner} that could not be"
+    if known is not None or problem:
+        os.close(descriptor)
+        if known is None:
+            raise EnvironmentProblem(problem)
+        return known
+    try:
+        known = ElfFile(path, descriptor)
+    except EnvironmentProblem as refused:
+        _remember(_refused, stamp, refused.message)
+        raise
+    _remember(_by_stamp, stamp, known)
+    return known
+
+
+def open_jit_map(path: str, owner: int) -> JitMap | None:
+    """The map at a path, if it is a file of root's or the ``owner``'s, and no link: nobody else may name frames."""
+    try:
+        descriptor = open_regular(path, follow=False)
+    except EnvironmentProblem:
+        return None
+    if os.fstat(descriptor).st_uid in (0, owner):
+        return JitMap(path, descriptor)
+    os.close(descriptor)
+    return None
+
+
+def is_elf(path: str) -> bool:
+    """Whether a file starts as ELF files do."""
+    return read_start(path, 4) == b"\x7fELF"
+
+
+def inlined(path: str, name: str) -> Inlined | None:
+    """The copies of a function in others, by the file's debug information; None if it has none."""
+    try:
+        return open_elf(path).inlined(name)
+    except EnvironmentProblem:
+        return None
+
+
+# ---- questions about what is no ELF file
+
+def loader_cache(path: str, machine: str) -> dict[str, str]:
+    """soname → path of /etc/ld.so.cache or a file like it."""
+    file = ForeignFile(path, open_regular(path))
+    try:
+        return dict(file.ask("loader_cache", machine))
+    finally:
+        file.close()
+
+
+_demangled: dict[str, str] = {}
+_left_mangled: set[str] = set()  # sources of a name over which the reader was ended
+
+
+def demangle(names: list[str], source: str = "") -> list[str] | None:
+    """C++ names as people write them, others as they are; None where the C++ runtime cannot be had.
+
+    ``source`` is the file that they come from: if one takes too long, all of that file's stay as they are.
+    """
+    shown: list[str] = []
+    for at in range(0, len(names), MANY_NAMES):
+        some = names[at:at + MANY_NAMES]
+        fresh = [name for name in some if name.startswith(("_Z", "__Z")) and name not in _demangled]
+        found = {name: _demangled[name] for name in some if name in _demangled}
+        if fresh and source not in _left_mangled:
+            texts = _ask_demangled(fresh, source)
+            if texts is None:
+                return None
+            found.update(zip(fresh, texts))
+        shown += [found.get(name, name) for name in some]
+    return shown
+
+
+def _ask_demangled(names: list[str], source: str) -> list[str] | None:
+    try:
+        found: list[str] | None = reader.ask("demangle", source, (), names)
+    except Unread as unread:
+        _left_mangled.add(source)
+        notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
+        return names
+    for name, text in zip(names, found or ()):
+        _remember(_demangled, name, text)
+    return found

@@ -1,0 +1,94 @@
+"""Opening files that others made: regular files only, nothing is opened before it is known to be one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from stat import S_ISREG
+
+from ...errors import EnvironmentProblem
+from .. import syscalls
+
+Stamp = tuple[int, ...]
+
+
+def open_regular(path: str, follow: bool = True) -> int:
+    """A descriptor of a regular file, for reading. A path below /proc/PID/root is resolved as that process would: an
+    absolute link there does not lead to a file of ours. Without ``follow`` the last part may not be a link at all."""
+    try:
+        handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+        try:
+            if not S_ISREG(os.fstat(handle).st_mode):
+                raise EnvironmentProblem(f"{path}: not a regular file")
+            return os.open(_path_of(handle), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise EnvironmentProblem(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise EnvironmentProblem(f"{path!r} is not a path") from None
+
+
+@contextmanager
+def path_for_kernel(path: str) -> Iterator[str]:
+    """By what a system call finds the file that we mean. It would follow a link below a process's root to ours."""
+    if _split_root(path) is None:
+        yield path
+        return
+    descriptor = open_regular(path)
+    try:
+        yield _path_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _path_of(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _split_root(path: str) -> tuple[str, str] | None:
+    """(/proc/PID, path within its root); None for a path of ours."""
+    process, below, inside = path.partition("/root/")
+    return (process, inside) if below and process.startswith("/proc/") and process[6:].isdigit() else None
+
+
+def _open_handle(path: str, flags: int) -> int:
+    split = _split_root(path)
+    if split is None:
+        return os.open(path, flags)
+    process, inside = split
+    root = os.open(f"{process}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return syscalls.open_in_root(root, inside, flags)
+    finally:
+        os.close(root)
+
+
+def stamp_of_path(path: str) -> Stamp:
+    """What tells the file at a path, as it is now, from any other. OSError, ValueError."""
+    handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return stamp_of(handle)
+    finally:
+        os.close(handle)
+
+
+def stamp_of(descriptor: int) -> Stamp:
+    """The same of an open one."""
+    stat = os.fstat(descriptor)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def read_start(path: str, size: int, at: int = 0) -> bytes:
+    """Some bytes of a file; b"" if it cannot be had."""
+    try:
+        descriptor = open_regular(path)
+    except EnvironmentProblem:
+        return b""
+    try:
+        return os.pread(descriptor, size, at)
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(descriptor)

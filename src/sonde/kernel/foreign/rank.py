@@ -1,0 +1,81 @@
+"""How the reader gives up whatever it does not need, before it reads the first byte."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import struct
+
+from .. import host, syscalls
+from .questions import MOST_MEMORY
+
+NOBODY = 65534
+ADDRESSES = 4 << 30  # bytes of address space, most of it never touched
+DESCRIPTORS = 256
+# What an interpreter does that computes, takes memory, and reads and writes descriptors that it has.
+_CALLS = str.split("""
+read pread64 readv write writev sendto sendmsg recvfrom recvmsg close fstat newfstatat lseek dup fcntl ioctl poll ppoll
+mmap munmap mremap mprotect madvise brk futex sched_yield getpid gettid clock_gettime clock_nanosleep getrandom
+prlimit64 getrlimit getrusage rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall exit exit_group
+""")
+# Of these only without some bits of an argument: no memory that code can run in, no other process's limits.
+_GUARDED = (("mmap", 2, 4), ("mprotect", 2, 4), ("prlimit64", 0, 0xFFFFFFFF))
+_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_
+_LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06  # BPF_LD|W|ABS, JMP|JEQ|K, ALU|AND|K, RET|K
+_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # SECCOMP_RET_: ALLOW, ERRNO(EPERM), KILL_PROCESS
+
+
+def lower_rank(keep: int) -> None:
+    """Keep the standard descriptors and ``keep``, no rights, and little memory. OSError, SondeError: it cannot be."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)  # they are the tracer's; this process ends when its socket is closed
+    os.closerange(keep + 1, 1 << 20)
+    os.chdir("/")
+    _offer_to_the_oom_killer()
+    _become_nobody()
+    for kind, most in ((resource.RLIMIT_AS, ADDRESSES), (resource.RLIMIT_DATA, MOST_MEMORY),
+                       (resource.RLIMIT_NOFILE, DESCRIPTORS), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
+                       (resource.RLIMIT_NPROC, 0)):
+        resource.setrlimit(kind, (most, most))
+    syscalls.drop_privileges()
+    syscalls.die_with_parent()
+    syscalls.filter_system_calls(allow_list(os.uname().machine))
+
+
+def limit_memory(size: int) -> None:
+    """At most so many bytes of memory of this process's own, until told otherwise."""
+    resource.setrlimit(resource.RLIMIT_DATA, (size, MOST_MEMORY))
+
+
+def _become_nobody() -> None:
+    """As far as this process may: one without CAP_SETUID, or in a user namespace of its own, stays who it is."""
+    try:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError:
+        pass
+
+
+def _offer_to_the_oom_killer() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        pass  # without /proc
+
+
+def allow_list(machine: str) -> bytes:
+    """The seccomp filter: these calls and no other."""
+    numbers = sorted({number for name in _CALLS if (number := host.syscall_number(name, machine)) is not None})
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    for name, argument, bits in _GUARDED:  # seccomp_data has arguments from 16 on
+        code += [(_EQUAL, 0, 5, host.syscall_number(name, machine) or 0), (_LOAD, 0, 0, 16 + 8 * argument),
+                 (_AND, 0, 0, bits), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+    for number in numbers:
+        code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    code.append((_RETURN, 0, 0, _REFUSE))
+    return b"".join([struct.pack("=HBBI", *row) for row in code])
+
+

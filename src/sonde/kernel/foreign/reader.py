@@ -1,0 +1,240 @@
+"""Asking the reader: started when it is first needed, ended when it takes too long, started again for the next file."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import EnvironmentProblem
+from .. import notices
+from .questions import MOST, MOST_MEMORY, QUESTIONS, Question, fits
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+_START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.child import main; main()"
+_WALL = 8  # times the allowance of CPU time: then the answer is late whatever the reader did
+_HURRY = 0.4  # s of CPU time for a question when the run is to end
+_LOOK = 0.05  # s: how often a reader at work is looked at
+_PATIENCE = 0.5  # s: for its end
+_USUAL = 0.003  # s: what adding 50,000 numbers takes at most on a machine of which the allowances hold
+# A file of so many bytes on disk that has debug information may take more time and memory: all of it is read.
+_BYTES_FOR_A_SECOND, _MOST_SECONDS = 4 << 20, 30.0
+_MEMORY_FOR_A_BYTE = 8
+
+
+class Unread(EnvironmentProblem):
+    """The reader refused a file, or was ended over it; ``costly`` if it had taken all that it may."""
+
+    def __init__(self, message: str, costly: bool = False) -> None:
+        super().__init__(message)
+        self.costly = costly
+
+
+class Reader:
+    """The process of low rank, from outside. One question at a time."""
+
+    def __init__(self) -> None:
+        from threading import Lock
+
+        self._lock = Lock()
+        self._socket: socket | None = None
+        self._pid = 0
+        self._dwarf = False  # it can read DWARF
+        self._pace = _slowness()
+        self._late = False  # it was, with the last answer
+        self._paths = set[str]()  # of the files that it was asked about
+
+    def ask(self, name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+        """The answer to a question about a file (or none), of the shape that was declared.
+
+        EnvironmentProblem if the file does not have it, Unread if the file must not be read any further.
+        """
+        question = QUESTIONS[name]
+        seconds, memory = allowance(question, descriptors)
+        seconds *= self._pace
+        request = [name, path, memory, *arguments]
+        with self._lock:
+            fresh = self._ready(question.debug)
+            answer, left = self._exchange(request, descriptors, seconds)
+            self._paths.add(path)
+            crowded = answer is not None and "memory" in answer and len(self._paths) > 1
+            if crowded or answer is None and not fresh and not self._late:
+                self.end()  # it remembers too many other files, or had ended since the last question
+                self._ready(question.debug)
+                answer, left = self._exchange(request, descriptors, left)
+            if answer is not None and "answer" in answer and fits(answer["answer"], question.shape):
+                return answer["answer"]
+            if answer is not None and fits(answer.get("problem"), str) and fits(answer.get("hints"), [str]):
+                raise EnvironmentProblem(answer["problem"], answer["hints"])
+            why, costly = self._why(answer, seconds), answer is None or "refused" not in answer
+            if costly:
+                self.end()
+        raise Unread(why, costly)
+
+    def _why(self, answer: dict[str, Any] | None, seconds: float) -> str:
+        if answer is not None and fits(answer.get("refused"), str):
+            return str(answer["refused"][:300])
+        if answer is not None and fits(answer.get("memory"), int):
+            return f"reading it takes more than {answer['memory']} MiB of memory"
+        if self._late:
+            return f"reading it takes longer than {seconds:.2g} s"
+        return "its reader came to an unexpected end" if answer is None else "its reader gave a senseless answer"
+
+    def _ready(self, dwarf: bool) -> bool:
+        """Have a reader that can do it; whether it is a new one."""
+        if self._socket is not None and (self._dwarf or not dwarf):
+            return False
+        self.end()
+        self._dwarf = self._dwarf or dwarf
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        from _socket import socketpair
+
+        ours, theirs = socketpair()
+        ours.setblocking(False)
+        here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+        places = [place for place in sys.path if place.startswith("/")]
+        command = [sys.executable, "-I", "-S", "-E", "-B", "-c", _START, *places, here, sys.prefix,
+                   "dwarf" if self._dwarf else ""]
+        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
+        actions += [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in (0, 1, 2)]
+        kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        try:
+            self._pid = os.posix_spawn(sys.executable, command, kept, file_actions=actions, setpgroup=0)
+        except OSError as error:
+            ours.close()
+            raise EnvironmentProblem(f"the reader of foreign files cannot be started: {error.strerror}") from None
+        finally:
+            theirs.close()
+        self._socket = ours
+        self._paths = set()
+
+    def _exchange(self, request: list[Any], descriptors: Sequence[int], seconds: float,
+                  ) -> tuple[dict[str, Any] | None, float]:
+        """What it answers (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
+        import json
+
+        deadline = _Deadline(self._pid, seconds)
+        try:
+            self._send(json.dumps(request).encode(), descriptors, deadline)
+            size = int.from_bytes(self._take(4, deadline), sys.byteorder)
+            answer = json.loads(self._take(size, deadline)) if size <= MOST else None
+        except (OSError, ValueError, RecursionError):
+            answer = None
+        self._late = deadline.passed
+        return answer if isinstance(answer, dict) else None, deadline.left()
+
+    def _send(self, body: bytes, descriptors: Sequence[int], deadline: _Deadline) -> None:
+        from _socket import SCM_RIGHTS, SOL_SOCKET
+        from array import array
+
+        assert self._socket is not None
+        rights = [(SOL_SOCKET, SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+        deadline.wait(self._socket, select.POLLOUT)
+        if self._socket.sendmsg([len(body).to_bytes(4, sys.byteorder)], rights) != 4:
+            raise OSError("a header was cut in two")
+        while body:
+            deadline.wait(self._socket, select.POLLOUT)
+            body = body[self._socket.send(body):]
+
+    def _take(self, size: int, deadline: _Deadline) -> bytes:
+        assert self._socket is not None
+        found = bytearray()
+        while len(found) < size:
+            deadline.wait(self._socket, select.POLLIN)
+            part = self._socket.recv(min(size - len(found), 1 << 20))
+            if not part:
+                raise OSError("the reader has ended")
+            found += part
+        return bytes(found)
+
+    def end(self) -> None:
+        """End the process, whatever it is doing; the next question starts another."""
+        if self._socket is None:
+            return
+        self._socket.close()
+        self._socket = None
+        end = time.monotonic() + _PATIENCE
+        try:
+            os.kill(self._pid, 9)
+            while os.waitpid(self._pid, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+                time.sleep(0.0005)  # one that waits for a disk that does not answer is left to init
+        except OSError:
+            pass  # somebody else has waited for it
+
+
+def _slowness() -> float:
+    """How many times slower than usual this machine is, an emulated one say; 1 for all that are not much slower."""
+    begin = time.thread_time()
+    sum(range(50_000))
+    return min(max((time.thread_time() - begin) / _USUAL, 1.0), 40.0)
+
+
+class _Deadline:
+    """How long a reader may work at a question: CPU time, and much more of the wall's, for others need the CPU too.
+    Less of both when the run is to end."""
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self._clock = ~pid << 3 | 2  # the process's, CPUCLOCK_SCHED: include/linux/posix-timers.h
+        self._begin = self._used = self._read()
+        self._moment = time.monotonic()
+        self._seconds = seconds
+        self.passed = False
+
+    def left(self) -> float:
+        """Seconds of CPU time that it has not used."""
+        return max(self._seconds - (self._used - self._begin), 0.1)
+
+    def _read(self) -> float:
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:
+            return 0.0  # it has ended, as its socket will tell
+
+    def wait(self, what: socket, events: int) -> None:
+        """Until the socket is ready; OSError if it takes too long."""
+        poll = select.poll()
+        poll.register(what, events)
+        while not poll.poll(1000 * _LOOK):
+            self._used = self._read()
+            seconds = min(self._seconds, _HURRY) if notices.hurried() else self._seconds
+            if self._used - self._begin > seconds or time.monotonic() - self._moment > _WALL * seconds:
+                self.passed = True
+                raise OSError("late")
+
+
+def allowance(question: Question, descriptors: Sequence[int]) -> tuple[float, int]:
+    """(seconds of CPU time, bytes of memory) for a question. Where debug information is read, those grow with what the
+    files have on disk, so that large programs can be read, and small ones that claim to be large cannot."""
+    seconds, memory = question.seconds, question.memory
+    if question.debug:
+        disk = sum([512 * os.fstat(descriptor).st_blocks for descriptor in descriptors])
+        seconds = min(seconds + disk / _BYTES_FOR_A_SECOND, _MOST_SECONDS)
+        memory = min(memory + _MEMORY_FOR_A_BYTE * disk, MOST_MEMORY)
+    return seconds, memory
+
+
+_shared: list[Reader] = []
+
+
+def ask(name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+    """Ask the reader that everybody shares."""
+    if not _shared:
+        import atexit
+
+        _shared.append(Reader())
+        atexit.register(release)
+    return _shared[0].ask(name, path, descriptors, *arguments)
+
+
+def release() -> None:
+    """End the shared reader; the next question starts another."""
+    for reader in _shared:
+        reader.end()

@@ -1,0 +1,161 @@
+"""Functions by address: of ELF files, and of the maps that run-time compilers write.
+
+Only numbers are kept, 32 bytes to the function; names are read when they are asked for, and cut off where no name
+that means something would end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from ...errors import EnvironmentProblem
+
+NAME = 4096          # bytes of a name
+BLOCK = 128          # addresses that are answered at once
+BEHIND = 8           # and so many before them: a sized function may enclose others
+ALIASES = 64         # names of one address that are looked at
+PAGE = 1 << 20       # bytes of names in a page
+END = (1 << 64) - 1
+
+Row = tuple[int, int, str]  # address, size, name
+
+
+class TooMuch(EnvironmentProblem):
+    """The file asks for more than a file of its kind needs."""
+
+
+class Functions:
+    """Functions in order of address. They are added, then :meth:`sort` is called once. Of several at one address the
+    ``newest`` is meant, or else the one that people know."""
+
+    def __init__(self, names: Callable[[int], str], newest: bool = False) -> None:
+        self._name = names
+        self._newest = newest
+        self._addresses, self._sizes, self._texts = array("Q"), array("Q"), array("Q")
+        self._groups = array("I")  # where in the order each address's functions begin
+
+    def add(self, address: int, size: int, text: int) -> None:
+        """``text`` is the number of its name."""
+        self._addresses.append(address)
+        self._sizes.append(size)
+        self._texts.append(text)
+
+    def sort(self) -> None:
+        """Bring them in order; what came first of one address stays first."""
+        order = [address << 32 | index for index, address in enumerate(self._addresses)]  # less memory than a key takes
+        order.sort()
+        for column in ("_addresses", "_sizes", "_texts"):
+            old = getattr(self, column)
+            setattr(self, column, array("Q", (old[index & 0xFFFFFFFF] for index in order)))
+        del order
+        last = -1
+        for index, address in enumerate(self._addresses):
+            if address != last:
+                self._groups.append(index)
+                last = address
+
+    def around(self, address: int) -> tuple[int, int, list[Row]]:
+        """(first address, end, functions): what there is to know for every address from the first to the end."""
+        count = len(self._groups)
+        block = max(self._group_at(address), 0) // BLOCK
+        first, behind = block * BLOCK, min((block + 1) * BLOCK, count)
+        low = self._start(first) if block else 0
+        high = self._start(behind) if behind < count else END
+        return low, high, [self._meant(group) for group in range(max(first - BEHIND, 0), behind)]
+
+    def page(self, first: int, offset: Callable[[int], int | None]) -> tuple[list[tuple[str, int, int, int]], int]:
+        """Functions by address and name, each once, as (name, address, offset in the file, size), and the index at
+        which the next page starts; 0 after the last one."""
+        found: list[tuple[str, int, int, int]] = []
+        size = 0
+        for group in range(first, len(self._groups)):
+            for name, (address, length, _) in sorted({row[2]: row for row in reversed(self._rows(group))}.items()):
+                found.append((name, address, offset(address) or 0, length))
+                size += len(name) + 40
+            if size > PAGE:
+                return found, group + 1
+        return found, 0
+
+    def _start(self, group: int) -> int:
+        return self._addresses[self._groups[group]]
+
+    def _group_at(self, address: int) -> int:
+        low, high = 0, len(self._groups)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._start(middle) <= address else (low, middle)
+        return low - 1
+
+    def _rows(self, group: int) -> list[Row]:
+        begin = self._groups[group]
+        end = self._groups[group + 1] if group + 1 < len(self._groups) else len(self._addresses)
+        rows = [(self._addresses[index], self._sizes[index], self._name(self._texts[index]))
+                for index in range(max(begin, end - ALIASES), end)]
+        return [row for row in rows if row[2]]
+
+    def _meant(self, group: int) -> Row:
+        rows = self._rows(group) or [(self._start(group), 0, "")]
+        return rows[-1] if self._newest else min(rows, key=_rank)
+
+
+def _rank(row: Row) -> tuple[bool, int, int, str]:
+    """Which alias of one address people know: sized, without leading underscores, short."""
+    _, size, name = row
+    return size == 0, len(name) - len(name.lstrip("_")), len(name), name
+
+
+def function_in(rows: list[Row], starts: list[int], address: int) -> tuple[str, int] | None:
+    """(name, offset into it) of the function that holds an address, among those of a block.
+
+    Assembly routines have no size; such a one reaches to the next function.
+    """
+    at = bisect_right(starts, address) - 1
+    for index in range(at, max(at - BEHIND, 0) - 1, -1):
+        start, size, name = rows[index]
+        inside = address - start
+        if name and (inside < size or size == 0 and index == at):
+            return name, inside
+    return None
+
+
+# ---- maps of run-time compilers
+
+JIT_SIZE = 64 << 20  # bytes of a map; what is behind them is not read
+_PORTION = 1 << 20
+
+
+class JitMap:
+    """/tmp/perf-PID.map, which run-time compilers write: lines of hexadecimal start and size, then a name."""
+
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
+        self._read = read
+        self.functions = Functions(self._name, newest=True)
+        for place, line in self._lines():
+            start, _, rest = line.partition(b" ")
+            size, space, name = rest.partition(b" ")
+            if space and len(start) <= 18 and len(size) <= 18:
+                try:
+                    first, length = int(start, 16), int(size, 16)
+                except ValueError:
+                    continue
+                if 0 <= first <= END and 0 <= length <= END:
+                    self.functions.add(first, length, place + len(line) - len(name))
+        self.functions.sort()
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """(where it begins, the first bytes of it) of every whole line."""
+        at = 0
+        while at < JIT_SIZE and (data := self._read(at, _PORTION)):
+            begin = 0
+            while (end := data.find(b"\n", begin)) >= 0:
+                yield at + begin, data[begin:min(end, begin + NAME)]
+                begin = end + 1
+            at += begin or len(data)  # a line longer than that is none
+            if len(data) < _PORTION:
+                return
+
+    def _name(self, at: int) -> str:
+        return self._read(at, NAME).partition(b"\n")[0].decode("utf-8", "replace")
+

@@ -1,0 +1,296 @@
+"""Addresses and names in processes: their mappings, the files that are mapped, and the code that they made."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from functools import cache
+from typing import Any
+
+from ..errors import EnvironmentProblem
+from ..record import Record, Value
+from . import binaries
+from .foreign import files
+
+
+class UserSymbol(Value):
+    """``offset`` bytes into ``name`` of the file ``module``; an empty name means that no function is known there,
+    and then ``offset`` is the place's virtual address in the file."""
+
+    name: str
+    offset: int
+    module: str = ""
+
+
+class Mapping(Record):
+    """An executable mapping; ``path`` can be opened from here, ``name`` is what the process calls it."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+    name: str
+
+
+_NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a name
+
+
+MAPPINGS = 16_384  # executable ones of a process; what it has more stays without names
+
+
+def read_maps(pid: int) -> list[Mapping]:
+    """A process's executable mappings by ascending address; [] if it is gone."""
+    root = binaries.process_root(pid)
+    found: list[Mapping] = []
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                parts = line.rstrip("\n").split(None, 5)
+                if len(parts) < 5 or "x" not in parts[1]:
+                    continue
+                if len(found) >= MAPPINGS:
+                    break
+                start, _, end = parts[0].partition("-")
+                name = parts[5] if len(parts) > 5 else ""
+                deleted = name.endswith(" (deleted)")
+                # maps fills addresses up to eight digits, map_files does not
+                path = f"/proc/{pid}/map_files/{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
+                found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
+                                     path if is_file(name) else "", name.removesuffix(" (deleted)")))
+    except OSError:
+        return []
+    return found
+
+
+def is_file(name: str) -> bool:
+    """Whether a mapping of that name has a file that can be read."""
+    return name.startswith("/") and not name.startswith(_NO_FILES)
+
+
+class _Process:
+    """What was seen of one process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.owner = 0  # user id
+        self.maps: list[Mapping] = []
+        self.names: dict[int, UserSymbol] = {}  # by address
+        self.read_at = -1.0
+        self.jit: files.JitMap | None = None
+        self.jit_at = -1.0
+
+    @property
+    def size(self) -> int:
+        """How much is kept of it."""
+        return 1 + len(self.maps) + len(self.names)
+
+    def refresh(self) -> None:
+        """Read the maps again; those of a process that has gone stay as they were."""
+        self.read_at = time.monotonic()
+        found = read_maps(self.pid)
+        if found:
+            self.maps, self.owner = found, _owner(self.pid)
+
+    def mapping(self, address: int) -> Mapping | None:
+        at = bisect_right(self.maps, address, key=lambda m: m.start) - 1
+        return self.maps[at] if at >= 0 and address < self.maps[at].end else None
+
+    def made_function(self, address: int) -> tuple[str, int] | None:
+        """(name, offset) of a function that the process made while it ran, by the newest of its maps."""
+        found = self._in_jit_map(address)
+        if found is None and (self._jit_has_grown() or time.monotonic() - self.jit_at > REFRESH):
+            self.close()
+            self.jit_at = time.monotonic()
+            places = (f"/proc/{self.pid}/root/tmp/perf-{_inner(self.pid)}.map", f"/tmp/perf-{self.pid}.map")
+            self.jit = next((m for place in places if (m := files.open_jit_map(place, self.owner))), None)
+            found = self._in_jit_map(address)
+        return found
+
+    def _jit_has_grown(self) -> bool:
+        """Whether a map that costs little to read has more in it now."""
+        try:
+            return self.jit is not None and self.jit.size < os.stat(self.jit.path).st_size < SMALL
+        except OSError:
+            return False
+
+    def _in_jit_map(self, address: int) -> tuple[str, int] | None:
+        try:
+            return self.jit.function_at(address) if self.jit is not None else None
+        except EnvironmentProblem:
+            return None
+
+    def close(self) -> None:
+        """Let go of its files."""
+        if self.jit is not None:
+            self.jit.forget()
+            self.jit.close()
+            self.jit = None
+
+
+SMALL = 1 << 20  # bytes of a map of a run-time compiler: a larger one is not read again at each unknown address
+REFRESH = 0.5  # seconds between looks at the maps of a process that shows unknown addresses
+MOST = 60_000  # mappings and names that are kept, of all processes; those of the processes not seen longest go first
+
+
+class UserSymbols:
+    """Symbols of processes' addresses. Maps are read when a process is first seen; ``log`` (kernel.mappings) knows
+    those of processes that ended before they were seen."""
+
+    def __init__(self, log: Any = None) -> None:
+        self._log = log
+        self._processes: dict[int, _Process] = {}  # the one that was asked about longest ago first
+        self._kept = 0
+
+    def snapshot(self, pid: int) -> None:
+        """Remember a process's mappings while it is there."""
+        if pid not in self._processes:
+            self._process(pid)
+
+    def forget(self, pid: int) -> None:
+        """Drop what is known of a process (it called exec, or its id is another's now)."""
+        process = self._processes.pop(pid, None)
+        if process is not None:
+            self._kept -= process.size
+            process.close()
+
+    def lookup(self, pid: int, address: int) -> UserSymbol | None:
+        """The symbol at an address of a process; None if the address belongs to no known mapping."""
+        process = self._process(pid)
+        found = process.names.get(address)
+        if found is None:
+            found = self._lookup(process, address)
+            if found is not None and (found.name or found.module != ANONYMOUS):  # else the next look may find more
+                process.names[address] = found
+                self._keep(1)
+        return found
+
+    def _process(self, pid: int) -> _Process:
+        process = self._processes.pop(pid, None)
+        if process is None:
+            process = self._processes[pid] = _Process(pid)
+            process.refresh()
+            self._keep(process.size)
+        else:
+            self._processes[pid] = process
+        return process
+
+    def _keep(self, size: int) -> None:
+        self._kept += size
+        while self._kept > MOST and len(self._processes) > 1:
+            self.forget(next(iter(self._processes)))
+        if self._kept > 2 * MOST:  # one process alone
+            for process in self._processes.values():
+                self._kept -= len(process.names)
+                process.names = {}
+
+    def mapping(self, pid: int, address: int) -> Mapping | None:
+        """The executable mapping that holds an address of a process."""
+        return self._mapping(self._process(pid), address)
+
+    def _mapping(self, process: _Process, address: int) -> Mapping | None:
+        mapping = process.mapping(address)
+        if mapping is None and time.monotonic() - process.read_at > REFRESH:
+            self._kept -= process.size
+            process.refresh()
+            self._keep(process.size)
+            mapping = process.mapping(address)
+        if mapping is None and self._log is not None:
+            mapping = self._log.mapping(process.pid, address)
+        return mapping
+
+    def _lookup(self, process: _Process, address: int) -> UserSymbol | None:
+        mapping = self._mapping(process, address)
+        if mapping is None:
+            return None
+        if not mapping.path:
+            return self._elsewhere(process, mapping, address)
+        return file_symbol(mapping.path, address - mapping.start + mapping.offset, mapping.name)
+
+    def _elsewhere(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
+        """In the vdso, or in code that the process made itself."""
+        if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
+            inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
+            return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
+        found = process.made_function(address)
+        return UserSymbol(found[0], found[1], f"/tmp/perf-{process.pid}.map") if found else \
+            UserSymbol("", address, ANONYMOUS)
+
+
+ANONYMOUS = "[anon]"
+
+
+def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
+    """The symbol at a file offset of an ELF file; ``name`` is how to call the file."""
+    try:
+        file = files.open_elf(path)
+        address = file.address(offset)
+        found = file.function_at(address) if address is not None else None
+    except EnvironmentProblem:
+        return UserSymbol("", offset, name or path)
+    if found is None:
+        return UserSymbol("", offset if address is None else address, name or path)
+    return UserSymbol(found[0], found[1], name or path)
+
+
+@cache
+def vdso() -> files.ElfFile | None:
+    """Code that the kernel gives every process; this one's is as good as any."""
+    mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
+    if mapping is None:
+        return None
+    try:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            return files.Vdso(os.pread(memory.fileno(), mapping.end - mapping.start, mapping.start))
+    except (OSError, EnvironmentProblem):
+        return None
+
+
+def _vdso_symbol(offset: int) -> UserSymbol | None:
+    file = vdso()
+    try:
+        found = file.function_at(offset) if file is not None else None
+    except EnvironmentProblem:
+        return None
+    return UserSymbol(found[0], found[1], "[vdso]") if found else None
+
+
+def _owner(pid: int) -> int:
+    """The user id of a process; root's where the kernel does not tell."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return 0
+
+
+def _inner(pid: int) -> int:
+    """The pid that the process itself sees."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return next((int(line.split()[-1]) for line in file if line.startswith("NSpid:")), pid)
+    except (OSError, ValueError):
+        return pid
+
+
+def process_symbol(pid: int, name: str) -> int | None:
+    """Address of a data or function symbol in a process: the first file that it has mapped and that defines it."""
+    seen: set[str] = set()
+    root = binaries.process_root(pid)
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.rstrip("\n").split(None, 5) for line in file]
+    except OSError:
+        return None
+    for parts in lines:
+        if len(parts) < 6 or not parts[5].startswith("/") or parts[5] in seen:
+            continue
+        seen.add(parts[5])
+        try:
+            opened = files.open_elf(root + parts[5])
+            found = opened.object(name)
+        except EnvironmentProblem:
+            continue
+        base = opened.address(int(parts[2], 16))
+        if found is not None and base is not None:
+            return int(parts[0].partition("-")[0], 16) - base + found[0]
+    return None

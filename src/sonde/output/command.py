@@ -1,0 +1,41 @@
+"""Commands of system(): run one after the other, their output handed on, none of them longer than the run."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+
+from ..ending import LAST, Ending
+
+_MOST = 1 << 20  # bytes of output that are held; a command that prints more is printed in pieces
+_LOOK = 100      # ms: so often the wish to end is looked at
+_PATIENCE = 0.05  # s: how long SIGTERM may take
+
+
+def run_command(command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
+    """Run a shell command to its end and ``show`` what it prints, and whether more follows. One that still runs a
+    moment after the run was to end is sent SIGTERM. OSError, ValueError (a NUL in it)."""
+    import subprocess
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        ready = select.poll()
+        ready.register(descriptor, select.POLLIN)
+        held = bytearray()
+        while not ending.overdue(LAST):
+            if not ready.poll(_LOOK):
+                continue
+            piece = os.read(descriptor, 1 << 16)
+            held += piece
+            if not piece or len(held) > _MOST:
+                show(bytes(held), bool(piece))
+                held.clear()
+            if not piece:
+                return
+        show(bytes(held), False)
+        process.terminate()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,0 +1,102 @@
+"""Whose files are opened: no link that another user made leads the caller to a file that he would not have named.
+
+The kernel's ``protected_symlinks`` does so in sticky folders only, and may be off.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+LINK, MAGIC = "link", "magic"  # MAGIC: one of /proc, whose text is not where it leads
+_MOST_LINKS = 40  # as the kernel has it
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def own_users() -> frozenset[int]:
+    """Whose files are this process's own: root's, its user's, and of the one who became root by sudo or pkexec."""
+    asked = [os.environ.get(name, "") for name in ("SUDO_UID", "PKEXEC_UID")] if os.geteuid() == 0 else []
+    return frozenset({0, os.geteuid(), *[int(text) for text in asked if text.isascii() and text.isdigit()]})
+
+
+def open_guarded(path: str, flags: int, mode: int = 0o644) -> int:
+    """As ``os.open``, but that no link is followed that somebody else made."""
+    folder, name, follow = _locate(path, own_users())
+    try:
+        return os.open(name, flags | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def open_private_folder(path: str, make: bool = False) -> int:
+    """A descriptor of a folder that nobody but this user and root can change, nor any on the way to it. OSError if that
+    is not so, or there is none; ``make`` makes it, and what is missing on the way."""
+    return _locate(f"{path}/.", frozenset({0, os.geteuid()}), True, make)[0]
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Whether nobody but this user and root can write to what ``found`` describes."""
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
+
+
+def _locate(path: str, owners: frozenset[int], private: bool = False, make: bool = False) -> tuple[int, str, bool]:
+    """(descriptor of the folder, name in it, whether a link of that name is to be followed), behind all other links."""
+    pending = _names(path)
+    folder = os.open("/" if path.startswith("/") else ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    links = 0
+    try:
+        while True:
+            if private:
+                _check_folder(folder)
+            name = pending.pop()
+            kind = _kind(name, folder, owners, make and bool(pending))
+            if kind == LINK:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                text = os.readlink(name, dir_fd=folder)
+                pending += _names(text)
+                folder = _enter("/", folder, 0) if text.startswith("/") else folder
+            elif pending:
+                folder = _enter(name, folder, 0 if kind == MAGIC else os.O_NOFOLLOW)
+            else:
+                return folder, name, kind == MAGIC
+    except BaseException:
+        os.close(folder)
+        raise
+
+
+def _names(path: str) -> list[str]:
+    """The parts of a path, the first one last; a slash at the end asks for a folder."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return [*(["."] if path.endswith(("/", "/.")) or not parts else []), *reversed(parts)]
+
+
+def _enter(name: str, folder: int, nofollow: int) -> int:
+    """From a folder into one that it names; the first is closed."""
+    entered = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | nofollow, dir_fd=folder)
+    os.close(folder)
+    return entered
+
+
+def _kind(name: str, folder: int, owners: frozenset[int], make: bool) -> str:
+    """LINK, MAGIC, or "" for all else, also for nothing, of which a folder is made with ``make``."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        if make:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        return ""
+    if not stat.S_ISLNK(found.st_mode):
+        return ""
+    if found.st_uid not in owners:
+        raise OSError(errno.EPERM, f"{name} is a link that belongs to another user")
+    return MAGIC if os.path.isdir("/proc") and found.st_dev == os.stat("/proc").st_dev else LINK
+
+
+def _check_folder(folder: int) -> None:
+    """OSError if others can put something else into the place of what is in it; of a sticky folder they cannot."""
+    found = os.fstat(folder)
+    if not is_private(found) and not (found.st_uid == 0 and found.st_mode & stat.S_ISVTX):
+        raise OSError(errno.EPERM, "others can write to it")

@@ -1,0 +1,316 @@
+"""``--budget``: keeps what a script's programs take within a share of one CPU's time.
+
+An account in nanoseconds is credited with the share as time passes and debited with what the programs took: the
+kernel's run times, what it spends around each run (see floor.py), and what this keeper itself takes. There are two
+ways to spend less. Behind a closed *gate* (see spec.Gate) events are only counted. Where even that is more than half of
+the share, the programs are *detached* until the account has recovered: then nothing counts what happens, and the time
+is reported in place of a number.
+
+The gate is closed by the programs themselves as soon as the runs that the account can pay for are used up, and only a
+look at the account opens it: however late that comes, no more is spent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AttachError, SondeError
+from ..spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
+from . import links as attaching
+from .floor import Floor
+from .losses import Withheld
+from .statistics import always_counted, enable_if_allowed
+
+if TYPE_CHECKING:
+    from .links import Links
+    from .maps import Map
+    from .programs import Program
+
+RESERVE = 0.2       # s: the account holds the share of so much time at most: what a burst may take
+LOOK = 0.001        # s, divided by the share: so long between looks, and they take a fifth of the share at most
+QUIET, REST = 0.05, 0.5   # s: the shortest and the longest time between looks while nothing presses
+BUSY, SHORTEST = 0.01, 0.002  # s: the shortest while programs are kept back, and when the account is about to be empty
+FORGETS = 0.2       # s: the half-life of the rate that events once came at
+HELD = 80.0         # ns of a run that ends at the closed gate, statistics included
+UNKNOWN = 1500.0    # ns that a run is taken to need before one was measured, or where the kernel does not measure
+SLOW = 20           # links that the kernel detaches one by one, with a pause for each: these stay attached
+PRIORITY = -10      # of the keeper's thread, that it comes in time on a busy machine
+
+
+def _refuse(error: AttachError, point: Attach) -> None:
+    raise error
+
+
+class Budget:
+    """Watches over programs, which hang on ``links``, in a thread of its own between :meth:`start` and :meth:`stop`.
+    What has to be said at once is put into ``notices``, and ``wake`` is called."""
+
+    def __init__(self, share: float, spec: ScriptSpec, maps: dict[str, Map], links: Links,
+                 wake: Callable[[], object]) -> None:
+        assert spec.gate is not None
+        self.share = share
+        self.gate: Gate = spec.gate
+        self._lock = threading.Lock()  # of the links
+        self._spec, self._maps, self._links = spec, maps, links
+        self._wake = wake  # who waits for notices
+        self._statistics = enable_if_allowed()
+        self._measured = self._statistics is not None or always_counted()
+        self.notices: list[str] = []
+        gated = [program for program in spec.programs if attaching.is_gated(program)]
+        self._floor = Floor(gated)
+        self._programs: list[Program] = []
+        self._around = [self._floor.around(program) for program in gated]
+        self._full = share * RESERVE * 1e9
+        self._balance = self._full / 2
+        self._quiet = min(max(LOOK / share, QUIET), REST)
+        self._each = UNKNOWN + max(self._around, default=0.0)  # ns of a run that is let through, all about it included
+        self._before: list[tuple[int, int]] = []
+        self._rate = 0.0         # runs a second, whatever became of them
+        self._peak = 0.0         # the same, and slow to forget: a flood that pauses comes back
+        self._granted = 0        # runs that were allowed since the last look
+        self._runs = self._held_before = 0
+        self._own = 0            # ns of this thread's CPU time at the last look
+        self._last = self._begun = 0
+        self._detached_at = 0    # when the programs were detached; 0: they are attached
+        self._detached_ns = 0
+        self._spent = 0.0
+        self._dropped: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._open_gate()
+
+    # life
+
+    def start(self, programs: list[Program]) -> None:
+        """All ``programs`` are attached: begin to watch."""
+        self._programs = [program for program in programs if attaching.is_gated(program.spec)]
+        self._before = [(0, 0)] * len(self._programs)
+        self._around = [self._floor.around(program.spec) for program in self._programs]
+        self._last = self._begun = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._keep, name="sonde-budget", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No more looks; the programs stay as they are, but are not measured any longer. Harmless twice."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._detached_at:
+            self._detached_ns += time.monotonic_ns() - self._detached_at
+            self._detached_at = 0
+        if self._statistics is not None:
+            self._statistics.close()
+
+    def _keep(self) -> None:
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
+        except OSError:
+            pass  # not permitted: it takes its turn like everybody
+        self._own = time.thread_time_ns()
+        wait = BUSY / 2  # nobody knows yet what comes
+        try:
+            while not self._ending.wait(wait):
+                wait = self._look()
+            self._settle()
+        except SondeError as error:  # what is attached by now stays, behind the closed gate
+            self._shut_gate()
+            self._tell("ended", f"WARNING: {self.name} cannot attach again what it has detached: {error.message}")
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return f"--budget {100 * self.share:.4g}%"
+
+    # looking
+
+    def _look(self) -> float:
+        """Settle the account and act on it; seconds until the next look."""
+        self._settle()
+        if self._detached_at:
+            missing = self._full - self._balance
+            if missing > self._full / 4:
+                return max(missing / (self.share * 1e9), BUSY)
+            self._attach_again()
+            return self._until_empty()
+        shut = self._word("gate") != 0
+        if shut and self._held_before:
+            self._tell("events", f"WARNING: {self.name} is spent: events are being skipped, and counted; maps that "
+                                 "they would change are incomplete")
+        if self._balance <= 0 or shut and self._balance < self._full / 2:
+            self._shut_gate()
+            if self._rate * self._held_cost() > self.share * 1e9 / 2 and self._links.slow() <= SLOW:
+                self._detach()
+            return min(max((self._full / 2 - self._balance) / (self.share * 1e9), BUSY), self._quiet)
+        if shut:
+            self._drop(self.gate.unguarded)
+        self._open_gate()
+        return self._until_empty()
+
+    def _until_empty(self) -> float:
+        """How soon the account is empty if events go on as they came."""
+        spending = self._peak * self._each
+        return min(max(self._balance / spending, SHORTEST), self._quiet) if spending > 0 else self._quiet
+
+    def _held_cost(self) -> float:
+        return HELD + max(self._around, default=0.0)
+
+    def _settle(self) -> None:
+        """Credit the time that has passed, debit what was taken in it."""
+        now, own = time.monotonic_ns(), time.thread_time_ns()
+        passed, held = self._taken(), sum(self._held_words())
+        took, runs = self._run_times() if self._measured else self._assumed(passed)
+        elapsed = max(now - self._last, 1)
+        if passed:
+            # What runs with a false predicate took is part of the price of those that were let through.
+            price = max(took - (held - self._held_before) * self._held_cost(), took * 0.1) / passed
+            self._each += (max(price, 10.0) - self._each) / 2
+        if not self._detached_at:
+            self._rate = runs * 1e9 / elapsed
+            self._peak = max(self._rate, self._peak * 0.5 ** (elapsed / (FORGETS * 1e9)))
+        spent = took + max(own - self._own, 0)
+        self._spent += spent
+        self._balance = min(self._balance + self.share * elapsed - spent, self._full)
+        self._last, self._own, self._held_before = now, own, held
+
+    def _run_times(self) -> tuple[float, int]:
+        """(nanoseconds, runs) since the last look, by the kernel's statistics."""
+        took, runs = 0.0, 0
+        for number, program in enumerate(self._programs):
+            info = program.info()
+            time_before, runs_before = self._before[number]
+            new = info.run_count - runs_before
+            took += info.run_time_ns - time_before + new * self._around[number]
+            runs += new
+            self._before[number] = info.run_time_ns, info.run_count
+        return took, runs
+
+    def _assumed(self, passed: int) -> tuple[float, int]:
+        """The same where the kernel keeps no statistics: the programs' own count of their runs, at fixed prices."""
+        runs, _ = self._counted()
+        new, self._runs = runs - self._runs, runs
+        around = max(self._around, default=0.0)
+        return passed * UNKNOWN + new * (HELD + around), new
+
+    def _taken(self) -> int:
+        """How many runs were let through since the last look, up to what the CPUs have in their purses."""
+        left = max(self._word("allowance"), 0)
+        taken, self._granted = max(self._granted - left, 0), left
+        return taken
+
+    # gate
+
+    def _open_gate(self) -> None:
+        """Allow the runs that the account can pay for."""
+        self._granted = max(int(self._balance / self._each), 1)
+        self._set_word("allowance", self._granted)
+        self._set_word("gate", 0)
+
+    def _shut_gate(self) -> None:
+        self._set_word("gate", 1)
+        self._set_word("allowance", 0)
+        self._granted = 0
+
+    def _detach(self) -> None:
+        self._tell("detached", f"WARNING: {self.name} cannot pay for counting this many events: probes are detached "
+                               "for part of the time")
+        with self._lock:
+            self._detached_at = time.monotonic_ns()
+            self._links.close()
+
+    def _attach_again(self) -> None:
+        """All of them behind the closed gate, so that they begin together."""
+        self._drop(self.gate.pairs)
+        with self._lock:
+            for program in self._programs:
+                self._attach(program)
+            self._settle()
+            self._detached_ns += time.monotonic_ns() - self._detached_at
+            self._detached_at = 0
+        self._open_gate()
+
+    def _attach(self, program: Program) -> None:
+        spec = program.spec
+        if not (attaching.multi_type(spec) and attaching.attach_multi(spec, program.fd, self._links)):
+            attaching.attach(spec, program.fd, self._links, _refuse)
+
+    def _drop(self, names: list[str]) -> None:
+        """Empty maps of beginnings whose end may have been missed."""
+        for name in names:
+            for each in (name, self._maps[name].spec.short):
+                if each:
+                    self._dropped[name] = self._dropped.get(name, 0) + len(self._maps[each].take())
+
+    def _tell(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            self.notices.append(text)
+            self._wake()
+
+    def give_notices(self, woken: int, tell: Callable[[str], object]) -> None:
+        """Say what there is to say, if ``woken``, an eventfd, tells that there is."""
+        try:
+            os.eventfd_read(woken)
+        except BlockingIOError:
+            return
+        while self.notices:
+            tell(self.notices.pop(0))
+
+    # words that programs and runtime share
+
+    def _place(self, name: str) -> int:
+        spec = self._spec
+        return len(spec.probes) + len(spec.errors) + spec.globals.index(name)
+
+    def _word(self, name: str) -> int:
+        at = 8 * self._place(name)
+        return int.from_bytes(self._maps[STATE].memory[at:at + 8], sys.byteorder, signed=True)
+
+    def _set_word(self, name: str, value: int) -> None:
+        """In one store, since programs may be adding to it."""
+        with memoryview(self._maps[STATE].memory) as view, view.cast("q") as words:
+            words[self._place(name)] = value
+
+    def _held_words(self) -> list[int]:
+        """Events that found the gate closed, by probe."""
+        return self._counted()[1]
+
+    def _counted(self) -> tuple[int, list[int]]:
+        """What the programs have counted: their runs, and the events that found the gate closed, by probe."""
+        memory = self._maps[BUDGET]
+        stride, count = memory.spec.stride // 8, len(self._spec.probes)
+        with memoryview(memory.memory) as view, view.cast("Q") as words:
+            slots = [words[at:at + BUDGET_HEAD + count].tolist() for at in range(0, memory.spec.cpus * stride, stride)]
+        _, runs, *held = map(sum, zip(*slots))
+        return runs, held
+
+    # figures
+
+    def missed(self) -> list[tuple[str, int]]:
+        """Links.missed() of the budget's links."""
+        with self._lock:
+            return self._links.missed()
+
+    def withheld(self) -> Withheld:
+        """What was kept back so far."""
+        now, detached_at = time.monotonic_ns(), self._detached_at
+        since = now - detached_at if detached_at else 0
+        return Withheld(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_words()) if n],
+                        self._detached_ns + since, now - self._begun if self._begun else 0, int(self._spent),
+                        sorted((name, n) for name, n in self._dropped.items() if n))
+
+    def is_incomplete(self, name: str) -> bool:
+        """Whether events were kept back that would have changed this map."""
+        probes: Any = self.gate.touched.get(name)
+        if not probes:
+            return False
+        if self._detached_ns or self._detached_at:
+            return True
+        held = self._held_words()
+        return any(held[probe] for probe in probes)

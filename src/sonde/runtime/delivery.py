@@ -1,0 +1,160 @@
+"""Records on their way out: read from both rings, put in order, handed over in portions, within a bound of memory."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..ending import Ending
+from .order import Raw, Sequencer
+
+if TYPE_CHECKING:
+    from ..spec import ScriptSpec
+    from .ringbuf import Ring
+
+WINDOW = 20_000_000  # ns: how long after its time a record may still come to the ring
+REST = 0.005  # s: pause between looks at a busy ring, so that wake-ups stay rare
+
+_READ = 1 << 20     # bytes that are read from the data ring at a time: bounds the memory that Python objects take
+_AT_MOST = 1 << 15  # records in a portion
+_FIRST = 1 << 8     # records in the first portion
+_TURN = 0.05        # s: what handling a portion should take, so that signals are answered in between
+
+_POSITION = struct.Struct("=Q")
+_PROBE = struct.Struct("=4xI")
+_CHEAP = ("exit", "clear", "zero")  # control records that are carried out even when time is up
+
+
+class Delivery:
+    """What programs send. ``memory`` bounds the bytes of records that wait for their place in the order; beyond it they
+    leave early, and those that come after later ones are counted (``late``).
+
+    When the run was asked to end, records are handed over for a moment more (sonde.ending.GRACE); the rest is counted
+    as lost by its probe (``dropped``).
+    """
+
+    def __init__(self, spec: ScriptSpec, data: Ring | None, control: Ring | None, memory: int, ending: Ending) -> None:
+        self.data = data
+        self.control = control
+        self.ending = ending
+        self.dropped: Counter[int] = Counter()  # by probe index: read, and not handed over for want of time
+        self._kinds = [site.kind for site in spec.sites]
+        self._sequencer = Sequencer()
+        self._memory = memory
+        self._portion = _FIRST
+        self._handed = (0, 0.0)  # records in the last portion, and when it was handed over
+        # Where the data ring's producer stood, and a time before which every record up to there was made.
+        self._marks = deque([(data.position if data else 0, time.clock_gettime_ns(time.CLOCK_BOOTTIME))])
+        self._last_position = 0
+
+    @property
+    def late(self) -> int:
+        """Records that were handed over after later ones."""
+        return self._sequencer.late
+
+    def __bool__(self) -> bool:
+        """Whether records are held whose place in the order is not yet certain."""
+        return bool(self._sequencer)
+
+    def patience(self) -> float:
+        """Seconds until the place of the oldest record that is held may be certain."""
+        oldest = self._sequencer.oldest()
+        return (oldest + WINDOW - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e9 + 0.001 if oldest else 0.0
+
+    # on the way in
+
+    def read(self) -> bool:
+        """Read a portion of the data ring; True if much was there."""
+        data = self.data
+        if data is None:
+            self._sequencer.add([], 1 << 63)
+            return False
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        backlog = data.backlog()
+        self._marks.append((data.position + backlog, now))
+        self._sequencer.add(data.read(_READ), data.position)
+        return backlog > data.size >> 4
+
+    def read_controls(self, see: Callable[[int, bytes, int], object]) -> None:
+        """Read the control ring; ``see`` is told of each record at once, before its turn in the order."""
+        if self.control is not None and self.control.backlog():
+            for _, _, site, buffer, offset in self.control.read():
+                position = _POSITION.unpack_from(buffer, offset + 16)[0]
+                self._sequencer.add_control(position, (site, buffer, offset))
+                see(site, buffer, offset)
+
+    def _certain(self) -> int:
+        """The time before which every record has been read.
+
+        What lies in the ring behind a place that the producer had reached at some moment was made after that moment,
+        and what lies behind a record after that record, but for the window.
+        """
+        marks, position = self._marks, self.data.position if self.data else 1 << 63
+        while len(marks) > 1 and marks[1][0] <= position:
+            marks.popleft()
+        return max(marks[0][1] if marks[0][0] <= position else 0, self._sequencer.newest()) - WINDOW
+
+    # on the way out
+
+    def take(self) -> list[Raw]:
+        """The next records whose place is certain: so many as can be handled in a moment."""
+        self._fit_portion()
+        full = self._sequencer.held_bytes() > self._memory
+        return self._release(None if full else self._certain())
+
+    def _release(self, before: int | None) -> list[Raw]:
+        records = self._sequencer.release(before, self._portion)
+        self._handed = (len(records), time.monotonic())
+        return records
+
+    def _fit_portion(self) -> None:
+        """Let portions be so large that handling one takes about a turn."""
+        count, since = self._handed
+        if count:
+            taken = max(time.monotonic() - since, 1e-6)
+            self._portion = max(1, min(_AT_MOST, 4 * self._portion, int(count * _TURN / taken)))
+
+    def rest(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[list[Raw]]:
+        """Everything in the rings; ``hurried``: only for a moment more when the run was asked to end. A record that is
+        still being written is waited for, a second at most."""
+        patience = 200
+        while patience:
+            self.read_controls(see)
+            if hurried and self.ending.overdue():
+                batch = self._drop()
+            else:
+                batch = self.take()
+            if batch:
+                yield batch
+            if self.read() or batch or self._moved():
+                continue
+            if not self._backlog():
+                break
+            patience -= 1
+            time.sleep(REST)
+        while self._sequencer:
+            self._fit_portion()
+            yield self._drop() if hurried and self.ending.overdue() else self._release(None)
+
+    def _backlog(self) -> bool:
+        return any(ring.backlog() for ring in (self.data, self.control) if ring)
+
+    def _moved(self) -> bool:
+        """Whether the data ring was read further since the last call."""
+        before, self._last_position = self._last_position, self.data.position if self.data else 0
+        return before != self._last_position
+
+    def _drop(self) -> list[Raw]:
+        """Count all that is held as lost, but for what costs nothing and changes what is printed at the end."""
+        kept = []
+        for record in self._sequencer.release(None):
+            if self._kinds[record[0]] in _CHEAP:
+                kept.append(record)
+            else:
+                self.dropped[_PROBE.unpack_from(record[1], record[2])[0]] += 1
+        if self.data is not None:
+            self.dropped.update(self.data.skip())
+        return kept

@@ -1,0 +1,105 @@
+"""What did not get through, as figures and in words: the same words on the screen, in every file and in Python."""
+
+from __future__ import annotations
+
+from ..record import Record
+from ..spec import ErrorSite
+
+# kind of ErrorSite → what happened; the first words are the ones that bpftrace's users search for
+_MESSAGES = {
+    "map_full": "Map full; can't update element. Raise max_map_keys, or declare {map} larger: let {map} = hash(20000);",
+    "map_busy": "Can't update map element: the kernel had no memory for {map} at that moment, or was at work on it.",
+    "no_key": "Can't delete map element because it does not exist.",
+    "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",
+    "loop": "A loop or a search was stopped after 8388608 rounds, the most that the kernel allows.",
+    "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",
+    "stack_lost": "Stack trace lost: there was no room for it.",
+    "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
+    "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
+}
+
+
+class Withheld(Record):
+    """What a budget kept back. ``events`` are (probe, count) of those that found the gate closed; ``detached_ns`` for
+    how long of ``traced_ns`` the programs were detached; ``dropped`` are (map, count) of elements whose other half may
+    have been missed; ``share`` is the budget, of one CPU, and ``spent_ns`` what the programs took."""
+
+    share: float
+    events: list[tuple[str, int]]
+    detached_ns: int
+    traced_ns: int
+    spent_ns: int
+    dropped: list[tuple[str, int]]
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.detached_ns)
+
+    @property
+    def sentences(self) -> list[str]:
+        """A line for what the programs took, and one for each way in which events were kept back."""
+        traced, took = self.traced_ns / 1e9, 100 * self.spent_ns / max(self.traced_ns, 1)
+        found = [f"--budget {100 * self.share:.4g}%: the programs took {took:.2g}% of one CPU's time in {traced:.1f} s"]
+        found += [f"{count} event{_s(count)} of {probe} skipped for the budget" for probe, count in self.events]
+        if self.detached_ns:
+            away = self.detached_ns / 1e9
+            found.append(f"for {away:.1f} of {traced:.1f} s probes were detached: nothing counted what came then")
+        return found + [f"{count} element{_s(count)} of {name} dropped: what would have ended them may have been missed"
+                        for name, count in self.dropped]
+
+
+class Losses(Record):
+    """What did not get through, (name or site, count) each; everything zero is left out. ``str()`` says it."""
+
+    records: list[tuple[str, int]]        # by probe: the data ring was full, or the end came before they were printed
+    errors: list[tuple[ErrorSite, int]]   # by place in the script: map full, failed reads, division by zero ...
+    skipped: list[tuple[str, int]]        # by first probe of a program: the kernel did not run it (nested, too many)
+    late: int = 0                         # records that came too late for their place: printed, but out of order
+    short: int = 0                        # user stacks (dw_ustack) that were not unwound to their end
+    unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
+    withheld: Withheld | None = None      # what a budget kept back; None without one
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
+                    or self.withheld)
+
+    def __str__(self) -> str:
+        return "; ".join(self.sentences) or "nothing was lost"
+
+    @property
+    def sentences(self) -> list[str]:
+        """A line for each cause; none if nothing was lost."""
+        lost = sum(count for _, count in self.records)
+        by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
+        found = [f"Lost {lost} events: {by_probe}"] if lost else []
+        for site, count in self.errors:
+            found.append(f"{site.span}: {message(site, count)}" if site.span is not None else message(site, count))
+        return found + (self.withheld.sentences if self.withheld else []) + self.notes
+
+    @property
+    def notes(self) -> list[str]:
+        """Of them those that belong to no place in the script."""
+        found = [f"{self.late} event{_s(self.late)} came late, out of order"] if self.late else []
+        if self.short:
+            found.append(f"{self.short} stack{_s(self.short)} of dw_ustack end{'s' if self.short == 1 else ''} early: "
+                         "deeper than the 16 KiB that are copied, or through code without unwind tables")
+        if self.unseen:
+            found.append(f"{self.unseen} mapping{_s(self.unseen)} of processes went unseen: names in user stacks "
+                         "may be missing")
+        return found + [f"{probe}: {skipped(probe, count)}" for probe, count in self.skipped]
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def skipped(probe: str, count: int) -> str:
+    """How often a program was not run. A kretprobe's calls under way share a few of the kernel's records."""
+    if probe.startswith("kretprobe:"):
+        return f"the kernel missed {count} return{_s(count)}: too many calls under way, or nested"
+    return f"the kernel skipped {count} nested event{_s(count)}"
+
+
+def message(site: ErrorSite, count: int) -> str:
+    """What happened at a place in the script, and how often."""
+    text = _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
+    return text if count == 1 else f"{text} [{count} times]"

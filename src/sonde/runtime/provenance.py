@@ -1,0 +1,66 @@
+"""Which run something comes from: made in one place, and in everything that leaves Sonde."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ..record import Record
+
+if TYPE_CHECKING:
+    from .losses import Losses
+    from .session import Session
+
+LONGEST = 2000  # characters of a command
+_CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
+
+
+class Provenance(Record):
+    """The command, where and when it ran, for how long, and what was lost. Texts are without control characters."""
+
+    command: str
+    host: str
+    kernel: str
+    started: int   # nanoseconds since 1970
+    seconds: float
+    lost: list[str]
+
+    @property
+    def summary(self) -> str:
+        """The run in a line."""
+        return f"{self.command} on {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Where, when and for how long."""
+        when = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(self.started // 1_000_000_000))
+        return f"{self.host} (Linux {self.kernel}), {when}, traced for {self.seconds:.1f} s"
+
+    @property
+    def verdict(self) -> list[str]:
+        """What was lost, or that nothing was."""
+        return self.lost or ["nothing was lost"]
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it."""
+        return [self.command, self.place, *self.verdict]
+
+    def as_json(self) -> dict[str, object]:
+        """All of it as plain data."""
+        return {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
+                "seconds": round(self.seconds, 3), "lost": self.lost}
+
+
+def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
+    """The record of a run as it is now."""
+    machine = os.uname()
+    traced = session.traced_ns
+    return Provenance(_plain(command), _plain(machine.nodename), _plain(machine.release), time.time_ns() - traced,
+                      traced / 1e9, [_plain(line) for line in losses.sentences])
+
+
+def _plain(text: str) -> str:
+    text = text.translate(_CONTROL).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"

@@ -1,0 +1,142 @@
+"""No load and no neighbour fills the tracer: memory is bounded, output comes, and a signal ends the run at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hostile.workloads import Measured, Storm, build, unique_name
+from support import environment
+
+MIB = 1 << 20
+NAME = unique_name()
+SECONDS = float(os.environ.get("SONDE_STORM_SECONDS", "1"))
+SLACK = 4.0  # s: what a busy machine may add to the second that an end may take
+
+STORMS = {
+    "open": ("open", 'tracepoint:syscalls:sys_enter_openat /comm == "NAME"/ '
+                     '{ printf("%s %s\\n", comm, str(args.filename)); }'),
+    "kstack": ("open", 'rawtracepoint:sys_enter /comm == "NAME"/ { printf("%d %s\\n", pid, kstack(3)); }'),
+    "switch": ("switch", 'rawtracepoint:sched_switch /comm == "NAME"/ { printf("%d %s\\n", pid, ustack(5)); }'),
+    "fork": ("fork", 'tracepoint:sched:sched_process_exec /comm == "NAME"/ { printf("%d %s\\n", pid, ustack(5)); }'),
+}
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("storm"))
+
+
+@pytest.mark.parametrize("form", ["text", "json", "csv", "perfetto", "html"])
+@pytest.mark.parametrize("kind", STORMS)
+def test_storms(storm: Path, tmp_path: Path, kind: str, form: str) -> None:
+    """Records without a time have no place but the ring's, and are not to wait for one."""
+    load, script = STORMS[kind]
+    script = script.replace("NAME", NAME)
+    out = tmp_path / "out"
+    with Storm(storm, NAME, load), Measured("-f", form, "-e", script, out=out) as tracer:
+        tracer.run(SECONDS)
+        tracer.interrupt()
+    assert out.stat().st_size > 1000, tracer.stderr
+    assert tracer.anonymous < 128 * MIB
+    assert tracer.work < 1 and tracer.ending < 1 + SLACK
+    if form == "text":
+        assert 0 < tracer.first < 1 + SLACK
+
+
+def test_records_with_and_without_a_time(storm: Path, tmp_path: Path) -> None:
+    """One old record with a time does not hold up those without."""
+    script = f'BEGIN {{ printf("%llu\\n", nsecs); }} {STORMS["open"][1].replace("NAME", NAME)}'
+    with Storm(storm, NAME, "open"), Measured("-e", script, out=tmp_path / "out") as tracer:
+        tracer.run(SECONDS)
+        tracer.interrupt()
+    assert (tmp_path / "out").read_text().count("nonexistent") > 1000
+    assert tracer.anonymous < 128 * MIB and tracer.ending < 1 + SLACK
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_blocked_reader_holds_up_no_end(storm: Path, number: int) -> None:
+    """Standard output is a pipe that nobody reads: what is in it cannot be helped, the rest is counted."""
+    script = STORMS["open"][1].replace("NAME", NAME) + ' END { printf("the end\\n"); }'
+    with Storm(storm, NAME, "open"), Measured("-e", script) as tracer:
+        tracer.run(1)
+        tracer.interrupt(number)
+    assert tracer.ending < 1 + SLACK
+    assert "bytes of output lost: nobody read them" in tracer.stderr
+    assert tracer.lost > 0 and tracer.process.returncode == 0
+
+
+def test_the_end_is_printed_though_commands_are_queued(storm: Path, tmp_path: Path) -> None:
+    """Each event asks for a command that takes a while: those that the end finds waiting are counted, not run."""
+    script = f'tracepoint:syscalls:sys_enter_openat /comm == "{NAME}"/ ' \
+             '{ system("echo run; sleep 0.05"); @ = count(); } END { printf("the end\\n"); }'
+    out = tmp_path / "out"
+    with Storm(storm, NAME, "open"), Measured("--unsafe", "-e", script, out=out) as tracer:
+        tracer.run(1)
+        tracer.interrupt()
+    assert tracer.ending < 1 + SLACK
+    text = out.read_text()
+    assert "run\n" in text and "the end\n" in text and "@: " in text
+    assert "of system() not run" in tracer.stderr
+
+
+def test_a_command_does_not_outlive_the_run(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Measured("--unsafe", "-e", 'BEGIN { system("sleep 60"); } interval:s:60 {} END { printf("the end\\n"); }',
+                  out=out) as tracer:
+        tracer.run(0.5)
+        tracer.interrupt(signal.SIGTERM)
+    assert tracer.ending < 1 + SLACK and "the end\n" in out.read_text()
+
+
+def test_what_a_command_prints_is_not_held(tmp_path: Path) -> None:
+    with Measured("--unsafe", "-e", 'BEGIN { system("head -c 300000000 /dev/zero"); exit(); }',
+                  out=tmp_path / "out") as tracer:
+        tracer.run(1)
+        tracer.wait()
+    assert (tmp_path / "out").stat().st_size >= 300_000_000
+    assert tracer.anonymous < 100 * MIB
+
+
+def test_doubled_signals_are_one_wish() -> None:
+    """``timeout`` signals its child and then the group: the maps are printed all the same, each time."""
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-m", "sonde", "-q", "-e", "BEGIN { @x = 1; } interval:s:60 {}"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as tracer:
+            time.sleep(0.6)
+            tracer.send_signal(signal.SIGTERM)
+            tracer.send_signal(signal.SIGINT)
+            tracer.send_signal(signal.SIGTERM)
+            out, err = tracer.communicate(timeout=20)
+        assert out.strip() == b"@x: 1" and tracer.returncode == 0, err
+
+
+def test_accounting_is_exact_when_time_is_up(storm: Path, tmp_path: Path) -> None:
+    """What is dropped at the end is counted as lost: printed and lost are what was sent."""
+    script = f'tracepoint:syscalls:sys_enter_openat /comm == "{NAME}"/ ' \
+             '{ @sent = count(); printf("x %s\\n", ustack); }'
+    out = tmp_path / "out"
+    with Storm(storm, NAME, "open"), Measured("-e", script, out=out) as tracer:
+        tracer.run(1)
+        tracer.interrupt()
+    text = out.read_text()
+    sent = int(text.rpartition("@sent: ")[2])
+    assert text.count("x ") + tracer.lost == sent and tracer.lost > 0
+
+
+def test_stacks_that_were_printed_make_room(storm: Path, tmp_path: Path) -> None:
+    """More stacks than the kernel's table has places for: each one is printed, none is lost."""
+    number = 90_000
+    script = f'tracepoint:syscalls:sys_enter_getppid /comm == "{NAME}"/ {{ printf("stack %s", ustack(raw)); }}'
+    with Measured("-c", f"{storm} {NAME} deep {number}", "-e", script, out=tmp_path / "out") as tracer:
+        tracer.run(1)
+        tracer.wait()
+    text = (tmp_path / "out").read_text()
+    assert "Stack trace lost" not in tracer.stderr and not tracer.lost
+    assert text.count("stack \n") == number

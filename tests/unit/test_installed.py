@@ -1,0 +1,63 @@
+"""Hints that name a path or a package are right for how Sonde came onto the machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sonde import installed, tools
+from sonde.cli import main
+from sonde.commands import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in installed.EXTRAS.items():
+        assert [re.split(r"[<>=]", each)[0] for each in declared[extra]] == list(packages)
+    assert set(declared) - set(installed.EXTRAS) == {"fleet", "dev"}
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_each_command_has_a_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ([name, "--help"], ["help", name]):
+        assert main(line) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(f"{name}: ") and f"sonde {name}" in shown.out and not shown.err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0 and capsys.readouterr().out.startswith("USAGE:")
+    assert main(["help", "tcplife"]) == 0 and capsys.readouterr().out == tools.help(tools.find("tcplife"))  # type: ignore[arg-type]
+    assert main(["help", "tcplif"]) == 1 and "did you mean tcplife?" in capsys.readouterr().err
+    assert main(["version"]) == 0 and re.fullmatch(r"sonde v\d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert main(["top"]) == 1 and "sonde top needs a script" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("line", "hints"), [
+    (["tcpconnect", "--prot", "80"], ["did you mean --port?", "see sonde tcpconnect --help"]),
+    (["tcplife", "--ifno"], ["see sonde tcplife --help"]),
+    (["ipecn", "-d", "2"], ["ipecn has no -d of its own: see sonde ipecn --help"]),
+    (["--fromat", "json"], ["did you mean --format?"]),
+])
+def test_hints_come_from_what_was_asked_for(line: list[str], hints: list[str],
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 1
+    assert re.findall("HINT: (.*)", capsys.readouterr().err) == hints
+
+
+@pytest.mark.parametrize("started", ["sonde", "-c", str(ROOT / "src" / "sonde" / "__main__.py")])
+def test_what_root_is_told_to_type_runs(started: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From any folder, with root's PATH."""
+    monkeypatch.setattr(sys, "argv", [started, "help", "tcplife"])
+    sudo, _, command = installed.as_root().partition(" ")
+    assert sudo == "sudo"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path,
+                          env={"PATH": "/usr/bin:/bin"})
+    assert done.stdout.startswith("tcplife: "), done.stderr

@@ -1,0 +1,48 @@
+"""What views collect until the end is bounded, and what does not fit is counted or keeps its weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde import types as t
+from sonde.output.views.heat import Collector
+from sonde.output.views.stacks import LEFT_OUT, Folder
+from sonde.output.views.view import Totals
+from sonde.runtime.aggregates import Histogram
+from sonde.spec import MapSpec
+
+COUNTED = MapSpec("@", "hash", 16, 8, 100, key=t.Str(16), value=t.Aggregate("count"))
+
+
+def histogram(*values: int) -> Any:
+    counts = [0] * 66
+    for value in values:
+        counts[value.bit_length() + 1] += 1
+    return Histogram(counts)
+
+
+def test_stacks_beyond_the_room_keep_their_weight() -> None:
+    folder = Folder(["@"], 1000)
+    for second in range(50):
+        folder.add(COUNTED, [(f"comm{second}", 2)], "clear")
+    folder.add(COUNTED, [("comm0", 5)], "clear")
+    found = folder.folded
+    assert found["comm0",] == 7 and len(found) < 10
+    assert sum(found.values()) == 105 and found[LEFT_OUT] > 80
+
+
+def test_columns_are_joined_when_they_are_too_many() -> None:
+    collector = Collector("@h", 20_000)
+    for second in range(1000):
+        collector.add([(None, histogram(second % 7))], second, "clear")
+    [heat] = collector.heats
+    assert 16 <= len(heat.columns) <= 40 and sum(heat.totals) == 1000
+    assert [column.time for column in heat.columns] == sorted(column.time for column in heat.columns)
+    assert heat.columns[-1].time == 999
+
+
+def test_pairs_that_find_no_room_are_counted() -> None:
+    totals = Totals(4000)
+    for second in range(30):
+        totals.add([((second, 1), 1)], "clear")
+    assert len(totals.items) + totals.left_out == 30 and totals.left_out == 20
