@@ -21,7 +21,7 @@ _WALL = 8  # times the allowance of CPU time: then the answer is late whatever t
 _HURRY = 0.4  # s of CPU time for a question when the run is to end
 _LOOK = 0.05  # s: how often a reader at work is looked at
 _PATIENCE = 0.5  # s: for its end
-_USUAL = 0.003  # s: what adding 50,000 numbers takes at most on a machine of which the allowances hold
+_USUAL = 0.001  # s: what adding 50,000 numbers takes on a machine of which these times hold
 # A file of so many bytes on disk that has debug information may take more time and memory: all of it is read.
 _BYTES_FOR_A_SECOND, _MOST_SECONDS = 4 << 20, 30.0
 _MEMORY_FOR_A_BYTE = 8
@@ -46,7 +46,7 @@ class Reader:
         self._pid = 0
         self._dwarf = False  # it can read DWARF
         self._pace = _slowness()
-        self._late = False  # it was, with the last answer
+        self._late = 0.0  # s: what it had for the last answer, if it was late with that
         self._paths = set[str]()  # of the files that it was asked about
 
     def ask(self, name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
@@ -71,18 +71,18 @@ class Reader:
                 return answer["answer"]
             if answer is not None and fits(answer.get("problem"), str) and fits(answer.get("hints"), [str]):
                 raise EnvironmentProblem(answer["problem"], answer["hints"])
-            why, costly = self._why(answer, seconds), answer is None or "refused" not in answer
+            why, costly = self._why(answer), answer is None or "refused" not in answer
             if costly:
                 self.end()
         raise Unread(why, costly)
 
-    def _why(self, answer: dict[str, Any] | None, seconds: float) -> str:
+    def _why(self, answer: dict[str, Any] | None) -> str:
         if answer is not None and fits(answer.get("refused"), str):
             return str(answer["refused"][:300])
         if answer is not None and fits(answer.get("memory"), int):
             return f"reading it takes more than {answer['memory']} MiB of memory"
         if self._late:
-            return f"reading it takes longer than {seconds:.2g} s"
+            return f"reading it takes longer than {self._late:.2g} s"
         return "its reader came to an unexpected end" if answer is None else "its reader gave a senseless answer"
 
     def _ready(self, dwarf: bool) -> bool:
@@ -121,7 +121,7 @@ class Reader:
         """What it answers (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
         import json
 
-        deadline = _Deadline(self._pid, seconds)
+        deadline = _Deadline(self._pid, seconds, _HURRY * self._pace)
         try:
             self._send(json.dumps(request).encode(), descriptors, deadline)
             size = int.from_bytes(self._take(4, deadline), sys.byteorder)
@@ -181,12 +181,12 @@ class _Deadline:
     """How long a reader may work at a question: CPU time, and much more of the wall's, for others need the CPU too.
     Less of both when the run is to end."""
 
-    def __init__(self, pid: int, seconds: float) -> None:
+    def __init__(self, pid: int, seconds: float, hurry: float) -> None:
         self._clock = ~pid << 3 | 2  # the process's, CPUCLOCK_SCHED: include/linux/posix-timers.h
         self._begin = self._used = self._read()
         self._moment = time.monotonic()
-        self._seconds = seconds
-        self.passed = False
+        self._seconds, self._hurry = seconds, min(seconds, hurry)
+        self.passed = 0.0  # s: the limit that was passed
 
     def left(self) -> float:
         """Seconds of CPU time that it has not used."""
@@ -204,9 +204,9 @@ class _Deadline:
         poll.register(what, events)
         while not poll.poll(1000 * _LOOK):
             self._used = self._read()
-            seconds = min(self._seconds, _HURRY) if notices.hurried() else self._seconds
+            seconds = self._hurry if notices.hurried() else self._seconds
             if self._used - self._begin > seconds or time.monotonic() - self._moment > _WALL * seconds:
-                self.passed = True
+                self.passed = seconds
                 raise OSError("late")
 
 
