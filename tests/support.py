@@ -163,6 +163,14 @@ def trace(program: str, workload: Callable[[], Any], *options: str, **kwargs: An
     return tracer
 
 
+def wait_for(done: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    """Until something that must come is there; AssertionError if it does not come."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def set_comm(name: str) -> None:
     """Name this thread: traced by name, other processes are left alone."""
     with open(f"/proc/self/task/{threading_id()}/comm", "w") as file:

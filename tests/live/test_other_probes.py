@@ -8,13 +8,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sonde.kernel.syscalls import object_ids
-from support import Tracer, compile_c, environment, run_sonde, sonde_command
+from support import Tracer, compile_c, environment, run_sonde, sonde_command, wait_for
 
 WATCHED = r"""
 #include <pthread.h>
@@ -187,13 +186,6 @@ def test_kill_9_leaves_nothing(moment: str) -> None:
     wait_for(lambda: not theirs & set(object_ids("program")))
     wait_for(lambda: not running(command))
     assert probe_events() == events
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def programs_of(pid: int) -> set[int]:

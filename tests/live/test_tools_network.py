@@ -12,14 +12,13 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from namespaces import Namespace, Relay, converse, growth, ip, port_of, read_counters
 from printed import rows
-from support import Tracer
+from support import Tracer, wait_for
 
 ME = str(os.getpid())
 
@@ -421,9 +420,3 @@ def test_each_event_is_a_row_of_named_values(pair: tuple[Namespace, Namespace], 
     assert ("from", near) in [(row["DIR"], row["ADDRESS"]) for row in found["ipecn"]]
     [ping] = [row for row in found["superping"] if (row["ID"], row["SEQ"]) == (4711, 5)]
     assert ping["IP"] == f"IPv{version}"
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.01)
