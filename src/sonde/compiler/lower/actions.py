@@ -11,8 +11,8 @@ from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
 from ..unit import RDONLY_PROG
 from . import memory, records
+from .clocks import now
 from .core import Lower, Mem
-from .expressions import into, locate_or_materialise, scalar
 
 EINVAL, ENOSPC = 22, 28
 
@@ -61,9 +61,9 @@ def constant(lo: Lower, text: bytes) -> MapAddr:
 def printed(lo: Lower, arg: Expr) -> Operand:
     """An argument as the kernel's printf takes it: a word, for a string its address."""
     if isinstance(arg.type, Scalar):
-        return scalar(lo, arg)
+        return lo.scalar_value(arg)
     assert isinstance(arg.type, Str)
-    place = locate_or_materialise(lo, arg)
+    place = lo.place_value(arg)
     return lo.b.address(place.base, place.off)
 
 
@@ -72,11 +72,10 @@ def printed(lo: Lower, arg: Expr) -> Operand:
 
 def skboutput(lo: Lower, call: Call) -> Operand:
     """The packet's bytes that lie in one piece (skb->data), from ``offset`` on; 0, or a negative error."""
-    from .builtins import now
     capacity = call.data["capacity"]
-    skb, length, offset = call.args[1], scalar(lo, call.args[2]), scalar(lo, call.args[3])
+    skb, length, offset = call.args[1], lo.scalar_value(call.args[2]), lo.scalar_value(call.args[3])
     assert isinstance(skb.type, Pointer) and isinstance(skb.type.to, Struct)
-    mem = memory.pointee(lo, scalar(lo, skb), skb.type, KERNEL)
+    mem = memory.pointee(lo, lo.scalar_value(skb), skb.type, KERNEL)
     data, whole, paged = (_member(lo, mem, skb.type.to, name) for name in ("data", "len", "data_len"))
     time = now(lo)
     fields, size = records.layout([Buf(capacity), Int(32, False)])
@@ -130,15 +129,15 @@ def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: t
 
 def write_user(lo: Lower, call: Call) -> Operand:
     """bpf_probe_write_user(): 0, or a negative error."""
-    target, source, length = scalar(lo, call.args[0]), call.args[1], call.data["length"]
+    target, source, length = lo.scalar_value(call.args[0]), call.args[1], call.data["length"]
     with lo.scope():
         place: Any
         if call.data["by_address"]:
-            place = scalar(lo, source)
+            place = lo.scalar_value(source)
         else:
             assert source.type is not None
             mem = lo.temp(source.type.size)
-            into(lo, source, mem, source.type)
+            lo.write_value(source, mem, source.type)
             place = lo.operand_address(mem)
         return lo.b.call(h.WRITE_USER, [target, place, length], "probe_write_user")
 
@@ -148,5 +147,5 @@ def write_user_statement(lo: Lower, call: Call) -> None:
 
 
 def override(lo: Lower, call: Call) -> None:
-    result = lo.b.call(h.OVERRIDE_RETURN, [lo.context_pointer(), scalar(lo, call.args[0])], "override_return")
+    result = lo.b.call(h.OVERRIDE_RETURN, [lo.context_pointer(), lo.scalar_value(call.args[0])], "override_return")
     lo.on_failure(result, "helper", "override_return")

@@ -6,49 +6,30 @@ from ...language.ast import Call, MapRef
 from ...semantics.typed import MapInfo
 from ...types import Aggregate
 from .. import helpers as h
-from ..ir import Block, MapAddr, MapFd, Operand, Reg
-from . import maps, memory
-from .builtins import cpu
+from ..ir import MapAddr, MapFd, Operand, Reg
+from . import maps, series
+from .arithmetic import divide
 from .core import Lower, Mem
 from .keys import with_key
+from .ordering import value_before
 
 
 def update(lo: Lower, ref: MapRef, call: Call) -> None:
     """``@m[k] = count()`` and the others."""
-    from .expressions import before
     info = maps.info_of(lo, ref)
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)
     if aggregate.kind == "tseries":
-        from . import series
         series.update(lo, ref, call)
         return
-    value = before(lo, call.args[0], ref.key) if call.args else 1
+    value = value_before(lo, call.args[0], ref.key) if call.args else 1
     plain = lo.context.exclusive and info.writers <= 1
-    where, done = own_words(lo, ref)
+    where, done = maps.own_words(lo, ref)
     _UPDATES[aggregate.kind](lo, Mem(where), aggregate, value, plain)
     marker = lo.unit.maps[ref.name].marker
     if marker:
         lo.b.store(where, marker, 1)
     lo.b.start(done)
-
-
-def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
-    """This CPU's words of an aggregate, made if they were missing, and the block behind the update."""
-    spec = lo.unit.maps[ref.name]
-    element = None
-    if ref.key is None:
-        done = lo.b.block("updated")
-    else:
-        element, done = maps.element(lo, ref)
-    if spec.cpus == 1:
-        return element or lo.b.address(MapAddr(ref.name)), done
-    number = cpu(lo)
-    inside = lo.b.block("slot")
-    lo.b.branch("jlt", number, spec.cpus, inside, done)  # tells the verifier the bound
-    lo.b.start(inside)
-    first = element or lo.b.address(MapAddr(ref.name))
-    return lo.b.alu("add", first, lo.b.alu("mul", number, spec.stride)), done
 
 
 def _add(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
@@ -157,7 +138,7 @@ _UPDATES = {"count": _total, "sum": _total, "avg": _pair, "stats": _pair, "min":
 # --- reading in the kernel --------------------------------------------------------------------------------
 
 
-def merged(lo: Lower, ref: MapRef, info: MapInfo) -> Operand:
+def merged_value(lo: Lower, ref: MapRef, info: MapInfo) -> Operand:
     """The value over all CPUs, as casts and comparisons see it: the total of count and sum, the average of
     avg and stats, the extreme of min and max."""
     aggregate = info.value
@@ -222,7 +203,6 @@ def merged_words(lo: Lower, mem: Mem, aggregate: Aggregate) -> Operand:
 
 def _result(lo: Lower, aggregate: Aggregate, first: Reg, second: Reg) -> Operand:
     if aggregate.kind in ("avg", "stats"):
-        from .expressions import divide
         return divide(lo, "/", second, first, aggregate.signed, quiet=True)
     return first
 
@@ -248,6 +228,3 @@ def _merge(lo: Lower, aggregate: Aggregate, mem: Mem, first: Reg, second: Reg) -
         lo.b.set(first, value)
         lo.b.set(second, 1)
         lo.b.start(on)
-
-
-__all__ = ["MapFd", "log2", "memory", "merged", "merged_slots", "merged_words", "own_words", "update"]

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from ...errors import UsageError
 from ...language.ast import Call, Expr, Name
-from ...types import KERNEL, Int, Pointer, Str, Struct
+from ...types import KERNEL, Pointer, Str, Struct
 from .. import helpers as h
-from ..ir import MapAddr, Operand, Reg
+from ..ir import Operand, Reg
 from . import memory
-from .core import Lower, Mem
+from .clocks import elapsed_time, read_clock
+from .contexts import arch_of
+from .core import Lower, Mem, option
 
 ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
-CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
-
-
-def option(node: Expr, key: str) -> Any:
-    """What the call form of a builtin chose; None in the bare form."""
-    return (node.data or {}).get(key) if isinstance(node, Call) else None
 
 
 def pid_tgid(lo: Lower) -> Reg:
@@ -66,42 +60,6 @@ def cpu(lo: Lower) -> Reg:
     return lo.b.call(h.CPU_ID, [], "cpu", pure=True)
 
 
-def _nsecs(lo: Lower, node: Expr) -> Operand:
-    clock = option(node, "clock") or "boot"
-    given = given_time(lo)
-    if given is not None:
-        return given
-    if clock == "sw_tai" or clock == "tai" and not lo.unit.feature("helper_ktime_get_tai_ns"):
-        from .series import tai
-        return tai(lo)
-    now = lo.b.call(CLOCKS[clock], [], f"{clock}_ns")
-    if clock == "boot":
-        lo.last_time = now
-    return now
-
-
-def given_time(lo: Lower) -> Operand | None:
-    """The value of the map that BPFTRACE_DUMMY_TS_MAP names: scripts that are tests of tseries() say themselves what
-    time it is. Records keep the true time."""
-    name = lo.unit.checked.options.env.get("BPFTRACE_DUMMY_TS_MAP")
-    if not name:
-        return None
-    info = lo.unit.checked.maps.get(name)
-    if info is None or info.key is not None or not isinstance(info.value, Int) or info.value.signed:
-        raise UsageError(f"BPFTRACE_DUMMY_TS_MAP: {name} is no map with an unsigned number and without keys")
-    return memory.read_scalar(lo, Mem(MapAddr(name)), info.value)
-
-
-def now(lo: Lower) -> Operand:
-    """The boot clock."""
-    lo.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
-    return lo.last_time
-
-
-def _elapsed(lo: Lower, node: Expr) -> Operand:
-    return lo.b.alu("sub", now(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
-
-
 def task(lo: Lower) -> Operand:
     return lo.b.call(h.TASK, [], "current_task", pure=True)
 
@@ -114,10 +72,9 @@ def task_struct(lo: Lower) -> Struct:
 
 def task_memory(lo: Lower, node: Expr | None, *path: str) -> Mem:
     """A member of the current task (or of the call's argument), through the pointers on the way."""
-    from .expressions import scalar
     given = option(node, "task") if node is not None else None
     struct = task_struct(lo)
-    mem = memory.pointee(lo, scalar(lo, given) if given is not None else task(lo), Pointer(struct, KERNEL))
+    mem = memory.pointee(lo, lo.scalar_value(given) if given is not None else task(lo), Pointer(struct, KERNEL))
     for name in path[:-1]:
         field = struct.field(name)
         assert field is not None and isinstance(field.type, Pointer) and isinstance(field.type.to, Struct)
@@ -145,7 +102,6 @@ def _global(name: str) -> Callable[[Lower, Expr], Operand]:
 def traced(lo: Lower) -> Reg:
     """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it."""
     if lo.attach[0].kind in ("uprobe", "usdt"):
-        from .contexts import arch_of
         registers = arch_of(lo).registers
         return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
     return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
@@ -161,7 +117,7 @@ def _helper(number: int, name: str, pure: bool = True, bits: int = 64) -> Callab
 SCALARS: dict[str, Callable[[Lower, Expr], Operand]] = {
     "pid": lambda lo, node: process(lo, option(node, "namespace") or ""),
     "tid": lambda lo, node: thread(lo, option(node, "namespace") or ""),
-    "uid": _uid, "gid": _gid, "nsecs": _nsecs, "elapsed": _elapsed, "func": lambda lo, node: traced(lo),
+    "uid": _uid, "gid": _gid, "nsecs": read_clock, "elapsed": elapsed_time, "func": lambda lo, node: traced(lo),
     "cpu": lambda lo, node: cpu(lo),
     "cgroup": _helper(h.CGROUP_ID, "cgroup_id"), "rand": _helper(h.RANDOM, "random", False, 32),
     "jiffies": _helper(h.JIFFIES, "jiffies", False), "numaid": _helper(h.NUMA_NODE, "numa_node", True, 32),
@@ -209,11 +165,10 @@ def write_text(lo: Lower, node: Name | Call, into: Mem) -> None:
 
 def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
     """The name of the thread with that id: walk all of them, as only an iterator may in every kind of program."""
-    from .expressions import scalar
     struct = task_struct(lo)
     number, comm = struct.field("pid"), struct.field("comm")
     assert number is not None and comm is not None
-    wanted = lo.b.extend(scalar(lo, pid), 32, False)
+    wanted = lo.b.extend(lo.scalar_value(pid), 32, False)
     memory.zero(lo, into, 16)
     lo.forget()
     with lo.scope():

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...arch import ARCHES, Arch
 from ...spec import MapSpec, UserPlace
-from ...types import CTX, KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
+from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from .. import helpers as h
 from ..ir import Block, MapAddr, Operand
 from ..unit import RDONLY_PROG, Unit
@@ -270,7 +270,3 @@ class KernelFunction(UserFunction):
 
 def arch_of(lo: Lower) -> Arch:
     return ARCHES[lo.world.arch]
-
-
-__all__ = ["CTX", "Context", "KernelFunction", "PerfEvent", "RawEvent", "SyscallEnter", "SyscallExit", "TestRun",
-           "Tracepoint", "UserFunction"]

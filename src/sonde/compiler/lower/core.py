@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from ...language.ast import Call, Expr, Unary, Variable
+from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...record import Record
 from ...semantics.nodes import walk
-from ...semantics.typed import CheckedProbe, ScratchVar
+from ...semantics.typed import CheckedProbe
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
 from ..builder import Builder
-from ..ir import Block, Function, MapAddr, Op, Operand, Program, Reg, Slot, SlotAt
+from ..ir import Block, Function, MapAddr, Operand, Program, Reg, Slot, SlotAt
 from ..unit import Unit
 
 
@@ -106,6 +106,48 @@ class Lower:
         self.done: Block | None = None  # where this program ends
         self.cookies = False
         self.dispatch: Operand | None = None  # index of the attach point, where the prologue knows it
+
+    # what any of the families may ask for; :mod:`.program` puts it together
+
+    def scalar_value(self, expr: Expr) -> Operand:
+        """The canonical 64-bit value of a scalar expression."""
+        raise NotImplementedError
+
+    def branch_on(self, expr: Expr, yes: Block, no: Block) -> None:
+        """Branch on an expression. Facts learned on the way to ``yes`` stay known there; the caller starts it next."""
+        raise NotImplementedError
+
+    def locate_value(self, expr: Expr) -> Mem | None:
+        """Where the value of an expression already lies; None if it has to be made."""
+        raise NotImplementedError
+
+    def write_value(self, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
+        """Write an expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
+        the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
+        raise NotImplementedError
+
+    def lower_block(self, body: list[Stmt]) -> None:
+        """A run of statements."""
+        raise NotImplementedError
+
+    def place_value(self, expr: Expr) -> Mem:
+        """Where the value of an expression lies, in temporary memory if need be."""
+        place = self.locate_value(expr)
+        if place is None:
+            assert expr.type is not None
+            place = self.temp(expr.type.size)
+            self.write_value(expr, place, expr.type)
+        return place
+
+    def leave_program(self, value: Operand = 0) -> None:
+        """End the action; from a callback by way of a flag that the loop's owner looks at."""
+        if self.b.function is self.function:
+            assert self.done is not None
+            self.b.jump(self.done)
+            return
+        assert self.frame is not None
+        self.b.store(self.frame.base, self.frame.off + 8, 1)
+        self.b.exit(1)
 
     # scratch memory
 
@@ -236,8 +278,6 @@ class Lower:
     def store_value(self, mem: Mem, type: Type, value: Operand) -> None:
         self.b.store(mem.base, mem.off, value, type.size)
 
-    def variable_type(self, variable: ScratchVar) -> Type:
-        return variable.type
 
 
 def width(type: Type | None) -> tuple[int, bool]:
@@ -267,4 +307,7 @@ def is_function_call(node: object) -> bool:
     return isinstance(node, Call) and isinstance(node.data, dict) and "subprogram" in node.data
 
 
-__all__ = ["Loop", "Lookup", "Lower", "Mem", "Op", "is_function_call", "is_pointer", "is_scalar", "is_signed", "width"]
+
+def option(node: Expr, key: str) -> Any:
+    """What the call form of a builtin chose; None in the bare form."""
+    return (node.data or {}).get(key) if isinstance(node, Call) else None

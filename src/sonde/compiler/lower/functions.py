@@ -32,9 +32,13 @@ from ...types import (
 )
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand
-from . import builtins, expressions, maps, memory, records, stacks, strings
+from . import builtins, maps, memory, records, stacks
+from .arithmetic import plain
+from .contexts import arch_of
 from .core import Lower, Mem
-from .expressions import evaluated, into, locate_or_materialise, scalar
+from .ordering import evaluate_once, must_run_first
+from .texts import write_literal
+from .variables import set_variable
 
 
 def _later(module: str, name: str) -> Callable[..., Any]:
@@ -80,11 +84,10 @@ def _map_request(lo: Lower, call: Call) -> None:
 
 
 def _exit(lo: Lower, call: Call) -> None:
-    from .statements import leave_program
-    records.control(lo, "exit", {}, scalar(lo, call.args[0]) if call.args else 0)
+    records.control(lo, "exit", {}, lo.scalar_value(call.args[0]) if call.args else 0)
     if lo.unit.stops_at_exit:
         lo.b.store(lo.unit.global_word("exiting"), 0, 1)
-    leave_program(lo)
+    lo.leave_program()
 
 
 def _nstat(lo: Lower, call: Call) -> None:
@@ -104,7 +107,7 @@ def _join(lo: Lower, call: Call) -> None:
     limit = min(lo.unit.config.max_strlen, JOIN_SIZE)
     capacity = JOIN_ARGUMENTS * limit
     fields, size = records.layout([Buf(capacity)])
-    array = scalar(lo, call.args[0])
+    array = lo.scalar_value(call.args[0])
     space = call.args[0].type.space if isinstance(call.args[0].type, Pointer) else ""
     user = (space or lo.context.default_space) == USER
     site = EventSite("join", lo.b.span, fields, size, [], dict(call.data))
@@ -118,7 +121,7 @@ def _join(lo: Lower, call: Call) -> None:
         for index in range(JOIN_ARGUMENTS):
             ok, have, read, on = (lo.b.block(n) for n in ("ok", "have", "read", "on"))
             result = lo.b.call(h.READ_USER if user else h.READ_KERNEL, [lo.operand_address(pointer), 8,
-                               lo.b.alu("add", expressions.plain(lo, array), 8 * index)], "probe_read")
+                               lo.b.alu("add", plain(lo, array), 8 * index)], "probe_read")
             lo.b.branch("jeq", result, 0, ok, done)
             lo.b.start(ok)
             address = lo.b.load(pointer.base, pointer.off)
@@ -140,7 +143,7 @@ def _join(lo: Lower, call: Call) -> None:
 def _signal(helper: int) -> Callable[[Lower, Call], None]:
     def lower(lo: Lower, call: Call) -> None:
         number = call.data["signal"]
-        value = number if number is not None else scalar(lo, call.args[0])
+        value = number if number is not None else lo.scalar_value(call.args[0])
         lo.on_failure(lo.b.call(helper, [value], "send_signal"), "helper", "send_signal")
     return lower
 
@@ -172,7 +175,7 @@ STATEMENT_CALLS: dict[str, Callable[[Lower, Call], None]] = {
 
 
 def _argument(lo: Lower, call: Call) -> Operand:
-    return scalar(lo, call.args[0])
+    return lo.scalar_value(call.args[0])
 
 
 def _delete(lo: Lower, call: Call) -> Operand:
@@ -183,13 +186,13 @@ def _delete(lo: Lower, call: Call) -> Operand:
 
 def _bswap(lo: Lower, call: Call) -> Operand:
     bits = call.type.size * 8 if call.type is not None else 64
-    value = scalar(lo, call.args[0])
+    value = lo.scalar_value(call.args[0])
     return lo.normalise(value, call.type) if bits == 8 else lo.b.swap(value, bits)
 
 
 def _len(lo: Lower, call: Call) -> Operand:
     if not call.data:  # a stack
-        place = locate_or_materialise(lo, call.args[0])
+        place = lo.place_value(call.args[0])
         return memory.read_scalar(lo, place.at(12), Int(32, False))
     name = call.data["map"]
     if lo.unit.maps[name].memory:
@@ -215,10 +218,9 @@ def _count_elements(lo: Lower, name: str) -> Operand:
 
 def _find(lo: Lower, call: Call) -> Operand:
     """find(@m, k, $v): look up once, keep the value."""
-    from .statements import set_variable
     name, key = call.data["map"], call.data["key"]
-    if records.must_run_first(key):
-        key = evaluated(lo, key)
+    if must_run_first(key):
+        key = evaluate_once(lo, key)
     ref = MapRef(call.span, name=name, key=key)
     ref.type = lo.unit.checked.maps[name].value
     target = call.args[2]
@@ -273,21 +275,21 @@ def _memcmp(lo: Lower, call: Call) -> Operand:
 def _bytes_of(lo: Lower, expr: Expr) -> Mem:
     """The memory that an array, buffer, string or pointer means."""
     if isinstance(expr.type, Pointer):
-        return memory.pointee(lo, scalar(lo, expr), expr.type, lo.context.default_space)
+        return memory.pointee(lo, lo.scalar_value(expr), expr.type, lo.context.default_space)
     if isinstance(expr.type, Int):
-        return memory.pointee(lo, scalar(lo, expr), Pointer(UINT8), memory.number_space(lo.context.default_space))
-    place = locate_or_materialise(lo, expr)
+        return memory.pointee(lo, lo.scalar_value(expr), Pointer(UINT8), memory.number_space(lo.context.default_space))
+    place = lo.place_value(expr)
     return place.at(4) if isinstance(expr.type, Buf) else place
 
 
 def _container_of(lo: Lower, call: Call) -> Operand:
-    return lo.b.alu("sub", expressions.plain(lo, scalar(lo, call.args[0])), call.data["offset"])
+    return lo.b.alu("sub", plain(lo, lo.scalar_value(call.args[0])), call.data["offset"])
 
 
 def _percpu_kaddr(lo: Lower, call: Call) -> Operand:
     """The variable's offset plus the CPU's base (__per_cpu_offset[cpu])."""
     table = lo.world.kernel_symbol("__per_cpu_offset")
-    number = scalar(lo, call.args[1]) if len(call.args) > 1 else builtins.cpu(lo)
+    number = lo.scalar_value(call.args[1]) if len(call.args) > 1 else builtins.cpu(lo)
     at = lo.b.alu("add", lo.b.mov(_signed(table or 0)), lo.b.alu("lsh", number, 3))
     base = memory.read_scalar(lo, Mem(at, 0, KERNEL), UINT64)
     found = lo.b.alu("add", base, _signed(call.data["address"]))
@@ -308,13 +310,12 @@ def _uaddr(lo: Lower, call: Call) -> Operand:
 
 
 def _reg(lo: Lower, call: Call) -> Operand:
-    from .contexts import arch_of
     name = call.data["register"]
     return lo.context.register(lo, arch_of(lo).registers[name])  # type: ignore[no-any-return]
 
 
 def _socket_cookie(lo: Lower, call: Call) -> Operand:
-    return lo.b.call(h.SOCKET_COOKIE, [scalar(lo, call.args[0])], "socket_cookie")
+    return lo.b.call(h.SOCKET_COOKIE, [lo.scalar_value(call.args[0])], "socket_cookie")
 
 
 SCALAR_CALLS: dict[str, Callable[[Lower, Call], Operand]] = {
@@ -348,14 +349,14 @@ def _str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
     source = call.args[0]
     fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
     if isinstance(source.type, Str) or isinstance(source.type, Array) and not isinstance(source.type, Scalar):
-        place = locate_or_materialise(lo, source)
+        place = lo.place_value(source)
         if fixed and (place.space in ("bpf", "ctx") or place.btf):
             _copy_text(lo, place, source.type.size, mem, type, pad)
             return
         address: Operand = lo.operand_address(place)
         space = place.space
     else:
-        address = scalar(lo, source)
+        address = lo.scalar_value(source)
         space = source.type.space or lo.context.default_space if isinstance(source.type, Pointer) \
             else memory.number_space(lo.context.default_space)
     if pad:
@@ -386,7 +387,7 @@ def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool)
 
 def _length_operand(lo: Lower, call: Call, type: Str) -> Operand:
     """Bytes to read, the NUL included: a length known at run time, cut to the capacity."""
-    wanted = scalar(lo, call.args[1])
+    wanted = lo.scalar_value(call.args[1])
     size = lo.b.function.reg("size")
     lo.b.set(size, type.capacity)
     shorter, on = lo.b.block("shorter"), lo.b.block("on")
@@ -407,8 +408,8 @@ def _path(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
     if pad:
         memory.zero(lo, mem, type.capacity)
     source = call.args[0]
-    address = scalar(lo, source) if isinstance(source.type, Pointer) else \
-        lo.operand_address(locate_or_materialise(lo, source))
+    address = lo.scalar_value(source) if isinstance(source.type, Pointer) else \
+        lo.operand_address(lo.place_value(source))
     result = lo.b.call(h.D_PATH, [address, lo.operand_address(mem), type.capacity], "d_path")
     lo.on_failure(result, "helper", "d_path")
 
@@ -431,7 +432,7 @@ def _stack(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
 
 def _usym(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
     """Address, tgid, probe."""
-    value = scalar(lo, node.args[0]) if isinstance(node, Call) and node.args else builtins.traced(lo)
+    value = lo.scalar_value(node.args[0]) if isinstance(node, Call) and node.args else builtins.traced(lo)
     lo.b.store(mem.base, mem.off, value)
     lo.b.store(mem.base, mem.off + 8, builtins.process(lo), 4)
     lo.b.store(mem.base, mem.off + 12, 0, 4)
@@ -442,12 +443,12 @@ def _ntop(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     address, family = call.data["address"], call.data["family"]
     assert isinstance(type, Inet)
     memory.zero(lo, mem.at(4), 16)
-    lo.b.store(mem.base, mem.off, family or scalar(lo, call.data["af"]), 4)
+    lo.b.store(mem.base, mem.off, family or lo.scalar_value(call.data["af"]), 4)
     if isinstance(address.type, Scalar):
-        lo.b.store(mem.base, mem.off + 4, scalar(lo, address), 4)
+        lo.b.store(mem.base, mem.off + 4, lo.scalar_value(address), 4)
         return
     size = address.type.size
-    place = locate_or_materialise(lo, address)
+    place = lo.place_value(address)
     if family == 2:
         size = 4
     memory.copy(lo, place, mem.at(4), size, 4)
@@ -464,7 +465,7 @@ def _macaddr(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 
 
 def _strftime(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
-    lo.b.store(mem.base, mem.off, scalar(lo, call.args[1]))
+    lo.b.store(mem.base, mem.off, lo.scalar_value(call.args[1]))
 
 
 def _buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
@@ -475,7 +476,7 @@ def _buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     length = call.args[1].const if len(call.args) > 1 else most
     if not isinstance(length, int):
         memory.zero(lo, mem.at(4), type.capacity)
-        size = _cut(lo, scalar(lo, call.args[1]), most)
+        size = _cut(lo, lo.scalar_value(call.args[1]), most)
         lo.b.store(mem.base, mem.off, size, 4)
         memory.read_bytes(lo, place, size, mem.at(4))
         return
@@ -501,7 +502,7 @@ def _constants(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     """A record of literals."""
     record = TupleExpr(call.span, items=call.data)
     record.type = call.type
-    into(lo, record, mem, type)
+    lo.write_value(record, mem, type)
 
 
 def _config(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
@@ -510,7 +511,7 @@ def _config(lo: Lower, node: Expr, mem: Mem, type: Type) -> None:
     memory.zero(lo, mem, type.size)
     for value, part, offset in zip(lo.unit.config.values(), type.of, type.offsets):
         if isinstance(part, Str):
-            strings.write_literal(lo, value.encode(), mem.at(offset), part.capacity, False)
+            write_literal(lo, value.encode(), mem.at(offset), part.capacity, False)
         else:
             lo.store_value(mem.at(offset), part, int(value))
 
@@ -520,5 +521,3 @@ VALUE_CALLS: dict[str, Callable[[Lower, Any, Mem, Type], None]] = {
     "macaddr": _macaddr, "strftime": _strftime, "buf": _buf, "typeinfo": _constants,
     "config": _config,
 }
-
-__all__ = ["CONDITION_CALLS", "SCALAR_CALLS", "STATEMENT_CALLS", "STRING_CALLS", "VALUE_CALLS", "into", "print_map"]

@@ -15,31 +15,30 @@ from ...types import UINT8, Scalar, Str, Tuple, Type
 from ..ir import Operand
 from ..unit import SHORT, short_type
 from . import memory
+from .conversion import convert_tuple, convert_value
 from .core import Lower, Mem
+from .ordering import evaluate_once, must_run_first
 
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     """The key's bytes as ``type``; a value that already lies in memory with that layout is used there."""
-    from .expressions import copy_from, into, locate
-    place = locate(lo, key) if key.type == type and not isinstance(type, Scalar) else None
+    place = lo.locate_value(key) if key.type == type and not isinstance(type, Scalar) else None
     if place is not None and place.space == "bpf":
         return place
     mem = lo.temp(type.size, "key")
     if place is None:
-        into(lo, key, mem, type)
+        lo.write_value(key, mem, type)
     else:
-        copy_from(lo, place, type, mem, type, True)
+        convert_value(lo, place, type, mem, type, True)
     return mem
 
 
 def with_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]) -> None:
     """Lower ``use(map, key)``; twice, behind a test of the strings' length, where the map has a companion."""
-    from .expressions import evaluated
-    from .records import must_run_first
     assert info.key is not None
     short = lo.unit.maps[info.name].short
     if short and must_run_first(key):
-        key = evaluated(lo, key)
+        key = evaluate_once(lo, key)
     if not short:
         use(info.name, key_memory(lo, key, info.key))
     elif always_short(key, info.key):
@@ -60,28 +59,26 @@ def always_short(key: Expr, type: Type) -> bool:
 def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
     """One string: its first 64 bytes are the short key where they lie. Only those are cleared beforehand; what
     follows is cleared, and the string read again, when it turns out to be long."""
-    from .expressions import copy_from, into, locate
-    place = locate(lo, key) if key.type == type else None
+    place = lo.locate_value(key) if key.type == type else None
     if place is not None and place.space == "bpf":  # defined up to its capacity
         _choose(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
         return
     mem = lo.temp(type.size, "key")
     if place is None:
         memory.zero(lo, mem, SHORT)
-        into(lo, key, mem, type, pad=False)
+        lo.write_value(key, mem, type, pad=False)
     else:
-        copy_from(lo, place, type, mem, type, True)
+        convert_value(lo, place, type, mem, type, True)
 
     def long_key() -> None:
         if place is None:
-            into(lo, key, mem, type)
+            lo.write_value(key, mem, type)
         use(info.name, mem)
     _choose(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
 
 
 def _by_lengths(lo: Lower, info: MapInfo, key: Expr, short: str, use: Callable[[str, Mem], None]) -> None:
     """A tuple with strings: built whole, and copied into the short layout if every string fits there."""
-    from .expressions import convert_tuple
     type, small_type = info.key, short_type(info.key) if info.key is not None else None
     assert isinstance(type, Tuple) and isinstance(small_type, Tuple)
     whole = key_memory(lo, key, type)

@@ -18,8 +18,11 @@ from .. import helpers as h
 from ..builder import Builder
 from ..ir import Block, Function, MapFd, Operand, Reg
 from ..unit import Unit, short_type
-from . import aggregates, expressions, maps, memory
+from . import aggregates, maps, memory
+from .conversion import convert_tuple
 from .core import Loop, Lower, Mem
+from .ordering import value_before
+from .variables import assign_variable
 
 BROKEN = 2
 LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
@@ -178,20 +181,19 @@ def for_loop(lo: Lower, stmt: For) -> None:
 
 
 def _short_range(lo: Lower, stmt: For) -> None:
-    from .statements import block
     assert stmt.end is not None
     counter = lo.b.function.reg("counter")
-    lo.b.set(counter, expressions.scalar(lo, stmt.start))
+    lo.b.set(counter, lo.scalar_value(stmt.start))
     lo.forget()
     lo.last_time = None
     head, body, again, leave = (lo.b.block(n) for n in ("for", "body", "again", "leave"))
     lo.b.start(head)
-    lo.b.branch("jslt", counter, expressions.scalar(lo, stmt.end), body, leave)
+    lo.b.branch("jslt", counter, lo.scalar_value(stmt.end), body, leave)
     lo.b.start(body)
-    expressions.assign_variable(lo, stmt.variable, counter)
+    assign_variable(lo, stmt.variable, counter)
     lo.loops.append(Loop(leave, again))
     with lo.region():
-        block(lo, stmt.body)
+        lo.lower_block(stmt.body)
     lo.loops.pop()
     lo.b.start(again)
     lo.b.set(counter, lo.b.alu("add", counter, 1))
@@ -235,10 +237,9 @@ class _Callback:
 
 def _body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     """The loop's body; ``tell``: a break is noted in the frame."""
-    from .statements import block
     leave, again = lo.b.block("leave"), lo.b.block("again")
     lo.loops.append(Loop(leave, again))
-    block(lo, stmt.body)
+    lo.lower_block(stmt.body)
     lo.loops.pop()
     lo.b.start(again)
     lo.b.exit(0)
@@ -282,8 +283,8 @@ def _run(lo: Lower, helper: int, first: object, function: Function, name: str, b
 def _long_range(lo: Lower, stmt: For) -> None:
     """bpf_loop(n, callback(u32 index, void *ctx), ctx, 0)."""
     assert stmt.end is not None and lo.frame is not None
-    start = expressions.before(lo, stmt.start, stmt.end)
-    end = expressions.scalar(lo, stmt.end)
+    start = value_before(lo, stmt.start, stmt.end)
+    end = lo.scalar_value(stmt.end)
     some, none = lo.b.block("loop"), lo.b.block("looped")
     # Not a call with a count of 0: the verifier would drop the callback then, and stumble over its address.
     lo.b.branch("jsgt", end, start, some, none)
@@ -291,7 +292,7 @@ def _long_range(lo: Lower, stmt: For) -> None:
     count = lo.b.alu("sub", end, start)
     with _Callback(lo, "loop", 2, 1) as function:
         index = lo.b.extend(function.params[0], 32, False)
-        expressions.assign_variable(lo, stmt.variable, lo.b.alu("add", index, _start_value(lo, stmt)))
+        assign_variable(lo, stmt.variable, lo.b.alu("add", index, _start_value(lo, stmt)))
         _body(lo, stmt)
     _store_start(lo, stmt, start)
     result = _run(lo, h.LOOP, count, function, "loop")
@@ -304,7 +305,7 @@ def while_loop(lo: Lower, stmt: While) -> None:
     with _Callback(lo, "while", 2, 1):
         body, leave = lo.b.block("body"), lo.b.block("end")
         with lo.scope():
-            expressions.condition(lo, stmt.cond, body, leave)
+            lo.branch_on(stmt.cond, body, leave)
         lo.b.start(body)
         _body(lo, stmt)
         lo.b.start(leave)
@@ -372,7 +373,7 @@ def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type
 
 def _copy_key(lo: Lower, key: Mem, have: Type, into: Mem, want: Type) -> None:
     if isinstance(have, Tuple) and isinstance(want, Tuple) and have != want:
-        expressions.convert_tuple(lo, key, have, into, want)
+        convert_tuple(lo, key, have, into, want)
     else:
         memory.copy(lo, key, into, min(have.size, want.size))
 
@@ -385,6 +386,3 @@ def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> 
     if not lo.unit.maps[name].type.endswith("percpu_hash"):
         return aggregates.merged_words(lo, value, info.value)
     return aggregates.merged_at(lo, name, info, lo.operand_address(key))
-
-
-__all__ = ["for_loop", "has_callbacks", "is_short", "prepare_frame", "while_loop"]

@@ -8,7 +8,6 @@ from typing import Any
 from ...language.ast import (
     Binary,
     BoolLiteral,
-    Call,
     Cast,
     Expr,
     FieldAccess,
@@ -21,12 +20,15 @@ from ...language.ast import (
     Variable,
 )
 from ...semantics.typed import MapInfo
-from ...types import Aggregate, Scalar, Type
+from ...types import Scalar
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
-from . import memory
+from . import maps, memory
+from .builtins import cpu
+from .conversion import convert_value
 from .core import Lookup, Lower, Mem
 from .keys import with_key
+from .variables import replace_value
 
 PURE = frozenset("pid tid uid gid comm cpu cgroup curtask probe ncpus numaid username args".split())
 
@@ -100,19 +102,14 @@ def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
 
 
 def read(lo: Lower, ref: MapRef) -> Operand:
-    """A scalar element; 0 where there is none. Aggregates: their merged value."""
-    from .aggregates import merged
+    """A scalar element; 0 where there is none."""
     info = info_of(lo, ref)
-    if isinstance(info.value, Aggregate):
-        return merged(lo, ref, info)
     spec = lo.unit.maps[ref.name]
     if spec.memory:
         return memory.read_scalar(lo, Mem(MapAddr(ref.name)), info.value)
     found = lookup(lo, ref)
     if found.present:
         return memory.read_scalar(lo, Mem(found.pointer), info.value)
-    if spec.type.endswith("percpu_hash"):
-        pass  # a declared per-CPU map of plain values: this CPU's value, as bpftrace does
     value = lo.b.function.reg("elem")
     lo.b.set(value, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
@@ -144,7 +141,7 @@ def locate_value(lo: Lower, ref: MapRef) -> Mem:
 def condition(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
     """``/@x[k]/``: the element exists and is not zero. In the yes arm its address is known."""
     info = info_of(lo, ref)
-    if isinstance(info.value, Aggregate) or lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
+    if lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
         lo.b.branch("jne", read(lo, ref), 0, yes, no)
         return
     found = lookup(lo, ref)
@@ -182,19 +179,18 @@ def count_update(lo: Lower, name: str, result: Operand) -> None:
 
 def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
     """``@m = value`` and ``@m[k] = value`` for anything but aggregates."""
-    from .expressions import copy_from, into, locate, replace, scalar
     info = info_of(lo, ref)
     if ref.key is None:
         target = Mem(MapAddr(ref.name))
         if isinstance(info.value, Scalar):
-            lo.store_value(target, info.value, scalar(lo, value))
+            lo.store_value(target, info.value, lo.scalar_value(value))
         else:
-            replace(lo, ref, value, target, info.value)
+            replace_value(lo, ref, value, target, info.value)
         mark(lo, ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
-    place = locate(lo, value) if value.type == info.value and not isinstance(info.value, Scalar) else None
+    place = lo.locate_value(value) if value.type == info.value and not isinstance(info.value, Scalar) else None
     if place is not None and place.space == "bpf" and info.value.size == size:
         bytes_ = place
     else:
@@ -202,9 +198,9 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
         if info.value.size < size:
             memory.zero(lo, bytes_.at(size - 8), 8)
         if place is None:
-            into(lo, value, bytes_, info.value)
+            lo.write_value(value, bytes_, info.value)
         else:
-            copy_from(lo, place, info.value, bytes_, info.value, True)
+            convert_value(lo, place, info.value, bytes_, info.value, True)
     with_key(lo, info, ref.key, lambda name, key: _store(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
 
@@ -279,9 +275,19 @@ def has_key(lo: Lower, name: str, key: Expr, yes: Block, no: Block) -> None:
     lo.b.branch("jne", found.pointer, 0, yes, no)
 
 
-def value_type(lo: Lower, ref: MapRef) -> Type:
-    return info_of(lo, ref).value
-
-
-__all__ = ["Call", "assign", "condition", "count_update", "delete", "element", "has_key", "info_of",
-           "locate_value", "lookup", "read", "signature", "update", "value_type"]
+def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+    """This CPU's words of an aggregate, made if they were missing, and the block behind the update."""
+    spec = lo.unit.maps[ref.name]
+    element = None
+    if ref.key is None:
+        done = lo.b.block("updated")
+    else:
+        element, done = maps.element(lo, ref)
+    if spec.cpus == 1:
+        return element or lo.b.address(MapAddr(ref.name)), done
+    number = cpu(lo)
+    inside = lo.b.block("slot")
+    lo.b.branch("jlt", number, spec.cpus, inside, done)  # tells the verifier the bound
+    lo.b.start(inside)
+    first = element or lo.b.address(MapAddr(ref.name))
+    return lo.b.alu("add", first, lo.b.alu("mul", number, spec.stride)), done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...types import KERNEL, USER, Pointer, Str, Struct, StructField, Type
 from .. import helpers as h
-from ..ir import MapAddr, Operand, Reg, Slot
+from ..ir import MapAddr, Operand, Reg
 from .core import Lower, Mem, width
 
 WORD_COPY = 128   # up to here a copy is a run of loads and stores, beyond it a helper call
@@ -182,7 +182,3 @@ def slot_of(lo: Lower, value: Operand, size: int = 8) -> Mem:
 
 def is_text(type: Type | None) -> bool:
     return isinstance(type, Str)
-
-
-__all__ = ["ANY", "Slot", "copy", "direct", "from_words", "is_text", "pointee", "read_bytes", "read_field",
-           "read_memory", "read_scalar", "slot_of", "typed_pointer", "zero"]

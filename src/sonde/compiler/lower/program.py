@@ -12,13 +12,23 @@ from ..gate import has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import builtins, expressions, gate, loops, statements, subprograms
+from . import builtins, conditions, expressions, gate, locations, loops, statements, subprograms, writing
 from .core import Lower
+
+
+class ProgramLowering(Lower):
+    """What the families ask for, by those who know it."""
+
+    scalar_value = expressions.scalar_value
+    branch_on = conditions.branch_on
+    locate_value = locations.locate_value
+    write_value = writing.write_value
+    lower_block = statements.lower_block
 
 
 def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) -> Lower:
     """Prologue (is this event ours?), predicate, action."""
-    lo = Lower(unit, probe, planned.context, planned.attach, name, planned.numbers)
+    lo = ProgramLowering(unit, probe, planned.context, planned.attach, name, planned.numbers)
     lo.b.span = probe.clause.points[0].span
     lo.done = lo.b.block("done")
     if unit.options.gated and not is_exempt(probe):
@@ -34,11 +44,11 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         lo.b.span = probe.clause.predicate.span
         body = lo.b.block("action")
         with lo.scope():
-            expressions.condition(lo, probe.clause.predicate, body, lo.done)
+            lo.branch_on(probe.clause.predicate, body, lo.done)
         lo.b.start(body)
     if has_gate(unit.options, probe):
         gate.pass_gate(lo)
-    statements.block(lo, probe.clause.body)
+    lo.lower_block(probe.clause.body)
     lo.b.start(lo.done)
     lo.b.span = None
     lo.b.exit(0)

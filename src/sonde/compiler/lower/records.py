@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...language.ast import BlockExpr, Call, Expr, MapRef, Unary
+from ...language.ast import Expr, MapRef
 from ...record import Record
 from ...semantics.nodes import walk
 from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
@@ -12,7 +12,9 @@ from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
 from . import memory
-from .core import Lower, Mem, is_function_call
+from .clocks import now
+from .core import Lower, Mem
+from .ordering import must_run_first
 
 
 class Reserved(Record):
@@ -80,16 +82,9 @@ def submit(lo: Lower, reserved: Reserved, time: Operand) -> None:
     lo.b.start(reserved.done)
 
 
-def must_run_first(expr: Expr) -> bool:
-    """Whether evaluating has effects that a lost record must not swallow, or may leave the program."""
-    return any(isinstance(n, BlockExpr) or isinstance(n, Unary) and n.op in ("++", "--")
-               or isinstance(n, Call) and (n.name == "delete" or is_function_call(n)) for n in walk(expr))
-
-
 def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
          stamp: bool = False) -> None:
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
-    from .expressions import into, scalar
     types = [event_type(v.type) for v in values]
     fields, size = layout(types)
     site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
@@ -97,7 +92,7 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():
         for i, value in enumerate(values[:last + 1]):
-            early[i] = lo.b.mov(scalar(lo, value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
+            early[i] = lo.b.mov(lo.scalar_value(value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
         keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
         before = lo.last_time
         reserved = reserve(lo, site)
@@ -110,19 +105,17 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
                 elif done is not None:
                     lo.store_value(target, field.type, done)
                 else:
-                    into(lo, value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
+                    lo.write_value(value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
             time = lo.last_time
             if time is None and (stamp or lo.unit.options.timed):
-                from .builtins import now
                 time = now(lo)
             submit(lo, reserved, time if time is not None else 0)
         lo.last_time = before
 
 
 def _kept(lo: Lower, value: Expr, type: Type) -> Mem:
-    from .expressions import into
     mem = lo.temp(type.size)
-    into(lo, value, mem, type)
+    lo.write_value(value, mem, type)
     return mem
 
 
@@ -138,7 +131,6 @@ def control(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = 
         lo.b.store(reserved.record, fields[0].offset, value)
     before = time = lo.last_time
     if time is None and lo.unit.options.timed:
-        from .builtins import now
         time = now(lo)
     submit(lo, reserved, time if time is not None else 0)
     lo.last_time = before

@@ -13,6 +13,7 @@ from .. import helpers as h
 from ..ir import Block, Function, Operand, Reg
 from . import memory, words
 from .core import Lower, Mem
+from .texts import plain_memory, write_literal
 from .words import zero_bytes
 
 FIRST = 64             # positions that are tried in a loop
@@ -112,7 +113,6 @@ def _scan_function(lo: Lower, function: Function, end: int, look: Look) -> None:
 
 def contains(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, yes: Block, no: Block) -> Operand:
     """Branch on whether the string at ``hay`` contains ``needle``; the index is where, in the yes arm."""
-    from .strings import plain_memory, write_literal
     if not needle:
         lo.b.jump(yes)
         return 0
@@ -171,7 +171,6 @@ def contains_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Me
                     needle_terminated: bool, yes: Block, no: Block) -> Operand:
     """As :func:`contains`, with a needle known at run time. The first positions are compared by the needle's first
     word, which decides if the needle ends in it; anything else is left to the callback."""
-    from .strings import plain_memory
     hay = padded(lo, plain_memory(lo, hay, size), size, terminated)
     needle = padded(lo, plain_memory(lo, needle, needle_size), needle_size, needle_terminated)
     base, other = lo.b.address(hay.base, hay.off), lo.b.address(needle.base, needle.off)
@@ -296,6 +295,3 @@ def _search_function(lo: Lower, function: Function, size: int, needle_size: int)
     lo.b.store(progress, 16, MISSED)
     lo.b.start(end)
     lo.b.exit(1)
-
-
-__all__ = ["Look", "contains", "contains_string", "padded", "scan"]

@@ -8,31 +8,22 @@ from ...language.ast import Call, MapRef
 from ...types import Aggregate
 from ..ir import Block, Operand
 from . import maps
-from .builtins import given_time, now
+from .clocks import tai
 from .core import Lower, Mem
+from .ordering import value_before
 
 STAMP, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
 INTERVAL_BYTES = 24
 
 
-def tai(lo: Lower) -> Operand:
-    """TAI nanoseconds: the boot clock plus what user space found to be between the two clocks."""
-    given = given_time(lo)
-    if given is not None:
-        return given
-    return lo.b.alu("add", now(lo), lo.b.load(lo.unit.global_word("tai_offset"), 0, 8))
-
-
 def update(lo: Lower, ref: MapRef, call: Call) -> None:
     """``@m[k] = tseries(n, interval, count, agg)``."""
-    from .aggregates import own_words
-    from .expressions import before
     aggregate = maps.info_of(lo, ref).value
     assert isinstance(aggregate, Aggregate)
-    value = before(lo, call.args[0], ref.key)
+    value = value_before(lo, call.args[0], ref.key)
     time = tai(lo)
     epoch = lo.b.alu("div", time, aggregate.low)
-    where, done = own_words(lo, ref)
+    where, done = maps.own_words(lo, ref)
     place = lo.b.alu("mod", epoch, aggregate.high)
     inside = lo.b.block("inside")
     lo.b.branch("jlt", place, aggregate.high, inside, done)  # always; the verifier wants it said

@@ -13,8 +13,10 @@ from ...semantics.typed import CheckedFunction
 from ...types import NoneType, Scalar, Type
 from ..builder import Builder
 from ..ir import Function, Operand
-from . import expressions, loops, memory
+from . import loops, memory
+from .conversion import convert_value
 from .core import Lower, Mem, is_function_call
+from .variables import assign_variable
 
 RETURNING = 3  # in the frame: a callback is leaving its function with a value
 
@@ -30,7 +32,7 @@ def call_into(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool) -> None:
         made = lo.temp(have.size, "result")
         memory.zero(lo, made, have.size)
         call(lo, node, made)
-        expressions.copy_from(lo, made, have, mem, type, pad)
+        convert_value(lo, made, have, mem, type, pad)
 
 
 def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
@@ -40,10 +42,10 @@ def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
     args: list[Operand] = []
     for parameter, arg in zip(made.params, node.args):
         if isinstance(parameter.type, Scalar):
-            args.append(lo.normalise(expressions.scalar(lo, arg), parameter.type))
+            args.append(lo.normalise(lo.scalar_value(arg), parameter.type))
         else:
             copy = lo.temp(parameter.type.size, parameter.name)
-            expressions.into(lo, arg, copy, parameter.type)
+            lo.write_value(arg, copy, parameter.type)
             args.append(lo.operand_address(copy))
     if result_at is None and not isinstance(made.result, (Scalar, NoneType)):  # nobody wants it
         result_at = lo.temp(made.result.size, "result")
@@ -91,7 +93,7 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
     lo.ctx = lo.b.load(outer.base, 0) if outer is not None else 0
     for parameter, register in zip(made.params, function.params):
         if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
-            expressions.assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
+            assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
         elif isinstance(parameter.type, Scalar):
             lo.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
         else:
@@ -109,13 +111,12 @@ _STATE = ("function", "b", "ctx", "scratch", "variables", "lookups", "typed", "l
 
 
 def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
-    from .statements import block
     if loops.has_callbacks(lo.unit, made.clause) or calls_functions(made.clause):
         loops.prepare_frame(lo, made.clause)
         if lo.result_at is not None:
             assert lo.frame is not None
             lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, lo.result_at)
-    block(lo, made.clause.body)
+    lo.lower_block(made.clause.body)
     if not lo.b.closed:
         lo.b.exit(0)
     assert lo.done is not None
@@ -150,9 +151,9 @@ def return_value(lo: Lower, node: Return) -> None:
         else:
             assert lo.frame is not None
             place = lo.b.load(lo.frame.base, lo.frame.off + lo.return_at)
-        expressions.into(lo, node.value, Mem(place), lo.subprogram.result)
+        lo.write_value(node.value, Mem(place), lo.subprogram.result)
     elif node.value is not None and not isinstance(lo.subprogram.result, NoneType):
-        value = lo.normalise(expressions.scalar(lo, node.value), lo.subprogram.result)
+        value = lo.normalise(lo.scalar_value(node.value), lo.subprogram.result)
     if within:
         lo.b.exit(value)
         return
@@ -161,6 +162,3 @@ def return_value(lo: Lower, node: Return) -> None:
         lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, value)
     lo.b.store(lo.frame.base, lo.frame.off + 8, RETURNING)
     lo.b.exit(1)
-
-
-__all__ = ["call", "call_into", "calls_functions", "return_value"]

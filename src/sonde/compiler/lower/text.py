@@ -11,7 +11,7 @@ from .. import helpers as h
 from ..ir import Block, Operand, Reg
 from . import memory, search, strings, words
 from .core import Lower, Mem
-from .expressions import locate_or_materialise, scalar
+from .texts import capacity_of, literal, plain_memory
 
 Segment = list[frozenset[int]]
 
@@ -25,16 +25,16 @@ def strncmp(lo: Lower, call: Call) -> Operand:
 
 def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     left, right, length = call.args[0], call.args[1], call.data["length"]
-    if strings.literal(left) is not None:
+    if literal(left) is not None:
         left, right = right, left
-    text = strings.literal(right)
+    text = literal(right)
     with lo.scope():
-        place = locate_or_materialise(lo, left)
+        place = lo.place_value(left)
         if text is not None:
-            strings.equal_literal(lo, place, strings.capacity_of(left), text, yes, no, prefix=length)
+            strings.equal_literal(lo, place, capacity_of(left), text, yes, no, prefix=length)
         else:
-            other = locate_or_materialise(lo, right)
-            words.equal_strings(lo, place, strings.capacity_of(left), other, strings.capacity_of(right), yes, no,
+            other = lo.place_value(right)
+            words.equal_strings(lo, place, capacity_of(left), other, capacity_of(right), yes, no,
                                 length)
 
 
@@ -46,24 +46,24 @@ def strstr(lo: Lower, call: Call) -> Operand:
 
 
 def _find(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
-    needle = strings.literal(call.args[1])
+    needle = literal(call.args[1])
     with lo.scope():
-        hay = locate_or_materialise(lo, call.args[0])
-        size, ends = strings.capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
+        hay = lo.place_value(call.args[0])
+        size, ends = capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
         if needle is not None:
             return search.contains(lo, hay, size, ends, needle, yes, no)
-        other = locate_or_materialise(lo, call.args[1])
-        return search.contains_string(lo, hay, size, ends, other, strings.capacity_of(call.args[1]),
+        other = lo.place_value(call.args[1])
+        return search.contains_string(lo, hay, size, ends, other, capacity_of(call.args[1]),
                                       isinstance(call.args[1].type, Str), yes, no)
 
 
 def strlen(lo: Lower, call: Call) -> Operand:
-    text = strings.literal(call.args[0])
+    text = literal(call.args[0])
     if text is not None:
         return len(text)
     with lo.scope():
-        place = locate_or_materialise(lo, call.args[0])
-        return words.length(lo, place, strings.capacity_of(call.args[0]))
+        place = lo.place_value(call.args[0])
+        return words.length(lo, place, capacity_of(call.args[0]))
 
 
 def strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
@@ -77,15 +77,15 @@ def str_concat(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
     else:
         lo.b.store(mem.base, mem.off, 0, 1)
     with lo.scope():
-        whole = lo.temp(sum(strings.capacity_of(arg) for arg in call.args))
+        whole = lo.temp(sum(capacity_of(arg) for arg in call.args))
         memory.zero(lo, whole, 8)
         used = lo.b.function.reg("used")
         lo.b.set(used, 0)
         room = 0
         for arg in call.args:
-            place = strings.plain_memory(lo, locate_or_materialise(lo, arg), strings.capacity_of(arg))
-            _append(lo, whole, used, room, place, strings.capacity_of(arg))
-            room += strings.capacity_of(arg) - 1
+            place = plain_memory(lo, lo.place_value(arg), capacity_of(arg))
+            _append(lo, whole, used, room, place, capacity_of(arg))
+            room += capacity_of(arg) - 1
         lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(mem), type.capacity, lo.operand_address(whole)],
                   "probe_read_kernel_str")
 
@@ -130,7 +130,7 @@ def str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
     separator, more = call.data["separator"].encode("utf-8", "surrogateescape"), b"..."
     done = lo.b.block("joined")
     with lo.scope():
-        array = lo.b.mov(scalar(lo, call.args[0]))
+        array = lo.b.mov(lo.scalar_value(call.args[0]))
         whole, element = lo.temp(type.capacity + max(type.capacity, len(separator) + len(more) + 1)), lo.temp(8)
         lo.b.store(whole.base, whole.off, 0, 1)
         used = lo.b.function.reg("used")
@@ -168,9 +168,9 @@ def str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
 def globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     """The pieces between stars: the first at the beginning, each as early as possible, the last at the end."""
     segments: list[Segment] = call.data["pattern"]
-    capacity = strings.capacity_of(call.args[0])
+    capacity = capacity_of(call.args[0])
     with lo.scope():
-        text = strings.plain_memory(lo, locate_or_materialise(lo, call.args[0]), capacity)
+        text = plain_memory(lo, lo.place_value(call.args[0]), capacity)
         if sum(map(len, segments)) > capacity:
             lo.b.jump(no)
             return
@@ -267,7 +267,7 @@ def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capa
 
 def one_of(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     """One comparison for each number, two for each range."""
-    value = scalar(lo, call.args[0])
+    value = lo.scalar_value(call.args[0])
     for low, high in call.data:
         other = lo.b.block("other")
         if low == high:

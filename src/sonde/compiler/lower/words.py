@@ -15,6 +15,7 @@ from ..builder import Builder
 from ..ir import Block, Function, MapAddr, Operand, Reg, Slot
 from . import memory
 from .core import Lower, Mem
+from .texts import plain_memory
 
 BLOCK = 64
 PLAIN = 192       # up to here no callback
@@ -108,7 +109,6 @@ def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable
 def equal_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: Block, no: Block,
                   limit: int | None = None) -> None:
     """Branch on whether the characters before the NUL are the same, or ``limit`` characters are."""
-    from .strings import plain_memory
     a, b = plain_memory(lo, a, size_a), plain_memory(lo, b, size_b)
     size = min(size_a, size_b) if limit is None else min(size_a, size_b, limit)
     _compare(lo, a, b, size, True, yes, no)
@@ -232,7 +232,6 @@ def _block_function(lo: Lower, function: Function, blocks: int, text: bool) -> N
 def length(lo: Lower, mem: Mem, capacity: int) -> Operand:
     """Characters before the NUL. In what is behind the first characters of a long string the kernel looks for it: a
     copy says how long it was."""
-    from .strings import plain_memory
     mem = plain_memory(lo, mem, capacity)
     counted = capacity if capacity <= COUNTED else COUNTED // 2
     size, done = lo.b.function.reg("length"), lo.b.block("done")
@@ -282,6 +281,3 @@ def _measured(lo: Lower, mem: Mem, capacity: int) -> Operand:
     lo.b.set(size, lo.b.alu("sub", read, 1))
     lo.b.start(on)
     return size
-
-
-__all__ = ["equal_bytes", "equal_strings", "in_scratch", "length", "loop", "unknown", "zero_bytes"]

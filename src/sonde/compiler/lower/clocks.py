@@ -1,0 +1,58 @@
+"""The clocks."""
+
+from __future__ import annotations
+
+from ...errors import UsageError
+from ...language.ast import Expr
+from ...types import Int
+from .. import helpers as h
+from ..ir import MapAddr, Operand
+from . import memory
+from .core import Lower, Mem, option
+
+CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
+
+
+def read_clock(lo: Lower, node: Expr) -> Operand:
+    """``nsecs`` by the clock that was asked for."""
+    clock = option(node, "clock") or "boot"
+    given = given_time(lo)
+    if given is not None:
+        return given
+    if clock == "sw_tai" or clock == "tai" and not lo.unit.feature("helper_ktime_get_tai_ns"):
+        return tai(lo)
+    now = lo.b.call(CLOCKS[clock], [], f"{clock}_ns")
+    if clock == "boot":
+        lo.last_time = now
+    return now
+
+
+def given_time(lo: Lower) -> Operand | None:
+    """The value of the map that BPFTRACE_DUMMY_TS_MAP names: scripts that are tests of tseries() say themselves what
+    time it is. Records keep the true time."""
+    name = lo.unit.checked.options.env.get("BPFTRACE_DUMMY_TS_MAP")
+    if not name:
+        return None
+    info = lo.unit.checked.maps.get(name)
+    if info is None or info.key is not None or not isinstance(info.value, Int) or info.value.signed:
+        raise UsageError(f"BPFTRACE_DUMMY_TS_MAP: {name} is no map with an unsigned number and without keys")
+    return memory.read_scalar(lo, Mem(MapAddr(name)), info.value)
+
+
+def now(lo: Lower) -> Operand:
+    """The boot clock."""
+    lo.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
+    return lo.last_time
+
+
+def elapsed_time(lo: Lower, node: Expr) -> Operand:
+    """Nanoseconds since the start of the trace."""
+    return lo.b.alu("sub", now(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
+
+
+def tai(lo: Lower) -> Operand:
+    """TAI nanoseconds: the boot clock plus what user space found to be between the two clocks."""
+    given = given_time(lo)
+    if given is not None:
+        return given
+    return lo.b.alu("add", now(lo), lo.b.load(lo.unit.global_word("tai_offset"), 0, 8))

@@ -1,0 +1,128 @@
+"""Conditions: expressions whose value is decided by control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...language.ast import Binary, Call, Expr, ExprStmt, If, MapRef, Stmt, Unary
+from ...semantics import convert
+from ...types import UINT8, Str
+from ..ir import Block, Operand
+from . import maps, memory, strings
+from .core import Lower, is_scalar
+from .functions import CONDITION_CALLS
+from .ordering import value_before
+from .words import equal_bytes
+
+_COMPARE = {"==": ("jeq", "jeq"), "!=": ("jne", "jne"), "<": ("jslt", "jlt"), "<=": ("jsle", "jle"),
+            ">": ("jsgt", "jgt"), ">=": ("jsge", "jge")}
+
+
+def is_condition(expr: Expr) -> bool:
+    """Whether the value is decided by control flow."""
+    if isinstance(expr, Call):
+        return expr.name in CONDITION_CALLS
+    return isinstance(expr, Binary) and (expr.op in ("&&", "||") or expr.op in _COMPARE) \
+        or isinstance(expr, Unary) and expr.op == "!"
+
+
+def branch_on(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
+    """Branch on an expression. Facts learned on the way to ``yes`` stay known there; the caller starts it next."""
+    if isinstance(expr.const, int):
+        lo.b.jump(yes if expr.const else no)
+    elif isinstance(expr, Unary) and expr.op == "!":
+        with lo.region():
+            lo.branch_on(expr.operand, no, yes)
+    elif isinstance(expr, Binary) and expr.op == "&&":
+        more = lo.b.block("and")
+        lo.branch_on(expr.left, more, no)
+        lo.b.start(more)
+        lo.branch_on(expr.right, yes, no)
+    elif isinstance(expr, Binary) and expr.op == "||":
+        more = lo.b.block("or")
+        with lo.region():
+            lo.branch_on(expr.left, yes, more)
+        lo.b.start(more)
+        with lo.region():
+            lo.branch_on(expr.right, yes, no)
+    elif isinstance(expr, Binary) and expr.op in _COMPARE:
+        compare(lo, expr, yes, no)
+    elif isinstance(expr, MapRef) and is_scalar(maps.info_of(lo, expr).value):
+        maps.condition(lo, expr, yes, no)
+    elif isinstance(expr, Call) and is_condition(expr):
+        CONDITION_CALLS[expr.name](lo, expr, yes, no)
+    elif isinstance(expr.type, Str):
+        place = lo.place_value(expr)
+        lo.b.branch("jne", memory.read_scalar(lo, place, UINT8), 0, yes, no)
+    else:
+        lo.b.branch("jne", lo.scalar_value(expr), 0, yes, no)
+
+
+def condition_value(lo: Lower, expr: Expr) -> Operand:
+    """A condition as 0 or 1."""
+    result = lo.b.function.reg("bool")
+    lo.select(result, lambda yes, no: lo.branch_on(expr, yes, no), lambda: 1, lambda: 0)
+    return result
+
+
+def compare(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
+    """``==`` and the others, on scalars, strings, or anything compared byte by byte."""
+    left, right = expr.left, expr.right
+    if is_scalar(left.type) and is_scalar(right.type):
+        if _is_probe_name(left) or _is_probe_name(right):
+            strings.compare_probe(lo, left if _is_probe_name(left) else right,
+                                  right if _is_probe_name(left) else left, expr.op, yes, no)
+            return
+        signs, unsigns = _COMPARE[expr.op]
+        cond = signs if expr.compare == "signed" else unsigns
+        lo.b.branch(cond, value_before(lo, left, right), lo.scalar_value(right), yes, no)
+        return
+    if expr.op == "!=":
+        yes, no = no, yes
+    if _is_probe_name(left) or _is_probe_name(right):
+        probe, text = (left, right) if _is_probe_name(left) else (right, left)
+        strings.compare_probe(lo, probe, text, "==", yes, no)
+    elif isinstance(left.type, Str) or isinstance(right.type, Str):
+        strings.equal(lo, left, right, yes, no)
+    else:
+        _equal_values(lo, left, right, yes, no)
+
+
+def _is_probe_name(expr: Expr) -> bool:
+    from ...types import Symbol
+    return isinstance(expr.type, Symbol) and expr.type.kind == "probe"
+
+
+def _equal_values(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
+    """Tuples, records and arrays: equal when their bytes are, both built with one layout."""
+    assert left.type is not None and right.type is not None
+    merged = convert.merge(left.type, right.type)  # wide enough for the elements of both
+    type = convert.plain(merged) if merged is not None else max(left.type, right.type, key=lambda t: t.size)
+    with lo.scope():
+        places = []
+        for side in (left, right):
+            mem = lo.temp(type.size)
+            lo.write_value(side, mem, type)
+            places.append(mem)
+        equal_bytes(lo, places[0], places[1], type.size, yes, no)
+
+
+def lower_if_value(lo: Lower, body: list[Stmt], give: Callable[[Expr], None]) -> None:
+    """``if c { a } else { b }`` as a value: ``give`` takes the expression that ends the branch."""
+    last = body[-1]
+    lo.lower_block(body[:-1])
+    if isinstance(last, ExprStmt):
+        give(last.expr)
+        return
+    assert isinstance(last, If)
+    yes, no, join = lo.b.block("then"), lo.b.block("else"), lo.b.block("join")
+    with lo.region():
+        lo.branch_on(last.cond, yes, no)
+        lo.b.start(yes)
+        lower_if_value(lo, last.then, give)
+    if not lo.b.closed:
+        lo.b.jump(join)
+    lo.b.start(no)
+    with lo.region():
+        lower_if_value(lo, last.other, give)
+    lo.b.start(join)

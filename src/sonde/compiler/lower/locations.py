@@ -1,0 +1,120 @@
+"""Where values lie: members, elements, what pointers point to."""
+
+from __future__ import annotations
+
+from ...language.ast import Call, Cast, Expr, FieldAccess, Index, MapRef, Name, TupleAccess, Unary, Variable
+from ...types import KERNEL, UINT8, Array, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
+from ..ir import Operand, Reg
+from . import builtins, maps, memory
+from .arithmetic import plain
+from .core import Lower, Mem, is_scalar, placed
+
+
+def field_value(lo: Lower, expr: FieldAccess) -> Operand | Mem:
+    """A member: its value if it is a scalar, else where it lies."""
+    field = expr.field
+    if isinstance(expr.operand, (Name, Call)) and expr.operand.name == "args":
+        assert field is not None
+        return lo.context.argument(lo, field)  # type: ignore[no-any-return]
+    operand_type = expr.operand.type
+    if field is None and isinstance(operand_type, Tuple):  # a record's member
+        return tuple_element(lo, expr.operand, operand_type.names.index(expr.name), operand_type)
+    assert field is not None
+    if isinstance(operand_type, Pointer):
+        base = memory.pointee(lo, lo.scalar_value(expr.operand), operand_type, lo.context.default_space)
+    else:
+        base = lo.place_value(expr.operand)
+    return member(lo, base, field, operand_type)
+
+
+def member(lo: Lower, base: Mem, field: StructField, owner: Type | None) -> Operand | Mem:
+    if isinstance(field.type, Scalar):
+        struct = owner.to if isinstance(owner, Pointer) else owner
+        return memory.read_field(lo, base, field, isinstance(struct, Struct) and _may_be_union(struct, field))
+    return base.at(field.offset)
+
+
+def _may_be_union(struct: Struct, field: StructField) -> bool:
+    """Whether another member shares the field's place, so that the verifier may take that one's type."""
+    if struct.union:
+        return True
+    return all(f.name != field.name for f in struct.fields)  # reached through an anonymous member
+
+
+def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand | Mem:
+    place = lo.place_value(operand)
+    element = type.of[index]
+    at = place.at(type.offsets[index])
+    return memory.read_scalar(lo, at, element) if isinstance(element, Scalar) else at
+
+
+@placed
+def locate_value(lo: Lower, expr: Expr) -> Mem | None:
+    """Where the value already lies; None if it has to be made."""
+    if isinstance(expr, Variable):
+        place = lo.variables[id(expr.slot)]
+        return place if isinstance(place, Mem) else None
+    if isinstance(expr, MapRef):
+        return maps.locate_value(lo, expr) if not is_scalar(expr.type) else None
+    if isinstance(expr, FieldAccess):
+        value = field_value(lo, expr) if not is_scalar(expr.type) or isinstance(expr.operand.type, Tuple) else None
+        return value if isinstance(value, Mem) else None
+    if isinstance(expr, TupleAccess):
+        type = expr.operand.type
+        assert isinstance(type, Tuple)
+        return lo.place_value(expr.operand).at(type.offsets[expr.index])
+    if isinstance(expr, Unary) and expr.op == "*":
+        assert isinstance(expr.operand.type, Pointer)
+        return memory.pointee(lo, lo.scalar_value(expr.operand), expr.operand.type, lo.context.default_space)
+    if isinstance(expr, Index) and isinstance(expr.operand.type, Tuple):
+        assert isinstance(expr.index.const, int)
+        return lo.place_value(expr.operand).at(expr.operand.type.offsets[expr.index.const])
+    if isinstance(expr, Index):
+        return locate_element(lo, expr)
+    if isinstance(expr, Cast) and isinstance(expr.operand.type, (Array, Struct)) and not is_scalar(expr.type):
+        return lo.locate_value(expr.operand)
+    if isinstance(expr, (Name, Call)) and builtins.is_string_builtin(expr):
+        return builtins.text_memory(lo, expr)
+    return None
+
+
+def locate_element(lo: Lower, expr: Index) -> Mem:
+    """``a[i]`` on an array (bounds are the checker's or, for an index only known at run time, ours) or pointer."""
+    operand = expr.operand
+    if isinstance(operand.type, Pointer):
+        base = memory.pointee(lo, lo.scalar_value(operand), operand.type, lo.context.default_space)
+        element, count = operand.type.to, 0
+    else:
+        base = lo.place_value(operand)
+        assert isinstance(operand.type, (Array, Str))
+        element, count = (operand.type.of, operand.type.count) if isinstance(operand.type, Array) \
+            else (UINT8, operand.type.capacity)
+    if isinstance(expr.index.const, int):
+        return base.at(expr.index.const * element.size)
+    index = lo.scalar_value(expr.index)
+    if count:
+        index = _bounded(lo, index, count)
+    address = lo.b.address(base.base, base.off)
+    if base.space == KERNEL and base.btf:
+        # The verifier allows no variable offset into a typed object: read with the helper.
+        address = plain(lo, address if address in lo.typed else _typed(lo, address))  # type: ignore[assignment]
+    return Mem(lo.b.alu("add", address, lo.b.alu("mul", index, element.size)), 0, base.space)
+
+
+def _typed(lo: Lower, address: Operand) -> Operand:
+    assert isinstance(address, Reg)
+    lo.typed[address] = 0
+    return address
+
+
+def _bounded(lo: Lower, index: Operand, count: int) -> Operand:
+    """An index in range; outside it counts as an error and reads element 0."""
+    result = lo.b.function.reg("index")
+    lo.b.set(result, index)
+    outside, on = lo.b.block("outside", cold=True), lo.b.block("on")
+    lo.b.branch("jlt", result, count, on, outside)
+    lo.b.start(outside)
+    lo.count_error("index")
+    lo.b.set(result, 0)
+    lo.b.start(on)
+    return result

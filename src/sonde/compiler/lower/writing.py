@@ -1,0 +1,131 @@
+"""Values into memory."""
+
+from __future__ import annotations
+
+from ...language.ast import BlockExpr, Call, Cast, Expr, Name, Ternary, TupleExpr
+from ...types import Scalar, Str, Struct, Tuple, Type
+from . import builtins, memory
+from .conditions import lower_if_value
+from .conversion import convert_value
+from .core import Lower, Mem, is_function_call, is_scalar, placed
+from .functions import STRING_CALLS, VALUE_CALLS
+from .subprograms import call_into
+from .texts import literal, write_literal
+
+
+@placed
+def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
+    """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
+    the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
+    if isinstance(type, Scalar):
+        lo.store_value(mem, type, lo.scalar_value(expr))
+    elif isinstance(expr, Ternary) and expr.then is not None:
+        _choose_into(lo, expr, mem, type, pad)
+    elif isinstance(expr, BlockExpr):
+        if expr.value is not None:
+            lo.lower_block(expr.body)
+            lo.write_value(expr.value, mem, type, pad)
+        else:
+            lower_if_value(lo, expr.body, lambda value: lo.write_value(value, mem, type, pad))
+    elif is_function_call(expr):
+        assert isinstance(expr, Call)
+        call_into(lo, expr, mem, type, pad)
+    elif isinstance(expr, TupleExpr) and isinstance(type, Tuple):
+        _tuple_into(lo, expr, mem, type, pad)
+    elif isinstance(type, Str):
+        expr = expr.operand if isinstance(expr, Cast) and isinstance(expr.operand.type, Str) else expr
+        _write_string(lo, expr, mem, type, pad)
+    elif isinstance(expr, (Name, Call)) and expr.name == "args":
+        assert isinstance(type, Struct)
+        _args_into(lo, mem, type)
+    elif isinstance(expr, (Name, Call)) and lo.locate_value(expr) is None:
+        VALUE_CALLS[expr.name](lo, expr, mem, type)
+    elif isinstance(expr, Cast) and is_scalar(expr.operand.type):
+        _number_into(lo, expr, mem, type)
+    elif isinstance(expr, Cast) and expr.operand.type is not None:
+        lo.write_value(expr.operand, mem, expr.operand.type, pad)  # other words for the same bytes
+    else:
+        _copy_into(lo, expr, mem, type, pad)
+
+
+def _number_into(lo: Lower, expr: Cast, mem: Mem, type: Type) -> None:
+    """``(uint8[8])number``: its bytes; a register holds all eight of a smaller number."""
+    value, at = lo.scalar_value(expr.operand), 0
+    while at < type.size:  # an array of bytes may lie anywhere
+        step = type.size - at
+        while (mem.off + at) % step or step & step - 1:
+            step -= 1
+        lo.b.store(mem.base, mem.off + at, lo.b.alu("rsh", value, 8 * at) if at else value, step)
+        at += step
+
+
+def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:
+    """All arguments, laid out as their struct says."""
+    memory.zero(lo, mem, type.size)
+    for field in type.fields:
+        if not field.name:
+            continue
+        value = lo.context.argument(lo, field)
+        if isinstance(value, Mem):
+            memory.copy(lo, value, mem.at(field.offset), field.type.size)
+        elif isinstance(field.type, Scalar):
+            lo.b.store(mem.base, mem.off + field.offset, value, field.type.size)
+
+
+def _choose_into(lo: Lower, expr: Ternary, mem: Mem, type: Type, pad: bool) -> None:
+    assert expr.then is not None
+    yes, no, join = lo.b.block("yes"), lo.b.block("no"), lo.b.block("join")
+    with lo.region():
+        lo.branch_on(expr.cond, yes, no)
+        lo.b.start(yes)
+        lo.write_value(expr.then, mem, type, pad)
+    lo.b.jump(join)
+    lo.b.start(no)
+    with lo.region():
+        lo.write_value(expr.other, mem, type, pad)
+    lo.b.jump(join)
+    lo.b.start(join)
+
+
+def _tuple_into(lo: Lower, expr: TupleExpr, mem: Mem, type: Tuple, pad: bool) -> None:
+    """The elements are evaluated as they are written, wherever they lie."""
+    gaps = zip([0, *[at + element.size for at, element in zip(type.offsets, type.of)]], [*type.offsets, type.size])
+    for end, start in gaps if pad else ():
+        if start > end:
+            lo.b.zero(mem.base, mem.off + end, start - end)
+    for item, at in zip(expr.items, type.ordered(tuple(expr.names))):
+        lo.write_value(item, mem.at(type.offsets[at]), type.of[at], pad)
+
+
+def _copy_into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool) -> None:
+    source = lo.locate_value(expr)
+    assert source is not None and expr.type is not None, f"{expr!r} has no value in memory"
+    convert_value(lo, source, expr.type, mem, type, pad)
+
+
+def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None:
+    """Write a string into memory of ``type.capacity`` bytes."""
+    text = literal(expr)
+    if text is not None:
+        write_literal(lo, text, mem, type.capacity, pad)
+        return
+    if isinstance(expr, (Name, Call)) and builtins.is_string_builtin(expr):
+        builtins.write_text(lo, expr, mem)
+        if pad and type.capacity > 16:
+            memory.zero(lo, mem.at(16), type.capacity - 16)
+        return
+    source = lo.locate_value(expr)
+    if source is None:
+        assert isinstance(expr, Call) and isinstance(expr.type, Str), expr
+        own = expr.type if expr.type.capacity < type.capacity else type  # str(p, 4) is short wherever it goes
+        STRING_CALLS[expr.name](lo, expr, mem, own, pad)
+        if pad and own is not type:
+            memory.zero(lo, mem.at(own.capacity), type.capacity - own.capacity)
+        return
+    assert expr.type is not None
+    size = min(type.capacity, expr.type.size)
+    memory.copy(lo, source, mem, size)
+    if expr.type.size > type.capacity:
+        lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
+    elif pad and type.capacity > size:
+        memory.zero(lo, mem.at(size), type.capacity - size)
