@@ -165,6 +165,7 @@ class Function:
         self.params = [self.reg(f"param{i}") for i in range(params)]
         for param in self.params:
             param.defs = 1
+        self.scratch_base: Reg  # the address of this CPU's scratch memory
 
     def reg(self, name: str = "") -> Reg:
         reg = Reg(len(self.registers), name)

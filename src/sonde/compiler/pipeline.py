@@ -113,7 +113,7 @@ def _finish(lo: Lower, show: Show | None, verify: bool) -> None:
     for function in program.functions:
         widen(function, lambda: lo.unit.global_word("zero"))
     relieve(program)
-    place_slots(program, lo.bases)
+    place_slots(program)
     if program.scratch_size:
         define_scratch(lo)
     for function in program.functions:
@@ -139,7 +139,7 @@ def _present(program: Program, name: str, show: Show | None) -> None:
 def _emit(lo: Lower, planned: Planned) -> Emitted:
     items, depth = emit(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
-    alone = len(lo.program.functions) > 1 or lo.cookies and planned.how.startswith("raw:") \
+    alone = len(lo.program.functions) > 1 or lo.uses_cookies and planned.how.startswith("raw:") \
         or any(find_loops(function) for function in lo.program.functions)
     return Emitted(items, depth, planned.key, alone)
 
@@ -159,7 +159,7 @@ def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) ->
                     + listing(code.code, code.relocations, code.lines))
     name = program_name(attach, planned.how[4:] if planned.how.startswith("raw:") else "")
     return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
-                       planned.how, 0, 0, lo.first_probe, any(part.cookies for part, _, _ in parts),
+                       planned.how, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),
                        functions=[(at, label if at else name) for at, label in code.functions],
                        numbers=[number for plan in served for number in plan.numbers],
                        clauses=1 if different else len(parts))

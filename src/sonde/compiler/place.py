@@ -13,9 +13,8 @@ FRAME = 512
 SPILL_ROOM = 64  # kept for spilled registers
 
 
-def place_slots(program: Program, bases: dict[Function, Reg]) -> None:
-    """Give each slot an offset. ``bases`` has, for each function, the register with the address of this CPU's
-    scratch memory (its definition disappears as dead code if nothing is placed there)."""
+def place_slots(program: Program) -> None:
+    """Give each slot an offset: in the frame, or from the function's ``scratch_base``."""
     levels = program.levels()
     for function in program.functions:
         main = function is program.functions[0]
@@ -29,7 +28,7 @@ def place_slots(program: Program, bases: dict[Function, Reg]) -> None:
             else:
                 at += (slot.size + 7) // 8 * 8
                 slot.offset = -at
-        _rewrite(function, bases[function])
+        _rewrite(function, function.scratch_base)
 
 
 def _spread(function: Function, room: int) -> None:

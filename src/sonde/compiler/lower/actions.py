@@ -12,7 +12,8 @@ from ..ir import MapAddr, Operand, Reg
 from ..unit import RDONLY_PROG
 from . import memory, records
 from .clocks import now
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 EINVAL, ENOSPC = 22, 28
 

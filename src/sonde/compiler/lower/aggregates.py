@@ -9,9 +9,10 @@ from .. import helpers as h
 from ..ir import MapAddr, MapFd, Operand, Reg
 from . import maps, series
 from .arithmetic import divide
-from .core import Lower, Mem
+from .core import Lower
 from .keys import with_key
 from .ordering import value_before
+from .state import Mem
 
 
 def update(lo: Lower, ref: MapRef, call: Call) -> None:

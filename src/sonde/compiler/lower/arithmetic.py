@@ -38,7 +38,7 @@ def plain(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
     to = type.to if isinstance(type, Pointer) and type.space in ("", KERNEL) else None
     known = isinstance(to, Struct) and to.btf_id and (memory.direct(lo) or memory.typed_loads(lo))
     known = known or isinstance(type, Pointer) and type.space == CTX
-    if not isinstance(pointer, Reg) or pointer not in lo.typed and not known:
+    if not isinstance(pointer, Reg) or pointer not in lo.state.typed and not known:
         return pointer
     task = lo.world.struct("task_struct")
     if lo.unit.feature("rdonly_cast") and task is not None:

@@ -11,7 +11,8 @@ from ..ir import Operand, Reg
 from . import memory
 from .clocks import elapsed_time, read_clock
 from .contexts import arch_of
-from .core import Lower, Mem, option
+from .core import Lower, option
+from .state import Mem
 
 ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
 

@@ -8,7 +8,8 @@ from ...types import Int
 from .. import helpers as h
 from ..ir import MapAddr, Operand
 from . import memory
-from .core import Lower, Mem, option
+from .core import Lower, option
+from .state import Mem
 
 CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
 
@@ -23,7 +24,7 @@ def read_clock(lo: Lower, node: Expr) -> Operand:
         return tai(lo)
     now = lo.b.call(CLOCKS[clock], [], f"{clock}_ns")
     if clock == "boot":
-        lo.last_time = now
+        lo.state.last_time = now
     return now
 
 
@@ -41,8 +42,8 @@ def given_time(lo: Lower) -> Operand | None:
 
 def now(lo: Lower) -> Operand:
     """The boot clock."""
-    lo.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
-    return lo.last_time
+    lo.state.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
+    return lo.state.last_time
 
 
 def elapsed_time(lo: Lower, node: Expr) -> Operand:

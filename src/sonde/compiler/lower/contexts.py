@@ -11,8 +11,9 @@ from .. import helpers as h
 from ..ir import Block, MapAddr, Operand
 from ..unit import RDONLY_PROG, Unit
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
 from .rawfields import RawField
+from .state import Mem
 
 TS_COMPAT = 2  # thread_info.status: a 32-bit system call (arch/x86/include/asm/thread_info.h)
 
@@ -168,7 +169,7 @@ class Syscall(Context):
         entry = lo.b.load(at, 0, 2)
         lo.b.branch("jne", entry, 0, found, leave)
         lo.b.start(found)
-        lo.dispatch = lo.b.alu("sub", entry, 1)
+        lo.state.probe_index = lo.b.alu("sub", entry, 1)
 
     def _skip_compat(self, lo: Lower, leave: Block) -> None:
         """A 32-bit program's call has another numbering; the classic tracepoints leave it out too

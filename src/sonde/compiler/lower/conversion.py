@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...types import KERNEL, Scalar, Str, Struct, Tuple, Type
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 
 def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad: bool) -> None:

@@ -12,44 +12,14 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
-from ...record import Record
 from ...semantics.nodes import walk
 from ...semantics.typed import CheckedProbe
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
-from ..builder import Builder
 from ..ir import Block, Function, MapAddr, Operand, Program, Reg, Slot, SlotAt
 from ..unit import Unit
-
-
-class Mem(Record):
-    """Bytes at ``base + off`` in ``space``: "bpf" (frame, maps, event records: plain loads and stores), "ctx",
-    "kernel" or "user". ``btf`` is set when ``base`` is a pointer that the verifier lets us load through."""
-
-    base: Any  # Reg | Slot | MapAddr
-    off: int = 0
-    space: str = "bpf"
-    btf: int = 0
-
-    def at(self, off: int) -> Mem:
-        """``off`` bytes further."""
-        return Mem(self.base, self.off + off, self.space, self.btf)
-
-
-class Lookup(Record):
-    """The result of a map lookup that is still good: the value's address (0 if there was none)."""
-
-    pointer: Reg
-    present: bool
-
-
-class Loop(Record):
-    """Where break and continue go; in a callback they leave it with 1 and 0."""
-
-    leave: Block
-    again: Block
-
+from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 
 Lowering = TypeVar("Lowering", bound=Callable[..., object])
 
@@ -77,35 +47,27 @@ class Lower:
         self.first_probe = numbers[0]
         self.numbers = numbers
         self.program = Program(name)
-        self.function = Function("main", 1)
-        self.program.functions.append(self.function)
-        self.b = Builder(self.function)
         self.place: Any = None  # span of the expression that is being lowered, where b.span is the statement's
-        self.ctx: Operand = self.function.params[0]
-        self.scratch = self.scratch_base()
-        self.bases: dict[Function, Reg] = {self.function: self.scratch}
-        self.variables: dict[int, Reg | Mem] = {}
         self.addressed = {id(n.operand.slot) for n in walk(probe.trees) if isinstance(n, Unary) and n.op == "&"
                           and isinstance(n.operand, Variable)}  # they have to be in memory
-        self.lookups: dict[Any, Lookup] = {}
-        self.typed: dict[Reg, int] = {}  # registers that the verifier knows as pointers to that BTF type
-        self.last_time: Operand | None = None
-        self.loops: list[Loop] = []
-        self.temps: list[list[Slot]] = [[]]
-        self.frame: Mem | None = None
-        self.frame_vars: set[int] = set()
-        self.counted: set[int] = set()  # those whose values the verifier shall not know; see compiler.widen
-        self.carried: dict[int, int] = {}  # shared variables whose values callbacks carry on: their bytes
-        self.frame_pointers: dict[int, int] = {}  # where the frame keeps the addresses of large shared variables
-        self.frame_starts: dict[int, int] = {}  # where a callback loop keeps its first index
-        self.shared: dict[object, str] = {}  # callbacks that several places use: what they do → label
+        self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label
-        self.result_at: Operand | None = None  # where the function that is being lowered writes its result
-        self.subprogram: Any = None  # CheckedFunction | None: the one that is being lowered
-        self.return_at = 0  # where in its frame a callback leaves the result
-        self.done: Block | None = None  # where this program ends
-        self.cookies = False
-        self.dispatch: Operand | None = None  # index of the attach point, where the prologue knows it
+        self.uses_cookies = False
+        self.state = FunctionState(self.add_function("main", 1))
+        self.b = self.state.b
+
+    def add_function(self, name: str, params: int) -> Function:
+        """A function more of this program."""
+        function = Function(name, params)
+        self.program.functions.append(function)
+        return function
+
+    @contextmanager
+    def building(self, state: FunctionState) -> Iterator[FunctionState]:
+        """Lower into another function, then go on where we were."""
+        outer, self.state, self.b = self.state, state, state.b
+        yield state
+        self.state, self.b = outer, outer.b
 
     # what any of the families may ask for; :mod:`.program` puts it together
 
@@ -139,36 +101,46 @@ class Lower:
             self.write_value(expr, place, expr.type)
         return place
 
-    def leave_program(self, value: Operand = 0) -> None:
-        """End the action; from a callback by way of a flag that the loop's owner looks at."""
-        if self.b.function is self.function:
-            assert self.done is not None
-            self.b.jump(self.done)
-            return
-        assert self.frame is not None
-        self.b.store(self.frame.base, self.frame.off + 8, 1)
-        self.b.exit(1)
+    @property
+    def frame(self) -> Mem:
+        """The frame that callbacks share with the function around them; see :mod:`.state`."""
+        assert self.state.frame is not None
+        return self.state.frame
 
-    # scratch memory
+    def load_outcome(self) -> Reg:
+        """How a callback ended: 0, or a reason to leave more than it."""
+        return self.b.load(self.frame.base, self.frame.off + OUTCOME)
 
-    def scratch_base(self) -> Reg:
-        """The address of this CPU's scratch memory; disappears when nothing is placed there."""
-        return self.b.mov(0, "scratch")
+    def store_outcome(self, outcome: int) -> None:
+        self.b.store(self.frame.base, self.frame.off + OUTCOME, outcome)
+
+    def leave_function(self) -> None:
+        """Leave the function, or the callback and with it the loop."""
+        if self.state.is_callback:
+            self.b.exit(1)
+        else:
+            self.b.jump(self.state.done)
+
+    def leave_program(self) -> None:
+        """End the action."""
+        if self.state.is_callback:
+            self.store_outcome(ENDING)
+        self.leave_function()
 
     # temporaries
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Frame memory taken inside is free again afterwards."""
-        self.temps.append([])
+        self.state.temps.append([])
         yield
-        for slot in self.temps.pop():
+        for slot in self.state.temps.pop():
             self.b.release(slot)
 
     def temp(self, size: int, name: str = "tmp") -> Mem:
         """Memory until the end of the statement; in scratch memory beyond the on_stack_limit."""
         slot = self.b.slot(max(size, 1), name)
-        self.temps[-1].append(slot)
+        self.state.temps[-1].append(slot)
         return Mem(slot)
 
     # regions: what is known in one arm of a branch does not hold behind it
@@ -176,21 +148,21 @@ class Lower:
     @contextmanager
     def region(self) -> Iterator[None]:
         """Facts learned inside (lookups, the time) are forgotten at the end; facts destroyed inside stay so."""
-        lookups, time = self.lookups, self.last_time
-        self.lookups = dict(lookups)
+        lookups, time = self.state.lookups, self.state.last_time
+        self.state.lookups = dict(lookups)
         yield
-        after = self.lookups
-        self.lookups = {k: v for k, v in lookups.items() if k in after and after[k].pointer is v.pointer}
-        self.last_time = time
+        after = self.state.lookups
+        self.state.lookups = {k: v for k, v in lookups.items() if k in after and after[k].pointer is v.pointer}
+        self.state.last_time = time
 
     def forget(self, map: str = "") -> None:
         """Lookups of ``map`` (of all maps) are no longer good."""
-        self.lookups = {k: v for k, v in self.lookups.items() if map and k[0] != map}
+        self.state.lookups = {k: v for k, v in self.state.lookups.items() if map and k[0] != map}
 
     def inserted(self, map: str) -> None:
         """An element was added: what was looked up and not found may be there now."""
         keep = not self.unit.maps[map].type.startswith("lru")  # which may have evicted another element for it
-        self.lookups = {k: v for k, v in self.lookups.items() if k[0] != map or v.present and keep}
+        self.state.lookups = {k: v for k, v in self.state.lookups.items() if k[0] != map or v.present and keep}
 
     # counting
 
@@ -209,11 +181,11 @@ class Lower:
 
     def probe_index(self) -> Operand:
         """Which attach point fired: index in ScriptSpec.probes."""
-        if self.dispatch is not None:
-            return self.dispatch
+        if self.state.probe_index is not None:
+            return self.state.probe_index
         if len(self.attach) == 1:
             return self.first_probe
-        self.cookies = True
+        self.uses_cookies = True
         cookie = self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
         # Entry and return may share a link, which has one cookie per function: the low half is the entry's.
         kind = self.attach[0].extra.get("how", self.attach[0].kind)
@@ -222,10 +194,7 @@ class Lower:
 
     def context_pointer(self) -> Operand:
         """The program's context, also inside callbacks."""
-        if self.b.function is self.function:
-            return self.ctx
-        assert self.frame is not None
-        return self.b.load(self.frame.base, self.frame.off, 8)
+        return self.b.load(self.frame.base, self.frame.off + CONTEXT) if self.state.is_callback else self.state.context
 
     # helpers of general use
 

@@ -29,10 +29,11 @@ from . import builtins, maps, memory
 from .aggregates import merged_value
 from .arithmetic import arithmetic, plain
 from .conditions import condition_value, is_condition, lower_if_value
-from .core import Lower, Mem, is_scalar, placed
+from .core import Lower, is_scalar, placed
 from .functions import SCALAR_CALLS
 from .locations import field_value
 from .ordering import value_before
+from .state import Mem
 from .subprograms import call
 from .variables import assign_variable
 
@@ -54,7 +55,7 @@ def _literal(lo: Lower, expr: Any) -> Operand:
 
 
 def _variable(lo: Lower, expr: Variable) -> Operand:
-    place = lo.variables[id(expr.slot)]
+    place = lo.state.variables[id(expr.slot)]
     if isinstance(place, Reg):
         return place
     return memory.read_scalar(lo, place, expr.slot.type)

@@ -35,8 +35,9 @@ from ..ir import Block, MapFd, Operand
 from . import builtins, maps, memory, records, stacks
 from .arithmetic import plain
 from .contexts import arch_of
-from .core import Lower, Mem
+from .core import Lower
 from .ordering import evaluate_once, must_run_first
+from .state import FunctionState, Mem
 from .texts import write_literal
 from .variables import set_variable
 
@@ -137,7 +138,7 @@ def _join(lo: Lower, call: Call) -> None:
             lo.b.set(used, lo.b.alu("add", used, lo.b.extend(length, 32, False)))
     lo.b.start(done)
     lo.b.store(reserved.record, fields[0].offset, used, 4)
-    records.submit(lo, reserved, lo.last_time if lo.last_time is not None else 0)
+    records.submit(lo, reserved, lo.state.last_time if lo.state.last_time is not None else 0)
 
 
 def _signal(helper: int) -> Callable[[Lower, Call], None]:
@@ -204,15 +205,9 @@ def _len(lo: Lower, call: Call) -> Operand:
 
 def _count_elements(lo: Lower, name: str) -> Operand:
     """bpf_for_each_map_elem with a callback that does nothing: it returns how many it visited."""
-    from ..builder import Builder
-    from ..ir import Function
-    function = Function(f"visit{len(lo.program.functions)}", 4)
-    lo.program.functions.append(function)
-    saved = lo.b
-    lo.b = Builder(function)
-    lo.bases[function] = lo.scratch_base()
-    lo.b.exit(0)
-    lo.b = saved
+    function = lo.add_function(f"visit{len(lo.program.functions)}", 4)
+    with lo.building(FunctionState(function, outer=lo.state)):
+        lo.b.exit(0)
     return lo.b.call(h.FOR_EACH_MAP, [MapFd(name), lo.b.callback(function.name), 0, 0], "for_each_map_elem")
 
 
@@ -226,7 +221,7 @@ def _find(lo: Lower, call: Call) -> Operand:
     target = call.args[2]
     assert isinstance(target, Variable)
     found = lo.b.function.reg("found")
-    if id(target.slot) not in lo.variables or target.slot.span == target.span:  # declared here
+    if id(target.slot) not in lo.state.variables or target.slot.span == target.span:  # declared here
         set_variable(lo, target, None)
     lo.b.set(found, 0)
     have, on = lo.b.block("have"), lo.b.block("on")

@@ -23,7 +23,6 @@ def count_run(lo: Lower) -> None:
 
 def pass_gate(lo: Lower) -> None:
     """Go on if the gate is open; else count the event, by its attach point, and leave."""
-    assert lo.done is not None
     own = _own_slot(lo)
     ours, claim, spend, action = (lo.b.block(name, cold=name == "claim") for name in ("open", "claim", "spend", "act"))
     close, held = lo.b.block("close", cold=True), lo.b.block("held", cold=True)
@@ -40,7 +39,7 @@ def pass_gate(lo: Lower) -> None:
     lo.b.store(lo.b.address(lo.unit.global_word("gate")), 0, 1)
     lo.b.start(held)
     _count_held(lo, own)
-    lo.b.jump(lo.done)
+    lo.b.jump(lo.state.done)
     lo.b.start(spend)
     lo.b.store(own, 0, lo.b.alu("sub", left, 1))
     lo.b.start(action)
@@ -48,11 +47,10 @@ def pass_gate(lo: Lower) -> None:
 
 def _own_slot(lo: Lower) -> Reg:
     """This CPU's slot of the budget's memory."""
-    assert lo.done is not None
     spec = lo.unit.budget()
     number = cpu(lo)
     inside = lo.b.block("slot")
-    lo.b.branch("jlt", number, spec.cpus, inside, lo.done)  # always; it tells the verifier the bound
+    lo.b.branch("jlt", number, spec.cpus, inside, lo.state.done)  # always; it tells the verifier the bound
     lo.b.start(inside)
     return lo.b.alu("add", lo.b.address(MapAddr(spec.name)), lo.b.alu("mul", number, spec.stride))
 

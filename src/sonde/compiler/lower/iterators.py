@@ -46,7 +46,7 @@ class Iterated(Context):
         """A typed pointer of the context."""
         value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
         if memory.typed_loads(lo):
-            lo.typed[value] = btf_id
+            lo.state.typed[value] = btf_id
         return value
 
 

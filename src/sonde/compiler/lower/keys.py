@@ -16,8 +16,9 @@ from ..ir import Operand
 from ..unit import SHORT, short_type
 from . import memory
 from .conversion import convert_tuple, convert_value
-from .core import Lower, Mem
+from .core import Lower
 from .ordering import evaluate_once, must_run_first
+from .state import Mem
 
 
 def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:

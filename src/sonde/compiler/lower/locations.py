@@ -7,7 +7,8 @@ from ...types import KERNEL, UINT8, Array, Pointer, Scalar, Str, Struct, StructF
 from ..ir import Operand, Reg
 from . import builtins, maps, memory
 from .arithmetic import plain
-from .core import Lower, Mem, is_scalar, placed
+from .core import Lower, is_scalar, placed
+from .state import Mem
 
 
 def field_value(lo: Lower, expr: FieldAccess) -> Operand | Mem:
@@ -52,7 +53,7 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
 def locate_value(lo: Lower, expr: Expr) -> Mem | None:
     """Where the value already lies; None if it has to be made."""
     if isinstance(expr, Variable):
-        place = lo.variables[id(expr.slot)]
+        place = lo.state.variables[id(expr.slot)]
         return place if isinstance(place, Mem) else None
     if isinstance(expr, MapRef):
         return maps.locate_value(lo, expr) if not is_scalar(expr.type) else None
@@ -97,13 +98,13 @@ def locate_element(lo: Lower, expr: Index) -> Mem:
     address = lo.b.address(base.base, base.off)
     if base.space == KERNEL and base.btf:
         # The verifier allows no variable offset into a typed object: read with the helper.
-        address = plain(lo, address if address in lo.typed else _typed(lo, address))  # type: ignore[assignment]
+        address = plain(lo, address if address in lo.state.typed else _typed(lo, address))  # type: ignore[assignment]
     return Mem(lo.b.alu("add", address, lo.b.alu("mul", index, element.size)), 0, base.space)
 
 
 def _typed(lo: Lower, address: Operand) -> Operand:
     assert isinstance(address, Reg)
-    lo.typed[address] = 0
+    lo.state.typed[address] = 0
     return address
 
 

@@ -1,30 +1,28 @@
 """``for`` loops, and ``while`` loops whose end cannot be seen. Over a map, over ranges that are long or not known when
 compiling, and where there is too much in it for the verifier to look at it again and again (:mod:`..cost`), the body
-becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); it reaches the variables of the
-program through a piece of the main function's frame:
-
-    +0  the program's context   +8  1: the program is to end, 2: break   +16 ...  shared variables
+becomes a callback function that the kernel calls (bpf_for_each_map_elem, bpf_loop); see :mod:`.state` for how it
+reaches the program's variables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ...language.ast import Binary, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
 from ...semantics.nodes import walk
 from ...semantics.typed import MapInfo, ScratchVar
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
 from .. import helpers as h
-from ..builder import Builder
 from ..ir import Block, Function, MapFd, Operand, Reg
 from ..unit import Unit, short_type
 from . import aggregates, maps, memory
 from .conversion import convert_tuple
-from .core import Loop, Lower, Mem
+from .core import Lower
 from .ordering import value_before
+from .state import BROKEN, CONTEXT, OUTCOME, SHARED, FunctionState, Loop, Mem
 from .variables import assign_variable
 
-BROKEN = 2
 LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
 MAX_LOOPS = 1 << 23  # BPF_MAX_LOOPS
 
@@ -79,10 +77,10 @@ def has_callbacks(unit: Unit, clause: Clause) -> bool:
 
 def prepare_frame(lo: Lower, clause: Clause) -> None:
     """Make the shared part of the frame and put the shared variables there."""
-    shared = shared_variables(lo.unit, clause, lo.subprogram.params if lo.subprogram is not None else ())
-    at = 16
-    if lo.subprogram is not None:
-        lo.return_at, at = at, at + 8
+    sharing = lo.state.sharing
+    made = sharing.subprogram
+    shared = shared_variables(lo.unit, clause, made.params if made is not None else ())
+    at = SHARED if made is None else sharing.result_offset + 8
     places: dict[int, int] = {}
     for key, variable in shared.items():
         size = variable.slot.type.size
@@ -92,27 +90,27 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
     at = round_up(at, 8)
     for loop in walk(clause.body):
         if isinstance(loop, For) and loop.end is not None and not is_short(lo.unit, loop):
-            lo.frame_starts[id(loop)] = at
+            sharing.starts[id(loop)] = at
             at += 8
     slot = lo.b.slot(at, "frame")
     slot.pinned = True
-    lo.frame = Mem(slot)
-    lo.b.store(slot, 0, lo.ctx)
-    lo.b.store(slot, 8, 0)
+    lo.state.frame = Mem(slot)
+    lo.b.store(slot, CONTEXT, lo.state.context)
+    lo.b.store(slot, OUTCOME, 0)
     for key, offset in places.items():
-        given, type = lo.variables.get(key), shared[key].slot.type
-        place = lo.variables[key] = _shared_place(lo, key, type, offset)
+        given, type = lo.state.variables.get(key), shared[key].slot.type
+        place = lo.state.variables[key] = _shared_place(lo, key, type, offset)
         if given is not None:  # a parameter
             _keep(lo, type, given, place)
             continue
         memory.zero(lo, place, round_up(type.size, 8))
     deciding = _deciding(lo.unit, clause)
-    lo.carried = {key: round_up(shared[key].slot.type.size, 8) for key in places
-                  if key in lo.frame_vars and key not in deciding and _is_plain(shared[key].slot.type)}
-    lo.counted -= deciding
+    sharing.carried = {key: round_up(shared[key].slot.type.size, 8) for key in places
+                       if key in sharing.in_frame and key not in deciding and _is_plain(shared[key].slot.type)}
+    sharing.obscured -= deciding
     if not any(isinstance(n, (If, Ternary, While)) or isinstance(n, Binary) and n.op in ("&&", "||")
                for loop in _long_loops(lo.unit, clause.body) for n in walk(loop)):
-        lo.counted = set()  # every iteration goes the same way
+        sharing.obscured = set()  # every iteration goes the same way
 
 
 def _is_plain(type: Type) -> bool:
@@ -126,9 +124,9 @@ def _forget_values(lo: Lower) -> None:
     """Make unknown to the verifier what is in the shared variables. Before Linux 6.7 (ab5cfac139ab) it follows a
     callback once, with the values at the call: it removes the branches that the first call does not take, and what
     follows the loop is for it what follows one call."""
-    zero = lo.b.load(lo.unit.global_word("zero"), 0, 8) if lo.carried else 0
-    for key, size in lo.carried.items():
-        place = lo.variables.get(key)
+    zero = lo.b.load(lo.unit.global_word("zero"), 0, 8) if lo.state.sharing.carried else 0
+    for key, size in lo.state.sharing.carried.items():
+        place = lo.state.variables.get(key)
         if isinstance(place, Mem):
             for at in range(place.off, place.off + size, 8):
                 lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
@@ -151,14 +149,13 @@ def _own_ifs(unit: Unit, body: Sequence[Node]) -> list[If]:
 
 def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
     """A shared variable's memory: in the frame, or in scratch memory whose address is kept in the frame."""
-    assert lo.frame is not None
     if type.size <= LARGE:
-        lo.frame_vars.add(key)
+        lo.state.sharing.in_frame.add(key)
         if isinstance(type, (Int, Bool, Enum)):
-            lo.counted.add(key)
+            lo.state.sharing.obscured.add(key)
         return lo.frame.at(offset)
     slot = lo.b.function.slot(round_up(type.size, 8), "shared", scratch=True)
-    lo.frame_pointers[key] = offset
+    lo.state.sharing.pointers[key] = offset
     lo.b.store(lo.frame.base, lo.frame.off + offset, lo.b.address(slot))
     return Mem(slot)
 
@@ -185,16 +182,16 @@ def _short_range(lo: Lower, stmt: For) -> None:
     counter = lo.b.function.reg("counter")
     lo.b.set(counter, lo.scalar_value(stmt.start))
     lo.forget()
-    lo.last_time = None
+    lo.state.last_time = None
     head, body, again, leave = (lo.b.block(n) for n in ("for", "body", "again", "leave"))
     lo.b.start(head)
     lo.b.branch("jslt", counter, lo.scalar_value(stmt.end), body, leave)
     lo.b.start(body)
     assign_variable(lo, stmt.variable, counter)
-    lo.loops.append(Loop(leave, again))
+    lo.state.loops.append(Loop(leave, again))
     with lo.region():
         lo.lower_block(stmt.body)
-    lo.loops.pop()
+    lo.state.loops.pop()
     lo.b.start(again)
     lo.b.set(counter, lo.b.alu("add", counter, 1))
     lo.b.jump(head)
@@ -202,58 +199,37 @@ def _short_range(lo: Lower, stmt: For) -> None:
     lo.b.start(leave)
 
 
-class _Callback:
+@contextmanager
+def _callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator[Function]:
     """Lower a loop's body as a function of its own, then come back."""
-
-    def __init__(self, lo: Lower, name: str, params: int, context_param: int) -> None:
-        self.lo = lo
-        self.function = Function(f"{name}{len(lo.program.functions)}", params)
-        self.context_param = context_param
-
-    def __enter__(self) -> Function:
-        lo = self.lo
-        self.saved = (lo.b, lo.scratch, lo.frame, lo.variables, lo.lookups, lo.loops, lo.last_time, lo.dispatch)
-        assert lo.frame is not None
-        lo.program.functions.append(self.function)
-        outer = lo.frame
-        lo.b = Builder(self.function)
-        lo.b.span = self.saved[0].span
-        lo.scratch = lo.scratch_base()
-        lo.bases[self.function] = lo.scratch
-        frame = self.function.params[self.context_param]
-        lo.frame = Mem(frame)
-        lo.variables = {key: Mem(frame, place.off - outer.off) for key, place in lo.variables.items()
-                        if key in lo.frame_vars and isinstance(place, Mem)}
-        lo.variables |= {key: Mem(lo.b.load(frame, offset)) for key, offset in lo.frame_pointers.items()}
-        lo.lookups, lo.loops, lo.last_time, lo.dispatch = {}, [], None, None
-        lo.temps.append([])
-        return self.function
-
-    def __exit__(self, *_: object) -> None:
-        lo = self.lo
-        lo.temps.pop()
-        lo.b, lo.scratch, lo.frame, lo.variables, lo.lookups, lo.loops, lo.last_time, lo.dispatch = self.saved
+    function = lo.add_function(f"{name}{len(lo.program.functions)}", params)
+    outer, around = lo.frame, lo.state
+    with lo.building(FunctionState(function, lo.b.span, outer=around)) as state:
+        frame = function.params[context_param]
+        state.frame = Mem(frame)
+        state.variables = {key: Mem(frame, place.off - outer.off) for key, place in around.variables.items()
+                           if key in state.sharing.in_frame and isinstance(place, Mem)}
+        state.variables |= {key: Mem(lo.b.load(frame, offset)) for key, offset in state.sharing.pointers.items()}
+        yield function
 
 
 def _body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     """The loop's body; ``tell``: a break is noted in the frame."""
     leave, again = lo.b.block("leave"), lo.b.block("again")
-    lo.loops.append(Loop(leave, again))
+    lo.state.loops.append(Loop(leave, again))
     lo.lower_block(stmt.body)
-    lo.loops.pop()
+    lo.state.loops.pop()
     lo.b.start(again)
     lo.b.exit(0)
     lo.b.start(leave)
     if tell:
-        assert lo.frame is not None
-        lo.b.store(lo.frame.base, lo.frame.off + 8, BROKEN)
+        lo.store_outcome(BROKEN)
     lo.b.exit(1)
 
 
 def _run(lo: Lower, helper: int, first: object, function: Function, name: str, broken: Block | None = None) -> Reg:
     """Call the helper that runs the callback; the program ends if the callback said so. ``broken``: where to go if it
     noted a break."""
-    assert lo.frame is not None
     address = lo.b.callback(function.name)
     lo.forget()
     _forget_values(lo)
@@ -261,28 +237,24 @@ def _run(lo: Lower, helper: int, first: object, function: Function, name: str, b
     lo.forget()
     _forget_values(lo)
     ended, on = lo.b.block("ended"), lo.b.block("on")
-    flag = lo.b.load(lo.frame.base, lo.frame.off + 8)
-    lo.b.branch("jne", flag, 0, ended, on)
+    outcome = lo.load_outcome()
+    lo.b.branch("jne", outcome, 0, ended, on)
     lo.b.start(ended)
     if broken is not None:
         leave, forget = lo.b.block("leave"), lo.b.block("broken")
-        lo.b.branch("jeq", flag, BROKEN, forget, leave)
+        lo.b.branch("jeq", outcome, BROKEN, forget, leave)
         lo.b.start(forget)
-        lo.b.store(lo.frame.base, lo.frame.off + 8, 0)
+        lo.store_outcome(0)
         lo.b.jump(broken)
         lo.b.start(leave)
-    if lo.b.function is lo.function:
-        assert lo.done is not None
-        lo.b.jump(lo.done)
-    else:
-        lo.b.exit(1)
+    lo.leave_function()
     lo.b.start(on)
     return result
 
 
 def _long_range(lo: Lower, stmt: For) -> None:
     """bpf_loop(n, callback(u32 index, void *ctx), ctx, 0)."""
-    assert stmt.end is not None and lo.frame is not None
+    assert stmt.end is not None
     start = value_before(lo, stmt.start, stmt.end)
     end = lo.scalar_value(stmt.end)
     some, none = lo.b.block("loop"), lo.b.block("looped")
@@ -290,7 +262,7 @@ def _long_range(lo: Lower, stmt: For) -> None:
     lo.b.branch("jsgt", end, start, some, none)
     lo.b.start(some)
     count = lo.b.alu("sub", end, start)
-    with _Callback(lo, "loop", 2, 1) as function:
+    with _callback(lo, "loop", 2, 1) as function:
         index = lo.b.extend(function.params[0], 32, False)
         assign_variable(lo, stmt.variable, lo.b.alu("add", index, _start_value(lo, stmt)))
         _body(lo, stmt)
@@ -302,7 +274,7 @@ def _long_range(lo: Lower, stmt: For) -> None:
 
 def while_loop(lo: Lower, stmt: While) -> None:
     """bpf_loop(as often as it may, callback(u32 index, void *ctx), ctx, 0); the callback looks at the condition."""
-    with _Callback(lo, "while", 2, 1):
+    with _callback(lo, "while", 2, 1):
         body, leave = lo.b.block("body"), lo.b.block("end")
         with lo.scope():
             lo.branch_on(stmt.cond, body, leave)
@@ -323,14 +295,12 @@ def _start_value(lo: Lower, stmt: For) -> Operand:
     """The first index as the callback sees it: a constant, or kept in the frame."""
     if isinstance(stmt.start.const, int):
         return stmt.start.const
-    assert lo.frame is not None
-    return lo.b.load(lo.frame.base, lo.frame.off + lo.frame_starts[id(stmt)])
+    return lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.starts[id(stmt)])
 
 
 def _store_start(lo: Lower, stmt: For, start: Operand) -> None:
     if not isinstance(stmt.start.const, int):
-        assert lo.frame is not None
-        lo.b.store(lo.frame.base, lo.frame.off + lo.frame_starts[id(stmt)], start)
+        lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.starts[id(stmt)], start)
 
 
 def _over_map(lo: Lower, stmt: For) -> None:
@@ -352,9 +322,9 @@ def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type
     """``broken``: where a break in the body leads, past the map's other half."""
     pair = stmt.variable.slot.type
     assert isinstance(pair, Tuple)
-    with _Callback(lo, "each", 4, 3) as function:
+    with _callback(lo, "each", 4, 3) as function:
         _, key, value, _ = function.params
-        shared = lo.variables.get(id(stmt.variable.slot))  # a loop inside of this one looks at the pair
+        shared = lo.state.variables.get(id(stmt.variable.slot))  # a loop inside of this one looks at the pair
         slot = shared if isinstance(shared, Mem) else Mem(lo.b.slot(pair.size, "pair"))
         memory.zero(lo, slot, pair.size)
         _copy_key(lo, Mem(key), key_type, slot.at(pair.offsets[0]), pair.of[0])
@@ -366,7 +336,7 @@ def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type
             lo.store_value(second, pair.of[1], memory.read_scalar(lo, Mem(value), info.value))
         else:
             memory.copy(lo, Mem(value), second, info.value.size)
-        lo.variables[id(stmt.variable.slot)] = slot
+        lo.state.variables[id(stmt.variable.slot)] = slot
         _body(lo, stmt, tell=broken is not None)
     _run(lo, h.FOR_EACH_MAP, MapFd(name), function, "for_each_map_elem", broken)
 

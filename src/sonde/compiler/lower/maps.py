@@ -26,8 +26,9 @@ from ..ir import Block, MapAddr, MapFd, Operand, Reg
 from . import maps, memory
 from .builtins import cpu
 from .conversion import convert_value
-from .core import Lookup, Lower, Mem
+from .core import Lower
 from .keys import with_key
+from .state import Lookup, Mem
 from .variables import replace_value
 
 PURE = frozenset("pid tid uid gid comm cpu cgroup curtask probe ncpus numaid username args".split())
@@ -48,7 +49,7 @@ def signature(lo: Lower, expr: Expr | None) -> Any:
     if isinstance(expr, Name):
         return ("name", expr.name) if expr.name in PURE or expr.name.startswith("arg") else None
     if isinstance(expr, Variable):
-        place = lo.variables.get(id(expr.slot))
+        place = lo.state.variables.get(id(expr.slot))
         return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
     parts: list[Expr]
     if isinstance(expr, TupleExpr):
@@ -72,11 +73,11 @@ def lookup(lo: Lower, ref: MapRef) -> Lookup:
     assert ref.key is not None
     known = signature(lo, ref.key)
     cache = (ref.name, known)
-    if known is not None and cache in lo.lookups:
-        return lo.lookups[cache]
+    if known is not None and cache in lo.state.lookups:
+        return lo.state.lookups[cache]
     found = Lookup(find(lo, info_of(lo, ref), ref.key), False)
     if known is not None:
-        lo.lookups[cache] = found
+        lo.state.lookups[cache] = found
     return found
 
 
@@ -98,7 +99,7 @@ def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
     """In the region that follows, ``found`` is not NULL."""
     known = signature(lo, ref.key)
     if known is not None:
-        lo.lookups[(ref.name, known)] = Lookup(found.pointer, True)
+        lo.state.lookups[(ref.name, known)] = Lookup(found.pointer, True)
 
 
 def read(lo: Lower, ref: MapRef) -> Operand:
@@ -224,7 +225,7 @@ def element(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     assert ref.key is not None and info.key is not None
     done = lo.b.block("updated")
     known = signature(lo, ref.key)
-    cached = lo.lookups.get((ref.name, known)) if known is not None else None
+    cached = lo.state.lookups.get((ref.name, known)) if known is not None else None
     if cached is not None and cached.present:
         return cached.pointer, done
     where = lo.b.function.reg("elem")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...types import KERNEL, USER, Pointer, Str, Struct, StructField, Type
 from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
-from .core import Lower, Mem, width
+from .core import Lower, width
+from .state import Mem
 
 WORD_COPY = 128   # up to here a copy is a run of loads and stores, beyond it a helper call
 UNROLLED_ZERO = 256
@@ -13,10 +14,10 @@ UNROLLED_ZERO = 256
 
 def typed_pointer(lo: Lower, value: Operand, btf_id: int) -> Reg:
     """``value`` as a pointer that may be loaded through: the verifier turns the call into a plain move."""
-    if isinstance(value, Reg) and lo.typed.get(value) == btf_id:
+    if isinstance(value, Reg) and lo.state.typed.get(value) == btf_id:
         return value
     cast = lo.b.kfunc(lo.world.kfunc_id("bpf_rdonly_cast"), [value, btf_id], "rdonly_cast", pure=True)
-    lo.typed[cast] = btf_id
+    lo.state.typed[cast] = btf_id
     return cast
 
 
@@ -34,7 +35,7 @@ def pointee(lo: Lower, value: Operand, type: Pointer, default: str = KERNEL) -> 
     """The memory behind a pointer."""
     space = type.space or default
     if space == KERNEL and isinstance(type.to, Struct) and type.to.btf_id and (
-            direct(lo) or isinstance(value, Reg) and lo.typed.get(value) == type.to.btf_id):
+            direct(lo) or isinstance(value, Reg) and lo.state.typed.get(value) == type.to.btf_id):
         return Mem(typed_pointer(lo, value, type.to.btf_id), 0, KERNEL, type.to.btf_id)
     return Mem(_register(lo, value), 0, space)
 
@@ -86,7 +87,7 @@ def read_scalar(lo: Lower, mem: Mem, type: Type) -> Operand:
     if mem.space in ("bpf", "ctx") or mem.btf:
         value = lo.b.load(mem.base, mem.off, type.size, signed, pure=mem.space == "ctx")
         if mem.btf and isinstance(type, Pointer) and isinstance(type.to, Struct) and type.to.btf_id:
-            lo.typed[value] = type.to.btf_id
+            lo.state.typed[value] = type.to.btf_id
         return value
     with lo.scope():
         slot = lo.temp(8)
@@ -100,7 +101,7 @@ def read_field(lo: Lower, mem: Mem, field: StructField, in_union: bool = False) 
         return _bitfield(lo, mem, field)
     value = read_scalar(lo, mem.at(field.offset), field.type)
     if in_union and isinstance(value, Reg):
-        lo.typed.pop(value, None)  # the verifier may have taken another member of the union
+        lo.state.typed.pop(value, None)  # the verifier may have taken another member of the union
     return value
 
 

@@ -30,10 +30,9 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
     """Prologue (is this event ours?), predicate, action."""
     lo = ProgramLowering(unit, probe, planned.context, planned.attach, name, planned.numbers)
     lo.b.span = probe.clause.points[0].span
-    lo.done = lo.b.block("done")
     if unit.options.gated and not is_exempt(probe):
         gate.count_run(lo)
-    planned.context.prologue(lo, lo.done)
+    planned.context.prologue(lo, lo.state.done)
     if unit.options.pid and planned.context.filters_pid:
         _only_process(lo, unit.options.pid)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
@@ -44,12 +43,12 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
         lo.b.span = probe.clause.predicate.span
         body = lo.b.block("action")
         with lo.scope():
-            lo.branch_on(probe.clause.predicate, body, lo.done)
+            lo.branch_on(probe.clause.predicate, body, lo.state.done)
         lo.b.start(body)
     if has_gate(unit.options, probe):
         gate.pass_gate(lo)
     lo.lower_block(probe.clause.body)
-    lo.b.start(lo.done)
+    lo.b.start(lo.state.done)
     lo.b.span = None
     lo.b.exit(0)
     return lo
@@ -57,17 +56,15 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
 
 def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
-    assert lo.done is not None
     ours = lo.b.block("process")
-    lo.b.branch("jeq", builtins.process(lo), pid, ours, lo.done)
+    lo.b.branch("jeq", builtins.process(lo), pid, ours, lo.state.done)
     lo.b.start(ours)
 
 
 def _unless_exiting(lo: Lower) -> None:
     """After exit() nothing but ``end`` runs, though detaching takes user space a moment."""
-    assert lo.done is not None
     running = lo.b.block("running")
-    lo.b.branch("jeq", lo.b.load(lo.unit.global_word("exiting"), 0, 8), 0, running, lo.done)
+    lo.b.branch("jeq", lo.b.load(lo.unit.global_word("exiting"), 0, 8), 0, running, lo.state.done)
     lo.b.start(running)
 
 
@@ -82,7 +79,7 @@ def define_scratch(lo: Lower) -> str:
     name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
     lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, MMAPABLE)
     for function in lo.program.functions:
-        base = lo.bases[function]
+        base = function.scratch_base
         base.defs = 0
         place = first_use(function, base)
         if place is not None:

@@ -16,7 +16,8 @@ from ...semantics.world import World
 from ...types import KERNEL, Pointer, Scalar, Struct, StructField, Type
 from ..ir import Operand
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 RawField = Callable[[Lower, StructField], "Operand | Mem"]
 

@@ -13,8 +13,9 @@ from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
 from . import memory
 from .clocks import now
-from .core import Lower, Mem
+from .core import Lower
 from .ordering import must_run_first
+from .state import Mem
 
 
 class Reserved(Record):
@@ -94,7 +95,7 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
         for i, value in enumerate(values[:last + 1]):
             early[i] = lo.b.mov(lo.scalar_value(value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
         keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
-        before = lo.last_time
+        before = lo.state.last_time
         reserved = reserve(lo, site)
         with lo.region():
             for i, (value, field) in enumerate(zip(values, fields)):
@@ -106,11 +107,11 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
                     lo.store_value(target, field.type, done)
                 else:
                     lo.write_value(value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
-            time = lo.last_time
+            time = lo.state.last_time
             if time is None and (stamp or lo.unit.options.timed):
                 time = now(lo)
             submit(lo, reserved, time if time is not None else 0)
-        lo.last_time = before
+        lo.state.last_time = before
 
 
 def _kept(lo: Lower, value: Expr, type: Type) -> Mem:
@@ -129,8 +130,8 @@ def control(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = 
     lo.b.store(reserved.record, RECORD_HEADER, position)
     if value is not None:
         lo.b.store(reserved.record, fields[0].offset, value)
-    before = time = lo.last_time
+    before = time = lo.state.last_time
     if time is None and lo.unit.options.timed:
         time = now(lo)
     submit(lo, reserved, time if time is not None else 0)
-    lo.last_time = before
+    lo.state.last_time = before

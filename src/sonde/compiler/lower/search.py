@@ -12,7 +12,8 @@ from collections.abc import Callable
 from .. import helpers as h
 from ..ir import Block, Function, Operand, Reg
 from . import memory, words
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 from .texts import plain_memory, write_literal
 from .words import zero_bytes
 

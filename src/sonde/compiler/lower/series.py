@@ -9,8 +9,9 @@ from ...types import Aggregate
 from ..ir import Block, Operand
 from . import maps
 from .clocks import tai
-from .core import Lower, Mem
+from .core import Lower
 from .ordering import value_before
+from .state import Mem
 
 STAMP, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
 INTERVAL_BYTES = 24

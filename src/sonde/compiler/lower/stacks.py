@@ -8,7 +8,8 @@ from ..ir import MapFd, Operand
 from ..unit import STACK_FRAMES
 from .builtins import process
 from .contexts import UserFunction, arch_of
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
 

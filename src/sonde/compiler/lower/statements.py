@@ -31,10 +31,11 @@ from ...types import Aggregate, Pointer, Scalar, Type
 from ..ir import MapAddr
 from . import aggregates, expressions, maps, memory
 from .arithmetic import arithmetic
-from .core import Loop, Lower, Mem
+from .core import Lower
 from .functions import STATEMENT_CALLS, print_map
 from .loops import for_loop, is_short, while_loop
 from .ordering import value_before
+from .state import Loop, Mem
 from .subprograms import return_value
 from .variables import assign_variable, set_variable
 
@@ -178,10 +179,10 @@ def _if(lo: Lower, stmt: If) -> None:
 
 
 def _loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
-    lo.loops.append(Loop(leave, again))
+    lo.state.loops.append(Loop(leave, again))
     with lo.region():
         body()
-    lo.loops.pop()
+    lo.state.loops.pop()
 
 
 def _while(lo: Lower, stmt: While) -> None:
@@ -190,7 +191,7 @@ def _while(lo: Lower, stmt: While) -> None:
         return
     head, body, leave = lo.b.block("while"), lo.b.block("body"), lo.b.block("leave")
     lo.forget()
-    lo.last_time = None
+    lo.state.last_time = None
     lo.b.start(head)
     with lo.region():
         lo.branch_on(stmt.cond, body, leave)
@@ -213,21 +214,22 @@ def _unroll(lo: Lower, stmt: Unroll) -> None:
 
 
 def _break(lo: Lower, stmt: Break) -> None:
-    lo.b.jump(lo.loops[-1].leave)
+    lo.b.jump(lo.state.loops[-1].leave)
 
 
 def _continue(lo: Lower, stmt: Continue) -> None:
-    lo.b.jump(lo.loops[-1].again)
+    lo.b.jump(lo.state.loops[-1].again)
 
 
 def _return(lo: Lower, stmt: Return) -> None:
-    if lo.subprogram is not None:
-        return_value(lo, stmt)
+    subprogram = lo.state.sharing.subprogram
+    if subprogram is not None:
+        return_value(lo, stmt, subprogram)
         return
     value = lo.scalar_value(stmt.value) if stmt.value is not None and isinstance(stmt.value.type, Scalar) else 0
     if lo.attach[0].kind == "test":
         lo.b.store(lo.unit.global_word("test_result"), 0, value)
-    lo.leave_program(value)
+    lo.leave_program()
 
 
 def _for(lo: Lower, stmt: For) -> None:

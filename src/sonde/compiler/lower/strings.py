@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ...language.ast import Expr
 from ..ir import Block, Operand
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 from .texts import capacity_of, literal, plain_memory
 from .words import equal_strings
 

@@ -11,14 +11,12 @@ from ...language.ast import Call, Clause, Return, Variable
 from ...semantics.nodes import walk
 from ...semantics.typed import CheckedFunction
 from ...types import NoneType, Scalar, Type
-from ..builder import Builder
-from ..ir import Function, Operand
+from ..ir import Operand
 from . import loops, memory
 from .conversion import convert_value
-from .core import Lower, Mem, is_function_call
+from .core import Lower, is_function_call
+from .state import CONTEXT, ENDING, OUTCOME, RETURNING, FunctionState, Mem, Sharing
 from .variables import assign_variable
-
-RETURNING = 3  # in the frame: a callback is leaving its function with a value
 
 
 def calls_functions(clause: Clause) -> bool:
@@ -52,10 +50,9 @@ def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
     if result_at is not None:
         args.append(lo.operand_address(result_at))
     if made.frame:
-        assert lo.frame is not None
         args.append(lo.operand_address(lo.frame))
     lo.forget()
-    lo.last_time = None
+    lo.state.last_time = None
     result = lo.b.function_call(label, args)
     if made.frame:
         _end_if_told(lo)
@@ -63,102 +60,73 @@ def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
 
 
 def _end_if_told(lo: Lower) -> None:
-    assert lo.frame is not None and lo.done is not None
     ended, on = lo.b.block("ended", cold=True), lo.b.block("on")
-    lo.b.branch("jne", lo.b.load(lo.frame.base, lo.frame.off + 8), 0, ended, on)
+    lo.b.branch("jne", lo.load_outcome(), 0, ended, on)
     lo.b.start(ended)
-    if lo.b.function is lo.function:
-        lo.b.jump(lo.done)
-    else:
-        lo.b.exit(1)
+    lo.leave_function()
     lo.b.start(on)
 
 
 def _define(lo: Lower, made: CheckedFunction) -> str:
     """Lower the function, once in each program; its label."""
-    function = Function(f"fn_{made.name}", len(made.params) + made.by_address + made.frame)
+    function = lo.add_function(f"fn_{made.name}", len(made.params) + made.by_address + made.frame)
     lo.subprograms[made.name] = function.name
-    saved = {name: getattr(lo, name) for name in _STATE}
-    lo.program.functions.append(function)
-    outer_span = lo.b.span
-    lo.function, lo.b = function, Builder(function)
-    lo.b.span = outer_span
-    lo.scratch = lo.scratch_base()
-    lo.bases[function] = lo.scratch
-    lo.variables, lo.lookups, lo.typed, lo.loops, lo.temps = {}, {}, {}, [], [[]]
-    lo.frame, lo.frame_vars, lo.frame_pointers, lo.counted, lo.carried = None, set(), {}, set(), {}
-    lo.last_time, lo.dispatch, lo.subprogram = None, None, made
-    lo.done = lo.b.block("done")
-    outer = Mem(function.params[-1]) if made.frame else None
-    lo.ctx = lo.b.load(outer.base, 0) if outer is not None else 0
-    for parameter, register in zip(made.params, function.params):
-        if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
-            assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
-        elif isinstance(parameter.type, Scalar):
-            lo.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
-        else:
-            lo.variables[id(parameter)] = Mem(register)
-    lo.result_at = function.params[len(made.params)] if made.by_address else None
-    _body(lo, made, outer)
-    for name, value in saved.items():
-        setattr(lo, name, value)
+    result_address = function.params[len(made.params)] if made.by_address else None
+    with lo.building(FunctionState(function, lo.b.span, Sharing(made, result_address))) as state:
+        outer = Mem(function.params[-1]) if made.frame else None
+        state.context = lo.b.load(outer.base, CONTEXT) if outer is not None else 0
+        for parameter, register in zip(made.params, function.params):
+            if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
+                assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
+            elif isinstance(parameter.type, Scalar):
+                state.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
+            else:
+                state.variables[id(parameter)] = Mem(register)
+        _body(lo, made, outer)
     return function.name
 
 
-_STATE = ("function", "b", "ctx", "scratch", "variables", "lookups", "typed", "loops", "temps", "frame", "frame_vars",
-          "frame_pointers", "counted", "carried", "last_time", "dispatch", "done", "subprogram", "result_at",
-          "return_at")
-
-
 def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
+    sharing = lo.state.sharing
     if loops.has_callbacks(lo.unit, made.clause) or calls_functions(made.clause):
         loops.prepare_frame(lo, made.clause)
-        if lo.result_at is not None:
-            assert lo.frame is not None
-            lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, lo.result_at)
+        if sharing.result_address is not None:
+            lo.b.store(lo.frame.base, lo.frame.off + sharing.result_offset, sharing.result_address)
     lo.lower_block(made.clause.body)
     if not lo.b.closed:
         lo.b.exit(0)
-    assert lo.done is not None
-    lo.b.start(lo.done)
-    if lo.frame is not None:
-        _leave_with_value(lo)
+    lo.b.start(lo.state.done)
+    if lo.state.frame is not None:
+        _leave_with_value(lo, made)
     if outer is not None:
-        lo.b.store(outer.base, 8, 1)
+        lo.b.store(outer.base, OUTCOME, ENDING)
     lo.b.exit(0)
 
 
-def _leave_with_value(lo: Lower) -> None:
+def _leave_with_value(lo: Lower, made: CheckedFunction) -> None:
     """A callback of this function may have met a ``return``."""
-    assert lo.frame is not None
     returning, ending = lo.b.block("returning"), lo.b.block("ending")
-    lo.b.branch("jeq", lo.b.load(lo.frame.base, lo.frame.off + 8), RETURNING, returning, ending)
+    lo.b.branch("jeq", lo.load_outcome(), RETURNING, returning, ending)
     lo.b.start(returning)
-    assert lo.subprogram is not None
-    lo.b.exit(0 if lo.subprogram.by_address else lo.b.load(lo.frame.base, lo.frame.off + lo.return_at))
+    lo.b.exit(0 if made.by_address else lo.b.load(lo.frame.base, lo.frame.off + lo.state.sharing.result_offset))
     lo.b.start(ending)
 
 
-def return_value(lo: Lower, node: Return) -> None:
+def return_value(lo: Lower, node: Return, made: CheckedFunction) -> None:
     """``return`` in a function."""
-    assert lo.subprogram is not None
+    sharing = lo.state.sharing
     value: Operand = 0
-    within = lo.b.function is lo.function
-    if lo.subprogram.by_address:
+    if made.by_address:
         assert node.value is not None
-        if within:
-            place = lo.result_at
-        else:
-            assert lo.frame is not None
-            place = lo.b.load(lo.frame.base, lo.frame.off + lo.return_at)
-        lo.write_value(node.value, Mem(place), lo.subprogram.result)
-    elif node.value is not None and not isinstance(lo.subprogram.result, NoneType):
-        value = lo.normalise(lo.scalar_value(node.value), lo.subprogram.result)
-    if within:
+        place = lo.b.load(lo.frame.base, lo.frame.off + sharing.result_offset) if lo.state.is_callback \
+            else sharing.result_address
+        lo.write_value(node.value, Mem(place), made.result)
+    elif node.value is not None and not isinstance(made.result, NoneType):
+        value = lo.normalise(lo.scalar_value(node.value), made.result)
+    if not lo.state.is_callback:
         lo.b.exit(value)
         return
-    assert lo.frame is not None
-    if not lo.subprogram.by_address:
-        lo.b.store(lo.frame.base, lo.frame.off + lo.return_at, value)
-    lo.b.store(lo.frame.base, lo.frame.off + 8, RETURNING)
+    if not made.by_address:
+        lo.b.store(lo.frame.base, lo.frame.off + sharing.result_offset, value)
+    lo.store_outcome(RETURNING)
     lo.b.exit(1)

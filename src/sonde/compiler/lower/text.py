@@ -10,7 +10,8 @@ from ...types import KERNEL, Pointer, Str
 from .. import helpers as h
 from ..ir import Block, Operand, Reg
 from . import memory, search, strings, words
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 from .texts import capacity_of, literal, plain_memory
 
 Segment = list[frozenset[int]]

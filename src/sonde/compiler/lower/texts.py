@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...language.ast import Expr, StrLiteral
 from ...types import Array, Str
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 
 def literal(expr: Expr) -> bytes | None:

@@ -8,7 +8,8 @@ from ..ir import Operand
 from ..unit import Unit
 from . import memory
 from .contexts import Context
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 
 class TracedFunction(Context):
@@ -29,7 +30,7 @@ class TracedFunction(Context):
             return lo.normalise(self.arg(lo, field.offset // 8), field.type)
         value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
         if isinstance(field.type, Pointer) and isinstance(field.type.to, Struct) and memory.typed_loads(lo):
-            lo.typed[value] = field.type.to.btf_id
+            lo.state.typed[value] = field.type.to.btf_id
         return lo.normalise(value, field.type)
 
     def arg(self, lo: Lower, number: int) -> Operand:

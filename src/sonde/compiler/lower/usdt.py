@@ -7,7 +7,8 @@ from ...types import Int
 from ..ir import Operand
 from . import memory
 from .contexts import Context, UserFunction
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 
 class StaticProbe(UserFunction):

@@ -7,7 +7,8 @@ from ...semantics.nodes import walk
 from ...types import Scalar, Type
 from ..ir import Operand, Reg
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
+from .state import Mem
 
 
 def replace_value(lo: Lower, target: Variable | MapRef, value: Expr, mem: Mem, type: Type) -> None:
@@ -29,16 +30,16 @@ def _same_place(target: Variable | MapRef, node: object) -> bool:
 
 def assign_variable(lo: Lower, target: Variable, value: Operand) -> None:
     """Set a scalar variable."""
-    place = lo.variables.get(id(target.slot))
+    place = lo.state.variables.get(id(target.slot))
     if place is None:
         place = Mem(lo.b.slot(8, target.name)) if id(target.slot) in lo.addressed else \
             lo.b.function.reg(f"${target.name}")
-        lo.variables[id(target.slot)] = place
+        lo.state.variables[id(target.slot)] = place
     value = lo.normalise(value, target.slot.type)
     if isinstance(place, Reg):
         lo.b.set(place, value)
         return
-    if id(target.slot) in lo.counted and isinstance(value, Reg):
+    if id(target.slot) in lo.state.sharing.obscured and isinstance(value, Reg):
         value = lo.b.alu("add", value, lo.b.load(lo.unit.global_word("zero"), 0, 8))
     lo.store_value(place, target.slot.type, value)
 
@@ -49,10 +50,10 @@ def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:
     if isinstance(type, Scalar):
         assign_variable(lo, target, lo.scalar_value(value) if value is not None else 0)
         return
-    mem = lo.variables.get(id(target.slot))
+    mem = lo.state.variables.get(id(target.slot))
     if mem is None:
         slot = lo.b.slot(type.size, target.name)
-        mem = lo.variables[id(target.slot)] = Mem(slot)
+        mem = lo.state.variables[id(target.slot)] = Mem(slot)
     assert isinstance(mem, Mem)
     if value is None:
         memory.zero(lo, mem, type.size)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import helpers as h
-from ..builder import Builder
 from ..ir import Block, Function, MapAddr, Operand, Reg, Slot
 from . import memory
-from .core import Lower, Mem
+from .core import Lower
+from .state import FunctionState, Mem
 from .texts import plain_memory
 
 BLOCK = 64
@@ -188,16 +188,12 @@ def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: Block, n
 def loop(lo: Lower, count: int, state: list[Reg], key: object, define: Callable[[Function], None]) -> None:
     """bpf_loop(count, callback(index, state), state): ``state`` are words in the frame, ``define`` writes the callback,
     once for each ``key`` in a program."""
-    name = lo.shared.get(key)
+    name = lo.callbacks.get(key)
     if name is None:
-        function, saved = Function(f"loop{len(lo.program.functions)}", 2), lo.b
-        lo.program.functions.append(function)
-        name = lo.shared[key] = function.name
-        lo.b = Builder(function)
-        lo.b.span = saved.span
-        lo.bases[function] = lo.scratch_base()
-        define(function)
-        lo.b = saved
+        function = lo.add_function(f"loop{len(lo.program.functions)}", 2)
+        name = lo.callbacks[key] = function.name
+        with lo.building(FunctionState(function, lo.b.span, outer=lo.state)):
+            define(function)
     lo.forget()
     with lo.scope():
         frame = lo.temp(8 * len(state), "state")

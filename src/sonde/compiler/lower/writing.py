@@ -7,8 +7,9 @@ from ...types import Scalar, Str, Struct, Tuple, Type
 from . import builtins, memory
 from .conditions import lower_if_value
 from .conversion import convert_value
-from .core import Lower, Mem, is_function_call, is_scalar, placed
+from .core import Lower, is_function_call, is_scalar, placed
 from .functions import STRING_CALLS, VALUE_CALLS
+from .state import Mem
 from .subprograms import call_into
 from .texts import literal, write_literal
 

@@ -1,0 +1,84 @@
+"""What is known while one BPF function is built: the program itself, a function of the script, or a callback.
+
+A callback reaches the variables of the function around it through a piece of that function's stack frame, which also
+says how a callback ended the loop or more than that:
+
+    +0  the program's context   +8  0, or ENDING, BROKEN, RETURNING   +16 ...  shared variables
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...record import Record
+from ...semantics.typed import CheckedFunction
+from ..builder import Builder
+from ..ir import Block, Function, Operand, Reg, Slot
+
+CONTEXT, OUTCOME, SHARED = 0, 8, 16  # offsets in the frame
+ENDING, BROKEN, RETURNING = 1, 2, 3  # the program is to end; a break; a function of the script is to return
+
+
+class Mem(Record):
+    """Bytes at ``base + off`` in ``space``: "bpf" (frame, maps, event records: plain loads and stores), "ctx",
+    "kernel" or "user". ``btf`` is set when ``base`` is a pointer that the verifier lets us load through."""
+
+    base: Any  # Reg | Slot | MapAddr
+    off: int = 0
+    space: str = "bpf"
+    btf: int = 0
+
+    def at(self, off: int) -> Mem:
+        """``off`` bytes further."""
+        return Mem(self.base, self.off + off, self.space, self.btf)
+
+
+class Lookup(Record):
+    """The result of a map lookup that is still good: the value's address (0 if there was none)."""
+
+    pointer: Reg
+    present: bool
+
+
+class Loop(Record):
+    """Where break and continue go; in a callback they leave it with 1 and 0."""
+
+    leave: Block
+    again: Block
+
+
+class Sharing:
+    """What a function and its callbacks have in common."""
+
+    def __init__(self, subprogram: CheckedFunction | None = None, result_address: Operand | None = None) -> None:
+        self.subprogram = subprogram           # None in the program itself
+        self.result_address = result_address   # where it writes its result, if that is no number
+        self.result_offset = SHARED            # where in the frame a callback leaves the result
+        self.in_frame: set[int] = set()        # variables that lie in the frame, by the id of their slot
+        self.pointers: dict[int, int] = {}     # where the frame keeps the addresses of large variables
+        self.starts: dict[int, int] = {}       # where a callback loop keeps its first index
+        self.obscured: set[int] = set()        # variables whose values the verifier shall not know; see compiler.widen
+        self.carried: dict[int, int] = {}      # variables whose values callbacks carry on: their bytes
+
+
+class FunctionState:
+    """The builder of a function and what has been found out on the way to where it stands."""
+
+    def __init__(self, function: Function, span: Any = None, sharing: Sharing | None = None,
+                 outer: FunctionState | None = None) -> None:
+        self.function = function
+        self.b = Builder(function)
+        self.b.span = span
+        self.is_callback = outer is not None
+        self.sharing: Sharing = sharing or (outer.sharing if outer is not None else Sharing())
+        function.scratch_base = self.b.mov(0, "scratch")  # disappears when nothing is placed in scratch memory
+        self.context: Operand = function.params[0]
+        self.done = function.block("done")  # where a program or function of the script ends
+        self.frame: Mem | None = None
+        self.variables: dict[int, Reg | Mem] = {}
+        self.lookups: dict[Any, Lookup] = {}
+        self.typed: dict[Reg, int] = {}  # registers that the verifier knows as pointers to that BTF type
+        self.last_time: Operand | None = None
+        self.probe_index: Operand | None = None  # of the attach point, where the prologue knows it
+        self.loops: list[Loop] = []
+        self.temps: list[list[Slot]] = [[]]
