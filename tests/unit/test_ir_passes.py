@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import takewhile
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +18,9 @@ from sonde.compiler import allocate, optimize
 from sonde.compiler.builder import Builder
 from sonde.compiler.emit import emit
 from sonde.compiler.ir import ALU, CONDITIONS, Function, MapFd, Op, Program, Reg, Slot, SlotAt, dump
-from sonde.compiler.legal import IllegalIR, check
-from sonde.compiler.pipeline import PASSES
+from sonde.compiler.legal import PLACED, IllegalIR, check
+from sonde.compiler.lower.core import Lower
+from sonde.compiler.passes import PASSES
 from sonde.compiler.place import place_slots
 
 NUMBERS = st.one_of(st.sampled_from([0, 1, -1, 2, 7, 8, 255, 256, 1 << 31, (1 << 32) - 1, -(1 << 63), (1 << 63) - 1]),
@@ -28,18 +32,26 @@ def helper(machine: Machine, a: int, b: int, c: int, d: int, e: int) -> int:
     return (a * 3 + b * 5 + c * 7 + d * 11 + e * 13) & MASK
 
 
+def optimise(function: Function) -> None:
+    """The passes before the layout, each checked."""
+    program = Program("test")
+    program.functions.append(function)
+    lowered = cast(Lower, SimpleNamespace(program=program))
+    for step in takewhile(lambda step: step.name != "widen", PASSES):
+        step.run(lowered)
+        check(program)
+
+
 def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> int:
     """Compile a function (this consumes it) and run it."""
     program = Program("test")
     program.functions.append(function)
-    check_all = [lambda: check(program)]
     optimize.simplify_cfg(function)
     if passes:
-        for _, run in PASSES:
-            run(function)
-            check_all[0]()
-    place_slots(program, {function: function.reg("base")})
-    check(program)
+        optimise(function)
+    function.scratch_base = function.reg("base")
+    place_slots(program)
+    check(program, [PLACED])
     items, _ = emit(program, v4, bounds=v4)
     code = assemble(items, [function.name]).code
     return Machine(code, {}, Memory(), {HELPER: helper}, {}).run(*params)
@@ -193,8 +205,7 @@ def test_pure_calls_are_made_once() -> None:
     second = b.call(14, [], "pid_tgid", pure=True)
     third, fourth = b.call(7, [], "random"), b.call(7, [], "random")
     b.exit(b.alu("add", b.alu("add", first, second), b.alu("add", third, fourth)))
-    for _, run in PASSES:
-        run(function)
+    optimise(function)
     calls = [op.imm for op in function.blocks[0].ops if op.kind == "call"]
     assert calls == [14, 7, 7]
 
@@ -213,8 +224,7 @@ def test_arithmetic_is_simplified(write: Callable[[Builder, Reg], Reg], left: li
     function = Function("main", 1)
     b = Builder(function)
     b.exit(write(b, function.params[0]))
-    for _, run in PASSES:
-        run(function)
+    optimise(function)
     assert [op.kind for op in function.blocks[0].ops if op.kind not in ("exit", "mov")] == left
 
 
@@ -229,8 +239,7 @@ def test_decided_branches_and_empty_blocks_go() -> None:
     b.store(b.slot(8), 0, 1)
     b.start(on)
     b.exit(0)
-    for _, run in PASSES:
-        run(function)
+    optimise(function)
     assert len(function.blocks) == 1 and [op.kind for op in function.blocks[0].ops] == ["exit"]
 
 
@@ -291,7 +300,8 @@ def test_large_slots_go_to_scratch_memory() -> None:
     b.store(large, 8, 1)
     b.call(HELPER, [SlotAt(larger, 24), SlotAt(small), 0, 0, 0])
     b.exit(b.load(larger, 1016))
-    place_slots(program, {function: base})
+    function.scratch_base = base
+    place_slots(program)
     check(program)
     assert (small.scratch, large.scratch, larger.scratch) == (False, False, True)
     assert (small.offset, large.offset, program.scratch_size) == (-16, -320, 1024)
@@ -302,17 +312,16 @@ def test_large_slots_go_to_scratch_memory() -> None:
 def test_callbacks_share_the_stack_with_their_caller() -> None:
     """512 bytes for all frames that can be on the stack at once (MAX_BPF_STACK)."""
     program = Program("test")
-    bases = {}
     for name in ("main", "each", "loop"):
         function = Function(name, 1)
         program.functions.append(function)
         b = Builder(function)
-        bases[function] = b.mov(0, "scratch")
+        function.scratch_base = b.mov(0, "scratch")
         for size in (200, 100, 64, 40, 16, 8):
             b.store(b.slot(size), 0, 1)
         if name != "loop":
             b.store(b.slot(8), 0, b.callback({"main": "each", "each": "loop"}[name]))
         b.exit(0)
-    place_slots(program, bases)
+    place_slots(program)
     used = sum((s.size + 7) // 8 * 8 for f in program.functions for s in f.slots if not s.scratch)
     assert used <= 512 - 64 and program.scratch_size >= 3 * 200

@@ -35,6 +35,8 @@ from typing import Any
 ALU = frozenset("add sub mul div sdiv mod smod and or xor lsh rsh arsh".split())
 COMMUTATIVE = frozenset("add mul and or xor".split())
 TERMINATORS = frozenset(("jump", "branch", "exit"))
+FUNCTIONS = frozenset(("func", "function"))  # those that name a function of the program
+MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
 CALLS = frozenset(("call", "kfunc", "function"))
 EFFECTS = frozenset(("store", "atomic_add", "xchg", "fetch_add", "call", "kfunc", "function", "barrier")) | TERMINATORS
 CONDITIONS = frozenset("jeq jne jgt jge jlt jle jsgt jsge jslt jsle jset".split())
@@ -194,7 +196,7 @@ class Program:
 
     def levels(self) -> int:
         """How many frames may lie on the main function's: callbacks call functions, which have callbacks ..."""
-        inner = {f.name: {op.label for block in f.blocks for op in block.ops if op.kind in ("func", "function")}
+        inner = {f.name: {op.label for block in f.blocks for op in block.ops if op.kind in FUNCTIONS}
                  for f in self.functions}
         return self._depth(self.functions[0].name, inner, {})
 

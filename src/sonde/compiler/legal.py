@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .dominators import predecessors, reachable
-from .ir import ALU, CALLS, CONDITIONS, TERMINATORS, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
+from .ir import (
+    ALU,
+    CALLS,
+    CONDITIONS,
+    FUNCTIONS,
+    MEMORY,
+    TERMINATORS,
+    Block,
+    Function,
+    MapAddr,
+    MapFd,
+    Op,
+    Program,
+    Reg,
+    Slot,
+    SlotAt,
+)
 
 
 class IllegalIR(AssertionError):
@@ -14,12 +32,30 @@ _ARITY = {"mov": 1, "neg": 1, "swap": 1, "sext": 1, "zext": 1, "load": 1, "store
           "fetch_add": 2, "addr": 1, "func": 0, "barrier": 1, "jump": 0, "branch": 2, "exit": 1}
 
 
-def check(program: Program) -> None:
-    """Raise :class:`IllegalIR` on the first broken rule."""
+REACHED, PLACED = "reached", "placed"  # no function is unused; no operation names a slot of scratch memory
+
+
+def check(program: Program, facts: Collection[str] = ()) -> None:
+    """Raise :class:`IllegalIR` on the first broken rule; ``facts`` are rules that hold from some pass on."""
     for function in program.functions:
         for block in function.blocks:
             _block(function, block)
+            if PLACED in facts:
+                _placed(function, block)
         _defined(function)
+    if REACHED in facts:
+        called = {op.label for f in program.functions for b in f.blocks for op in b.ops if op.kind in FUNCTIONS}
+        unused = [f.name for f in program.functions[1:] if f.name not in called]
+        if unused:
+            raise IllegalIR(f"nothing calls {unused[0]}")
+
+
+def _placed(function: Function, block: Block) -> None:
+    for op in block.ops:
+        for arg in op.args:
+            slot = arg.slot if isinstance(arg, SlotAt) else arg
+            if isinstance(slot, Slot) and slot.scratch:
+                _fail(function, block, op, "its slot is in scratch memory")
 
 
 def _fail(function: Function, block: Block, op: Op, why: str) -> None:
@@ -39,7 +75,7 @@ def _block(function: Function, block: Block) -> None:
             _fail(function, block, op, "terminator inside a block")
         if op.kind == "branch" and (op.cond not in CONDITIONS or op.then is None or op.other is None):
             _fail(function, block, op, "incomplete branch")
-        if op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add"):
+        if op.kind in MEMORY:
             _memory(function, block, op)
         if op.kind in ("swap", "sext", "zext") and op.bits not in (8, 16, 32, 64):
             _fail(function, block, op, "bad width")

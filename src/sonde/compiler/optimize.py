@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dominators import Tree, predecessors, reachable
-from .ir import ALU, CALLS, COMMUTATIVE, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
+from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
 
 MASK = (1 << 64) - 1
 
@@ -321,7 +321,7 @@ def drop_unused(program: Program) -> None:
     by_name = {f.name: f for f in program.functions}
     wanted = [program.functions[0]]
     for function in wanted:
-        for op in [op for block in function.blocks for op in block.ops if op.kind in ("func", "function")]:
+        for op in [op for block in function.blocks for op in block.ops if op.kind in FUNCTIONS]:
             if by_name[op.label] not in wanted:
                 wanted.append(by_name[op.label])
     program.functions = [f for f in program.functions if f in wanted]

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..asm.assemble import assemble, listing
 from ..language.ast import Call
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name
-from . import optimize
 from .emit import emit
 from .gate import describe_gate
-from .ir import Function, Program, dump
 from .join import Emitted, groups, join
 from .lower.core import Lower
-from .lower.program import define_scratch, lower_program
-from .place import place_slots
+from .lower.program import lower_program
+from .passes import PASSES, Show, run_passes
 from .plan import Planned, plan_script
-from .pressure import relieve
 from .unit import Unit
-from .widen import find_loops, widen
+from .widen import find_loops
 
-Show = Callable[[str, str], None]
-
-# Passes over one function, in order. Numbering twice: the first run folds what decides branches.
-PASSES: list[tuple[str, Callable[[Function], None]]] = [
-    ("cfg", optimize.simplify_cfg),
-    ("values", optimize.number_values),
-    ("dead", optimize.remove_dead),
-    ("cfg2", optimize.simplify_cfg),
-    ("values2", optimize.number_values),
-    ("dead2", optimize.remove_dead),
-    ("order", optimize.order_blocks),
-]
-BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": "place"}  # what comes closest
-STAGES = ["ast", "types", "ir", *[name for name, _ in PASSES], "place", "dis"]
+BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": PASSES[-1].name}  # what comes closest
+STAGES = ["ast", "types", "ir", *[step.name for step in PASSES], "dis"]
 
 
 def compile_checked(checked: CheckedScript, world: World, show: Show | None = None,
                     verify: bool = False) -> ScriptSpec:
-    """The spec of a checked script. ``show(stage, text)`` gets each stage; ``verify`` checks the IR after each pass."""
+    """The spec of a checked script. ``show(stage, text)`` gets each stage; ``verify`` checks the IR after each pass;
+    so does SONDE_CHECK_IR=1."""
+    verify = verify or checked.options.env.get("SONDE_CHECK_IR", "0") != "0"
     unit = Unit(checked, world)
     unit.sends_data = sends_data(checked)
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
@@ -50,7 +35,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     for probe, planned in _number(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
-        _finish(lo, show, verify)
+        run_passes(lo, show, verify)
     maps = unit.finish()
     emitted = [_emit(lo, planned) for lo, planned in lowered]
     specs = [_assemble([(*lowered[i], emitted[i]) for i in group], show) for group in groups(emitted)]
@@ -99,41 +84,6 @@ DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", 
 def sends_data(checked: CheckedScript) -> bool:
     """Whether any program writes to the data ring (then control records note its position)."""
     return any(not (call.name == "print" and call.data) for p in checked.probes for call in calls(p, DATA_CALLS))
-
-
-def _finish(lo: Lower, show: Show | None, verify: bool) -> None:
-    """Optimise, place slots, optimise what that brought."""
-    program = lo.program
-    _present(program, "ir", show)
-    for name, run in PASSES:
-        for function in program.functions:
-            run(function)
-        _after(program, name, show, verify)
-    optimize.drop_unused(program)
-    for function in program.functions:
-        widen(function, lambda: lo.unit.global_word("zero"))
-    relieve(program)
-    place_slots(program)
-    if program.scratch_size:
-        define_scratch(lo)
-    for function in program.functions:
-        optimize.simplify_cfg(function)
-        optimize.number_values(function)
-        optimize.remove_dead(function)
-        optimize.order_blocks(function)
-    _after(program, "place", show, verify)
-
-
-def _after(program: Program, name: str, show: Show | None, verify: bool) -> None:
-    if verify:
-        from .legal import check
-        check(program)
-    _present(program, name, show)
-
-
-def _present(program: Program, name: str, show: Show | None) -> None:
-    if show is not None:
-        show(name, f"; {program.name}\n{dump(program)}")
 
 
 def _emit(lo: Lower, planned: Planned) -> Emitted:

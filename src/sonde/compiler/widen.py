@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from .allocate import liveness
 from .dominators import Tree, predecessors, reachable
-from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Reg
+from .flow import find_sources
+from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Program, Reg
 
 BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
-_MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
 _NUMBERS = frozenset(("random", "boot_ns", "monotonic_ns", "pid_tgid", "uid_gid", "cgroup_id", "cpu", "jiffies"))
 
 
@@ -74,13 +74,19 @@ def _origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
     return op
 
 
-def widen(function: Function, zero: Callable[[], MapAddr]) -> None:
+def widen_loops(program: Program, zero: Callable[[], MapAddr]) -> None:
     """Make numbers unknown at the head of each loop that carries them; ``zero()`` is a word that is 0."""
+    for function in program.functions:
+        _widen(function, zero)
+
+
+def _widen(function: Function, zero: Callable[[], MapAddr]) -> None:
     loops = find_loops(function)
     forking = [loop for loop in loops if loop.forks]
     if not forking:
         return
-    fixed = _fixed(function, set().union(*[loop.bounds() for loop in loops]))
+    bounds = set().union(*[loop.bounds() for loop in loops])
+    fixed = find_sources(function, bounds, lambda op: op.kind in CALLS or op.kind == "function")
     numbers = _numbers(function)
     live_out = liveness(function)
     for loop in forking:
@@ -88,7 +94,7 @@ def widen(function: Function, zero: Callable[[], MapAddr]) -> None:
         carried = {op.dst for b in loop.blocks for op in b.ops if op.dst is not None and op.dst.id in live}
         chosen = [r for r in carried if r.id in numbers and r.id not in fixed]
         if chosen:
-            _obscure(function, loop.head, sorted(chosen, key=lambda r: r.id), zero())
+            _insert_opaque_barrier(function, loop.head, sorted(chosen, key=lambda r: r.id), zero())
 
 
 def find_loops(function: Function) -> list[Loop]:
@@ -111,26 +117,6 @@ def _collect(back: Block, before: dict[Block, list[Block]], inside: set[Block]) 
         if block not in inside:
             inside.add(block)
             pending += before[block]
-
-
-def _fixed(function: Function, roots: set[int]) -> set[int]:
-    """Registers that flow into ``roots``, addresses and calls."""
-    flows: dict[int, set[int]] = {}
-    for block in function.blocks:
-        for op in block.ops:
-            if op.kind in CALLS or op.kind == "function":
-                roots |= {r.id for r in op.registers()}
-            elif op.kind in _MEMORY and type(op.args[0]) is Reg:
-                roots.add(op.args[0].id)
-            elif op.dst is not None:
-                flows.setdefault(op.dst.id, set()).update(r.id for r in op.registers())
-    pending = list(roots)
-    while pending:
-        for id in flows.get(pending.pop(), ()):
-            if id not in roots:
-                roots.add(id)
-                pending.append(id)
-    return roots
 
 
 def _numbers(function: Function) -> set[int]:
@@ -163,7 +149,7 @@ def _live_into(block: Block, out: int) -> set[int]:
     return {id for id in range(out.bit_length()) if out >> id & 1}
 
 
-def _obscure(function: Function, head: Block, registers: list[Reg], zero: MapAddr) -> None:
+def _insert_opaque_barrier(function: Function, head: Block, registers: list[Reg], zero: MapAddr) -> None:
     hidden = function.reg("zero")
     hidden.defs = 1
     span = head.ops[0].span

@@ -68,12 +68,14 @@ def _unless_exiting(lo: Lower) -> None:
     lo.b.start(running)
 
 
-def define_scratch(lo: Lower) -> str:
-    """Point the functions' base registers at this CPU's part of the program's scratch memory; the map's name.
+def define_scratch(lo: Lower) -> None:
+    """Point the functions' base registers at this CPU's part of the program's scratch memory, if there is any.
 
     The address is that of the array's element plus CPU number times stride. It is computed where the scratch memory
     is first needed on every way, not before: an event that a predicate turns away does not pay for it.
     """
+    if not lo.program.scratch_size:
+        return
     parts = PARTS if lo.context.preemptible else 1
     stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
     name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
@@ -84,7 +86,6 @@ def define_scratch(lo: Lower) -> str:
         place = first_use(function, base)
         if place is not None:
             _insert_base(lo, function, base, _outside_records(function, place), name, stride)
-    return name
 
 
 def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Block, int]:

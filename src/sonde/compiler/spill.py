@@ -7,6 +7,7 @@ call's argument, or decides how often a loop runs, stays.
 from __future__ import annotations
 
 from .allocate import allocate, liveness
+from .flow import find_sources
 from .ir import CALLS, Block, Function, Op, Program, Reg
 from .place import FRAME, SPILL_ROOM
 
@@ -14,19 +15,19 @@ MARGIN = 32  # bytes for what placing the scratch memory adds
 ROUNDS = 4
 
 
-def relieve(program: Program) -> None:
+def spill_to_scratch(program: Program) -> None:
     """Move what does not fit, function by function. The callbacks' frames lie on top of the main function's."""
     levels = program.levels()
     for function in program.functions:
         main = function is program.functions[0]
         room = (FRAME if not levels else 320) if main else 192 // max(levels, 1)
         for _ in range(ROUNDS):
-            if not _relieve(function, room - MARGIN if main else room):
+            if not _spill_some(function, room - MARGIN if main else room):
                 break
 
 
-def _relieve(function: Function, room: int) -> bool:
-    """Move the values of as many spill slots as there are too many; whether anything was moved."""
+def _spill_some(function: Function, room: int) -> bool:
+    """Spill the values of as many spill slots as there are too many; whether there were any."""
     frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
     spills = max(room - frame, SPILL_ROOM) // 8
     if _most_live(function) <= spills:
@@ -35,13 +36,13 @@ def _relieve(function: Function, room: int) -> bool:
     excess = allocation.spills - spills
     if excess <= 0:
         return False
-    fixed = _fixed(function)
+    fixed = _find_fixed(function)
     spilled = [r for r, place in allocation.place.items() if place < 0 and r.id not in fixed]
     slots = set(sorted({allocation.place[r] for r in spilled})[:excess])
-    moved = [r for r in spilled if allocation.place[r] in slots]
-    for reg in moved:
-        _move(function, reg)
-    return bool(moved)
+    spilled_now = [r for r in spilled if allocation.place[r] in slots]
+    for reg in spilled_now:
+        _spill(function, reg)
+    return bool(spilled_now)
 
 
 def _most_live(function: Function) -> int:
@@ -51,27 +52,10 @@ def _most_live(function: Function) -> int:
     return max([out.bit_count() + len(block.ops) for block, out in liveness(function).items()])
 
 
-def _fixed(function: Function) -> set[int]:
+def _find_fixed(function: Function) -> set[int]:
     """Ids of the registers that flow into addresses, calls and, where there are loops, conditions."""
-    roots = {p.id for p in function.params}
-    flows: dict[int, set[int]] = {}
-    loops = _has_loop(function)
-    for block in function.blocks:
-        for op in block.ops:
-            registers = op.registers()
-            if op.kind in CALLS or op.kind in ("barrier", "exit") or op.kind == "branch" and loops:
-                roots |= {r.id for r in registers}
-            elif op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add") and type(op.args[0]) is Reg:
-                roots.add(op.args[0].id)
-            elif op.dst is not None:
-                flows.setdefault(op.dst.id, set()).update(r.id for r in registers)
-    pending = list(roots)
-    while pending:
-        for id in flows.get(pending.pop(), ()):
-            if id not in roots:
-                roots.add(id)
-                pending.append(id)
-    return roots
+    sinks = CALLS | {"barrier", "exit"} | ({"branch"} if _has_loop(function) else set())
+    return find_sources(function, {p.id for p in function.params}, lambda op: op.kind in sinks)
 
 
 def _has_loop(function: Function) -> bool:
@@ -94,9 +78,9 @@ def _has_loop(function: Function) -> bool:
     return False
 
 
-def _move(function: Function, reg: Reg) -> None:
+def _spill(function: Function, reg: Reg) -> None:
     """Store the value wherever it is defined, load it wherever it is used."""
-    slot = function.slot(8, "moved")
+    slot = function.slot(8, "spilled")
     slot.scratch = True
     for block in function.blocks:
         ops: list[Op] = []
