@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sonde.compiler.dominators import Tree, dominator_tree, first_use, reachable
+from sonde.compiler.dominators import Tree, dominator_tree, first_use, reachable_blocks
 from sonde.compiler.ir import Block, Function, Op
 
 
@@ -39,7 +39,7 @@ def test_random_graphs(seed: int) -> None:
     chance = random.Random(seed)
     count = chance.randrange(1, 14)
     function = graph([tuple(chance.randrange(count) for _ in range(chance.randrange(3))) for _ in range(count)])
-    blocks = reachable(function)
+    blocks = reachable_blocks(function)
     tree = Tree(blocks)
     for above in blocks:
         past = without(function, above)

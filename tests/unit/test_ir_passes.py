@@ -16,9 +16,9 @@ from bpf_machine import MASK, Machine, Memory, compute, holds, to_signed
 from sonde.asm.assemble import assemble
 from sonde.compiler import allocate, optimize
 from sonde.compiler.builder import Builder
-from sonde.compiler.emit import emit
-from sonde.compiler.ir import ALU, CONDITIONS, Function, MapFd, Op, Program, Reg, Slot, SlotAt, dump
-from sonde.compiler.legal import PLACED, IllegalIR, check
+from sonde.compiler.emit import emit_program
+from sonde.compiler.ir import ALU, CONDITIONS, Function, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
+from sonde.compiler.legal import PLACED, IllegalIR, check_program
 from sonde.compiler.lower.core import Lower
 from sonde.compiler.passes import PASSES
 from sonde.compiler.place import place_slots
@@ -39,7 +39,7 @@ def optimise(function: Function) -> None:
     lowered = cast(Lower, SimpleNamespace(program=program))
     for step in takewhile(lambda step: step.name != "widen", PASSES):
         step.run(lowered)
-        check(program)
+        check_program(program)
 
 
 def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> int:
@@ -51,8 +51,8 @@ def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> 
         optimise(function)
     function.scratch_base = function.reg("base")
     place_slots(program)
-    check(program, [PLACED])
-    items, _ = emit(program, v4, bounds=v4)
+    check_program(program, [PLACED])
+    items, _ = emit_program(program, v4, bounds=v4)
     code = assemble(items, [function.name]).code
     return Machine(code, {}, Memory(), {HELPER: helper}, {}).run(*params)
 
@@ -64,7 +64,7 @@ def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> 
 def test_fold_is_what_the_cpu_computes(op: str, a: int, b: int, bits: int) -> None:
     if op in ("sdiv", "smod", "arsh") and bits == 32:
         return  # not made by the compiler
-    folded = optimize.fold(op, a, b, bits)
+    folded = optimize.fold_operation(op, a, b, bits)
     signed_op = op in ("sdiv", "smod")
     assert folded == to_signed(compute(op[1:] if signed_op else op, a, b, bits, int(signed_op)))
 
@@ -184,8 +184,8 @@ def test_live_registers_never_share_a_place(seed: int, pressure: int) -> None:
     """Wherever a value is live behind an operation, what is written there goes elsewhere; calls spare it."""
     function = Writer(seed, pressure).write()
     optimize.simplify_cfg(function)
-    live_out = allocate.liveness(function)
-    place = allocate.allocate(function).place
+    live_out = allocate.find_liveness(function)
+    place = allocate.allocate_registers(function).place
     registers = {r.id: r for r in function.registers}
     for block in function.blocks:
         live = {registers[i] for i in range(len(function.registers)) if live_out[block] >> i & 1}
@@ -252,8 +252,8 @@ def broken(write: Callable[[Function, Builder], None]) -> str:
     program.functions.append(function)
     write(function, Builder(function))
     with pytest.raises(IllegalIR) as caught:
-        check(program)
-    assert dump(program)
+        check_program(program)
+    assert format_program(program)
     return str(caught.value)
 
 
@@ -302,7 +302,7 @@ def test_large_slots_go_to_scratch_memory() -> None:
     b.exit(b.load(larger, 1016))
     function.scratch_base = base
     place_slots(program)
-    check(program)
+    check_program(program)
     assert (small.scratch, large.scratch, larger.scratch) == (False, False, True)
     assert (small.offset, large.offset, program.scratch_size) == (-16, -320, 1024)
     kinds = [(op.kind, op.args[0] is base, op.off) for op in function.blocks[0].ops if op.kind in ("add", "load")]

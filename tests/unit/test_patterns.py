@@ -6,7 +6,7 @@ import fnmatch
 
 import pytest
 
-from sonde.compiler.lower.text import ranges
+from sonde.compiler.lower.text import byte_ranges
 from sonde.semantics.action_rules import glob, glob_fits
 
 TEXTS = ["", "a", "abc", "aXc", "abcabc", "a-c", "a]c", "foo.bar", "x" * 40, "*", "a*c"]
@@ -21,5 +21,5 @@ def test_as_a_shell_would(pattern: str, text: str) -> None:
 
 
 def test_ranges() -> None:
-    assert ranges(frozenset(b"abcxz")) == [(97, 99), (120, 120), (122, 122)]
-    assert ranges(frozenset()) == []
+    assert byte_ranges(frozenset(b"abcxz")) == [(97, 99), (120, 120), (122, 122)]
+    assert byte_ranges(frozenset()) == []

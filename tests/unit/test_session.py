@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sonde.asm import insn
-from sonde.compiler.session import pair
+from sonde.compiler.session import pair_sessions
 from sonde.runtime.programs import cookie
 from sonde.spec import Attach, ProgramSpec, Relocation
 from unit.fake_world import KprobeWorld
@@ -29,7 +29,7 @@ def spec(kind: str, functions: str = "ab", first: int = 0, **more: Any) -> Progr
 
 def test_entry_and_return_become_one() -> None:
     entry, exit, other = spec("kprobe"), spec("kretprobe", first=2), spec("kprobe", "cd", 4)
-    [one, rest] = pair([entry, other, exit], Sessions())
+    [one, rest] = pair_sessions([entry, other, exit], Sessions())
     assert rest is other and one.how == "session" and one.parts == [entry, exit]
     assert one.code[4 * 8:] == entry.code + exit.code
     code, registers, off, imm = struct.unpack_from("<BBhi", one.code, 3 * 8)
@@ -40,7 +40,7 @@ def test_entry_and_return_become_one() -> None:
 
 
 def test_cookies_name_both() -> None:
-    [one] = pair([spec("kprobe"), spec("kretprobe", first=2)], Sessions())
+    [one] = pair_sessions([spec("kprobe"), spec("kretprobe", first=2)], Sessions())
     assert [cookie(one, i) for i in (0, 1)] == [0 | 2 << 32, 1 | 3 << 32]
     assert cookie(spec("kretprobe", first=2), 1) == 3 | 3 << 32
     plain = ProgramSpec("p", "kprobe", b"", [Attach("uprobe", "u", event="f")], first_probe=9)
@@ -55,9 +55,9 @@ def test_cookies_name_both() -> None:
                                                        for n in "ab"])],           # the return is no kretprobe
 ])
 def test_what_stays_apart(specs: list[ProgramSpec]) -> None:
-    assert pair(specs, Sessions()) == specs
+    assert pair_sessions(specs, Sessions()) == specs
 
 
 def test_kernels_without() -> None:
     specs = [spec("kprobe"), spec("kretprobe")]
-    assert pair(specs, KprobeWorld()) is specs
+    assert pair_sessions(specs, KprobeWorld()) is specs

@@ -40,7 +40,7 @@ class Allocation(Record):
     spills: int
 
 
-def liveness(function: Function) -> dict[Block, int]:
+def find_liveness(function: Function) -> dict[Block, int]:
     """The registers live at the end of each block, as a bit set by register id."""
     gen: dict[Block, int] = {}
     kill: dict[Block, int] = {}
@@ -69,7 +69,7 @@ def liveness(function: Function) -> dict[Block, int]:
     return live_out
 
 
-def _bits(value: int) -> list[int]:
+def _bit_numbers(value: int) -> list[int]:
     found = []
     while value:
         low = value & -value
@@ -78,9 +78,9 @@ def _bits(value: int) -> list[int]:
     return found
 
 
-def intervals(function: Function) -> list[Interval]:
+def live_intervals(function: Function) -> list[Interval]:
     """One interval per register, by start; operation i reads at position 2i and writes at 2i + 1."""
-    live_out = liveness(function)
+    live_out = find_liveness(function)
     ranges: dict[int, list[tuple[int, int]]] = {}
     hints: dict[int, list[int | Reg]] = {}
     calls: list[int] = []
@@ -101,14 +101,15 @@ def intervals(function: Function) -> list[Interval]:
         first = ranges.setdefault(param.id, [(-1, -1)])
         first[0] = -1, first[0][1]
         hints.setdefault(param.id, []).insert(0, i + 1)
-    found = [Interval(function.registers[id], r, hints.get(id, []), _crosses(r, calls)) for id, r in ranges.items()]
+    found = [Interval(function.registers[id], parts, hints.get(id, []), _crosses_call(parts, calls))
+             for id, parts in ranges.items()]
     return sorted(found, key=lambda i: i.start)
 
 
 def _in_block(block: Block, first: int, out: int) -> list[tuple[int, tuple[int, int]]]:
     """(register id, range) of everything that is live in a block, each register's ranges in ascending order."""
     position = first + 2 * len(block.ops)
-    ends = dict.fromkeys(_bits(out), position - 1)
+    ends = dict.fromkeys(_bit_numbers(out), position - 1)
     found = []
     for op in reversed(block.ops):
         position -= 2
@@ -134,7 +135,7 @@ def _collect_hints(op: Op, hints: dict[int, list[int | Reg]]) -> None:
         hints.setdefault(op.dst.id, []).insert(0, op.args[0])
 
 
-def _crosses(ranges: list[tuple[int, int]], calls: list[int]) -> bool:
+def _crosses_call(ranges: list[tuple[int, int]], calls: list[int]) -> bool:
     """Whether a call happens while the register is live, other than as the call's own argument or result."""
     for start, end in ranges:
         index = bisect_left(calls, start)
@@ -177,15 +178,15 @@ class Place:
         return self._by[id].end
 
 
-def allocate(function: Function) -> Allocation:
+def allocate_registers(function: Function) -> Allocation:
     """Assign every register a place."""
     place: dict[Reg, int] = {}
     registers = {number: Place() for number in (*SCRATCHED, *SAVED)}
     spilled: list[Interval] = []
-    for interval in intervals(function):
-        choice = _choose(interval, registers, place)
+    for interval in live_intervals(function):
+        choice = _choose_register(interval, registers, place)
         if choice is None:
-            choice = _evict(interval, registers, spilled)
+            choice = _evict_interval(interval, registers, spilled)
         if choice is None:
             spilled.append(interval)
         else:
@@ -201,7 +202,7 @@ def allocate(function: Function) -> Allocation:
     return Allocation(place, len(slots))
 
 
-def _evict(interval: Interval, registers: dict[int, Place], spilled: list[Interval]) -> int | None:
+def _evict_interval(interval: Interval, registers: dict[int, Place], spilled: list[Interval]) -> int | None:
     """The register whose only holder is needed longest, freed by spilling that; None if this one lives longer."""
     best, choice = interval.end, None
     for number in SAVED if interval.crosses else SCRATCHED + SAVED:
@@ -213,7 +214,7 @@ def _evict(interval: Interval, registers: dict[int, Place], spilled: list[Interv
     return choice
 
 
-def _choose(interval: Interval, registers: dict[int, Place], place: dict[Reg, int]) -> int | None:
+def _choose_register(interval: Interval, registers: dict[int, Place], place: dict[Reg, int]) -> int | None:
     """A free register that the interval may use, by hint if possible."""
     allowed = SAVED if interval.crosses else SCRATCHED + SAVED
     for hint in interval.hints:

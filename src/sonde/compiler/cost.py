@@ -35,22 +35,22 @@ SEARCHES = frozenset(("strstr", "strcontains", "globmatch"))
 _OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2), (Name, 6))
 
 
-def cost(tree: Any) -> int:
+def estimate_cost(tree: Any) -> int:
     """Of all statements and expressions in ``tree``, in instructions, roughly."""
     if isinstance(tree, list):
-        return sum([cost(item) for item in tree])
+        return sum([estimate_cost(item) for item in tree])
     if not isinstance(tree, Node):
         return 0
-    inside = sum([cost(value) for value in tree.values() if isinstance(value, (Node, list))])
+    inside = sum([estimate_cost(value) for value in tree.values() if isinstance(value, (Node, list))])
     if isinstance(tree, (For, While)):
-        count = rounds(tree)
+        count = count_rounds(tree)
         return inside * (CALLBACK if count is None else min(count, max(CALLBACK, BUDGET // max(inside, 1))))
     if isinstance(tree, Unroll) and isinstance(tree.count.const, int):
         return inside * tree.count.const
-    return inside + _own(tree)
+    return inside + _own_cost(tree)
 
 
-def _own(node: Node) -> int:
+def _own_cost(node: Node) -> int:
     if isinstance(node, Call):
         return _of_call(node)
     if isinstance(node, Binary):
@@ -63,20 +63,20 @@ def _own(node: Node) -> int:
 
 def _of_call(node: Call) -> int:
     if isinstance(node.data, dict) and "function" in node.data:  # of the script: looked at for each call
-        return 30 + cost(node.data["function"].clause.body)
+        return 30 + estimate_cost(node.data["function"].clause.body)
     return 400 if node.name in SEARCHES else 150 if node.name in ("strlen", "strncmp", "str_concat") else 30
 
 
-def rounds(loop: For | While) -> int | None:
+def count_rounds(loop: For | While) -> int | None:
     """The most rounds that a loop can make, if that is plain to see."""
     if isinstance(loop, While):
-        return _counted(loop)
+        return _is_counted(loop)
     if loop.end is None or not isinstance(loop.start.const, int) or not isinstance(loop.end.const, int):
         return None
     return max(0, loop.end.const - loop.start.const)
 
 
-def _counted(loop: While) -> int | None:
+def _is_counted(loop: While) -> int | None:
     """``while ($i < 10) { ... $i++; ... }``, where nothing else is done to $i and no round goes without the step. What
     $i begins with is not known, but it is hardly far from 0; one that counts down begins anywhere."""
     test = loop.cond
@@ -85,7 +85,7 @@ def _counted(loop: While) -> int | None:
     counter, bound = test.left, test.right
     if not isinstance(counter, Variable) or not isinstance(bound.const, int) or bound.const <= 0:
         return None
-    steps = [n for statement in loop.body for n in _stepped(statement) if n.slot is counter.slot]
+    steps = [n for statement in loop.body for n in _is_stepped(statement) if n.slot is counter.slot]
     changes = [n for n in walk(loop.body) if isinstance(n, Variable) and n.slot is counter.slot
                and _is_target(loop.body, n)]
     continues = any(type(n).__name__ == "Continue" for n in walk(loop.body))
@@ -94,7 +94,7 @@ def _counted(loop: While) -> int | None:
     return bound.const + 1
 
 
-def _stepped(statement: Any) -> list[Variable]:
+def _is_stepped(statement: Any) -> list[Variable]:
     """The variable that a statement adds a positive constant to."""
     if isinstance(statement, ExprStmt) and isinstance(statement.expr, Unary) and statement.expr.op == "++" \
             and isinstance(statement.expr.operand, Variable):
@@ -106,7 +106,7 @@ def _stepped(statement: Any) -> list[Variable]:
 
 
 def _steps_first(loop: While, counter: Variable) -> bool:
-    return bool(loop.body) and any(n.slot is counter.slot for n in _stepped(loop.body[0]))
+    return bool(loop.body) and any(n.slot is counter.slot for n in _is_stepped(loop.body[0]))
 
 
 def _is_target(body: list[Any], variable: Variable) -> bool:
@@ -123,10 +123,7 @@ def _is_target(body: list[Any], variable: Variable) -> bool:
 
 def stays_loop(loop: For | While) -> bool:
     """Whether the verifier may as well follow it round by round."""
-    count = rounds(loop)
+    count = count_rounds(loop)
     if count is None or count > ROUNDS:
         return False
-    return count * max(1, cost(loop.body)) <= BUDGET
-
-
-__all__ = ["cost", "rounds", "stays_loop"]
+    return count * max(1, estimate_cost(loop.body)) <= BUDGET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .ir import Block, Function, Reg
 
 
-def reachable(function: Function) -> list[Block]:
+def reachable_blocks(function: Function) -> list[Block]:
     """Blocks in reverse post-order from the entry."""
     order: list[Block] = []
     seen: set[Block] = set()
@@ -26,7 +26,7 @@ def reachable(function: Function) -> list[Block]:
     return order
 
 
-def predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
+def find_predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
     found: dict[Block, list[Block]] = {b: [] for b in blocks}
     for block in blocks:
         for child in block.successors:
@@ -39,7 +39,7 @@ class Tree:
 
     def __init__(self, blocks: list[Block]) -> None:
         self.blocks = blocks
-        self.parent = _immediate(blocks)
+        self.parent = _immediate_dominators(blocks)
         self.children: dict[Block, list[Block]] = {b: [] for b in blocks}
         for block in blocks[1:]:
             self.children[self.parent[block]].append(block)
@@ -77,10 +77,10 @@ class Tree:
 
 
 def dominator_tree(function: Function) -> Tree:
-    return Tree(reachable(function))
+    return Tree(reachable_blocks(function))
 
 
-def _immediate(blocks: list[Block]) -> dict[Block, Block]:
+def _immediate_dominators(blocks: list[Block]) -> dict[Block, Block]:
     """Immediate dominators by semidominators (Lengauer and Tarjan; the last step after Georgiadis)."""
     order, up = _depth_first(blocks[0])
     number = {block: i for i, block in enumerate(order)}
@@ -93,7 +93,7 @@ def _immediate(blocks: list[Block]) -> dict[Block, Block]:
     for at in range(count - 1, 0, -1):
         best = up[at]
         for pred in before[at]:
-            best = min(best, pred if pred <= at else semi[_lowest(pred, at, semi, label, ancestor)])
+            best = min(best, pred if pred <= at else semi[_lowest_common(pred, at, semi, label, ancestor)])
         semi[at] = best
     above = list(up)
     for at in range(1, count):
@@ -119,7 +119,7 @@ def _depth_first(entry: Block) -> tuple[list[Block], list[int]]:
     return order, up
 
 
-def _lowest(node: int, last: int, semi: list[int], label: list[int], ancestor: list[int]) -> int:
+def _lowest_common(node: int, last: int, semi: list[int], label: list[int], ancestor: list[int]) -> int:
     """The node with the lowest semidominator on the way up from ``node`` as far as numbers are above ``last``. The
     way is shortened for those who ask next."""
     path = []
@@ -136,13 +136,10 @@ def _lowest(node: int, last: int, semi: list[int], label: list[int], ancestor: l
 
 def first_use(function: Function, reg: Reg) -> tuple[Block, int] | None:
     """Where ``reg`` must be defined at the latest: (block, operation) that dominates every use; None without uses."""
-    blocks = reachable(function)
+    blocks = reachable_blocks(function)
     users = [b for b in blocks if any(a is reg for op in b.ops for a in op.args)]
     if not users:
         return None
     common = Tree(blocks).common(users)
     uses = [i for i, op in enumerate(common.ops) if any(a is reg for a in op.args)]
     return common, uses[0] if uses else len(common.ops) - 1
-
-
-__all__ = ["Tree", "dominator_tree", "first_use", "predecessors", "reachable"]

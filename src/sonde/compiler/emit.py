@@ -6,14 +6,14 @@ from typing import Any
 
 from ..asm import insn as asm
 from ..asm.relax import Item
-from .allocate import Allocation, allocate
+from .allocate import Allocation, allocate_registers
 from .ir import ALU, CALLS, COMMUTATIVE, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
 
 T0, T1 = 0, 5  # temporaries
 FP = 10
 
 
-def fits(value: int) -> bool:
+def fits_immediate(value: int) -> bool:
     """``value`` can be an instruction's 32-bit immediate."""
     return -(1 << 31) <= value < 1 << 31
 
@@ -26,7 +26,7 @@ class Emitter:
         self.function = function
         self.v4 = v4
         self.bounds = bounds
-        self.allocation: Allocation = allocate(function)
+        self.allocation: Allocation = allocate_registers(function)
         frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
         self.spill_base = -frame
         self.frame = frame + 8 * self.allocation.spills
@@ -57,7 +57,7 @@ class Emitter:
             elif place != dst:
                 self.put(asm.alu("mov", dst, place))
         elif isinstance(operand, int):
-            if fits(operand):
+            if fits_immediate(operand):
                 self.put(asm.alu("mov", dst, imm=operand))
             elif 0 <= operand < 1 << 32:
                 self.put(asm.alu("mov", dst, imm=operand - (1 << 32) if operand >> 31 else operand, bits=32))
@@ -130,7 +130,7 @@ class Emitter:
         assert op.dst is not None
         a, b = op.args
         d = self.target(op.dst)
-        if isinstance(b, int) and fits(b):
+        if isinstance(b, int) and fits_immediate(b):
             self.move(d, a)
             self.put(asm.alu(op.kind, d, imm=b, bits=op.bits))
             self.finish(op.dst)
@@ -215,7 +215,7 @@ class Emitter:
                 short &= (1 << op.size * 8) - 1
                 if op.size == 4 and short >> 31:
                     short -= 1 << 32
-            if fits(short):
+            if fits_immediate(short):
                 self.put(asm.store_imm(base, off, short, op.size))
                 return
         self.put(asm.store(base, off, self.register(value, T0), op.size))
@@ -278,7 +278,7 @@ class Emitter:
         a = self.register(op.args[0], T0)
         b = op.args[1]
         target = self.label(op.then)
-        if isinstance(b, int) and fits(b):
+        if isinstance(b, int) and fits_immediate(b):
             self.put(asm.branch(op.cond, a, None, b, target, op.bits))
             if not self.bounds and type(op.args[0]) is Reg and (place := self.place(op.args[0])) < 0:
                 # The number is what it was, but now the verifier knows its bounds, and keeps them with what is stored.
@@ -293,7 +293,7 @@ class Emitter:
         self.put(asm.exit_())
 
 
-def emit(program: Program, v4: bool, bounds: bool) -> tuple[list[Item], int]:
+def emit_program(program: Program, v4: bool, bounds: bool) -> tuple[list[Item], int]:
     """The instructions of the program, main function first, and the bytes of stack that it needs."""
     items: list[Item] = []
     depth = 0

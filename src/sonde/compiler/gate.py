@@ -33,10 +33,10 @@ def _ends_others(probe: CheckedProbe) -> bool:
 
 def assigned_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause writes to."""
-    return set(_assigned(probe.trees))
+    return set(_assigned_maps(probe.trees))
 
 
-def _assigned(trees: Any) -> Iterator[str]:
+def _assigned_maps(trees: Any) -> Iterator[str]:
     for node in walk(trees):
         target = node.target if isinstance(node, Assign) else \
             node.operand if isinstance(node, Unary) and node.op in ("++", "--") else None

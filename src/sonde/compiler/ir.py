@@ -135,7 +135,7 @@ class Op:
         return [a for a in self.args if type(a) is Reg]
 
     def __repr__(self) -> str:
-        return show(self)
+        return format_operand(self)
 
 
 class Block:
@@ -207,7 +207,7 @@ class Program:
         return depth[name]
 
 
-def show(op: Op) -> str:
+def format_operand(op: Op) -> str:
     """One line of IR."""
     args = ", ".join(map(repr, op.args))
     head = f"{op.dst!r} = " if op.dst is not None else ""
@@ -230,7 +230,7 @@ def show(op: Op) -> str:
     return f"{head}{op.kind}{'32' if op.bits == 32 and op.kind in ALU else ''} {args}{off}"
 
 
-def dump(program: Program) -> str:
+def format_program(program: Program) -> str:
     """The whole program as text (``-d ir``)."""
     out = []
     for function in program.functions:
@@ -244,5 +244,5 @@ def dump(program: Program) -> str:
                 if op.span is not None and op.span is not shown:
                     shown = op.span
                     note = f"  ; {' '.join(op.span.text.split())[:60]}"
-                out.append(f"    {show(op)}".ljust(60 if note else 0) + note)
+                out.append(f"    {format_operand(op)}".ljust(60 if note else 0) + note)
     return "\n".join(out)

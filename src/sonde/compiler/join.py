@@ -29,7 +29,7 @@ class Emitted(Record):
     alone: bool = False
 
 
-def groups(programs: list[Emitted]) -> list[list[int]]:
+def group_programs(programs: list[Emitted]) -> list[list[int]]:
     """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
     between those before it and those behind it."""
     found: list[list[int]] = []
@@ -47,7 +47,7 @@ def groups(programs: list[Emitted]) -> list[list[int]]:
     return found
 
 
-def join(programs: list[Emitted]) -> Emitted:
+def join_programs(programs: list[Emitted]) -> Emitted:
     """One after the other."""
     if len(programs) == 1:
         return programs[0]
@@ -59,28 +59,28 @@ def join(programs: list[Emitted]) -> Emitted:
         if number == 0:
             items += [head, asm.store(FP, -depth, 1, 8)]
         else:
-            items += [_clause(number), asm.load(1, FP, -depth, 8)]
-        items += _moved(rest, number, number + 1 < len(programs))
+            items += [_join_clause(number), asm.load(1, FP, -depth, 8)]
+        items += _renumber_labels(rest, number, number + 1 < len(programs))
     return Emitted(items, depth, programs[0].key)
 
 
-def _clause(number: int) -> str:
+def _join_clause(number: int) -> str:
     return f"clause {number}"
 
 
-def _moved(items: list[Item], number: int, goes_on: bool) -> list[Item]:
+def _renumber_labels(items: list[Item], number: int, goes_on: bool) -> list[Item]:
     """With labels that only this clause has, and a jump to the following one where its program would end."""
     moved: list[Item] = []
     for item in items:
         if isinstance(item, str):
             moved.append(f"{number} {item}")
         elif goes_on and item.code == EXIT:
-            moved.append(asm.jump(_clause(number + 1)))
+            moved.append(asm.jump(_join_clause(number + 1)))
         elif item.label:
             label = f"{number} {item.label}"
             moved.append(asm.Insn(item.code, item.dst, item.src, item.off, item.imm, label, item.map, item.span))
         else:
             moved.append(item)
-    if isinstance(moved[-1], asm.Insn) and moved[-1].label == _clause(number + 1):
+    if isinstance(moved[-1], asm.Insn) and moved[-1].label == _join_clause(number + 1):
         moved.pop()
     return moved

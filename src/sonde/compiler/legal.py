@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .dominators import predecessors, reachable
+from .dominators import find_predecessors, reachable_blocks
 from .ir import (
     ALU,
     CALLS,
@@ -35,14 +35,14 @@ _ARITY = {"mov": 1, "neg": 1, "swap": 1, "sext": 1, "zext": 1, "load": 1, "store
 REACHED, PLACED = "reached", "placed"  # no function is unused; no operation names a slot of scratch memory
 
 
-def check(program: Program, facts: Collection[str] = ()) -> None:
+def check_program(program: Program, facts: Collection[str] = ()) -> None:
     """Raise :class:`IllegalIR` on the first broken rule; ``facts`` are rules that hold from some pass on."""
     for function in program.functions:
         for block in function.blocks:
-            _block(function, block)
+            _check_block(function, block)
             if PLACED in facts:
-                _placed(function, block)
-        _defined(function)
+                _check_placed(function, block)
+        _check_definitions(function)
     if REACHED in facts:
         called = {op.label for f in program.functions for b in f.blocks for op in b.ops if op.kind in FUNCTIONS}
         unused = [f.name for f in program.functions[1:] if f.name not in called]
@@ -50,57 +50,57 @@ def check(program: Program, facts: Collection[str] = ()) -> None:
             raise IllegalIR(f"nothing calls {unused[0]}")
 
 
-def _placed(function: Function, block: Block) -> None:
+def _check_placed(function: Function, block: Block) -> None:
     for op in block.ops:
         for arg in op.args:
             slot = arg.slot if isinstance(arg, SlotAt) else arg
             if isinstance(slot, Slot) and slot.scratch:
-                _fail(function, block, op, "its slot is in scratch memory")
+                _raise_illegal(function, block, op, "its slot is in scratch memory")
 
 
-def _fail(function: Function, block: Block, op: Op, why: str) -> None:
+def _raise_illegal(function: Function, block: Block, op: Op, why: str) -> None:
     raise IllegalIR(f"{function.name} {block!r}: {op!r}: {why}")
 
 
-def _block(function: Function, block: Block) -> None:
+def _check_block(function: Function, block: Block) -> None:
     if not block.ops or block.ops[-1].kind not in TERMINATORS:
         raise IllegalIR(f"{function.name} {block!r} has no end")
     for op in block.ops:
         arity = 2 if op.kind in ALU else _ARITY.get(op.kind)
         if arity is None and op.kind not in CALLS:
-            _fail(function, block, op, "unknown kind")
+            _raise_illegal(function, block, op, "unknown kind")
         if arity is not None and len(op.args) != arity or len(op.args) > 5:
-            _fail(function, block, op, "wrong number of operands")
+            _raise_illegal(function, block, op, "wrong number of operands")
         if op.kind in TERMINATORS and op is not block.ops[-1]:
-            _fail(function, block, op, "terminator inside a block")
+            _raise_illegal(function, block, op, "terminator inside a block")
         if op.kind == "branch" and (op.cond not in CONDITIONS or op.then is None or op.other is None):
-            _fail(function, block, op, "incomplete branch")
+            _raise_illegal(function, block, op, "incomplete branch")
         if op.kind in MEMORY:
-            _memory(function, block, op)
+            _check_memory(function, block, op)
         if op.kind in ("swap", "sext", "zext") and op.bits not in (8, 16, 32, 64):
-            _fail(function, block, op, "bad width")
+            _raise_illegal(function, block, op, "bad width")
         for arg in op.args[0 if op.kind not in CALLS else len(op.args):]:
             if isinstance(arg, (SlotAt, MapFd)):
-                _fail(function, block, op, "operand only for calls")
+                _raise_illegal(function, block, op, "operand only for calls")
 
 
-def _memory(function: Function, block: Block, op: Op) -> None:
+def _check_memory(function: Function, block: Block, op: Op) -> None:
     base = op.args[0]
     if op.size not in (1, 2, 4, 8):
-        _fail(function, block, op, "bad size")
+        _raise_illegal(function, block, op, "bad size")
     if isinstance(base, Slot):
         if not 0 <= op.off or op.off + op.size > base.size:
-            _fail(function, block, op, "outside of its slot")
+            _raise_illegal(function, block, op, "outside of its slot")
         if op.off % op.size and not base.scratch:
-            _fail(function, block, op, "misaligned")
+            _raise_illegal(function, block, op, "misaligned")
     elif not isinstance(base, (Reg, MapAddr)):
-        _fail(function, block, op, "not an address")
+        _raise_illegal(function, block, op, "not an address")
 
 
-def _defined(function: Function) -> None:
+def _check_definitions(function: Function) -> None:
     """Every register is written on every way to each of its uses (forward data flow over sets of registers as bits)."""
-    blocks = reachable(function)
-    preds = predecessors(blocks)
+    blocks = reachable_blocks(function)
+    preds = find_predecessors(blocks)
     everything = (1 << len(function.registers)) - 1
     written = {b: sum({1 << op.dst.id for op in b.ops if op.dst is not None}) for b in blocks}
     known = dict.fromkeys(blocks, everything)
@@ -119,6 +119,6 @@ def _defined(function: Function) -> None:
         for op in block.ops:
             for arg in op.args:
                 if type(arg) is Reg and not have >> arg.id & 1:
-                    _fail(function, block, op, f"{arg!r} is used before it is defined")
+                    _raise_illegal(function, block, op, f"{arg!r} is used before it is defined")
             if op.dst is not None:
                 have |= 1 << op.dst.id

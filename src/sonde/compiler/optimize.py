@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dominators import Tree, predecessors, reachable
+from .dominators import Tree, find_predecessors, reachable_blocks
 from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
 
 MASK = (1 << 64) - 1
 
 
-def signed(value: int) -> int:
+def as_signed(value: int) -> int:
     """The canonical form of a 64-bit constant: as a signed number."""
     value &= MASK
     return value - (1 << 64) if value >> 63 else value
@@ -19,7 +19,7 @@ def signed(value: int) -> int:
 # --- control flow -----------------------------------------------------------------------------------------
 
 
-def _thread(block: Block) -> Block:
+def _skip_jumps(block: Block) -> Block:
     """Where a jump to ``block`` ends up, following blocks that only jump on."""
     seen = set()
     while len(block.ops) == 1 and block.ops[0].kind == "jump" and block not in seen:
@@ -38,17 +38,17 @@ def simplify_cfg(function: Function) -> None:
     for block in function.blocks:
         last = block.ops[-1]
         if last.then is not None:
-            last.then = _thread(last.then)
+            last.then = _skip_jumps(last.then)
         if last.other is not None:
-            last.other = _thread(last.other)
+            last.other = _skip_jumps(last.other)
         if last.kind == "branch":
-            taken = _decide(last)
+            taken = _decide_branch(last)
             if last.then is last.other:
                 taken = True
             if taken is not None:
                 block.ops[-1] = Op("jump", then=last.then if taken else last.other, span=last.span)
-    blocks = reachable(function)
-    preds = predecessors(blocks)
+    blocks = reachable_blocks(function)
+    preds = find_predecessors(blocks)
     joined: set[Block] = set()
     for block in blocks:
         if block in joined:
@@ -64,7 +64,7 @@ def simplify_cfg(function: Function) -> None:
     function.blocks = [b for b in blocks if b not in joined]
 
 
-def _decide(op: Op) -> bool | None:
+def _decide_branch(op: Op) -> bool | None:
     """The outcome of a branch between constants; None if it is not known."""
     a, b = op.args
     if not isinstance(a, int) or not isinstance(b, int):
@@ -85,11 +85,11 @@ def evaluate_condition(cond: str, a: int, b: int, bits: int = 64) -> bool:
 # --- value numbering --------------------------------------------------------------------------------------
 
 
-def fold(op: str, a: int, b: int, bits: int = 64) -> int | None:
+def fold_operation(op: str, a: int, b: int, bits: int = 64) -> int | None:
     """``a op b`` as eBPF computes it; None for kinds that are not folded."""
     mask = (1 << bits) - 1
     ua, ub = a & mask, b & mask
-    sa, sb = signed(a), signed(b)
+    sa, sb = as_signed(a), as_signed(b)
     shift = ub & (bits - 1)
     if op == "add":
         result = ua + ub
@@ -118,7 +118,7 @@ def fold(op: str, a: int, b: int, bits: int = 64) -> int | None:
         result = sa >> shift
     else:
         return None
-    return signed(result & mask)
+    return as_signed(result & mask)
 
 
 class Numbering:
@@ -136,7 +136,7 @@ class Numbering:
 
     def run(self) -> None:
         """Down the dominator tree: what a block computes is known below it, and forgotten when the walk leaves it."""
-        tree = Tree(reachable(self.function))
+        tree = Tree(reachable_blocks(self.function))
         table: dict[Any, Reg] = {}
         stack: list[Block | list[Any]] = [tree.blocks[0]]
         while stack:
@@ -222,7 +222,7 @@ class Numbering:
     def _alu(self, op: Op) -> None:
         a, b = op.args
         if isinstance(a, int) and isinstance(b, int):
-            result = fold(op.kind, a, b, op.bits)
+            result = fold_operation(op.kind, a, b, op.bits)
             if result is not None:
                 self._become(op, result)
             return
@@ -267,14 +267,14 @@ class Numbering:
         a = op.args[0]
         if isinstance(a, int):
             if op.kind == "neg":
-                self._become(op, signed(-a))
+                self._become(op, as_signed(-a))
                 return
             low = a & ((1 << op.bits) - 1)
             if op.kind == "swap":
                 low = int.from_bytes(low.to_bytes(op.bits // 8, "little"), "big")
             if op.kind == "sext" and low >> (op.bits - 1):
                 low -= 1 << op.bits
-            self._become(op, signed(low))
+            self._become(op, as_signed(low))
         elif op.kind == "zext" and self._bound(a) <= op.bits or op.kind == "sext" and self._bound(a) < op.bits:
             self._become(op, a)
         elif op.kind in ("zext", "sext") and op.bits == 64:
@@ -330,7 +330,7 @@ def drop_unused(program: Program) -> None:
 def order_blocks(function: Function) -> None:
     """Lay blocks out so that the likely way falls through: reverse post-order, cold blocks last, and the
     branch turned so that its cold or far side is the jump."""
-    blocks = reachable(function)
+    blocks = reachable_blocks(function)
     function.blocks = [b for b in blocks if not b.cold] + [b for b in blocks if b.cold]
     if function.blocks[0] is not blocks[0]:
         function.blocks.remove(blocks[0])

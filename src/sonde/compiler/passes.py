@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..record import Record
 from . import optimize
 from .ir import Function, Program
-from .legal import PLACED, REACHED, check
+from .legal import PLACED, REACHED, check_program
 from .lower.core import Lower
 from .lower.program import define_scratch
 from .place import place_slots
@@ -32,7 +32,7 @@ class Pass(Record):
     leaves: tuple[str, ...] = ()
 
 
-def _each(run: Callable[[Function], object]) -> Callable[[Lower], object]:
+def _for_each_function(run: Callable[[Function], object]) -> Callable[[Lower], object]:
     """The pass that does it to every function of the program."""
     return lambda lo: [run(function) for function in lo.program.functions]
 
@@ -43,39 +43,39 @@ def _place_slots(lo: Lower) -> None:
 
 
 PASSES = (
-    Pass("cfg", _each(optimize.simplify_cfg)),
-    Pass("values", _each(optimize.number_values)),
-    Pass("dead", _each(optimize.remove_dead)),
-    Pass("cfg2", _each(optimize.simplify_cfg)),
-    Pass("values2", _each(optimize.number_values)),
-    Pass("dead2", _each(optimize.remove_dead)),
-    Pass("order", _each(optimize.order_blocks)),
+    Pass("cfg", _for_each_function(optimize.simplify_cfg)),
+    Pass("values", _for_each_function(optimize.number_values)),
+    Pass("dead", _for_each_function(optimize.remove_dead)),
+    Pass("cfg2", _for_each_function(optimize.simplify_cfg)),
+    Pass("values2", _for_each_function(optimize.number_values)),
+    Pass("dead2", _for_each_function(optimize.remove_dead)),
+    Pass("order", _for_each_function(optimize.order_blocks)),
     Pass("unused", lambda lo: optimize.drop_unused(lo.program), leaves=(REACHED,)),
     Pass("widen", lambda lo: widen_loops(lo.program, lambda: lo.unit.global_word("zero")), leaves=(OPAQUE,)),
     Pass("spill", lambda lo: spill_to_scratch(lo.program), needs=(REACHED, OPAQUE)),
     Pass("place", _place_slots, needs=(REACHED,), leaves=(PLACED,)),
-    Pass("cfg3", _each(optimize.simplify_cfg)),
-    Pass("values3", _each(optimize.number_values)),
-    Pass("dead3", _each(optimize.remove_dead)),
-    Pass("order2", _each(optimize.order_blocks)),
+    Pass("cfg3", _for_each_function(optimize.simplify_cfg)),
+    Pass("values3", _for_each_function(optimize.number_values)),
+    Pass("dead3", _for_each_function(optimize.remove_dead)),
+    Pass("order2", _for_each_function(optimize.order_blocks)),
 )
 
 
 def run_passes(lo: Lower, show: Show | None, verify: bool) -> None:
     """Run them all. ``show(name, text)`` gets the program after each; ``verify``: and it is checked then."""
     facts: set[str] = set()
-    _present(lo.program, "ir", show)
+    _show_program(lo.program, "ir", show)
     for step in PASSES:
         missing = set(step.needs) - facts
         assert not missing, f"{step.name} needs {', '.join(sorted(missing))}"
         step.run(lo)
         facts |= set(step.leaves)
         if verify:
-            check(lo.program, facts)
-        _present(lo.program, step.name, show)
+            check_program(lo.program, facts)
+        _show_program(lo.program, step.name, show)
 
 
-def _present(program: Program, name: str, show: Show | None) -> None:
+def _show_program(program: Program, name: str, show: Show | None) -> None:
     if show is not None:
-        from .ir import dump
-        show(name, f"; {program.name}\n{dump(program)}")
+        from .ir import format_program
+        show(name, f"; {program.name}\n{format_program(program)}")

@@ -8,9 +8,9 @@ from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name
-from .emit import emit
+from .emit import emit_program
 from .gate import describe_gate
-from .join import Emitted, groups, join
+from .join import Emitted, group_programs, join_programs
 from .lower.core import Lower
 from .lower.program import lower_program
 from .passes import PASSES, Show, run_passes
@@ -30,23 +30,23 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit = Unit(checked, world)
     unit.sends_data = sends_data(checked)
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
-        calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
+        find_calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
     lowered: list[tuple[Lower, Planned]] = []
-    for probe, planned in _number(unit, plan_script(unit, checked.probes)):
+    for probe, planned in _number_probes(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
     for lo, _ in lowered:
         run_passes(lo, show, verify)
     maps = unit.finish()
-    emitted = [_emit(lo, planned) for lo, planned in lowered]
-    specs = [_assemble([(*lowered[i], emitted[i]) for i in group], show) for group in groups(emitted)]
+    emitted = [_emit_code(lo, planned) for lo, planned in lowered]
+    specs = [_assemble_program([(*lowered[i], emitted[i]) for i in group], show) for group in group_programs(emitted)]
     if any(spec.type == "kprobe" for spec in specs):
-        from .session import pair
-        specs = pair(specs, world)
+        from .session import pair_sessions
+        specs = pair_sessions(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
                       list(checked.diagnostics.items), describe_gate(checked, unit.probes))
 
 
-def _number(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
     """Number the attach points: those of one name (places of a usdt probe, a probe of two clauses) have one number."""
     known: dict[str, int] = {}
     for _, planned in plans:
@@ -55,7 +55,7 @@ def _number(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple
     return plans
 
 
-def calls(probe: CheckedProbe, names: set[str]) -> list[Call]:
+def find_calls(probe: CheckedProbe, names: set[str]) -> list[Call]:
     """The calls of these functions in a clause."""
     return [n for n in walk(probe.trees) if isinstance(n, Call) and n.name in names]
 
@@ -83,21 +83,21 @@ DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", 
 
 def sends_data(checked: CheckedScript) -> bool:
     """Whether any program writes to the data ring (then control records note its position)."""
-    return any(not (call.name == "print" and call.data) for p in checked.probes for call in calls(p, DATA_CALLS))
+    return any(not (call.name == "print" and call.data) for p in checked.probes for call in find_calls(p, DATA_CALLS))
 
 
-def _emit(lo: Lower, planned: Planned) -> Emitted:
-    items, depth = emit(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
+def _emit_code(lo: Lower, planned: Planned) -> Emitted:
+    items, depth = emit_program(lo.program, lo.unit.feature("isa_v4"), lo.unit.feature("spilled_bounds"))
     # Loops stay apart: the verifier follows each of their rounds by itself, and would do so for all that comes before.
     alone = len(lo.program.functions) > 1 or lo.uses_cookies and planned.how.startswith("raw:") \
         or any(find_loops(function) for function in lo.program.functions)
     return Emitted(items, depth, planned.key, alone)
 
 
-def _assemble(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) -> ProgramSpec:
+def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | None) -> ProgramSpec:
     """One program of one clause or several."""
     lo, planned, _ = parts[0]
-    whole = join([emitted for _, _, emitted in parts])
+    whole = join_programs([emitted for _, _, emitted in parts])
     code = assemble(whole.items, [f.name for f in lo.program.functions],
                     lambda: lo.unit.feature("long_jumps"))
     different = planned.how.startswith("raw:")  # the clauses' attach points, of which the program asks which it is

@@ -19,7 +19,7 @@ def place_slots(program: Program) -> None:
     for function in program.functions:
         main = function is program.functions[0]
         room = (FRAME - SPILL_ROOM if not levels else 256) if main else max(32, (FRAME - 320) // max(levels, 1) - 32)
-        _spread(function, room)
+        _move_to_scratch(function, room)
         at = 0
         for slot in function.slots:
             if slot.scratch:
@@ -28,10 +28,10 @@ def place_slots(program: Program) -> None:
             else:
                 at += (slot.size + 7) // 8 * 8
                 slot.offset = -at
-        _rewrite(function, function.scratch_base)
+        _rewrite_operands(function, function.scratch_base)
 
 
-def _spread(function: Function, room: int) -> None:
+def _move_to_scratch(function: Function, room: int) -> None:
     """Move the largest slots to scratch memory until the others fit into ``room`` bytes."""
     frame = [s for s in function.slots if not s.scratch]
     staying = sorted((s for s in frame if not s.pinned), key=lambda s: s.size)
@@ -42,7 +42,7 @@ def _spread(function: Function, room: int) -> None:
         total -= (slot.size + 7) // 8 * 8
 
 
-def _rewrite(function: Function, base: Reg) -> None:
+def _rewrite_operands(function: Function, base: Reg) -> None:
     """Operations on scratch slots become operations on ``base`` plus an offset."""
     for block in function.blocks:
         ops: list[Op] = []

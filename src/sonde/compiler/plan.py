@@ -68,7 +68,7 @@ def walks_kernel_stack(probe: CheckedProbe) -> bool:
     return any(isinstance(n, (Name, Call)) and n.name == "kstack" for n in nodes)
 
 
-def _classic(unit: Unit, probe: CheckedProbe) -> bool:
+def _classic_context(unit: Unit, probe: CheckedProbe) -> bool:
     """Whether a system call's clause is better served by its classic tracepoint."""
     return len(probe.attach) == 1 and walks_kernel_stack(probe) and unit.feature("syscall_stacks")
 
@@ -76,8 +76,8 @@ def _classic(unit: Unit, probe: CheckedProbe) -> bool:
 def plan_script(unit: Unit, probes: list[CheckedProbe]) -> list[tuple[CheckedProbe, Planned]]:
     """The programs of all clauses, in the script's order."""
     classic = _mixed_tracepoints(unit, probes)
-    plans = [(probe, planned) for probe in probes for planned in plan(unit, probe, classic)]
-    return divide(plans)
+    plans = [(probe, planned) for probe in probes for planned in plan_probe(unit, probe, classic)]
+    return split_by_place(plans)
 
 
 def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
@@ -90,52 +90,52 @@ def _mixed_tracepoints(unit: Unit, probes: list[CheckedProbe]) -> set[str]:
         used = args_used(probe) if points else None
         for point in points:
             if count[point.name] > 1:
-                ways.setdefault(point.name, set()).add(_serve(unit, probe, point, used)[1])
+                ways.setdefault(point.name, set()).add(_serve_places(unit, probe, point, used)[1])
     return {name for name, found in ways.items() if len(found) > 1}
 
 
-def divide(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
+def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:
     """Give each program only attach points at which the same clauses fire, so that one program can run these clauses
     in the script's order, and give those that can become one a common ``key``."""
     firing: dict[object, list[int]] = {}
     for index, (_, planned) in enumerate(plans):
         if planned.attach[0].kind not in RUN_BY_SESSION and not planned.how.startswith("raw:"):
             for point in planned.attach:
-                firing.setdefault(_place(planned, point), []).append(index)
-    return [(probe, part) for probe, planned in plans for part in _divided(planned, firing)]
+                firing.setdefault(_place_key(planned, point), []).append(index)
+    return [(probe, part) for probe, planned in plans for part in _split_clause(planned, firing)]
 
 
-def _divided(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
+def _split_clause(planned: Planned, firing: dict[object, list[int]]) -> list[Planned]:
     if planned.how.startswith("raw:"):
         planned.key = planned.how  # one program sees them all, and asks which it is
         return [planned]
     parts: dict[object, list[Attach]] = {}
     for point in planned.attach:
-        parts.setdefault(tuple(firing.get(_place(planned, point), ())), []).append(point)
+        parts.setdefault(tuple(firing.get(_place_key(planned, point), ())), []).append(point)
     found = []
     for clauses, points in parts.items():
         context = planned.context if len(parts) == 1 else planned.context.fresh()
         context.exclusive = context.exclusive and len(parts) == 1
-        found.append(Planned(points, context, planned.how, _shared(clauses)))
+        found.append(Planned(points, context, planned.how, _shared_probe(clauses)))
     return found
 
 
-def _shared(clauses: object) -> object:
+def _shared_probe(clauses: object) -> object:
     """The key of programs that fire together. A clause that names a place twice fires twice, by itself."""
     assert isinstance(clauses, tuple)
     return clauses if 1 < len(clauses) == len(set(clauses)) else None
 
 
-def _place(planned: Planned, point: Attach) -> object:
+def _place_key(planned: Planned, point: Attach) -> object:
     return planned.how, point.name, point.target, point.offset
 
 
-def plan(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
+def plan_probe(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
     """The programs of one clause; ``classic``: tracepoints that are taken as they are."""
     groups: dict[object, Planned] = {}
     used = args_used(probe)
     for attach in probe.attach:
-        context, how, key = _serve(unit, probe, attach, used if attach.name not in classic else None)
+        context, how, key = _serve_places(unit, probe, attach, used if attach.name not in classic else None)
         group = groups.get(key)
         if group is None:
             group = groups[key] = Planned([], context, how)
@@ -150,7 +150,8 @@ def plan(unit: Unit, probe: CheckedProbe, classic: set[str]) -> list[Planned]:
     return split
 
 
-def _serve(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None) -> tuple[Context, str, object]:
+def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | None,
+                  ) -> tuple[Context, str, object]:
     """(context, how, what must be equal for attach points to share a program)."""
     if attach.kind in FUNCTIONS:
         way = str(attach.extra.get("how", attach.kind))
@@ -161,7 +162,7 @@ def _serve(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str] | Non
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event
     if unit.feature("raw_tp"):
-        if attach.target == "syscalls" and used is not None and not _classic(unit, probe):
+        if attach.target == "syscalls" and used is not None and not _classic_context(unit, probe):
             name = attach.event.partition("_")[2].partition("_")
             number = unit.world.syscall_number(name[2])
             if number is not None and name[0] in ("enter", "exit"):

@@ -15,35 +15,36 @@ IS_RETURN = "bpf_session_is_return"
 LONGEST = 30000  # instructions that the branch to the second half may skip
 
 
-def pair(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
+def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
     """The programs, with entries and returns of the same functions put together where the kernel can do that."""
-    if not any(_single(spec, "kretprobe") for spec in specs) or not world.feature("kprobe_session"):
+    if not any(_single_function(spec, "kretprobe") for spec in specs) or not world.feature("kprobe_session"):
         return specs
     question = world.kfunc_id(IS_RETURN)
     found, taken = [], set[int]()
     for at, spec in enumerate(specs):
         if at in taken:
             continue
-        other = next((i for i, s in enumerate(specs) if i not in taken and _match(spec, s)), -1) if question else -1
+        free = [i for i, s in enumerate(specs) if i not in taken and _match_pairs(spec, s)] if question else []
+        other = free[0] if free else -1
         if other >= 0:
             taken.add(other)
-            spec = _together(spec, specs[other], question)
+            spec = _join_pair(spec, specs[other], question)
         found.append(spec)
     return [spec for spec in found if not any(spec is specs[i] for i in taken)]
 
 
-def _single(spec: ProgramSpec, kind: str) -> bool:
+def _single_function(spec: ProgramSpec, kind: str) -> bool:
     """Whether a program serves many functions by that one kind, and is in one piece."""
     return len(spec.attach) > 1 and len(spec.functions) < 2 and len(spec.code) // 8 < LONGEST and not any(
         a.offset or a.extra.get("how", a.kind) != kind for a in spec.attach)
 
 
-def _match(entry: ProgramSpec, exit: ProgramSpec) -> bool:
-    return _single(entry, "kprobe") and _single(exit, "kretprobe") and \
+def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:
+    return _single_function(entry, "kprobe") and _single_function(exit, "kretprobe") and \
         [a.event for a in entry.attach] == [a.event for a in exit.attach]
 
 
-def _together(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramSpec:
+def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramSpec:
     """Ask which time it is; the return's program stands behind the entry's. The context survives in r6."""
     size = len(entry.code) // 8
     behind = insn.branch("jne", 0, None, 0, "")
@@ -51,11 +52,11 @@ def _together(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramSp
     head = [insn.alu("mov", 6, 1), insn.kfunc(question), insn.alu("mov", 1, 6), behind]
     return ProgramSpec(
         entry.name, entry.type, b"".join(item.encode() for item in head) + entry.code + exit.code, entry.attach,
-        _moved(entry.relocations, len(head)) + _moved(exit.relocations, len(head) + size),
+        _move_entry(entry.relocations, len(head)) + _move_entry(exit.relocations, len(head) + size),
         [(at + len(head), span) for at, span in entry.lines]
         + [(at + len(head) + size, span) for at, span in exit.lines],
         "session", 0, 0, entry.first_probe, entry.cookies or exit.cookies, parts=[entry, exit])
 
 
-def _moved(relocations: list[Relocation], by: int) -> list[Relocation]:
+def _move_entry(relocations: list[Relocation], by: int) -> list[Relocation]:
     return [Relocation(r.index + by, r.map, r.kind, r.offset) for r in relocations]

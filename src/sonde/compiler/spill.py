@@ -6,7 +6,7 @@ call's argument, or decides how often a loop runs, stays.
 
 from __future__ import annotations
 
-from .allocate import allocate, liveness
+from .allocate import allocate_registers, find_liveness
 from .flow import find_sources
 from .ir import CALLS, Block, Function, Op, Program, Reg
 from .place import FRAME, SPILL_ROOM
@@ -32,7 +32,7 @@ def _spill_some(function: Function, room: int) -> bool:
     spills = max(room - frame, SPILL_ROOM) // 8
     if _most_live(function) <= spills:
         return False
-    allocation = allocate(function)
+    allocation = allocate_registers(function)
     excess = allocation.spills - spills
     if excess <= 0:
         return False
@@ -41,7 +41,7 @@ def _spill_some(function: Function, room: int) -> bool:
     slots = set(sorted({allocation.place[r] for r in spilled})[:excess])
     spilled_now = [r for r in spilled if allocation.place[r] in slots]
     for reg in spilled_now:
-        _spill(function, reg)
+        _spill_register(function, reg)
     return bool(spilled_now)
 
 
@@ -49,7 +49,7 @@ def _most_live(function: Function) -> int:
     """No fewer than the values that are ever live at once: a block's operations define the rest."""
     if len(function.registers) <= SPILL_ROOM // 8:
         return 0
-    return max([out.bit_count() + len(block.ops) for block, out in liveness(function).items()])
+    return max([out.bit_count() + len(block.ops) for block, out in find_liveness(function).items()])
 
 
 def _find_fixed(function: Function) -> set[int]:
@@ -78,7 +78,7 @@ def _has_loop(function: Function) -> bool:
     return False
 
 
-def _spill(function: Function, reg: Reg) -> None:
+def _spill_register(function: Function, reg: Reg) -> None:
     """Store the value wherever it is defined, load it wherever it is used."""
     slot = function.slot(8, "spilled")
     slot.scratch = True

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .allocate import liveness
-from .dominators import Tree, predecessors, reachable
+from .allocate import find_liveness
+from .dominators import Tree, find_predecessors, reachable_blocks
 from .flow import find_sources
 from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Program, Reg
 
@@ -42,11 +42,11 @@ class Loop:
                 or all(s in self.blocks for s in self.head.successors):
             return False
         counter = last.args[0]
-        defined = _definitions(self.blocks)
-        return counter in defined and all(_steps(op, counter, defined) for op in defined[counter])
+        defined = _find_definitions(self.blocks)
+        return counter in defined and all(_is_step(op, counter, defined) for op in defined[counter])
 
 
-def _definitions(blocks: set[Block]) -> dict[Reg, list[Op]]:
+def _find_definitions(blocks: set[Block]) -> dict[Reg, list[Op]]:
     defined: dict[Reg, list[Op]] = {}
     for block in blocks:
         for op in block.ops:
@@ -55,16 +55,16 @@ def _definitions(blocks: set[Block]) -> dict[Reg, list[Op]]:
     return defined
 
 
-def _steps(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
+def _is_step(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
     """Whether what is assigned to the counter is the counter plus or minus a constant."""
-    made = _origin(op, counter, defined)
+    made = _find_origin(op, counter, defined)
     if made.kind not in ("add", "sub") or type(made.args[1]) is not int:
         return False
-    before = _origin(Op("mov", None, [made.args[0]]), counter, defined)
+    before = _find_origin(Op("mov", None, [made.args[0]]), counter, defined)
     return before.kind == "mov" and before.args[0] is counter
 
 
-def _origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
+def _find_origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
     """The operation behind copies; a copy of the counter itself stays one."""
     while op.kind == "mov" and type(op.args[0]) is Reg and op.args[0] is not counter:
         behind = defined.get(op.args[0], [])
@@ -77,18 +77,18 @@ def _origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
 def widen_loops(program: Program, zero: Callable[[], MapAddr]) -> None:
     """Make numbers unknown at the head of each loop that carries them; ``zero()`` is a word that is 0."""
     for function in program.functions:
-        _widen(function, zero)
+        _widen_function(function, zero)
 
 
-def _widen(function: Function, zero: Callable[[], MapAddr]) -> None:
+def _widen_function(function: Function, zero: Callable[[], MapAddr]) -> None:
     loops = find_loops(function)
     forking = [loop for loop in loops if loop.forks]
     if not forking:
         return
     bounds = set().union(*[loop.bounds() for loop in loops])
     fixed = find_sources(function, bounds, lambda op: op.kind in CALLS or op.kind == "function")
-    numbers = _numbers(function)
-    live_out = liveness(function)
+    numbers = _find_numbers(function)
+    live_out = find_liveness(function)
     for loop in forking:
         live = _live_into(loop.head, live_out[loop.head])
         carried = {op.dst for b in loop.blocks for op in b.ops if op.dst is not None and op.dst.id in live}
@@ -99,17 +99,17 @@ def _widen(function: Function, zero: Callable[[], MapAddr]) -> None:
 
 def find_loops(function: Function) -> list[Loop]:
     """Every natural loop, inner ones and outer ones."""
-    blocks = reachable(function)
-    tree, before = Tree(blocks), predecessors(blocks)
+    blocks = reachable_blocks(function)
+    tree, before = Tree(blocks), find_predecessors(blocks)
     loops: dict[Block, set[Block]] = {}
     for block in blocks:
         for head in block.successors:
             if tree.dominates(head, block):
-                _collect(block, before, loops.setdefault(head, {head}))
+                _collect_blocks(block, before, loops.setdefault(head, {head}))
     return [Loop(head, inside) for head, inside in loops.items()]
 
 
-def _collect(back: Block, before: dict[Block, list[Block]], inside: set[Block]) -> None:
+def _collect_blocks(back: Block, before: dict[Block, list[Block]], inside: set[Block]) -> None:
     """Add every block from which the loop's end is reached without passing its head."""
     pending = [back]
     while pending:
@@ -119,9 +119,9 @@ def _collect(back: Block, before: dict[Block, list[Block]], inside: set[Block]) 
             pending += before[block]
 
 
-def _numbers(function: Function) -> set[int]:
+def _find_numbers(function: Function) -> set[int]:
     """Registers that never hold a pointer: every definition is plain arithmetic."""
-    defined = _definitions(set(function.blocks))
+    defined = _find_definitions(set(function.blocks))
     numbers = {register.id for register in defined}
     changed = True
     while changed:

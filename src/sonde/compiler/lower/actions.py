@@ -11,7 +11,7 @@ from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
 from ..unit import RDONLY_PROG
 from . import memory, records
-from .clocks import now
+from .clocks import boot_time
 from .core import Lower
 from .state import Mem
 
@@ -21,12 +21,12 @@ EINVAL, ENOSPC = 22, 28
 # --- debugf -----------------------------------------------------------------------------------------------
 
 
-def debugf(lo: Lower, call: Call) -> None:
+def lower_debugf(lo: Lower, call: Call) -> None:
     """bpf_trace_printk() up to three values, bpf_trace_vprintk() beyond."""
     text, count = kernel_format(call.data, call.args[1:])
-    format = constant(lo, text)
+    format = constant_text(lo, text)
     with lo.scope():
-        values = [printed(lo, arg) for arg in call.args[1:]]
+        values = [printed_word(lo, arg) for arg in call.args[1:]]
         if count <= 3:
             result = lo.b.call(h.TRACE_PRINTK, [format, len(text), *values], "trace_printk")
             lo.on_failure(result, "helper", "trace_printk")
@@ -51,7 +51,7 @@ def kernel_format(parts: list[FormatPart], args: list[Expr]) -> tuple[bytes, int
     return text.encode("utf-8", "surrogateescape") + b"\0", len(args)
 
 
-def constant(lo: Lower, text: bytes) -> MapAddr:
+def constant_text(lo: Lower, text: bytes) -> MapAddr:
     """Bytes in read-only memory."""
     name = f"__text{sum(m.startswith('__text') for m in lo.unit.maps)}"
     size = (len(text) + 7) // 8 * 8
@@ -59,7 +59,7 @@ def constant(lo: Lower, text: bytes) -> MapAddr:
     return MapAddr(name)
 
 
-def printed(lo: Lower, arg: Expr) -> Operand:
+def printed_word(lo: Lower, arg: Expr) -> Operand:
     """An argument as the kernel's printf takes it: a word, for a string its address."""
     if isinstance(arg.type, Scalar):
         return lo.scalar_value(arg)
@@ -71,15 +71,15 @@ def printed(lo: Lower, arg: Expr) -> Operand:
 # --- skboutput --------------------------------------------------------------------------------------------
 
 
-def skboutput(lo: Lower, call: Call) -> Operand:
+def lower_skboutput(lo: Lower, call: Call) -> Operand:
     """The packet's bytes that lie in one piece (skb->data), from ``offset`` on; 0, or a negative error."""
     capacity = call.data["capacity"]
     skb, length, offset = call.args[1], lo.scalar_value(call.args[2]), lo.scalar_value(call.args[3])
     assert isinstance(skb.type, Pointer) and isinstance(skb.type.to, Struct)
-    mem = memory.pointee(lo, lo.scalar_value(skb), skb.type, KERNEL)
-    data, whole, paged = (_member(lo, mem, skb.type.to, name) for name in ("data", "len", "data_len"))
-    time = now(lo)
-    fields, size = records.layout([Buf(capacity), Int(32, False)])
+    mem = memory.locate_pointee(lo, lo.scalar_value(skb), skb.type, KERNEL)
+    data, whole, paged = (_read_member(lo, mem, skb.type.to, name) for name in ("data", "len", "data_len"))
+    time = boot_time(lo)
+    fields, size = records.lay_out_fields([Buf(capacity), Int(32, False)])
     result = lo.b.function.reg("output")
     lo.b.set(result, -EINVAL)
     kept = lo.b.function.reg("kept")
@@ -102,7 +102,7 @@ def skboutput(lo: Lower, call: Call) -> Operand:
     return result
 
 
-def _member(lo: Lower, mem: Mem, struct: Struct, name: str) -> Operand:
+def _read_member(lo: Lower, mem: Mem, struct: Struct, name: str) -> Operand:
     field = struct.field(name)
     assert field is not None
     return memory.read_field(lo, mem, field)
@@ -111,7 +111,7 @@ def _member(lo: Lower, mem: Mem, struct: Struct, name: str) -> Operand:
 def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: tuple[Operand, Operand, Operand],
                  time: Operand, result: Reg) -> None:
     start, kept, length = packet
-    reserved = records.reserve(lo, site)
+    reserved = records.reserve_record(lo, site)
     target = reserved.mem.at(fields[0].offset)
     lo.b.store(target.base, target.off, kept, 4)
     lo.b.store(reserved.record, fields[1].offset, length, 4)
@@ -122,13 +122,13 @@ def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: t
     lo.b.call(h.RING_DISCARD, [reserved.record, 0], "ringbuf_discard")
     lo.b.jump(reserved.done)
     lo.b.start(good)
-    records.submit(lo, reserved, time)
+    records.submit_record(lo, reserved, time)
 
 
 # --- memory of processes ----------------------------------------------------------------------------------
 
 
-def write_user(lo: Lower, call: Call) -> Operand:
+def lower_write_user(lo: Lower, call: Call) -> Operand:
     """bpf_probe_write_user(): 0, or a negative error."""
     target, source, length = lo.scalar_value(call.args[0]), call.args[1], call.data["length"]
     with lo.scope():
@@ -144,9 +144,9 @@ def write_user(lo: Lower, call: Call) -> Operand:
 
 
 def write_user_statement(lo: Lower, call: Call) -> None:
-    lo.on_failure(write_user(lo, call), "helper", "probe_write_user")
+    lo.on_failure(lower_write_user(lo, call), "helper", "probe_write_user")
 
 
-def override(lo: Lower, call: Call) -> None:
+def lower_override(lo: Lower, call: Call) -> None:
     result = lo.b.call(h.OVERRIDE_RETURN, [lo.context_pointer(), lo.scalar_value(call.args[0])], "override_return")
     lo.on_failure(result, "helper", "override_return")

@@ -8,20 +8,20 @@ from ...types import Aggregate
 from .. import helpers as h
 from ..ir import MapAddr, MapFd, Operand, Reg
 from . import maps, series
-from .arithmetic import divide
+from .arithmetic import lower_division
 from .core import Lower
-from .keys import with_key
+from .keys import use_key
 from .ordering import value_before
 from .state import Mem
 
 
-def update(lo: Lower, ref: MapRef, call: Call) -> None:
+def update_aggregate(lo: Lower, ref: MapRef, call: Call) -> None:
     """``@m[k] = count()`` and the others."""
     info = maps.info_of(lo, ref)
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)
     if aggregate.kind == "tseries":
-        series.update(lo, ref, call)
+        series.update_series(lo, ref, call)
         return
     value = value_before(lo, call.args[0], ref.key) if call.args else 1
     plain = lo.context.exclusive and info.writers <= 1
@@ -33,7 +33,7 @@ def update(lo: Lower, ref: MapRef, call: Call) -> None:
     lo.b.start(done)
 
 
-def _add(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
+def _add_to_word(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
     """Add to a word. A plain add is enough where nothing can come between its load and its store."""
     if plain:
         lo.b.store(mem.base, mem.off, lo.b.alu("add", lo.b.load(mem.base, mem.off), value))
@@ -41,16 +41,16 @@ def _add(lo: Lower, mem: Mem, value: Operand, plain: bool) -> None:
         lo.b.atomic_add(mem.base, mem.off, value)
 
 
-def _total(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    _add(lo, mem, value, plain)
+def _update_total(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+    _add_to_word(lo, mem, value, plain)
 
 
-def _pair(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
-    _add(lo, mem, 1, plain)
-    _add(lo, mem.at(8), value, plain)
+def _update_pair(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+    _add_to_word(lo, mem, 1, plain)
+    _add_to_word(lo, mem.at(8), value, plain)
 
 
-def _extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+def _update_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
     better = {"min": "jslt" if aggregate.signed else "jlt", "max": "jsgt" if aggregate.signed else "jgt"}
     compare, take, on = lo.b.block("compare"), lo.b.block("take"), lo.b.block("on")
     lo.b.branch("jeq", lo.b.load(mem.base, mem.off + 8), 0, take, compare)
@@ -62,7 +62,7 @@ def _extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: b
     lo.b.start(on)
 
 
-def log2(lo: Lower, value: Operand) -> Reg:
+def compute_log2(lo: Lower, value: Operand) -> Reg:
     """floor(log2(value)) of a value > 0: find the highest byte that is not zero (a chain of comparisons that the
     CPU predicts well, as latencies and sizes are of one magnitude), then a table of 256 bytes."""
     result = lo.b.function.reg("log2")
@@ -82,7 +82,7 @@ def log2(lo: Lower, value: Operand) -> Reg:
     return lo.b.alu("add", lo.b.load(lo.b.alu("add", table, index), 0, 1), result)
 
 
-def _hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+def _update_hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
     bits = aggregate.bits
     bucket = lo.b.function.reg("bucket")
     small, large, negative, have = (lo.b.block(n, cold=n == "negative") for n in ("small", "large", "negative", "have"))
@@ -97,7 +97,7 @@ def _hist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool
     lo.b.set(bucket, lo.b.alu("add", value, 1))
     lo.b.jump(have)
     lo.b.start(large)
-    exponent = log2(lo, value)
+    exponent = compute_log2(lo, value)
     if bits == 0:
         lo.b.set(bucket, lo.b.alu("add", exponent, 2))
     else:
@@ -113,11 +113,11 @@ def _count_bucket(lo: Lower, mem: Mem, bucket: Operand, words: int, plain: bool)
     lo.b.branch("jlt", bucket, words, inside, on)  # always; the verifier wants it said
     lo.b.start(inside)
     at = lo.b.alu("add", mem.base, lo.b.alu("lsh", bucket, 3))
-    _add(lo, Mem(at, mem.off), 1, plain)
+    _add_to_word(lo, Mem(at, mem.off), 1, plain)
     lo.b.start(on)
 
 
-def _lhist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
+def _update_lhist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: bool) -> None:
     bucket = lo.b.function.reg("bucket")
     lo.b.set(bucket, 0)
     above, middle, have = lo.b.block("above"), lo.b.block("middle"), lo.b.block("have")
@@ -132,8 +132,10 @@ def _lhist(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, plain: boo
     _count_bucket(lo, mem, bucket, aggregate.words, plain)
 
 
-_UPDATES = {"count": _total, "sum": _total, "avg": _pair, "stats": _pair, "min": _extreme, "max": _extreme,
-            "hist": _hist, "lhist": _lhist}
+_UPDATES = {
+    "count": _update_total, "sum": _update_total, "avg": _update_pair, "stats": _update_pair, "min": _update_extreme,
+    "max": _update_extreme, "hist": _update_hist, "lhist": _update_lhist,
+}
 
 
 # --- reading in the kernel --------------------------------------------------------------------------------
@@ -147,14 +149,14 @@ def merged_value(lo: Lower, ref: MapRef, info: MapInfo) -> Operand:
     if ref.key is not None:
         result = lo.b.function.reg("merged")
         with lo.scope():
-            with_key(lo, info, ref.key, lambda name, key: lo.b.set(
+            use_key(lo, info, ref.key, lambda name, key: lo.b.set(
                 result, merged_at(lo, name, info, lo.operand_address(key))))
         return result
     spec = lo.unit.maps[ref.name]
-    first, second = _start(lo)
+    first, second = _start_merging(lo)
     for number in range(spec.cpus):
-        _merge(lo, aggregate, Mem(MapAddr(ref.name, number * spec.stride)), first, second)
-    return _result(lo, aggregate, first, second)
+        _merge_words(lo, aggregate, Mem(MapAddr(ref.name, number * spec.stride)), first, second)
+    return _merged_result(lo, aggregate, first, second)
 
 
 def merged_at(lo: Lower, name: str, info: MapInfo, key: Operand) -> Operand:
@@ -164,31 +166,31 @@ def merged_at(lo: Lower, name: str, info: MapInfo, key: Operand) -> Operand:
     if lo.unit.maps[name].stride:
         found = lo.b.call(h.MAP_LOOKUP, [MapFd(name), key], "map_lookup_elem")
         return merged_slots(lo, name, aggregate, found)
-    first, second = _start(lo)
+    first, second = _start_merging(lo)
     for number in range(lo.world.cpus):
         have, on = lo.b.block("have"), lo.b.block("on")
         pointer = lo.b.call(h.PERCPU_LOOKUP, [MapFd(name), key, number], "map_lookup_percpu_elem")
         lo.b.branch("jeq", pointer, 0, on, have)
         lo.b.start(have)
-        _merge(lo, aggregate, Mem(pointer), first, second)
+        _merge_words(lo, aggregate, Mem(pointer), first, second)
         lo.b.start(on)
-    return _result(lo, aggregate, first, second)
+    return _merged_result(lo, aggregate, first, second)
 
 
 def merged_slots(lo: Lower, name: str, aggregate: Aggregate, element: Reg) -> Operand:
     """The merged value of a slotted element; that of nothing if it is NULL."""
     spec = lo.unit.maps[name]
-    first, second = _start(lo)
+    first, second = _start_merging(lo)
     have, on = lo.b.block("have"), lo.b.block("on")
     lo.b.branch("jeq", element, 0, on, have)
     lo.b.start(have)
     for number in range(spec.cpus):
-        _merge(lo, aggregate, Mem(element, number * spec.stride), first, second)
+        _merge_words(lo, aggregate, Mem(element, number * spec.stride), first, second)
     lo.b.start(on)
-    return _result(lo, aggregate, first, second)
+    return _merged_result(lo, aggregate, first, second)
 
 
-def _start(lo: Lower) -> tuple[Reg, Reg]:
+def _start_merging(lo: Lower) -> tuple[Reg, Reg]:
     first, second = lo.b.function.reg("merged"), lo.b.function.reg("second")
     lo.b.set(first, 0)
     lo.b.set(second, 0)
@@ -197,18 +199,18 @@ def _start(lo: Lower) -> tuple[Reg, Reg]:
 
 def merged_words(lo: Lower, mem: Mem, aggregate: Aggregate) -> Operand:
     """The value of one CPU's words."""
-    first, second = _start(lo)
-    _merge(lo, aggregate, mem, first, second)
-    return _result(lo, aggregate, first, second)
+    first, second = _start_merging(lo)
+    _merge_words(lo, aggregate, mem, first, second)
+    return _merged_result(lo, aggregate, first, second)
 
 
-def _result(lo: Lower, aggregate: Aggregate, first: Reg, second: Reg) -> Operand:
+def _merged_result(lo: Lower, aggregate: Aggregate, first: Reg, second: Reg) -> Operand:
     if aggregate.kind in ("avg", "stats"):
-        return divide(lo, "/", second, first, aggregate.signed, quiet=True)
+        return lower_division(lo, "/", second, first, aggregate.signed, quiet=True)
     return first
 
 
-def _merge(lo: Lower, aggregate: Aggregate, mem: Mem, first: Reg, second: Reg) -> None:
+def _merge_words(lo: Lower, aggregate: Aggregate, mem: Mem, first: Reg, second: Reg) -> None:
     """Add one CPU's words to what is known: (n, total), or (extreme, is set)."""
     kind = aggregate.kind
     value = lo.b.load(mem.base, mem.off)

@@ -6,18 +6,18 @@ from ...language.ast import Expr
 from ...types import CTX, KERNEL, Pointer, Struct, Type
 from ..ir import Operand, Reg
 from . import memory
-from .core import Lower, is_pointer, is_signed, width
+from .core import Lower, canonical_width, is_pointer, is_signed
 
 _OPS = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "lsh"}
 
 
-def arithmetic(lo: Lower, op: str, left: Operand, right: Operand, a: Expr, b: Expr, type: Type | None) -> Operand:
+def lower_arithmetic(lo: Lower, op: str, left: Operand, right: Operand, a: Expr, b: Expr, type: Type | None) -> Operand:
     """``left op right`` with the operands' types deciding scaling and signedness."""
     if op in ("+", "-") and (is_pointer(a.type) or is_pointer(b.type)):
         return _pointer_arithmetic(lo, op, left, right, a, b)
-    left = plain(lo, left, a.type)
+    left = as_number(lo, left, a.type)
     if op in ("/", "%"):
-        return divide(lo, op, left, right, width(type)[1])
+        return lower_division(lo, op, left, right, canonical_width(type)[1])
     if op == ">>":
         return lo.normalise(lo.b.alu("arsh" if is_signed(a) else "rsh", left, right), type)
     return lo.normalise(lo.b.alu(_OPS[op], left, right), type)
@@ -25,18 +25,18 @@ def arithmetic(lo: Lower, op: str, left: Operand, right: Operand, a: Expr, b: Ex
 
 def _pointer_arithmetic(lo: Lower, op: str, left: Operand, right: Operand, a: Expr, b: Expr) -> Operand:
     if isinstance(a.type, Pointer) and isinstance(b.type, Pointer):
-        distance = lo.b.alu("sub", plain(lo, left, a.type), plain(lo, right, b.type))
-        return divide(lo, "/", distance, max(a.type.to.size, 1), True)
+        distance = lo.b.alu("sub", as_number(lo, left, a.type), as_number(lo, right, b.type))
+        return lower_division(lo, "/", distance, max(a.type.to.size, 1), True)
     pointer, number, type = (left, right, a.type) if is_pointer(a.type) else (right, left, b.type)
     assert isinstance(type, Pointer)
-    return lo.b.alu(_OPS[op], plain(lo, pointer, type), lo.b.alu("mul", number, max(type.to.size, 1)))
+    return lo.b.alu(_OPS[op], as_number(lo, pointer, type), lo.b.alu("mul", number, max(type.to.size, 1)))
 
 
-def plain(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
+def as_number(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
     """A pointer that the verifier knows, or may know by its type, as a mere number that may be computed with: the
     difference of two pointers is one (adjust_reg_min_max_vals() in kernel/bpf/verifier.c); so is what lay in a map."""
     to = type.to if isinstance(type, Pointer) and type.space in ("", KERNEL) else None
-    known = isinstance(to, Struct) and to.btf_id and (memory.direct(lo) or memory.typed_loads(lo))
+    known = isinstance(to, Struct) and to.btf_id and (memory.loads_directly(lo) or memory.typed_loads(lo))
     known = known or isinstance(type, Pointer) and type.space == CTX
     if not isinstance(pointer, Reg) or pointer not in lo.state.typed and not known:
         return pointer
@@ -48,7 +48,7 @@ def plain(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
     return lo.b.load(slot, 0)
 
 
-def divide(lo: Lower, op: str, left: Operand, right: Operand, is_signed: bool, quiet: bool = False) -> Operand:
+def lower_division(lo: Lower, op: str, left: Operand, right: Operand, is_signed: bool, quiet: bool = False) -> Operand:
     """Division and modulo; by zero the result is 1 and the place is counted."""
     kind = ("s" if is_signed else "") + ("div" if op == "/" else "mod")
     if isinstance(right, int) and right != 0:

@@ -8,7 +8,7 @@ from ...types import Int
 from .. import helpers as h
 from ..ir import MapAddr, Operand
 from . import memory
-from .core import Lower, option
+from .core import Lower, call_option
 from .state import Mem
 
 CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
@@ -16,12 +16,12 @@ CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
 
 def read_clock(lo: Lower, node: Expr) -> Operand:
     """``nsecs`` by the clock that was asked for."""
-    clock = option(node, "clock") or "boot"
+    clock = call_option(node, "clock") or "boot"
     given = given_time(lo)
     if given is not None:
         return given
     if clock == "sw_tai" or clock == "tai" and not lo.unit.feature("helper_ktime_get_tai_ns"):
-        return tai(lo)
+        return tai_time(lo)
     now = lo.b.call(CLOCKS[clock], [], f"{clock}_ns")
     if clock == "boot":
         lo.state.last_time = now
@@ -40,7 +40,7 @@ def given_time(lo: Lower) -> Operand | None:
     return memory.read_scalar(lo, Mem(MapAddr(name)), info.value)
 
 
-def now(lo: Lower) -> Operand:
+def boot_time(lo: Lower) -> Operand:
     """The boot clock."""
     lo.state.last_time = lo.b.call(h.BOOT_NS, [], "boot_ns")
     return lo.state.last_time
@@ -48,12 +48,12 @@ def now(lo: Lower) -> Operand:
 
 def elapsed_time(lo: Lower, node: Expr) -> Operand:
     """Nanoseconds since the start of the trace."""
-    return lo.b.alu("sub", now(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
+    return lo.b.alu("sub", boot_time(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
 
 
-def tai(lo: Lower) -> Operand:
+def tai_time(lo: Lower) -> Operand:
     """TAI nanoseconds: the boot clock plus what user space found to be between the two clocks."""
     given = given_time(lo)
     if given is not None:
         return given
-    return lo.b.alu("add", now(lo), lo.b.load(lo.unit.global_word("tai_offset"), 0, 8))
+    return lo.b.alu("add", boot_time(lo), lo.b.load(lo.unit.global_word("tai_offset"), 0, 8))

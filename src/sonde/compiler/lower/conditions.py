@@ -12,7 +12,7 @@ from . import maps, memory, strings
 from .core import Lower, is_scalar
 from .functions import CONDITION_CALLS
 from .ordering import value_before
-from .words import equal_bytes
+from .words import branch_on_bytes
 
 _COMPARE = {"==": ("jeq", "jeq"), "!=": ("jne", "jne"), "<": ("jslt", "jlt"), "<=": ("jsle", "jle"),
             ">": ("jsgt", "jgt"), ">=": ("jsge", "jge")}
@@ -46,9 +46,9 @@ def branch_on(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
         with lo.region():
             lo.branch_on(expr.right, yes, no)
     elif isinstance(expr, Binary) and expr.op in _COMPARE:
-        compare(lo, expr, yes, no)
+        branch_on_comparison(lo, expr, yes, no)
     elif isinstance(expr, MapRef) and is_scalar(maps.info_of(lo, expr).value):
-        maps.condition(lo, expr, yes, no)
+        maps.branch_on_element(lo, expr, yes, no)
     elif isinstance(expr, Call) and is_condition(expr):
         CONDITION_CALLS[expr.name](lo, expr, yes, no)
     elif isinstance(expr.type, Str):
@@ -65,12 +65,12 @@ def condition_value(lo: Lower, expr: Expr) -> Operand:
     return result
 
 
-def compare(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
+def branch_on_comparison(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
     """``==`` and the others, on scalars, strings, or anything compared byte by byte."""
     left, right = expr.left, expr.right
     if is_scalar(left.type) and is_scalar(right.type):
         if _is_probe_name(left) or _is_probe_name(right):
-            strings.compare_probe(lo, left if _is_probe_name(left) else right,
+            strings.branch_on_probe(lo, left if _is_probe_name(left) else right,
                                   right if _is_probe_name(left) else left, expr.op, yes, no)
             return
         signs, unsigns = _COMPARE[expr.op]
@@ -81,9 +81,9 @@ def compare(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
         yes, no = no, yes
     if _is_probe_name(left) or _is_probe_name(right):
         probe, text = (left, right) if _is_probe_name(left) else (right, left)
-        strings.compare_probe(lo, probe, text, "==", yes, no)
+        strings.branch_on_probe(lo, probe, text, "==", yes, no)
     elif isinstance(left.type, Str) or isinstance(right.type, Str):
-        strings.equal(lo, left, right, yes, no)
+        strings.branch_on_equal_strings(lo, left, right, yes, no)
     else:
         _equal_values(lo, left, right, yes, no)
 
@@ -104,7 +104,7 @@ def _equal_values(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> 
             mem = lo.temp(type.size)
             lo.write_value(side, mem, type)
             places.append(mem)
-        equal_bytes(lo, places[0], places[1], type.size, yes, no)
+        branch_on_bytes(lo, places[0], places[1], type.size, yes, no)
 
 
 def lower_if_value(lo: Lower, body: list[Stmt], give: Callable[[Expr], None]) -> None:

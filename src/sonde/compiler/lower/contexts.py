@@ -137,7 +137,7 @@ class Syscall(Context):
         """The task's saved registers: the first argument of both tracepoints."""
         pointer = lo.b.load(lo.context_pointer(), 0, 8, pure=True)
         struct = lo.world.struct("pt_regs")
-        return memory.pointee(lo, pointer, Pointer(struct or Struct("pt_regs", 168, lambda: ()), KERNEL))
+        return memory.locate_pointee(lo, pointer, Pointer(struct or Struct("pt_regs", 168, lambda: ()), KERNEL))
 
     def number(self, lo: Lower) -> Operand:
         raise AssertionError
@@ -180,7 +180,7 @@ class Syscall(Context):
         if arch_of(lo).name != "x86_64" or task is None or status is None or where is None \
                 or not lo.unit.feature("compat_syscalls"):
             return
-        current = memory.pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
+        current = memory.locate_pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
         flags = memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
         native = lo.b.block("native")
         lo.b.branch("jset", flags, TS_COMPAT, leave, native)

@@ -17,7 +17,7 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
     if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding behind it
         memory.read_bytes(lo, Mem(source.base, source.off, KERNEL), size, mem)
     else:
-        memory.copy(lo, source, mem, size)
+        memory.copy_bytes(lo, source, mem, size)
     if isinstance(type, Str) and have.size > type.size:
         lo.b.store(mem.base, mem.off + type.size - 1, 0, 1)
     if pad and type.size > have.size:
@@ -26,7 +26,7 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
 
 def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) -> None:
     """Element by element where the layouts differ (wider integers, longer strings)."""
-    memory.zero(lo, mem, want.size)
+    memory.clear_bytes(lo, mem, want.size)
     for number, b, to in zip(have.ordered(want.names), want.of, want.offsets):
         a, at = have.of[number], have.offsets[number]
         if isinstance(b, Scalar):
@@ -34,4 +34,4 @@ def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) ->
         elif isinstance(a, Tuple) and isinstance(b, Tuple) and a != b:
             convert_tuple(lo, source.at(at), a, mem.at(to), b)
         else:
-            memory.copy(lo, source.at(at), mem.at(to), min(a.size, b.size))
+            memory.copy_bytes(lo, source.at(at), mem.at(to), min(a.size, b.size))

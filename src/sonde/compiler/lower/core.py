@@ -24,7 +24,7 @@ from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 Lowering = TypeVar("Lowering", bound=Callable[..., object])
 
 
-def placed(lowering: Lowering) -> Lowering:
+def at_its_place(lowering: Lowering) -> Lowering:
     """Failures on the way belong to the expression that is lowered, not to the whole statement."""
     def lower(lo: Any, expr: Any, *rest: Any, **more: Any) -> Any:
         outer, lo.place = lo.place, expr.span
@@ -224,7 +224,7 @@ class Lower:
         """Cut a 64-bit value to ``type`` and extend it again."""
         if isinstance(type, Bool):
             return self.truth(value)
-        bits, signed = width(type)
+        bits, signed = canonical_width(type)
         if bits == 64:
             return value
         return self.b.extend(value, bits, signed)
@@ -249,7 +249,7 @@ class Lower:
 
 
 
-def width(type: Type | None) -> tuple[int, bool]:
+def canonical_width(type: Type | None) -> tuple[int, bool]:
     """(bits, signed) of a scalar type's canonical value."""
     if isinstance(type, (Int, Enum)):
         return type.bits, type.signed
@@ -260,7 +260,7 @@ def width(type: Type | None) -> tuple[int, bool]:
 
 def is_signed(expr: Expr) -> bool:
     """Whether the expression's value is a signed number; a literal adapts, so it is taken as signed."""
-    return width(expr.type)[1]
+    return canonical_width(expr.type)[1]
 
 
 def is_scalar(type: Type | None) -> bool:
@@ -277,6 +277,6 @@ def is_function_call(node: object) -> bool:
 
 
 
-def option(node: Expr, key: str) -> Any:
+def call_option(node: Expr, key: str) -> Any:
     """What the call form of a builtin chose; None in the bare form."""
     return (node.data or {}).get(key) if isinstance(node, Call) else None

@@ -24,60 +24,60 @@ from ...language.ast import (
 )
 from ...types import Aggregate, Pointer
 from ..ir import MapAddr, Operand, Reg
-from ..optimize import signed
+from ..optimize import as_signed
 from . import builtins, maps, memory
 from .aggregates import merged_value
-from .arithmetic import arithmetic, plain
+from .arithmetic import as_number, lower_arithmetic
 from .conditions import condition_value, is_condition, lower_if_value
-from .core import Lower, is_scalar, placed
+from .core import Lower, at_its_place, is_scalar
 from .functions import SCALAR_CALLS
 from .locations import field_value
 from .ordering import value_before
 from .state import Mem
-from .subprograms import call
+from .subprograms import lower_function_call
 from .variables import assign_variable
 
 # --- scalars ----------------------------------------------------------------------------------------------
 
 
-@placed
+@at_its_place
 def scalar_value(lo: Lower, expr: Expr) -> Operand:
     """The canonical 64-bit value of a scalar expression."""
     if isinstance(expr.const, int):
-        return signed(int(expr.const))
+        return as_signed(int(expr.const))
     if is_condition(expr):
         return condition_value(lo, expr)
     return _SCALARS[type(expr)](lo, expr)
 
 
-def _literal(lo: Lower, expr: Any) -> Operand:
-    return signed(int(expr.value))
+def _lower_literal(lo: Lower, expr: Any) -> Operand:
+    return as_signed(int(expr.value))
 
 
-def _variable(lo: Lower, expr: Variable) -> Operand:
+def _lower_variable(lo: Lower, expr: Variable) -> Operand:
     place = lo.state.variables[id(expr.slot)]
     if isinstance(place, Reg):
         return place
     return memory.read_scalar(lo, place, expr.slot.type)
 
 
-def _map(lo: Lower, expr: MapRef) -> Operand:
+def _lower_map_read(lo: Lower, expr: MapRef) -> Operand:
     info = maps.info_of(lo, expr)
-    return merged_value(lo, expr, info) if isinstance(info.value, Aggregate) else maps.read(lo, expr)
+    return merged_value(lo, expr, info) if isinstance(info.value, Aggregate) else maps.read_element(lo, expr)
 
 
-def _call(lo: Lower, expr: Call) -> Operand:
+def _lower_call(lo: Lower, expr: Call) -> Operand:
     if expr.name in lo.probe.functions:
-        return call(lo, expr)
+        return lower_function_call(lo, expr)
     lowering = SCALAR_CALLS.get(expr.name)
     if lowering is not None:
         return lowering(lo, expr)
     return builtins.scalar_builtin(lo, expr)
 
 
-def _unary(lo: Lower, expr: Unary) -> Operand:
+def _lower_unary(lo: Lower, expr: Unary) -> Operand:
     if expr.op in ("++", "--"):
-        return step(lo, expr)
+        return lower_step(lo, expr)
     if expr.op == "&":
         return _address_of(lo, expr.operand)
     if expr.op == "*":
@@ -92,29 +92,29 @@ def _unary(lo: Lower, expr: Unary) -> Operand:
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:
-    place = maps.locate_value(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
+    place = maps.locate_element(lo, operand) if isinstance(operand, MapRef) else lo.locate_value(operand)
     assert place is not None, operand
     return lo.b.address(place.base, place.off)
 
 
-def step(lo: Lower, expr: Unary) -> Operand:
+def lower_step(lo: Lower, expr: Unary) -> Operand:
     """``++`` and ``--``; on a map this is one atomic operation, so concurrent steps are never lost."""
     amount = 1 if expr.op == "++" else -1
     target = expr.operand
     if isinstance(target.type, Pointer):
         amount *= max(target.type.to.size, 1)
     if isinstance(target, Variable):
-        old = lo.b.mov(_variable(lo, target))
+        old = lo.b.mov(_lower_variable(lo, target))
         new = lo.normalise(lo.b.alu("add", old, amount), target.slot.type)
         assign_variable(lo, target, new)
         if expr.postfix:
             lo.b.barrier(old)
-        return old if expr.postfix else _variable(lo, target)
+        return old if expr.postfix else _lower_variable(lo, target)
     assert isinstance(target, MapRef)
-    return step_map(lo, target, amount, expr.postfix)
+    return step_element(lo, target, amount, expr.postfix)
 
 
-def step_map(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Operand:
+def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Operand:
     """Add to an element, inserting it if need be; the old or the new value."""
     info = maps.info_of(lo, target)
     result = lo.b.function.reg("old")
@@ -125,7 +125,7 @@ def step_map(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Opera
             where: Any = MapAddr(target.name)
             done = lo.b.block("updated")
         else:
-            where, done = maps.element(lo, target)
+            where, done = maps.find_or_insert(lo, target)
         if info.value.size in (4, 8):
             lo.b.set(result, lo.b.fetch_add(where, 0, amount, size))
         else:
@@ -133,19 +133,19 @@ def step_map(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> Opera
             lo.b.set(result, old)
             lo.b.store(where, 0, lo.b.alu("add", old, amount), info.value.size)
         if target.key is None:
-            maps.mark(lo, target.name)
+            maps.mark_set(lo, target.name)
         lo.b.start(done)
     old_value = lo.normalise(result, info.value)
     return old_value if postfix else lo.normalise(lo.b.alu("add", old_value, amount), info.value)
 
 
-def _binary(lo: Lower, expr: Binary) -> Operand:
+def _lower_binary(lo: Lower, expr: Binary) -> Operand:
     left = value_before(lo, expr.left, expr.right)
     right = lo.scalar_value(expr.right)
-    return arithmetic(lo, expr.op, left, right, expr.left, expr.right, expr.type)
+    return lower_arithmetic(lo, expr.op, left, right, expr.left, expr.right, expr.type)
 
 
-def _ternary(lo: Lower, expr: Ternary) -> Operand:
+def _lower_ternary(lo: Lower, expr: Ternary) -> Operand:
     result = lo.b.function.reg("ternary")
     if expr.then is None:  # a ?: b
         value = lo.scalar_value(expr.cond)
@@ -158,29 +158,29 @@ def _ternary(lo: Lower, expr: Ternary) -> Operand:
     return lo.normalise(result, expr.type) if expr.type != then.type else result
 
 
-def _field(lo: Lower, expr: FieldAccess) -> Operand:
+def _lower_field(lo: Lower, expr: FieldAccess) -> Operand:
     value = field_value(lo, expr)
     assert not isinstance(value, Mem), expr.name
     return value
 
 
-def _in_memory(lo: Lower, expr: Expr) -> Operand:
+def _read_located(lo: Lower, expr: Expr) -> Operand:
     place = lo.locate_value(expr)
     assert place is not None and expr.type is not None
     return memory.read_scalar(lo, place, expr.type)
 
 
-def _cast(lo: Lower, expr: Cast) -> Operand:
+def _lower_cast(lo: Lower, expr: Cast) -> Operand:
     source = expr.operand.type
     if not is_scalar(source):
         place = lo.place_value(expr.operand)
         assert expr.type is not None
         return memory.read_scalar(lo, place, expr.type)
     value = lo.scalar_value(expr.operand)
-    return lo.normalise(value if isinstance(expr.type, Pointer) else plain(lo, value, source), expr.type)
+    return lo.normalise(value if isinstance(expr.type, Pointer) else as_number(lo, value, source), expr.type)
 
 
-def _block(lo: Lower, expr: BlockExpr) -> Operand:
+def _lower_block_value(lo: Lower, expr: BlockExpr) -> Operand:
     if expr.value is not None:
         lo.lower_block(expr.body)
         return lo.scalar_value(expr.value)
@@ -190,9 +190,10 @@ def _block(lo: Lower, expr: BlockExpr) -> Operand:
 
 
 _SCALARS: dict[type, Callable[[Lower, Any], Operand]] = {
-    IntLiteral: _literal, BoolLiteral: _literal, Name: builtins.scalar_builtin, Variable: _variable, MapRef: _map,
-    Call: _call, Unary: _unary, Binary: _binary, Ternary: _ternary, FieldAccess: _field, TupleAccess: _in_memory,
-    Index: _in_memory, Cast: _cast, BlockExpr: _block,
+    IntLiteral: _lower_literal, BoolLiteral: _lower_literal, Name: builtins.scalar_builtin, Variable: _lower_variable,
+    MapRef: _lower_map_read, Call: _lower_call, Unary: _lower_unary, Binary: _lower_binary, Ternary: _lower_ternary,
+    FieldAccess: _lower_field, TupleAccess: _read_located, Index: _read_located, Cast: _lower_cast,
+    BlockExpr: _lower_block_value,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...spec import BUDGET_HEAD as HEAD
 from ..ir import MapAddr, Operand, Reg
-from .builtins import cpu
+from .builtins import cpu_number
 from .core import Lower
 
 PURSE = 16
@@ -48,7 +48,7 @@ def pass_gate(lo: Lower) -> None:
 def _own_slot(lo: Lower) -> Reg:
     """This CPU's slot of the budget's memory."""
     spec = lo.unit.budget()
-    number = cpu(lo)
+    number = cpu_number(lo)
     inside = lo.b.block("slot")
     lo.b.branch("jlt", number, spec.cpus, inside, lo.state.done)  # always; it tells the verifier the bound
     lo.b.start(inside)

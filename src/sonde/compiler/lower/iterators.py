@@ -8,7 +8,7 @@ from .. import helpers as h
 from ..ir import Block, Operand
 from ..unit import Unit
 from . import memory
-from .actions import constant, kernel_format, printed
+from .actions import constant_text, kernel_format, printed_word
 from .contexts import Context
 from .core import Lower
 
@@ -37,7 +37,7 @@ class Iterated(Context):
         where, task = context.field("task"), lo.world.struct("task_struct")
         group = task.field("tgid") if task is not None else None
         assert where is not None and task is not None and group is not None
-        mem = memory.pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))
+        mem = memory.locate_pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))
         ours = lo.b.block("ours")
         lo.b.branch("jeq", memory.read_field(lo, mem, group), pid, ours, leave)
         lo.b.start(ours)
@@ -54,13 +54,13 @@ def seq_printf(lo: Lower, call: Call) -> None:
     """printf() of a pinned iterator: bpf_seq_printf() writes into what is read from it. What no longer fits the page is
     run again for the next one (bpf_seq_read()), so its failure loses nothing."""
     text, count = kernel_format(call.data, call.args[1:])
-    format = constant(lo, text)
+    format = constant_text(lo, text)
     meta = lo.b.load(lo.context_pointer(), 0, 8, pure=True)  # struct bpf_iter_meta, whose first member is the file
     file = lo.b.load(meta, 0, 8)
     with lo.scope():
         array = lo.temp(8 * max(count, 1))
         for number, arg in enumerate(call.args[1:]):
-            lo.b.store(array.base, array.off + 8 * number, printed(lo, arg))
+            lo.b.store(array.base, array.off + 8 * number, printed_word(lo, arg))
         values = lo.operand_address(array) if count else 0
         lo.b.call(h.SEQ_PRINTF, [file, format, len(text), values, 8 * count], "seq_printf")
 

@@ -34,7 +34,7 @@ def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     return mem
 
 
-def with_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]) -> None:
+def use_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]) -> None:
     """Lower ``use(map, key)``; twice, behind a test of the strings' length, where the map has a companion."""
     assert info.key is not None
     short = lo.unit.maps[info.name].short
@@ -62,11 +62,11 @@ def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: 
     follows is cleared, and the string read again, when it turns out to be long."""
     place = lo.locate_value(key) if key.type == type else None
     if place is not None and place.space == "bpf":  # defined up to its capacity
-        _choose(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
+        _choose_map(lo, short, place, [place.at(SHORT - 1)], lambda: use(info.name, place), use)
         return
     mem = lo.temp(type.size, "key")
     if place is None:
-        memory.zero(lo, mem, SHORT)
+        memory.clear_bytes(lo, mem, SHORT)
         lo.write_value(key, mem, type, pad=False)
     else:
         convert_value(lo, place, type, mem, type, True)
@@ -75,7 +75,7 @@ def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: 
         if place is None:
             lo.write_value(key, mem, type)
         use(info.name, mem)
-    _choose(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
+    _choose_map(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
 
 
 def _by_lengths(lo: Lower, info: MapInfo, key: Expr, short: str, use: Callable[[str, Mem], None]) -> None:
@@ -84,7 +84,7 @@ def _by_lengths(lo: Lower, info: MapInfo, key: Expr, short: str, use: Callable[[
     assert isinstance(type, Tuple) and isinstance(small_type, Tuple)
     whole = key_memory(lo, key, type)
     small = lo.temp(small_type.size, "short")
-    _choose(lo, short, small, [whole.at(at + SHORT - 1) for at in long_strings(type)],
+    _choose_map(lo, short, small, [whole.at(at + SHORT - 1) for at in long_strings(type)],
             lambda: use(info.name, whole), use, lambda: convert_tuple(lo, whole, type, small, small_type))
 
 
@@ -95,7 +95,7 @@ def long_strings(type: Type, at: int = 0) -> list[int]:
     return [at] if isinstance(type, Str) and type.size > SHORT else []
 
 
-def _choose(lo: Lower, short: str, mem: Mem, last: list[Mem], long_key: Callable[[], None],
+def _choose_map(lo: Lower, short: str, mem: Mem, last: list[Mem], long_key: Callable[[], None],
             use: Callable[[str, Mem], None], prepare: Callable[[], None] | None = None) -> None:
     """A padded string is short if its 64th byte is NUL."""
     fits, long, join = lo.b.block("short"), lo.b.block("long", cold=True), lo.b.block("keyed")

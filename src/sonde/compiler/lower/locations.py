@@ -6,8 +6,8 @@ from ...language.ast import Call, Cast, Expr, FieldAccess, Index, MapRef, Name, 
 from ...types import KERNEL, UINT8, Array, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
 from ..ir import Operand, Reg
 from . import builtins, maps, memory
-from .arithmetic import plain
-from .core import Lower, is_scalar, placed
+from .arithmetic import as_number
+from .core import Lower, at_its_place, is_scalar
 from .state import Mem
 
 
@@ -22,13 +22,13 @@ def field_value(lo: Lower, expr: FieldAccess) -> Operand | Mem:
         return tuple_element(lo, expr.operand, operand_type.names.index(expr.name), operand_type)
     assert field is not None
     if isinstance(operand_type, Pointer):
-        base = memory.pointee(lo, lo.scalar_value(expr.operand), operand_type, lo.context.default_space)
+        base = memory.locate_pointee(lo, lo.scalar_value(expr.operand), operand_type, lo.context.default_space)
     else:
         base = lo.place_value(expr.operand)
-    return member(lo, base, field, operand_type)
+    return read_member(lo, base, field, operand_type)
 
 
-def member(lo: Lower, base: Mem, field: StructField, owner: Type | None) -> Operand | Mem:
+def read_member(lo: Lower, base: Mem, field: StructField, owner: Type | None) -> Operand | Mem:
     if isinstance(field.type, Scalar):
         struct = owner.to if isinstance(owner, Pointer) else owner
         return memory.read_field(lo, base, field, isinstance(struct, Struct) and _may_be_union(struct, field))
@@ -49,14 +49,14 @@ def tuple_element(lo: Lower, operand: Expr, index: int, type: Tuple) -> Operand 
     return memory.read_scalar(lo, at, element) if isinstance(element, Scalar) else at
 
 
-@placed
+@at_its_place
 def locate_value(lo: Lower, expr: Expr) -> Mem | None:
     """Where the value already lies; None if it has to be made."""
     if isinstance(expr, Variable):
         place = lo.state.variables[id(expr.slot)]
         return place if isinstance(place, Mem) else None
     if isinstance(expr, MapRef):
-        return maps.locate_value(lo, expr) if not is_scalar(expr.type) else None
+        return maps.locate_element(lo, expr) if not is_scalar(expr.type) else None
     if isinstance(expr, FieldAccess):
         value = field_value(lo, expr) if not is_scalar(expr.type) or isinstance(expr.operand.type, Tuple) else None
         return value if isinstance(value, Mem) else None
@@ -66,7 +66,7 @@ def locate_value(lo: Lower, expr: Expr) -> Mem | None:
         return lo.place_value(expr.operand).at(type.offsets[expr.index])
     if isinstance(expr, Unary) and expr.op == "*":
         assert isinstance(expr.operand.type, Pointer)
-        return memory.pointee(lo, lo.scalar_value(expr.operand), expr.operand.type, lo.context.default_space)
+        return memory.locate_pointee(lo, lo.scalar_value(expr.operand), expr.operand.type, lo.context.default_space)
     if isinstance(expr, Index) and isinstance(expr.operand.type, Tuple):
         assert isinstance(expr.index.const, int)
         return lo.place_value(expr.operand).at(expr.operand.type.offsets[expr.index.const])
@@ -83,7 +83,7 @@ def locate_element(lo: Lower, expr: Index) -> Mem:
     """``a[i]`` on an array (bounds are the checker's or, for an index only known at run time, ours) or pointer."""
     operand = expr.operand
     if isinstance(operand.type, Pointer):
-        base = memory.pointee(lo, lo.scalar_value(operand), operand.type, lo.context.default_space)
+        base = memory.locate_pointee(lo, lo.scalar_value(operand), operand.type, lo.context.default_space)
         element, count = operand.type.to, 0
     else:
         base = lo.place_value(operand)
@@ -94,21 +94,21 @@ def locate_element(lo: Lower, expr: Index) -> Mem:
         return base.at(expr.index.const * element.size)
     index = lo.scalar_value(expr.index)
     if count:
-        index = _bounded(lo, index, count)
+        index = _bound_index(lo, index, count)
     address = lo.b.address(base.base, base.off)
     if base.space == KERNEL and base.btf:
         # The verifier allows no variable offset into a typed object: read with the helper.
-        address = plain(lo, address if address in lo.state.typed else _typed(lo, address))  # type: ignore[assignment]
+        address = as_number(lo, address if address in lo.state.typed else _forget_type(lo, address))  # type: ignore[assignment]
     return Mem(lo.b.alu("add", address, lo.b.alu("mul", index, element.size)), 0, base.space)
 
 
-def _typed(lo: Lower, address: Operand) -> Operand:
+def _forget_type(lo: Lower, address: Operand) -> Operand:
     assert isinstance(address, Reg)
     lo.state.typed[address] = 0
     return address
 
 
-def _bounded(lo: Lower, index: Operand, count: int) -> Operand:
+def _bound_index(lo: Lower, index: Operand, count: int) -> Operand:
     """An index in range; outside it counts as an error and reads element 0."""
     result = lo.b.function.reg("index")
     lo.b.set(result, index)

@@ -53,21 +53,21 @@ def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar
         own = {id(n.target.slot) for n in walk(loop.body) if isinstance(n, VarDecl)}
         if isinstance(loop, For):
             own.add(id(loop.variable.slot))
-        outside = {id(n.slot) for n in _outside(clause, loop)} | {id(p) for p in parameters}
-        for node in walk(_inside(loop)):
+        outside = {id(n.slot) for n in _variables_outside(clause, loop)} | {id(p) for p in parameters}
+        for node in walk(_callback_nodes(loop)):
             if isinstance(node, Variable) and id(node.slot) in outside and id(node.slot) not in own:
                 found[id(node.slot)] = node
     return found
 
 
-def _inside(loop: For | While) -> Sequence[Node]:
+def _callback_nodes(loop: For | While) -> Sequence[Node]:
     """What becomes the callback."""
     return [loop.cond, *loop.body] if isinstance(loop, While) else loop.body
 
 
-def _outside(clause: Clause, loop: For | While) -> list[Variable]:
+def _variables_outside(clause: Clause, loop: For | While) -> list[Variable]:
     """Every use of a variable that is not in the callback."""
-    inner = {id(n) for n in walk(_inside(loop))}
+    inner = {id(n) for n in walk(_callback_nodes(loop))}
     return [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Variable) and id(n) not in inner]
 
 
@@ -101,10 +101,10 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         given, type = lo.state.variables.get(key), shared[key].slot.type
         place = lo.state.variables[key] = _shared_place(lo, key, type, offset)
         if given is not None:  # a parameter
-            _keep(lo, type, given, place)
+            _keep_parameter(lo, type, given, place)
             continue
-        memory.zero(lo, place, round_up(type.size, 8))
-    deciding = _deciding(lo.unit, clause)
+        memory.clear_bytes(lo, place, round_up(type.size, 8))
+    deciding = _deciding_variables(lo.unit, clause)
     sharing.carried = {key: round_up(shared[key].slot.type.size, 8) for key in places
                        if key in sharing.in_frame and key not in deciding and _is_plain(shared[key].slot.type)}
     sharing.obscured -= deciding
@@ -132,12 +132,12 @@ def _forget_values(lo: Lower) -> None:
                 lo.b.store(place.base, at, lo.b.alu("add", lo.b.load(place.base, at), zero))
 
 
-def _deciding(unit: Unit, clause: Clause) -> set[int]:
+def _deciding_variables(unit: Unit, clause: Clause) -> set[int]:
     """Variables by which a ``while`` that stays a loop may come to its end, by the id of their slot."""
-    from ..cost import rounds
+    from ..cost import count_rounds
     loops = [n for n in walk(clause.body) if isinstance(n, While) and is_short(unit, n)]
     tests = [loop.cond for loop in loops]
-    tests += [n.cond for loop in loops if rounds(loop) is None for n in _own_ifs(unit, loop.body)]
+    tests += [n.cond for loop in loops if count_rounds(loop) is None for n in _own_ifs(unit, loop.body)]
     return {id(n.slot) for test in tests for n in walk(test) if isinstance(n, Variable)}
 
 
@@ -160,24 +160,24 @@ def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
     return Mem(slot)
 
 
-def _keep(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None:
+def _keep_parameter(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None:
     """Put a function's parameter where callbacks can reach it."""
     if isinstance(given, Mem):
-        memory.copy(lo, given, place, type.size)
+        memory.copy_bytes(lo, given, place, type.size)
     else:
         lo.store_value(place, type, given)
 
 
-def for_loop(lo: Lower, stmt: For) -> None:
+def lower_for(lo: Lower, stmt: For) -> None:
     if stmt.end is None:
-        _over_map(lo, stmt)
+        _loop_over_map(lo, stmt)
     elif is_short(lo.unit, stmt):
-        _short_range(lo, stmt)
+        _lower_short_range(lo, stmt)
     else:
-        _long_range(lo, stmt)
+        _lower_long_range(lo, stmt)
 
 
-def _short_range(lo: Lower, stmt: For) -> None:
+def _lower_short_range(lo: Lower, stmt: For) -> None:
     assert stmt.end is not None
     counter = lo.b.function.reg("counter")
     lo.b.set(counter, lo.scalar_value(stmt.start))
@@ -200,7 +200,7 @@ def _short_range(lo: Lower, stmt: For) -> None:
 
 
 @contextmanager
-def _callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator[Function]:
+def _build_callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator[Function]:
     """Lower a loop's body as a function of its own, then come back."""
     function = lo.add_function(f"{name}{len(lo.program.functions)}", params)
     outer, around = lo.frame, lo.state
@@ -213,7 +213,7 @@ def _callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator
         yield function
 
 
-def _body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
+def _lower_body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     """The loop's body; ``tell``: a break is noted in the frame."""
     leave, again = lo.b.block("leave"), lo.b.block("again")
     lo.state.loops.append(Loop(leave, again))
@@ -227,7 +227,8 @@ def _body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     lo.b.exit(1)
 
 
-def _run(lo: Lower, helper: int, first: object, function: Function, name: str, broken: Block | None = None) -> Reg:
+def _run_callback(lo: Lower, helper: int, first: object, function: Function, name: str,
+                  broken: Block | None = None) -> Reg:
     """Call the helper that runs the callback; the program ends if the callback said so. ``broken``: where to go if it
     noted a break."""
     address = lo.b.callback(function.name)
@@ -252,7 +253,7 @@ def _run(lo: Lower, helper: int, first: object, function: Function, name: str, b
     return result
 
 
-def _long_range(lo: Lower, stmt: For) -> None:
+def _lower_long_range(lo: Lower, stmt: For) -> None:
     """bpf_loop(n, callback(u32 index, void *ctx), ctx, 0)."""
     assert stmt.end is not None
     start = value_before(lo, stmt.start, stmt.end)
@@ -262,28 +263,28 @@ def _long_range(lo: Lower, stmt: For) -> None:
     lo.b.branch("jsgt", end, start, some, none)
     lo.b.start(some)
     count = lo.b.alu("sub", end, start)
-    with _callback(lo, "loop", 2, 1) as function:
+    with _build_callback(lo, "loop", 2, 1) as function:
         index = lo.b.extend(function.params[0], 32, False)
         assign_variable(lo, stmt.variable, lo.b.alu("add", index, _start_value(lo, stmt)))
-        _body(lo, stmt)
+        _lower_body(lo, stmt)
     _store_start(lo, stmt, start)
-    result = _run(lo, h.LOOP, count, function, "loop")
+    result = _run_callback(lo, h.LOOP, count, function, "loop")
     lo.on_failure(result, "helper", "loop")
     lo.b.start(none)
 
 
-def while_loop(lo: Lower, stmt: While) -> None:
+def lower_long_while(lo: Lower, stmt: While) -> None:
     """bpf_loop(as often as it may, callback(u32 index, void *ctx), ctx, 0); the callback looks at the condition."""
-    with _callback(lo, "while", 2, 1):
+    with _build_callback(lo, "while", 2, 1):
         body, leave = lo.b.block("body"), lo.b.block("end")
         with lo.scope():
             lo.branch_on(stmt.cond, body, leave)
         lo.b.start(body)
-        _body(lo, stmt)
+        _lower_body(lo, stmt)
         lo.b.start(leave)
         lo.b.exit(1)
         function = lo.b.function
-    made = _run(lo, h.LOOP, MAX_LOOPS, function, "loop")
+    made = _run_callback(lo, h.LOOP, MAX_LOOPS, function, "loop")
     stopped, on = lo.b.block("stopped", cold=True), lo.b.block("on")
     lo.b.branch("jlt", made, MAX_LOOPS, on, stopped)
     lo.b.start(stopped)
@@ -303,7 +304,7 @@ def _store_start(lo: Lower, stmt: For, start: Operand) -> None:
         lo.b.store(lo.frame.base, lo.frame.off + lo.state.sharing.starts[id(stmt)], start)
 
 
-def _over_map(lo: Lower, stmt: For) -> None:
+def _loop_over_map(lo: Lower, stmt: For) -> None:
     """bpf_for_each_map_elem(map, callback(map, key, value, ctx), ctx, 0)."""
     assert isinstance(stmt.start, MapRef)
     info = maps.info_of(lo, stmt.start)
@@ -322,11 +323,11 @@ def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type
     """``broken``: where a break in the body leads, past the map's other half."""
     pair = stmt.variable.slot.type
     assert isinstance(pair, Tuple)
-    with _callback(lo, "each", 4, 3) as function:
+    with _build_callback(lo, "each", 4, 3) as function:
         _, key, value, _ = function.params
         shared = lo.state.variables.get(id(stmt.variable.slot))  # a loop inside of this one looks at the pair
         slot = shared if isinstance(shared, Mem) else Mem(lo.b.slot(pair.size, "pair"))
-        memory.zero(lo, slot, pair.size)
+        memory.clear_bytes(lo, slot, pair.size)
         _copy_key(lo, Mem(key), key_type, slot.at(pair.offsets[0]), pair.of[0])
         second = slot.at(pair.offsets[1])
         if isinstance(info.value, Aggregate):
@@ -335,17 +336,17 @@ def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type
         elif isinstance(info.value, Scalar):
             lo.store_value(second, pair.of[1], memory.read_scalar(lo, Mem(value), info.value))
         else:
-            memory.copy(lo, Mem(value), second, info.value.size)
+            memory.copy_bytes(lo, Mem(value), second, info.value.size)
         lo.state.variables[id(stmt.variable.slot)] = slot
-        _body(lo, stmt, tell=broken is not None)
-    _run(lo, h.FOR_EACH_MAP, MapFd(name), function, "for_each_map_elem", broken)
+        _lower_body(lo, stmt, tell=broken is not None)
+    _run_callback(lo, h.FOR_EACH_MAP, MapFd(name), function, "for_each_map_elem", broken)
 
 
 def _copy_key(lo: Lower, key: Mem, have: Type, into: Mem, want: Type) -> None:
     if isinstance(have, Tuple) and isinstance(want, Tuple) and have != want:
         convert_tuple(lo, key, have, into, want)
     else:
-        memory.copy(lo, key, into, min(have.size, want.size))
+        memory.copy_bytes(lo, key, into, min(have.size, want.size))
 
 
 def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> Operand:

@@ -24,10 +24,10 @@ from ...types import Scalar
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
 from . import maps, memory
-from .builtins import cpu
+from .builtins import cpu_number
 from .conversion import convert_value
 from .core import Lower
-from .keys import with_key
+from .keys import use_key
 from .state import Lookup, Mem
 from .variables import replace_value
 
@@ -38,7 +38,7 @@ def info_of(lo: Lower, ref: MapRef) -> MapInfo:
     return lo.unit.checked.maps[ref.name]
 
 
-def signature(lo: Lower, expr: Expr | None) -> Any:
+def value_signature(lo: Lower, expr: Expr | None) -> Any:
     """Equal signatures mean equal values within one run; None if that cannot be said."""
     if expr is None:
         return ()
@@ -64,24 +64,24 @@ def signature(lo: Lower, expr: Expr | None) -> Any:
         head, parts = str(expr.type), [expr.operand]
     else:
         return None
-    inner = [signature(lo, part) for part in parts]
+    inner = [value_signature(lo, part) for part in parts]
     return None if None in inner else (head, *inner)
 
 
-def lookup(lo: Lower, ref: MapRef) -> Lookup:
+def look_up(lo: Lower, ref: MapRef) -> Lookup:
     """Look a key up, or take what is known of it."""
     assert ref.key is not None
-    known = signature(lo, ref.key)
+    known = value_signature(lo, ref.key)
     cache = (ref.name, known)
     if known is not None and cache in lo.state.lookups:
         return lo.state.lookups[cache]
-    found = Lookup(find(lo, info_of(lo, ref), ref.key), False)
+    found = Lookup(find_value(lo, info_of(lo, ref), ref.key), False)
     if known is not None:
         lo.state.lookups[cache] = found
     return found
 
 
-def find(lo: Lower, info: MapInfo, key: Expr) -> Reg:
+def find_value(lo: Lower, info: MapInfo, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
     found: list[Reg] = []
 
@@ -91,24 +91,24 @@ def find(lo: Lower, info: MapInfo, key: Expr) -> Reg:
             found.append(lo.b.function.reg("found"))
         lo.b.set(found[1], found[-1] if len(found) > 2 else found[0])
     with lo.scope():
-        with_key(lo, info, key, look)
+        use_key(lo, info, key, look)
     return found[1]
 
 
 def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
     """In the region that follows, ``found`` is not NULL."""
-    known = signature(lo, ref.key)
+    known = value_signature(lo, ref.key)
     if known is not None:
         lo.state.lookups[(ref.name, known)] = Lookup(found.pointer, True)
 
 
-def read(lo: Lower, ref: MapRef) -> Operand:
+def read_element(lo: Lower, ref: MapRef) -> Operand:
     """A scalar element; 0 where there is none."""
     info = info_of(lo, ref)
     spec = lo.unit.maps[ref.name]
     if spec.memory:
         return memory.read_scalar(lo, Mem(MapAddr(ref.name)), info.value)
-    found = lookup(lo, ref)
+    found = look_up(lo, ref)
     if found.present:
         return memory.read_scalar(lo, Mem(found.pointer), info.value)
     value = lo.b.function.reg("elem")
@@ -121,12 +121,12 @@ def read(lo: Lower, ref: MapRef) -> Operand:
     return value
 
 
-def locate_value(lo: Lower, ref: MapRef) -> Mem:
+def locate_element(lo: Lower, ref: MapRef) -> Mem:
     """Where an element that is no scalar lies; zeros where there is none."""
     info = info_of(lo, ref)
     if lo.unit.maps[ref.name].memory:
         return Mem(MapAddr(ref.name))
-    found = lookup(lo, ref)
+    found = look_up(lo, ref)
     if found.present:
         return Mem(found.pointer)
     where = lo.b.function.reg("elem")
@@ -139,13 +139,13 @@ def locate_value(lo: Lower, ref: MapRef) -> Mem:
     return Mem(where)
 
 
-def condition(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
+def branch_on_element(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
     """``/@x[k]/``: the element exists and is not zero. In the yes arm its address is known."""
     info = info_of(lo, ref)
     if lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
-        lo.b.branch("jne", read(lo, ref), 0, yes, no)
+        lo.b.branch("jne", read_element(lo, ref), 0, yes, no)
         return
-    found = lookup(lo, ref)
+    found = look_up(lo, ref)
     if not found.present:
         have = lo.b.block("have")
         lo.b.branch("jeq", found.pointer, 0, no, have)
@@ -154,7 +154,7 @@ def condition(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
     lo.b.branch("jne", memory.read_scalar(lo, Mem(found.pointer), info.value), 0, yes, no)
 
 
-def update(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY) -> Reg:
+def update_element(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UPDATE_ANY) -> Reg:
     """bpf_map_update_elem; a failure other than "exists already" is counted by map and line."""
     result = lo.b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), value, flags], "map_update_elem")
     if flags == h.UPDATE_ANY:
@@ -178,7 +178,7 @@ def count_update(lo: Lower, name: str, result: Operand) -> None:
     lo.b.start(on)
 
 
-def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
+def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
     """``@m = value`` and ``@m[k] = value`` for anything but aggregates."""
     info = info_of(lo, ref)
     if ref.key is None:
@@ -187,7 +187,7 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
             lo.store_value(target, info.value, lo.scalar_value(value))
         else:
             replace_value(lo, ref, value, target, info.value)
-        mark(lo, ref.name)
+        mark_set(lo, ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
@@ -197,25 +197,25 @@ def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
     else:
         bytes_ = lo.temp(size, "value")
         if info.value.size < size:
-            memory.zero(lo, bytes_.at(size - 8), 8)
+            memory.clear_bytes(lo, bytes_.at(size - 8), 8)
         if place is None:
             lo.write_value(value, bytes_, info.value)
         else:
             convert_value(lo, place, info.value, bytes_, info.value, True)
-    with_key(lo, info, ref.key, lambda name, key: _store(lo, name, key, lo.operand_address(bytes_)))
+    use_key(lo, info, ref.key, lambda name, key: _store_value(lo, name, key, lo.operand_address(bytes_)))
     lo.forget(ref.name)
 
 
-def mark(lo: Lower, name: str) -> None:
+def mark_set(lo: Lower, name: str) -> None:
     """A map without keys has a value from now on; without one nothing is printed."""
     lo.b.store(MapAddr(name, lo.unit.maps[name].marker), 0, 1, 8)
 
 
-def _store(lo: Lower, name: str, key: Mem, value: Any) -> None:
-    update(lo, name, key, value)
+def _store_value(lo: Lower, name: str, key: Mem, value: Any) -> None:
+    update_element(lo, name, key, value)
 
 
-def element(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     """The address of an element, inserted as zeros if it was missing; the block to jump to when done.
 
     If there is no room the failure is counted and that block is reached without running what follows.
@@ -224,12 +224,12 @@ def element(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     info = info_of(lo, ref)
     assert ref.key is not None and info.key is not None
     done = lo.b.block("updated")
-    known = signature(lo, ref.key)
+    known = value_signature(lo, ref.key)
     cached = lo.state.lookups.get((ref.name, known)) if known is not None else None
     if cached is not None and cached.present:
         return cached.pointer, done
     where = lo.b.function.reg("elem")
-    with_key(lo, info, ref.key, lambda name, key: _find_or_insert(lo, name, key, where, spec.value_size, done))
+    use_key(lo, info, ref.key, lambda name, key: _find_or_insert(lo, name, key, where, spec.value_size, done))
     lo.forget(ref.name)
     return where, done
 
@@ -252,27 +252,27 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
     lo.b.start(have)
 
 
-def delete(lo: Lower, name: str, key: Expr | None) -> Operand:
+def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
     """``delete(@m, k)``: as the helper has it, 0 or a negative error. A map without keys loses its value."""
     info = lo.unit.checked.maps[name]
     if key is None:
         spec = lo.unit.maps[name]
         there = lo.b.load(MapAddr(name), spec.marker) if spec.cpus == 1 and spec.marker else 1
-        memory.zero(lo, Mem(MapAddr(name)), spec.value_size)
+        memory.clear_bytes(lo, Mem(MapAddr(name)), spec.value_size)
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:
         lo.b.set(result, lo.b.call(h.MAP_DELETE, [MapFd(name), lo.operand_address(mem)], "map_delete_elem"))
     with lo.scope():
-        with_key(lo, info, key, remove)
+        use_key(lo, info, key, remove)
     lo.forget(name)
     return result
 
 
-def has_key(lo: Lower, name: str, key: Expr, yes: Block, no: Block) -> None:
+def branch_on_key(lo: Lower, name: str, key: Expr, yes: Block, no: Block) -> None:
     """Branch on the existence of a key."""
-    found = lookup(lo, MapRef(key.span, name=name, key=key))
+    found = look_up(lo, MapRef(key.span, name=name, key=key))
     lo.b.branch("jne", found.pointer, 0, yes, no)
 
 
@@ -283,10 +283,10 @@ def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     if ref.key is None:
         done = lo.b.block("updated")
     else:
-        element, done = maps.element(lo, ref)
+        element, done = maps.find_or_insert(lo, ref)
     if spec.cpus == 1:
         return element or lo.b.address(MapAddr(ref.name)), done
-    number = cpu(lo)
+    number = cpu_number(lo)
     inside = lo.b.block("slot")
     lo.b.branch("jlt", number, spec.cpus, inside, done)  # tells the verifier the bound
     lo.b.start(inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...types import KERNEL, USER, Pointer, Str, Struct, StructField, Type
 from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
-from .core import Lower, width
+from .core import Lower, canonical_width
 from .state import Mem
 
 WORD_COPY = 128   # up to here a copy is a run of loads and stores, beyond it a helper call
@@ -21,26 +21,26 @@ def typed_pointer(lo: Lower, value: Operand, btf_id: int) -> Reg:
     return cast
 
 
-def direct(lo: Lower) -> bool:
+def loads_directly(lo: Lower) -> bool:
     """Whether kernel memory is loaded directly; with -k failed reads are counted, which needs the helper."""
     return lo.unit.feature("rdonly_cast") and not lo.unit.options.count_reads
 
 
 def typed_loads(lo: Lower) -> bool:
-    """Whether the typed pointers that a tracing program gets may be loaded through; see :func:`direct`."""
+    """Whether the typed pointers that a tracing program gets may be loaded through; see :func:`loads_directly`."""
     return lo.unit.feature("typed_arguments") and not lo.unit.options.count_reads
 
 
-def pointee(lo: Lower, value: Operand, type: Pointer, default: str = KERNEL) -> Mem:
+def locate_pointee(lo: Lower, value: Operand, type: Pointer, default: str = KERNEL) -> Mem:
     """The memory behind a pointer."""
     space = type.space or default
     if space == KERNEL and isinstance(type.to, Struct) and type.to.btf_id and (
-            direct(lo) or isinstance(value, Reg) and lo.state.typed.get(value) == type.to.btf_id):
+            loads_directly(lo) or isinstance(value, Reg) and lo.state.typed.get(value) == type.to.btf_id):
         return Mem(typed_pointer(lo, value, type.to.btf_id), 0, KERNEL, type.to.btf_id)
-    return Mem(_register(lo, value), 0, space)
+    return Mem(_in_register(lo, value), 0, space)
 
 
-def _register(lo: Lower, value: Operand) -> Reg:
+def _in_register(lo: Lower, value: Operand) -> Reg:
     return value if isinstance(value, Reg) else lo.b.mov(value)
 
 
@@ -83,7 +83,7 @@ def read_memory(lo: Lower, space: str, into: Mem, size: Operand, address: Operan
 
 def read_scalar(lo: Lower, mem: Mem, type: Type) -> Operand:
     """The canonical value of a scalar in memory."""
-    _, signed = width(type)
+    _, signed = canonical_width(type)
     if mem.space in ("bpf", "ctx") or mem.btf:
         value = lo.b.load(mem.base, mem.off, type.size, signed, pure=mem.space == "ctx")
         if mem.btf and isinstance(type, Pointer) and isinstance(type.to, Struct) and type.to.btf_id:
@@ -98,14 +98,14 @@ def read_scalar(lo: Lower, mem: Mem, type: Type) -> Operand:
 def read_field(lo: Lower, mem: Mem, field: StructField, in_union: bool = False) -> Operand:
     """The canonical value of a scalar member of the struct at ``mem``."""
     if field.bit_size:
-        return _bitfield(lo, mem, field)
+        return _read_bitfield(lo, mem, field)
     value = read_scalar(lo, mem.at(field.offset), field.type)
     if in_union and isinstance(value, Reg):
         lo.state.typed.pop(value, None)  # the verifier may have taken another member of the union
     return value
 
 
-def _bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
+def _read_bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
     """Load the storage that holds the bits, shift the rest out at both ends. Whatever the type, the bits are taken
     as a number without a sign, as bpftrace does."""
     start = field.offset * 8 + field.bit_offset
@@ -128,7 +128,7 @@ def _bitfield(lo: Lower, mem: Mem, field: StructField) -> Operand:
     return lo.b.alu("rsh", value, 64 - field.bit_size)
 
 
-def copy(lo: Lower, source: Mem, into: Mem, size: int, align: int = 8) -> None:
+def copy_bytes(lo: Lower, source: Mem, into: Mem, size: int, align: int = 8) -> None:
     """Copy ``size`` bytes into BPF memory by the cheapest way."""
     plain = source.space in ("bpf", "ctx")
     if not plain and not (source.btf and size <= 64) or plain and size > WORD_COPY and source.space != "ctx":
@@ -137,14 +137,14 @@ def copy(lo: Lower, source: Mem, into: Mem, size: int, align: int = 8) -> None:
     at = 0
     while at < size:
         step = 8
-        while step > 1 and (step > size - at or not _aligned(source, at, step) or not _aligned(into, at, step)):
+        while step > 1 and (step > size - at or not _is_aligned(source, at, step) or not _is_aligned(into, at, step)):
             step //= 2
         value = lo.b.load(source.base, source.off + at, step, pure=source.space == "ctx")
         lo.b.store(into.base, into.off + at, value, step)
         at += step
 
 
-def _aligned(mem: Mem, at: int, step: int) -> bool:
+def _is_aligned(mem: Mem, at: int, step: int) -> bool:
     """Frame and map memory starts 8-aligned; so do kernel structs and contexts."""
     off = mem.off + at
     if isinstance(mem.base, MapAddr):
@@ -152,7 +152,7 @@ def _aligned(mem: Mem, at: int, step: int) -> bool:
     return off % step == 0
 
 
-def zero(lo: Lower, mem: Mem, size: int) -> None:
+def clear_bytes(lo: Lower, mem: Mem, size: int) -> None:
     """Clear memory: stores, or for long runs one helper call (a read from NULL fails and clears its target:
     bpf_probe_read_kernel_common() in kernel/trace/bpf_trace.c)."""
     if size <= UNROLLED_ZERO:

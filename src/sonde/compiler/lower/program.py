@@ -57,7 +57,7 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
 def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
     ours = lo.b.block("process")
-    lo.b.branch("jeq", builtins.process(lo), pid, ours, lo.state.done)
+    lo.b.branch("jeq", builtins.process_id(lo), pid, ours, lo.state.done)
     lo.b.start(ours)
 
 
@@ -133,12 +133,12 @@ def _insert_base(lo: Lower, function: Function, base: Reg, place: tuple[Block, i
     if parts == 1:
         builder.emit(Op("add", base, [first, 0]))
     else:
-        _claim(lo, builder, base, first, stride, rest)
+        _claim_part(lo, builder, base, first, stride, rest)
     builder.jump(rest)
     function.blocks.append(rest)
 
 
-def _claim(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: Block) -> None:
+def _claim_part(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: Block) -> None:
     """Take the first part whose flag, its first word, was not set; give it back wherever the function ends."""
     function = builder.function
     claimed = function.reg("claimed")
@@ -157,10 +157,10 @@ def _claim(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest
     entry = function.blocks[0].ops
     entry.insert(0, Op("mov", claimed, [0]))
     claimed.defs += 1
-    _release(function, [b for b in function.blocks if b.ops and b.ops[-1].kind == "exit"] + [rest], claimed)
+    _release_part(function, [b for b in function.blocks if b.ops and b.ops[-1].kind == "exit"] + [rest], claimed)
 
 
-def _release(function: Function, ends: list[Block], claimed: Reg) -> None:
+def _release_part(function: Function, ends: list[Block], claimed: Reg) -> None:
     """Clear the flag before every exit that may be reached with a part taken."""
     for block in ends:
         last = block.ops[-1]

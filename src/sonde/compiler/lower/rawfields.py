@@ -74,13 +74,13 @@ def raw_fields(world: World, category: str, event: str) -> dict[str, RawField]:
     found: dict[str, RawField] = {}
     for name, text in row.items():
         field = format.args.field(name)
-        reader = _reader(world, params, text) if field is not None and not field.data_loc else None
+        reader = _make_reader(world, params, text) if field is not None and not field.data_loc else None
         if reader is not None:
             found[name] = reader
     return found
 
 
-def _reader(world: World, params: Struct, text: str) -> RawField | None:
+def _make_reader(world: World, params: Struct, text: str) -> RawField | None:
     """What a row's text means on this kernel."""
     swapped = text.startswith("be16 ")
     param, _, path = text.removeprefix("be16 ").partition(":")
@@ -88,7 +88,7 @@ def _reader(world: World, params: Struct, text: str) -> RawField | None:
     if argument is None:
         return None
     if not path:
-        return lambda lo, field: _argument(lo, argument, field)
+        return lambda lo, field: _read_argument(lo, argument, field)
     struct, *members = path.split(".")
     root = world.struct(struct)
     type: Type | None = root
@@ -100,20 +100,20 @@ def _reader(world: World, params: Struct, text: str) -> RawField | None:
         offset, type = offset + member.offset, member.type
     if root is None or type is None:
         return None
-    return lambda lo, field: _member(lo, argument, root, offset, type, field, swapped)
+    return lambda lo, field: _read_member(lo, argument, root, offset, type, field, swapped)
 
 
-def _pointer(lo: Lower, argument: StructField) -> Operand:
+def _read_pointer(lo: Lower, argument: StructField) -> Operand:
     return lo.b.load(lo.context_pointer(), argument.offset, 8, pure=True)
 
 
-def _argument(lo: Lower, argument: StructField, field: StructField) -> Operand:
-    return lo.normalise(lo.normalise(_pointer(lo, argument), argument.type), field.type)
+def _read_argument(lo: Lower, argument: StructField, field: StructField) -> Operand:
+    return lo.normalise(lo.normalise(_read_pointer(lo, argument), argument.type), field.type)
 
 
-def _member(lo: Lower, argument: StructField, root: Struct, offset: int, type: Type, field: StructField,
+def _read_member(lo: Lower, argument: StructField, root: Struct, offset: int, type: Type, field: StructField,
             swapped: bool) -> Operand | Mem:
-    place = memory.pointee(lo, _pointer(lo, argument), Pointer(root, KERNEL)).at(offset)
+    place = memory.locate_pointee(lo, _read_pointer(lo, argument), Pointer(root, KERNEL)).at(offset)
     if not isinstance(field.type, Scalar):
         return place
     value = memory.read_scalar(lo, place, type)

@@ -12,7 +12,7 @@ from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
 from . import memory
-from .clocks import now
+from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
 from .state import Mem
@@ -32,7 +32,7 @@ def event_type(type: Type | None) -> Type:
     return type
 
 
-def layout(types: list[Type], control: bool = False) -> tuple[list[EventField], int]:
+def lay_out_fields(types: list[Type], control: bool = False) -> tuple[list[EventField], int]:
     """Fields at their natural alignment behind the header; the record's size."""
     at = CONTROL_HEADER if control else RECORD_HEADER
     fields = []
@@ -43,7 +43,7 @@ def layout(types: list[Type], control: bool = False) -> tuple[list[EventField], 
     return fields, round_up(at, 8)
 
 
-def reserve(lo: Lower, site: EventSite) -> Reserved:
+def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     """Reserve the site's record and write its header; a failure is counted and skips to ``done``."""
     number = lo.unit.site(site)
     done, lost, have = lo.b.block("sent"), lo.b.block("lost", cold=True), lo.b.block("have")
@@ -76,62 +76,63 @@ def count_lost(lo: Lower, index: Operand) -> None:
     lo.b.start(on)
 
 
-def submit(lo: Lower, reserved: Reserved, time: Operand) -> None:
+def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     """Write the time that orders the record, hand it over."""
     lo.b.store(reserved.record, 8, time)
     lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
     lo.b.start(reserved.done)
 
 
-def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
+def send_record(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
          stamp: bool = False) -> None:
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
     types = [event_type(v.type) for v in values]
-    fields, size = layout(types)
+    fields, size = lay_out_fields(types)
     site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
     early: dict[int, Operand | Mem] = {}
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():
         for i, value in enumerate(values[:last + 1]):
-            early[i] = lo.b.mov(lo.scalar_value(value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
+            early[i] = lo.b.mov(lo.scalar_value(value)) if isinstance(types[i], Scalar) \
+                else _evaluate_early(lo, value, types[i])
         keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
         before = lo.state.last_time
-        reserved = reserve(lo, site)
+        reserved = reserve_record(lo, site)
         with lo.region():
             for i, (value, field) in enumerate(zip(values, fields)):
                 target = reserved.mem.at(field.offset)
                 done = early.get(i)
                 if isinstance(done, Mem):
-                    memory.copy(lo, done, target, field.type.size)
+                    memory.copy_bytes(lo, done, target, field.type.size)
                 elif done is not None:
                     lo.store_value(target, field.type, done)
                 else:
                     lo.write_value(value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
             time = lo.state.last_time
             if time is None and (stamp or lo.unit.options.timed):
-                time = now(lo)
-            submit(lo, reserved, time if time is not None else 0)
+                time = boot_time(lo)
+            submit_record(lo, reserved, time if time is not None else 0)
         lo.state.last_time = before
 
 
-def _kept(lo: Lower, value: Expr, type: Type) -> Mem:
+def _evaluate_early(lo: Lower, value: Expr, type: Type) -> Mem:
     mem = lo.temp(type.size)
     lo.write_value(value, mem, type)
     return mem
 
 
-def control(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = None) -> None:
+def send_control_record(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = None) -> None:
     """A control record: with the data ring's position, so that its place in the order is kept."""
-    fields, size = layout([Int(64)] if value is not None else [], control=True)
+    fields, size = lay_out_fields([Int(64)] if value is not None else [], control=True)
     site = EventSite(kind, lo.b.span, fields, size, [], data)
     position = lo.b.call(h.RING_QUERY, [MapFd(lo.unit.ring(False)), h.RING_PRODUCER_POSITION], "ringbuf_query") \
         if lo.unit.sends_data else 0
-    reserved = reserve(lo, site)
+    reserved = reserve_record(lo, site)
     lo.b.store(reserved.record, RECORD_HEADER, position)
     if value is not None:
         lo.b.store(reserved.record, fields[0].offset, value)
     before = time = lo.state.last_time
     if time is None and lo.unit.options.timed:
-        time = now(lo)
-    submit(lo, reserved, time if time is not None else 0)
+        time = boot_time(lo)
+    submit_record(lo, reserved, time if time is not None else 0)
     lo.state.last_time = before

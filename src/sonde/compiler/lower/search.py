@@ -15,7 +15,7 @@ from . import memory, words
 from .core import Lower
 from .state import Mem
 from .texts import plain_memory, write_literal
-from .words import zero_bytes
+from .words import mark_zero_bytes
 
 FIRST = 64             # positions that are tried in a loop
 MAX_LOOPS = 1 << 23    # BPF_MAX_LOOPS
@@ -29,14 +29,14 @@ Look = Callable[[Reg, Block, Block, Block], None]
 """(address, found, next, stop): try one position; ``stop`` if there is no use in going on."""
 
 
-def padded(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
+def pad_text(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
     """A string in scratch memory, with room behind it. What is not terminated by a NUL within its capacity gets one."""
     place = mem
     if terminated:
         place = words.in_scratch(lo, mem, capacity + PADDING)
     else:
         place = Mem(lo.b.function.slot(capacity + PADDING, "text", scratch=True))
-        memory.zero(lo, place.at(capacity), 8)
+        memory.clear_bytes(lo, place.at(capacity), 8)
     if place is mem:
         return mem
     if terminated and capacity > memory.WORD_COPY and mem.space == "bpf":
@@ -44,14 +44,14 @@ def padded(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
         lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(place), capacity, lo.operand_address(mem)],
                   "probe_read_kernel_str")
     else:
-        memory.copy(lo, mem, place, capacity)
+        memory.copy_bytes(lo, mem, place, capacity)
     return place
 
 
 # --- trying one position after another ------------------------------------------------------------------------
 
 
-def scan(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: Block) -> Reg:
+def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: Block) -> Reg:
     """The first position from ``start`` on and before ``end`` that ``look`` finds good; to ``no`` if there is none.
     ``key`` stands for what ``look`` does."""
     index, found = lo.b.function.reg("index"), lo.b.block("found")
@@ -77,11 +77,11 @@ def scan(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Loo
 
 
 def _scan_by_callback(lo: Lower, base: Reg, index: Reg, end: int, key: object, look: Look, no: Block) -> None:
-    """As :func:`scan`, from ``index`` on. In scratch memory: +0 the position, +8 whether it is good."""
+    """As :func:`scan_text`, from ``index`` on. In scratch memory: +0 the position, +8 whether it is good."""
     progress = lo.b.function.slot(16, "progress", scratch=True)
     lo.b.store(progress, 0, index)
     lo.b.store(progress, 8, 0)
-    words.loop(lo, end, [base, lo.b.address(progress)], ("scan", end, key),
+    words.run_loop(lo, end, [base, lo.b.address(progress)], ("scan", end, key),
                lambda function: _scan_function(lo, function, end, look))
     lo.b.set(index, lo.b.load(progress, 0))
     good, bounded = lo.b.block("good"), lo.b.block("bounded")
@@ -112,7 +112,7 @@ def _scan_function(lo: Lower, function: Function, end: int, look: Look) -> None:
 # --- a text known when compiling ------------------------------------------------------------------------------
 
 
-def contains(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, yes: Block, no: Block) -> Operand:
+def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, yes: Block, no: Block) -> Operand:
     """Branch on whether the string at ``hay`` contains ``needle``; the index is where, in the yes arm."""
     if not needle:
         lo.b.jump(yes)
@@ -124,12 +124,12 @@ def contains(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, ye
     if len(needle) > LONG_NEEDLE:
         place = Mem(lo.b.function.slot(len(needle) + 1 + PADDING, "needle", scratch=True))
         write_literal(lo, needle, place, len(needle) + 1, False)
-        return contains_string(lo, hay, size, terminated, place, len(needle) + 1, True, yes, no)
+        return find_string(lo, hay, size, terminated, place, len(needle) + 1, True, yes, no)
     if size <= SHORT_HAY:
-        where = scan(lo, hay, 0, size - len(needle), None,
+        where = scan_text(lo, hay, 0, size - len(needle), None,
                      lambda at, found, step, stop: _by_bytes(lo, at, needle, found, step, stop), no)
     else:
-        where = scan(lo, padded(lo, hay, size, terminated), 0, size - len(needle), needle,
+        where = scan_text(lo, pad_text(lo, hay, size, terminated), 0, size - len(needle), needle,
                      lambda at, found, step, stop: _by_words(lo, at, needle, found, step, stop), no)
     lo.b.jump(yes)
     return where
@@ -168,18 +168,18 @@ def _by_words(lo: Lower, at: Reg, needle: bytes, found: Block, step: Block, stop
 # --- a text known at run time ---------------------------------------------------------------------------------
 
 
-def contains_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, needle_size: int,
+def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, needle_size: int,
                     needle_terminated: bool, yes: Block, no: Block) -> Operand:
-    """As :func:`contains`, with a needle known at run time. The first positions are compared by the needle's first
+    """As :func:`find_literal`, with a needle known at run time. The first positions are compared by the needle's first
     word, which decides if the needle ends in it; anything else is left to the callback."""
-    hay = padded(lo, plain_memory(lo, hay, size), size, terminated)
-    needle = padded(lo, plain_memory(lo, needle, needle_size), needle_size, needle_terminated)
+    hay = pad_text(lo, plain_memory(lo, hay, size), size, terminated)
+    needle = pad_text(lo, plain_memory(lo, needle, needle_size), needle_size, needle_terminated)
     base, other = lo.b.address(hay.base, hay.off), lo.b.address(needle.base, needle.off)
     index, found, deep = lo.b.function.reg("index"), lo.b.block("found"), lo.b.block("deep")
     lo.b.set(index, 0)
     lo.forget()
     word = lo.b.load(other, 0, 8)
-    ends = zero_bytes(lo, word)
+    ends = mark_zero_bytes(lo, word)
     matters = _before(lo, ends)
     head, body, step, agrees, differs = (lo.b.block(n) for n in ("search", "try", "step", "agrees", "differs"))
     loops = lo.unit.feature("bpf_loop")
@@ -217,7 +217,7 @@ def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: Block, differ
     """Compare one word of the needle, and go on if it agrees and the needle does not end in it."""
     agrees, more = lo.b.block("agrees"), lo.b.block("more")
     wanted = lo.b.load(needle, at, 8)
-    ends = zero_bytes(lo, wanted)
+    ends = mark_zero_bytes(lo, wanted)
     different = lo.b.alu("xor", lo.b.load(hay, at, 8), wanted)
     lo.b.branch("jeq", lo.b.alu("and", different, _before(lo, ends)), 0, agrees, differs)
     lo.b.start(agrees)
@@ -247,7 +247,7 @@ def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int,
     lo.b.store(progress, 0, index)
     lo.b.zero(progress, 8, 16)
     most = size * ((needle_size + CHUNK - 1) // CHUNK) + 1
-    words.loop(lo, min(most, MAX_LOOPS), [base, needle, lo.b.address(progress)], ("search", size, needle_size),
+    words.run_loop(lo, min(most, MAX_LOOPS), [base, needle, lo.b.address(progress)], ("search", size, needle_size),
                lambda function: _search_function(lo, function, size, needle_size))
     lo.b.set(index, lo.b.load(progress, 0))
     good, bad = lo.b.block("good"), lo.b.block("bad")

@@ -8,7 +8,7 @@ from ...language.ast import Call, MapRef
 from ...types import Aggregate
 from ..ir import Block, Operand
 from . import maps
-from .clocks import tai
+from .clocks import tai_time
 from .core import Lower
 from .ordering import value_before
 from .state import Mem
@@ -17,12 +17,12 @@ STAMP, VALUE, EXTRA = 0, 8, 16  # words of an interval, see types.Aggregate
 INTERVAL_BYTES = 24
 
 
-def update(lo: Lower, ref: MapRef, call: Call) -> None:
+def update_series(lo: Lower, ref: MapRef, call: Call) -> None:
     """``@m[k] = tseries(n, interval, count, agg)``."""
     aggregate = maps.info_of(lo, ref).value
     assert isinstance(aggregate, Aggregate)
     value = value_before(lo, call.args[0], ref.key)
-    time = tai(lo)
+    time = tai_time(lo)
     epoch = lo.b.alu("div", time, aggregate.low)
     where, done = maps.own_words(lo, ref)
     place = lo.b.alu("mod", epoch, aggregate.high)
@@ -43,21 +43,21 @@ def update(lo: Lower, ref: MapRef, call: Call) -> None:
     lo.b.start(done)
 
 
-def _last(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _keep_last(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
     lo.b.store(mem.base, VALUE, value)
     lo.b.store(mem.base, EXTRA, time)
 
 
-def _sum(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _add_to_sum(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
     lo.b.atomic_add(mem.base, VALUE, value)
 
 
-def _average(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _add_to_average(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
     lo.b.atomic_add(mem.base, VALUE, value)
     lo.b.atomic_add(mem.base, EXTRA, 1)
 
 
-def _extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _keep_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
     sign = "s" if aggregate.signed else ""
     take = lo.b.block("take")
     lo.b.branch(f"j{sign}lt" if aggregate.agg == "min" else f"j{sign}gt", value, lo.b.load(mem.base, VALUE), take, done)
@@ -66,4 +66,4 @@ def _extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Op
 
 
 _AGAIN: dict[str, Callable[[Lower, Mem, Aggregate, Operand, Operand, Block], None]] = {
-    "": _last, "sum": _sum, "avg": _average, "min": _extreme, "max": _extreme}
+    "": _keep_last, "sum": _add_to_sum, "avg": _add_to_average, "min": _keep_extreme, "max": _keep_extreme}

@@ -6,7 +6,7 @@ from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import MapFd, Operand
 from ..unit import STACK_FRAMES
-from .builtins import process
+from .builtins import process_id
 from .contexts import UserFunction, arch_of
 from .core import Lower
 from .state import Mem
@@ -31,11 +31,11 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.branch("jsgt", size, 0, good, done)
         lo.b.start(good)
         count = lo.b.alu("rsh", size, 3)
-        identity = _hash(lo, frames, count)
+        identity = _hash_frames(lo, frames, count)
         _store_once(lo, frames, size, identity)
         lo.b.store(into.base, into.off, identity)
         if type.user:
-            lo.b.store(into.base, into.off + 8, process(lo), 4)
+            lo.b.store(into.base, into.off + 8, process_id(lo), 4)
         lo.b.store(into.base, into.off + 12, count, 4)
         lo.b.start(done)
 
@@ -44,7 +44,7 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
     """types.StackCopy into memory: the task's registers and as many pages of its stack as there are."""
     b = lo.b
     row = arch_of(lo)
-    b.store(into.base, into.off, process(lo), 4)
+    b.store(into.base, into.off, process_id(lo), 4)
     b.store(into.base, into.off + 4, 0, 4)
     registers = into.at(8)
     source = lo.context_pointer() if isinstance(lo.context, UserFunction) and not lo.context.filters_pid else b.call(
@@ -65,7 +65,7 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
     b.start(done)
 
 
-def _hash(lo: Lower, frames: Mem, count: Operand) -> Operand:
+def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
     """64 bits over the frames that are there; also clears nothing: what lies behind them is not read."""
     b = lo.b
     value, index = b.function.reg("hash"), b.function.reg("index")
@@ -100,15 +100,15 @@ def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> Non
         b.start(new)
         _clear_rest(lo, frames, size)
         full = b.block("full", cold=True)
-        b.branch("jslt", _insert(lo, name, key, frames), 0, full, on, h.MAP_RESULT)
+        b.branch("jslt", _insert_frames(lo, name, key, frames), 0, full, on, h.MAP_RESULT)
         b.start(full)
-        result = _insert(lo, lo.unit.stack_reserve(), key, frames)
+        result = _insert_frames(lo, lo.unit.stack_reserve(), key, frames)
         lo.on_failure(result, "stack_lost", "map_update_elem", bits=h.MAP_RESULT)
         b.jump(on)
         b.start(on)
 
 
-def _insert(lo: Lower, map: str, key: Mem, frames: Mem) -> Operand:
+def _insert_frames(lo: Lower, map: str, key: Mem, frames: Mem) -> Operand:
     return lo.b.call(h.MAP_UPDATE, [MapFd(map), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
                      "map_update_elem")
 

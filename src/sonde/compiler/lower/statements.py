@@ -30,10 +30,10 @@ from ...semantics.operators import number_of
 from ...types import Aggregate, Pointer, Scalar, Type
 from ..ir import MapAddr
 from . import aggregates, expressions, maps, memory
-from .arithmetic import arithmetic
+from .arithmetic import lower_arithmetic
 from .core import Lower
 from .functions import STATEMENT_CALLS, print_map
-from .loops import for_loop, is_short, while_loop
+from .loops import is_short, lower_for, lower_long_while
 from .ordering import value_before
 from .state import Loop, Mem
 from .subprograms import return_value
@@ -73,15 +73,15 @@ def _print_then(first: Stmt, second: Stmt) -> bool:
         and targets[0].name == targets[1].name
 
 
-def _expr(lo: Lower, stmt: ExprStmt) -> None:
+def _lower_expression(lo: Lower, stmt: ExprStmt) -> None:
     expr = stmt.expr
     if isinstance(expr, Ternary) and expr.then is not None and not isinstance(expr.type, Scalar):
-        _if(lo, If(stmt.span, expr.cond, [ExprStmt(stmt.span, expr.then)], [ExprStmt(stmt.span, expr.other)]))
+        _lower_if(lo, If(stmt.span, expr.cond, [ExprStmt(stmt.span, expr.then)], [ExprStmt(stmt.span, expr.other)]))
         return
     if isinstance(expr, BlockExpr) and expr.value is not None:  # a macro's argument: its value may be none
         lo.lower_block(expr.body)
         if not lo.b.closed:
-            _expr(lo, ExprStmt(stmt.span, expr.value))
+            _lower_expression(lo, ExprStmt(stmt.span, expr.value))
         return
     if isinstance(expr, Call):
         lowering = STATEMENT_CALLS.get(expr.name)
@@ -96,7 +96,7 @@ def _expr(lo: Lower, stmt: ExprStmt) -> None:
         lo.scalar_value(expr)
 
 
-def _assign(lo: Lower, stmt: Assign) -> None:
+def _lower_assignment(lo: Lower, stmt: Assign) -> None:
     target = stmt.target
     if isinstance(target, MapRef):
         _assign_map(lo, target, stmt)
@@ -104,7 +104,7 @@ def _assign(lo: Lower, stmt: Assign) -> None:
     assert isinstance(target, Variable)
     if stmt.op != "=":
         old = value_before(lo, target, stmt.value)
-        value = arithmetic(lo, stmt.op, old, lo.scalar_value(stmt.value), target, stmt.value,
+        value = lower_arithmetic(lo, stmt.op, old, lo.scalar_value(stmt.value), target, stmt.value,
                                        _compound_type(stmt, target.slot.type))
         assign_variable(lo, target, value)
         return
@@ -115,33 +115,33 @@ def _assign_map(lo: Lower, target: MapRef, stmt: Assign) -> None:
     info = maps.info_of(lo, target)
     value = stmt.value
     if isinstance(info.value, Aggregate) and isinstance(value, Call) and value.name == info.value.kind:
-        aggregates.update(lo, target, value)
+        aggregates.update_aggregate(lo, target, value)
     elif stmt.op == "=":
-        maps.assign(lo, target, value)
+        maps.assign_element(lo, target, value)
     elif stmt.op in ("+", "-"):
         amount = value_before(lo, value, target.key)
         if isinstance(info.value, Pointer):
             amount = lo.b.alu("mul", amount, max(info.value.to.size, 1))
         if stmt.op == "-":
             amount = lo.b.neg(amount)
-        expressions.step_map(lo, target, amount, postfix=True)
+        expressions.step_element(lo, target, amount, postfix=True)
     else:
-        _compound(lo, target, stmt, info)
+        _assign_compound(lo, target, stmt, info)
 
 
-def _compound(lo: Lower, target: MapRef, stmt: Assign, info: Any) -> None:
+def _assign_compound(lo: Lower, target: MapRef, stmt: Assign, info: Any) -> None:
     """``@m[k] *= v``: read, compute, write; like bpftrace's not atomic."""
     value = value_before(lo, stmt.value, target.key)
     if target.key is None:
         where: Any = MapAddr(target.name)
         done = lo.b.block("updated")
     else:
-        where, done = maps.element(lo, target)
+        where, done = maps.find_or_insert(lo, target)
     old = memory.read_scalar(lo, Mem(where), info.value)
-    new = arithmetic(lo, stmt.op, old, value, target, stmt.value, _compound_type(stmt, info.value))
+    new = lower_arithmetic(lo, stmt.op, old, value, target, stmt.value, _compound_type(stmt, info.value))
     lo.b.store(where, 0, new, info.value.size)
     if target.key is None:
-        maps.mark(lo, target.name)
+        maps.mark_set(lo, target.name)
     lo.b.start(done)
 
 
@@ -153,16 +153,16 @@ def _compound_type(stmt: Assign, target: Type) -> Type:
     return convert.division(have, give)
 
 
-def _declare(lo: Lower, stmt: VarDecl) -> None:
+def _lower_declaration(lo: Lower, stmt: VarDecl) -> None:
     if stmt.target.slot.type is not None and stmt.target.slot.type.size:
         set_variable(lo, stmt.target, stmt.value)
 
 
-def _block(lo: Lower, stmt: Block) -> None:
+def _lower_scope(lo: Lower, stmt: Block) -> None:
     lo.lower_block(stmt.body)
 
 
-def _if(lo: Lower, stmt: If) -> None:
+def _lower_if(lo: Lower, stmt: If) -> None:
     yes, on = lo.b.block("then"), lo.b.block("on")
     no = lo.b.block("else") if stmt.other else on
     with lo.region():
@@ -178,16 +178,16 @@ def _if(lo: Lower, stmt: If) -> None:
     lo.b.start(on)
 
 
-def _loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
+def _in_loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
     lo.state.loops.append(Loop(leave, again))
     with lo.region():
         body()
     lo.state.loops.pop()
 
 
-def _while(lo: Lower, stmt: While) -> None:
+def _lower_while(lo: Lower, stmt: While) -> None:
     if not is_short(lo.unit, stmt):
-        while_loop(lo, stmt)
+        lower_long_while(lo, stmt)
         return
     head, body, leave = lo.b.block("while"), lo.b.block("body"), lo.b.block("leave")
     lo.forget()
@@ -196,32 +196,32 @@ def _while(lo: Lower, stmt: While) -> None:
     with lo.region():
         lo.branch_on(stmt.cond, body, leave)
         lo.b.start(body)
-        _loop(lo, leave, head, lambda: lo.lower_block(stmt.body))
+        _in_loop(lo, leave, head, lambda: lo.lower_block(stmt.body))
     if not lo.b.closed:
         lo.b.jump(head)
     lo.forget()
     lo.b.start(leave)
 
 
-def _unroll(lo: Lower, stmt: Unroll) -> None:
+def _lower_unroll(lo: Lower, stmt: Unroll) -> None:
     leave = lo.b.block("leave")
     assert isinstance(stmt.count.const, int)
     for _ in range(stmt.count.const):
         again = lo.b.block("again")
-        _loop(lo, leave, again, lambda: lo.lower_block(stmt.body))
+        _in_loop(lo, leave, again, lambda: lo.lower_block(stmt.body))
         lo.b.start(again)
     lo.b.start(leave)
 
 
-def _break(lo: Lower, stmt: Break) -> None:
+def _lower_break(lo: Lower, stmt: Break) -> None:
     lo.b.jump(lo.state.loops[-1].leave)
 
 
-def _continue(lo: Lower, stmt: Continue) -> None:
+def _lower_continue(lo: Lower, stmt: Continue) -> None:
     lo.b.jump(lo.state.loops[-1].again)
 
 
-def _return(lo: Lower, stmt: Return) -> None:
+def _lower_return(lo: Lower, stmt: Return) -> None:
     subprogram = lo.state.sharing.subprogram
     if subprogram is not None:
         return_value(lo, stmt, subprogram)
@@ -232,11 +232,12 @@ def _return(lo: Lower, stmt: Return) -> None:
     lo.leave_program()
 
 
-def _for(lo: Lower, stmt: For) -> None:
-    for_loop(lo, stmt)
+def _lower_for(lo: Lower, stmt: For) -> None:
+    lower_for(lo, stmt)
 
 
 _STATEMENTS: dict[type, Callable[[Lower, Any], None]] = {
-    ExprStmt: _expr, Assign: _assign, VarDecl: _declare, Block: _block, If: _if, While: _while, Unroll: _unroll,
-    For: _for, Break: _break, Continue: _continue, Return: _return,
+    ExprStmt: _lower_expression, Assign: _lower_assignment, VarDecl: _lower_declaration, Block: _lower_scope,
+    If: _lower_if, While: _lower_while, Unroll: _lower_unroll, For: _lower_for, Break: _lower_break,
+    Continue: _lower_continue, Return: _lower_return,
 }

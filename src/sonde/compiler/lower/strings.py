@@ -9,28 +9,28 @@ from ...language.ast import Expr
 from ..ir import Block, Operand
 from .core import Lower
 from .state import Mem
-from .texts import capacity_of, literal, plain_memory
-from .words import equal_strings
+from .texts import capacity_of, literal_bytes, plain_memory
+from .words import branch_on_strings
 
 
-def equal(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
+def branch_on_equal_strings(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
     """Branch on the equality of two strings."""
-    if literal(left) is not None:
+    if literal_bytes(left) is not None:
         left, right = right, left
-    text = literal(right)
+    text = literal_bytes(right)
     with lo.scope():
         a = lo.place_value(left)
         if text is not None:
-            if literal(left) is not None:
-                lo.b.jump(yes if literal(left) == text else no)
+            if literal_bytes(left) is not None:
+                lo.b.jump(yes if literal_bytes(left) == text else no)
             else:
-                equal_literal(lo, a, capacity_of(left), text, yes, no)
+                branch_on_literal(lo, a, capacity_of(left), text, yes, no)
             return
         b = lo.place_value(right)
-        equal_strings(lo, a, capacity_of(left), b, capacity_of(right), yes, no)
+        branch_on_strings(lo, a, capacity_of(left), b, capacity_of(right), yes, no)
 
 
-def equal_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Block, no: Block, prefix: int = -1) -> None:
+def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Block, no: Block, prefix: int = -1) -> None:
     """Compare with a constant, word by word; with ``prefix`` only that many characters."""
     wanted = text[:prefix] if 0 <= prefix <= len(text) else text + b"\0"
     if len(wanted) > capacity:
@@ -57,9 +57,9 @@ def equal_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Block, n
     lo.b.jump(yes)
 
 
-def compare_probe(lo: Lower, probe: Expr, other: Expr, op: str, yes: Block, no: Block) -> None:
+def branch_on_probe(lo: Lower, probe: Expr, other: Expr, op: str, yes: Block, no: Block) -> None:
     """``probe == "name"``: the name's index is known when compiling."""
-    text = literal(other)
+    text = literal_bytes(other)
     if text is None:
         lo.b.branch("jeq", lo.scalar_value(probe), lo.scalar_value(other), *((yes, no) if op == "==" else (no, yes)))
         return

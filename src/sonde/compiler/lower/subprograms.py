@@ -23,20 +23,20 @@ def calls_functions(clause: Clause) -> bool:
     return any(is_function_call(node) for node in walk([clause.predicate, clause.body]))
 
 
-def call_into(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool) -> None:
+def write_function_result(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool) -> None:
     """A result that is no number, into memory."""
     have = lo.probe.functions[node.name].result
     with lo.scope():
         made = lo.temp(have.size, "result")
-        memory.zero(lo, made, have.size)
-        call(lo, node, made)
+        memory.clear_bytes(lo, made, have.size)
+        lower_function_call(lo, node, made)
         convert_value(lo, made, have, mem, type, pad)
 
 
-def call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
+def lower_function_call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
     """The function's result; the program ends behind the call if the function says so."""
     made = lo.probe.functions[node.name]
-    label = lo.subprograms.get(node.name) or _define(lo, made)
+    label = lo.subprograms.get(node.name) or _define_function(lo, made)
     args: list[Operand] = []
     for parameter, arg in zip(made.params, node.args):
         if isinstance(parameter.type, Scalar):
@@ -67,7 +67,7 @@ def _end_if_told(lo: Lower) -> None:
     lo.b.start(on)
 
 
-def _define(lo: Lower, made: CheckedFunction) -> str:
+def _define_function(lo: Lower, made: CheckedFunction) -> str:
     """Lower the function, once in each program; its label."""
     function = lo.add_function(f"fn_{made.name}", len(made.params) + made.by_address + made.frame)
     lo.subprograms[made.name] = function.name
@@ -82,11 +82,11 @@ def _define(lo: Lower, made: CheckedFunction) -> str:
                 state.variables[id(parameter)] = lo.b.mov(register, f"${parameter.name}")
             else:
                 state.variables[id(parameter)] = Mem(register)
-        _body(lo, made, outer)
+        _lower_function_body(lo, made, outer)
     return function.name
 
 
-def _body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
+def _lower_function_body(lo: Lower, made: CheckedFunction, outer: Mem | None) -> None:
     sharing = lo.state.sharing
     if loops.has_callbacks(lo.unit, made.clause) or calls_functions(made.clause):
         loops.prepare_frame(lo, made.clause)

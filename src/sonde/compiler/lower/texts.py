@@ -9,7 +9,7 @@ from .core import Lower
 from .state import Mem
 
 
-def literal(expr: Expr) -> bytes | None:
+def literal_bytes(expr: Expr) -> bytes | None:
     """The bytes of a string known when compiling, without NUL."""
     text = expr.const if isinstance(expr.const, str) else expr.value if isinstance(expr, StrLiteral) else None
     return None if text is None else text.encode("utf-8", "surrogateescape")
@@ -28,7 +28,7 @@ def write_literal(lo: Lower, text: bytes, mem: Mem, capacity: int, pad: bool) ->
         lo.b.store(mem.base, mem.off + at, int.from_bytes(text[at:at + step], "little", signed=step == 8), step)
         at += step
     if pad and capacity > at:
-        memory.zero(lo, mem.at(at), capacity - at)
+        memory.clear_bytes(lo, mem.at(at), capacity - at)
 
 
 def capacity_of(expr: Expr) -> int:

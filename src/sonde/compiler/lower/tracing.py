@@ -25,8 +25,8 @@ class TracedFunction(Context):
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if not isinstance(field.type, Scalar):
-            return _words(lo, field)
-        if not _loadable(field.type) or str(lo.attach[0].extra.get("module", "")).startswith("bpf:"):
+            return _join_words(lo, field)
+        if not _is_loadable(field.type) or str(lo.attach[0].extra.get("module", "")).startswith("bpf:"):
             return lo.normalise(self.arg(lo, field.offset // 8), field.type)
         value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
         if isinstance(field.type, Pointer) and isinstance(field.type.to, Struct) and memory.typed_loads(lo):
@@ -35,26 +35,26 @@ class TracedFunction(Context):
 
     def arg(self, lo: Lower, number: int) -> Operand:
         """Word ``number``; the helper gives what the verifier would not let a program load, too."""
-        return _fetch(lo, h.FUNC_ARG, "func_arg", number)
+        return _read_word(lo, h.FUNC_ARG, "func_arg", number)
 
     def retval(self, lo: Lower) -> Operand:
         if lo.unit.feature("helper_get_func_ret"):
-            return _fetch(lo, h.FUNC_RET, "func_ret")
+            return _read_word(lo, h.FUNC_RET, "func_ret")
         known = lo.world.kernel_function(lo.attach[0].event, lo.attach[0].extra["module"])
         assert known is not None
         return lo.b.load(lo.context_pointer(), known.args.bytes, 8, pure=True)
 
 
-def _fetch(lo: Lower, helper: int, name: str, *number: int) -> Operand:
+def _read_word(lo: Lower, helper: int, name: str, *number: int) -> Operand:
     """bpf_get_func_arg() and bpf_get_func_ret(), which the verifier replaces by a load (Linux 5.17)."""
     with lo.scope():
         slot = lo.temp(8)
-        memory.zero(lo, slot, 8)
+        memory.clear_bytes(lo, slot, 8)
         lo.b.call(helper, [lo.context_pointer(), *number, lo.operand_address(slot)], name)
         return lo.b.load(slot.base, slot.off, 8)
 
 
-def _loadable(type: Type) -> bool:
+def _is_loadable(type: Type) -> bool:
     """What btf_ctx_access() in kernel/bpf/btf.c has always let programs load: numbers, and pointers to structs of
     vmlinux, to numbers and to nothing in particular."""
     if not isinstance(type, Pointer):
@@ -62,7 +62,7 @@ def _loadable(type: Type) -> bool:
     return isinstance(type.to, (Int, NoneType)) or isinstance(type.to, Struct) and type.to.btf_id > 0
 
 
-def _words(lo: Lower, field: StructField) -> Mem:
+def _join_words(lo: Lower, field: StructField) -> Mem:
     """A struct that is passed by value, put together from its words."""
     words: list[Operand] = [lo.b.load(lo.context_pointer(), field.offset + at, 8, pure=True)
                             for at in range(0, field.type.size, 8)]

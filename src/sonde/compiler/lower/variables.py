@@ -19,7 +19,7 @@ def replace_value(lo: Lower, target: Variable | MapRef, value: Expr, mem: Mem, t
     with lo.scope():
         made = lo.temp(type.size)
         lo.write_value(value, made, type)
-        memory.copy(lo, made, mem, type.size)
+        memory.copy_bytes(lo, made, mem, type.size)
 
 
 def _same_place(target: Variable | MapRef, node: object) -> bool:
@@ -56,6 +56,6 @@ def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:
         mem = lo.state.variables[id(target.slot)] = Mem(slot)
     assert isinstance(mem, Mem)
     if value is None:
-        memory.zero(lo, mem, type.size)
+        memory.clear_bytes(lo, mem, type.size)
     else:
         replace_value(lo, target, value, mem, type)

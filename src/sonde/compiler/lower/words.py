@@ -24,24 +24,24 @@ COUNTED = 256     # the length of a string of this capacity is counted by words
 DIFFERENT, ENDED = 1, 2
 
 
-def _repeated(byte: int, size: int) -> int:
+def _repeat_byte(byte: int, size: int) -> int:
     """``size`` times a byte, as a signed number if there are 8."""
     return int.from_bytes(bytes([byte] * size), "little", signed=size == 8)
 
 
-def zero_bytes(lo: Lower, word: Operand, size: int = 8) -> Reg:
+def mark_zero_bytes(lo: Lower, word: Operand, size: int = 8) -> Reg:
     """0 if none of the word's ``size`` bytes is 0; else the lowest bit that is set is the highest of the first."""
-    below = lo.b.alu("sub", word, _repeated(1, size))
-    return lo.b.alu("and", lo.b.alu("and", below, lo.b.alu("xor", word, -1)), _repeated(0x80, size))
+    below = lo.b.alu("sub", word, _repeat_byte(1, size))
+    return lo.b.alu("and", lo.b.alu("and", below, lo.b.alu("xor", word, -1)), _repeat_byte(0x80, size))
 
 
-def unknown(lo: Lower, value: Operand) -> Reg:
+def make_unknown(lo: Lower, value: Operand) -> Reg:
     """The same number, of which the verifier knows nothing: it is added to a word that is always 0, which only we
     know. Ways through a program on which only numbers differ so become one for it."""
     return lo.b.alu("add", value, lo.b.load(lo.unit.global_word("zero"), 0))
 
 
-def stride(*places: Mem) -> int:
+def common_stride(*places: Mem) -> int:
     """The widest load that is aligned in all of the places: for the frame it must be."""
     step = 8
     while step > 1 and any(_offset(p) % step for p in places):
@@ -69,7 +69,7 @@ def in_scratch(lo: Lower, mem: Mem, size: int) -> Mem:
 Look = Callable[[int, int], None]  # (offset, width): look at one piece, and go on behind it if nothing is decided
 
 
-def _pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
+def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
     """(offset, width) of what covers [first, end), the widest first."""
     found = []
     while first < end:
@@ -99,56 +99,56 @@ def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable
         first = count * step
     else:
         first = 0
-    for offset, width in _pieces(first, end, step):
+    for offset, width in _cut_pieces(first, end, step):
         look([p.at(offset) for p in places], width, offset)
 
 
 # --- equality -------------------------------------------------------------------------------------------------
 
 
-def equal_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: Block, no: Block,
+def branch_on_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: Block, no: Block,
                   limit: int | None = None) -> None:
     """Branch on whether the characters before the NUL are the same, or ``limit`` characters are."""
     a, b = plain_memory(lo, a, size_a), plain_memory(lo, b, size_b)
     size = min(size_a, size_b) if limit is None else min(size_a, size_b, limit)
-    _compare(lo, a, b, size, True, yes, no)
+    _compare_bytes(lo, a, b, size, True, yes, no)
     lo.b.jump(yes if limit is not None or size_a == size_b else no)
 
 
-def equal_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: Block, no: Block) -> None:
+def branch_on_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: Block, no: Block) -> None:
     """Branch on the equality of ``size`` bytes."""
-    _compare(lo, a, b, size, False, yes, no)
+    _compare_bytes(lo, a, b, size, False, yes, no)
     lo.b.jump(yes)
 
 
-def _compare(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: Block, no: Block) -> None:
+def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: Block, no: Block) -> None:
     """Goes on behind it if ``size`` bytes are the same (and, of a text, none is NUL)."""
     def look(places: list[Mem], width: int, at: Operand) -> None:
-        _same(lo, places[0], places[1], width, text, yes, no)
+        _compare_piece(lo, places[0], places[1], width, text, yes, no)
 
     if size <= PLAIN or not lo.unit.feature("bpf_loop"):
-        over_words(lo, [a, b], size, stride(a, b), look)
+        over_words(lo, [a, b], size, common_stride(a, b), look)
         return
-    a, b = _movable(lo, a, size), _movable(lo, b, size)
+    a, b = _make_movable(lo, a, size), _make_movable(lo, b, size)
     over_words(lo, [a, b], BLOCK, 8, look)
     blocks = (size - BLOCK) // BLOCK
     _by_blocks(lo, a.at(BLOCK), b.at(BLOCK), blocks, text, yes, no)
     rest = BLOCK + blocks * BLOCK
-    for offset, width in _pieces(rest, size, 8):
+    for offset, width in _cut_pieces(rest, size, 8):
         look([a.at(offset), b.at(offset)], width, offset)
 
 
-def _movable(lo: Lower, mem: Mem, size: int) -> Mem:
+def _make_movable(lo: Lower, mem: Mem, size: int) -> Mem:
     """``mem`` where words need not be aligned and the offset may be one that the verifier does not know."""
     if mem.space == "bpf" and not isinstance(mem.base, Slot):
         return mem  # of such a size it is a map's value, or scratch memory
     place = in_scratch(lo, mem, size)
     if place is not mem:
-        memory.copy(lo, mem, place, size)
+        memory.copy_bytes(lo, mem, place, size)
     return place
 
 
-def _same(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block, no: Block) -> None:
+def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block, no: Block) -> None:
     """One piece: to ``no`` if it differs, to ``yes`` if the text ends in it, else on."""
     left, right = lo.b.load(a.base, a.off, width), lo.b.load(b.base, b.off, width)
     same, more = lo.b.block("same"), lo.b.block("more")
@@ -162,7 +162,7 @@ def _same(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block, no: Blo
         lo.b.branch("jeq", left, 0, yes, more)
         lo.b.start(more)
         return
-    ends = zero_bytes(lo, left, width)
+    ends = mark_zero_bytes(lo, left, width)
     matters = lo.b.alu("xor", ends, lo.b.alu("sub", ends, 1))  # what is not behind the NUL; all if there is none
     lo.b.branch("jeq", lo.b.alu("and", lo.b.alu("xor", left, right), matters), 0, same, no)
     lo.b.start(same)
@@ -171,11 +171,11 @@ def _same(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block, no: Blo
 
 
 def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: Block, no: Block) -> None:
-    """As :func:`_compare`, by a callback for each block. It finds both addresses in the frame, and leaves what it found
-    out in scratch memory."""
+    """As :func:`_compare_bytes`, by a callback for each block. It finds both addresses in the frame, and leaves
+    what it found out in scratch memory."""
     outcome = lo.b.function.slot(8, "outcome", scratch=True)
     lo.b.store(outcome, 0, 0)
-    loop(lo, blocks, [lo.b.address(a.base, a.off), lo.b.address(b.base, b.off), lo.b.address(outcome)],
+    run_loop(lo, blocks, [lo.b.address(a.base, a.off), lo.b.address(b.base, b.off), lo.b.address(outcome)],
          ("equal", blocks, text), lambda function: _block_function(lo, function, blocks, text))
     found = lo.b.load(outcome, 0)
     more, decided = lo.b.block("more"), lo.b.block("decided")
@@ -185,7 +185,7 @@ def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: Block, n
     lo.b.start(more)
 
 
-def loop(lo: Lower, count: int, state: list[Reg], key: object, define: Callable[[Function], None]) -> None:
+def run_loop(lo: Lower, count: int, state: list[Reg], key: object, define: Callable[[Function], None]) -> None:
     """bpf_loop(count, callback(index, state), state): ``state`` are words in the frame, ``define`` writes the callback,
     once for each ``key`` in a program."""
     name = lo.callbacks.get(key)
@@ -212,7 +212,7 @@ def _block_function(lo: Lower, function: Function, blocks: int, text: bool) -> N
     offset = lo.b.alu("lsh", index, BLOCK.bit_length() - 1)
     a, b = (Mem(lo.b.alu("add", lo.b.load(state, at), offset)) for at in (0, 8))
     for at in range(0, BLOCK, 8):
-        _same(lo, a.at(at), b.at(at), 8, text, ended, differ)
+        _compare_piece(lo, a.at(at), b.at(at), 8, text, ended, differ)
     lo.b.exit(0)
     for block, outcome in ((ended, ENDED), (differ, DIFFERENT)):
         lo.b.start(block)
@@ -225,7 +225,7 @@ def _block_function(lo: Lower, function: Function, blocks: int, text: bool) -> N
 # --- length ---------------------------------------------------------------------------------------------------
 
 
-def length(lo: Lower, mem: Mem, capacity: int) -> Operand:
+def text_length(lo: Lower, mem: Mem, capacity: int) -> Operand:
     """Characters before the NUL. In what is behind the first characters of a long string the kernel looks for it: a
     copy says how long it was."""
     mem = plain_memory(lo, mem, capacity)
@@ -240,31 +240,31 @@ def length(lo: Lower, mem: Mem, capacity: int) -> Operand:
             lo.b.start(ended)
             lo.b.set(size, at)
         else:
-            ends = zero_bytes(lo, word, width)
+            ends = mark_zero_bytes(lo, word, width)
             lo.b.branch("jne", ends, 0, ended, more)
             lo.b.start(ended)
             lo.b.set(size, lo.b.alu("add", _zero_byte(lo, ends), at))
         lo.b.jump(done)
         lo.b.start(more)
 
-    over_words(lo, [mem], counted, stride(mem), look)
+    over_words(lo, [mem], counted, common_stride(mem), look)
     if capacity > counted:
-        lo.b.set(size, lo.b.alu("add", _measured(lo, mem.at(counted), capacity - counted), counted))
+        lo.b.set(size, lo.b.alu("add", _measure_by_helper(lo, mem.at(counted), capacity - counted), counted))
     else:
         lo.b.set(size, capacity)
     lo.b.start(done)
-    return unknown(lo, size)
+    return make_unknown(lo, size)
 
 
 def _zero_byte(lo: Lower, ends: Reg) -> Reg:
     """The number of the first zero byte: below it are as many bytes as there are ones when each has a one."""
     lowest = lo.b.alu("and", ends, lo.b.neg(ends))
     below = lo.b.alu("sub", lo.b.alu("rsh", lowest, 7), 1)
-    ones = lo.b.alu("and", below, _repeated(1, 8))
-    return lo.b.alu("rsh", lo.b.alu("mul", ones, _repeated(1, 8)), 56)
+    ones = lo.b.alu("and", below, _repeat_byte(1, 8))
+    return lo.b.alu("rsh", lo.b.alu("mul", ones, _repeat_byte(1, 8)), 56)
 
 
-def _measured(lo: Lower, mem: Mem, capacity: int) -> Operand:
+def _measure_by_helper(lo: Lower, mem: Mem, capacity: int) -> Operand:
     with lo.scope():
         copy = lo.temp(capacity, "copy")
         read = lo.b.call(h.READ_KERNEL_STR, [lo.operand_address(copy), capacity, lo.operand_address(mem)],

@@ -7,14 +7,14 @@ from ...types import Scalar, Str, Struct, Tuple, Type
 from . import builtins, memory
 from .conditions import lower_if_value
 from .conversion import convert_value
-from .core import Lower, is_function_call, is_scalar, placed
+from .core import Lower, at_its_place, is_function_call, is_scalar
 from .functions import STRING_CALLS, VALUE_CALLS
 from .state import Mem
-from .subprograms import call_into
-from .texts import literal, write_literal
+from .subprograms import write_function_result
+from .texts import literal_bytes, write_literal
 
 
-@placed
+@at_its_place
 def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
     """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
     the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
@@ -30,7 +30,7 @@ def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -
             lower_if_value(lo, expr.body, lambda value: lo.write_value(value, mem, type, pad))
     elif is_function_call(expr):
         assert isinstance(expr, Call)
-        call_into(lo, expr, mem, type, pad)
+        write_function_result(lo, expr, mem, type, pad)
     elif isinstance(expr, TupleExpr) and isinstance(type, Tuple):
         _tuple_into(lo, expr, mem, type, pad)
     elif isinstance(type, Str):
@@ -62,13 +62,13 @@ def _number_into(lo: Lower, expr: Cast, mem: Mem, type: Type) -> None:
 
 def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:
     """All arguments, laid out as their struct says."""
-    memory.zero(lo, mem, type.size)
+    memory.clear_bytes(lo, mem, type.size)
     for field in type.fields:
         if not field.name:
             continue
         value = lo.context.argument(lo, field)
         if isinstance(value, Mem):
-            memory.copy(lo, value, mem.at(field.offset), field.type.size)
+            memory.copy_bytes(lo, value, mem.at(field.offset), field.type.size)
         elif isinstance(field.type, Scalar):
             lo.b.store(mem.base, mem.off + field.offset, value, field.type.size)
 
@@ -106,14 +106,14 @@ def _copy_into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool) -> None:
 
 def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None:
     """Write a string into memory of ``type.capacity`` bytes."""
-    text = literal(expr)
+    text = literal_bytes(expr)
     if text is not None:
         write_literal(lo, text, mem, type.capacity, pad)
         return
     if isinstance(expr, (Name, Call)) and builtins.is_string_builtin(expr):
         builtins.write_text(lo, expr, mem)
         if pad and type.capacity > 16:
-            memory.zero(lo, mem.at(16), type.capacity - 16)
+            memory.clear_bytes(lo, mem.at(16), type.capacity - 16)
         return
     source = lo.locate_value(expr)
     if source is None:
@@ -121,12 +121,12 @@ def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None
         own = expr.type if expr.type.capacity < type.capacity else type  # str(p, 4) is short wherever it goes
         STRING_CALLS[expr.name](lo, expr, mem, own, pad)
         if pad and own is not type:
-            memory.zero(lo, mem.at(own.capacity), type.capacity - own.capacity)
+            memory.clear_bytes(lo, mem.at(own.capacity), type.capacity - own.capacity)
         return
     assert expr.type is not None
     size = min(type.capacity, expr.type.size)
-    memory.copy(lo, source, mem, size)
+    memory.copy_bytes(lo, source, mem, size)
     if expr.type.size > type.capacity:
         lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
     elif pad and type.capacity > size:
-        memory.zero(lo, mem.at(size), type.capacity - size)
+        memory.clear_bytes(lo, mem.at(size), type.capacity - size)
