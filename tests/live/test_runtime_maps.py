@@ -17,6 +17,7 @@ from handmade import COUNT, GETPPID, memory, only_process, only_system_call, pro
 from sonde.arch import this_arch
 from sonde.asm import insn
 from sonde.kernel import syscalls
+from sonde.kernel.host import possible_cpus
 from sonde.runtime import maps as mapping
 from sonde.runtime.maps import Map
 from sonde.runtime.session import Session
@@ -24,7 +25,7 @@ from sonde.spec import Attach, MapSpec
 from sonde.types import INT64, UINT32, Aggregate
 from sonde.uapi import BPF_F_NO_PREALLOC, HELPERS
 
-CPUS = mapping.possible_cpus()
+CPUS = possible_cpus()
 Make = Callable[[MapSpec], Map]
 
 

@@ -7,17 +7,21 @@ in the cache directory for this boot; ``minimum`` is the first release with the 
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .. import uapi
+from ..asm import insn
+from ..asm.assemble import assemble
+from ..asm.insn import Insn
+from ..asm.relax import Item
 from ..btf import codec
 from ..btf.cache import read_cache, write_cache
 from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
 from ..record import Record
 from ..types import Struct
+from ..uapi import HELPERS
 
 if TYPE_CHECKING:
     from ..btf.query import Btf
@@ -36,40 +40,43 @@ class Feature(Record):
     probe: Probe
 
 
-_INSN = struct.Struct("=BBhi")
-_MOV_R0_0 = _INSN.pack(0xB7, 0, 0, 0)
-_EXIT = _INSN.pack(0x95, 0, 0, 0)
 _TRACERS = ("kprobe", "tracepoint", "perf_event", "raw_tracepoint")
-
-
-def _call(helper: int) -> bytes:
-    return _INSN.pack(0x85, 0, 0, helper)
-
+_FP = 10  # the frame pointer
 
 # bpf_probe_write_user(0, fp - 8, 8): a kernel that is locked down offers it to nobody
-_WRITE_USER = b"".join([_INSN.pack(*insn) for insn in (
-    (0x7A, 10, -8, 0), (0xB7, 1, 0, 0), (0xBF, 0xA2, 0, 0), (0x07, 2, 0, -8), (0xB7, 3, 0, 8))]) + _call(36)
+_WRITE_USER = (
+    insn.store_imm(_FP, -8, 0, 8), insn.alu("mov", 1), insn.alu("mov", 2, _FP), insn.alu("add", 2, imm=-8),
+    insn.alu("mov", 3, imm=8), insn.call(HELPERS["probe_write_user"]))
 
-
-# r3 = 1; if r3 == 0 goto +1; gotol +1; r2 = r9; ...: a verifier that takes no offset from the immediate value comes to
-# read r9, which was never written
-_LONG_JUMP = b"".join([_INSN.pack(*insn) for insn in (
-    (0xB7, 3, 0, 1), (0x15, 3, 1, 0), (0x06, 0, 0, 1), (0xBF, 0x92, 0, 0))])
-
+# A verifier that takes no offset from the immediate value comes to read r9, which was never written.
+_LONG_JUMP = (
+    insn.alu("mov", 3, imm=1), insn.branch("jeq", 3, None, 0, "read"), insn.jump_long("over"), "read",
+    insn.alu("mov", 2, 9), "over")
 
 # A number on the stack is loaded, found to be at most 8, loaded once more, and then the length of what
-# bpf_probe_read_kernel() fills: a verifier that knows both for one number lets it
-_SPILLED = b"".join([_INSN.pack(*insn) for insn in (
-    (0x85, 0, 0, 8), (0x7B, 0x0A, -8, 0), (0x7A, 10, -16, 0), (0x79, 0xA1, -8, 0), (0x25, 1, 5, 8),
-    (0x79, 0xA2, -8, 0), (0xBF, 0xA1, 0, 0), (0x07, 1, 0, -16), (0xB7, 3, 0, 0))]) + _call(113)
+# bpf_probe_read_kernel() fills: a verifier that knows both for one number lets it.
+_SPILLED = (
+    insn.call(HELPERS["get_smp_processor_id"]), insn.store(_FP, -8, 0, 8), insn.store_imm(_FP, -16, 0, 8),
+    insn.load(1, _FP, -8, 8), insn.branch("jgt", 1, None, 8, "large"), insn.load(2, _FP, -8, 8),
+    insn.alu("mov", 1, _FP), insn.alu("add", 1, imm=-16), insn.alu("mov", 3), insn.call(HELPERS["probe_read_kernel"]),
+    "large")
 
 
-def _loads(program: str, code: bytes = b"", expected: int = 0, attach: int = 0) -> bool | None:
+def _call(helper: str) -> tuple[Insn]:
+    return (insn.call(HELPERS[helper]),)
+
+
+def _encode(code: Sequence[Item]) -> bytes:
+    """A program of ``code``, then ``return 0``."""
+    return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
+
+
+def _loads(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
     """Whether the kernel accepts a program of ``code``, then ``return 0``."""
     from . import syscalls
 
     try:
-        syscalls.prog_load(uapi.PROG_TYPES[program], code + _MOV_R0_0 + _EXIT, "probe", expected_attach=expected,
+        syscalls.prog_load(uapi.PROG_TYPES[program], _encode(code), "probe", expected_attach=expected,
                            attach_btf_id=attach).close()
         return True
     except PrivilegeError:
@@ -89,11 +96,11 @@ def _exists(*paths: str) -> Probe:
     return lambda host: any(os.path.exists(path) for path in paths)
 
 
-def _program(program: str, code: bytes = b"") -> Probe:
+def _program(program: str, code: Sequence[Item] = ()) -> Probe:
     return lambda host: _loads(program, code)
 
 
-def _everywhere(code: bytes) -> Probe:
+def _everywhere(code: Sequence[Item]) -> Probe:
     return lambda host: _all([_loads(program, code) for program in _TRACERS])
 
 
@@ -125,8 +132,8 @@ def _rdonly_cast(program: str) -> Probe:
         task = host.btf.find("task_struct", codec.STRUCT)
         if not kfunc or not task:
             return False
-        code = (_call(35) + _INSN.pack(0xBF, 0x01, 0, 0) + _INSN.pack(0xB7, 2, 0, task)
-                + _INSN.pack(0x85, 0x20, 0, kfunc) + _INSN.pack(0x79, 0x03, 0, 0))
+        code = (*_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task), insn.kfunc(kfunc),
+                insn.load(3, 0, 0, 8))
         return _loads(program, code)
     return probe
 
@@ -139,7 +146,7 @@ def _may_call(host: Features, kfunc: int, program: str) -> bool | None:
     tracing = program == "tracing"
     target = host.btf.find("bpf_iter_task", codec.FUNC) if tracing and host.btf else 0
     try:
-        syscalls.prog_load(uapi.PROG_TYPES[program], _INSN.pack(0x85, 0x20, 0, kfunc) + _MOV_R0_0 + _EXIT, "probe",
+        syscalls.prog_load(uapi.PROG_TYPES[program], _encode([insn.kfunc(kfunc)]), "probe",
                            expected_attach=uapi.BPF_TRACE_ITER if tracing else 0, attach_btf_id=target, log=log,
                            log_level=1).close()
     except PrivilegeError:
@@ -151,7 +158,7 @@ def _may_call(host: Features, kfunc: int, program: str) -> bool | None:
     return b"R10=fp0" in log and b"is not allowed" not in log  # the first: it began to follow the program at all
 
 
-def _tracing(function: str, expected: int, code: bytes = b"") -> Probe:
+def _tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
     def probe(host: Features) -> bool | None:
         target = host.btf.find(function, codec.FUNC) if host.btf else 0
         return _loads("tracing", code, expected, target) if target else False
@@ -161,7 +168,7 @@ def _tracing(function: str, expected: int, code: bytes = b"") -> Probe:
 def _typed_arguments(host: Features) -> bool | None:
     """Load the struct sock pointer that tcp_close() gets, and the first word through it."""
     return _tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
-                    _INSN.pack(0x79, 0x11, 0, 0) + _INSN.pack(0x79, 0x12, 0, 0))(host)
+                    (insn.load(1, 1, 0, 8), insn.load(2, 1, 0, 8)))(host)
 
 
 def _probe_misses(host: Features) -> bool | None:
@@ -207,7 +214,7 @@ TABLE = [
         _typed("register_ftrace_direct", codec.FUNC)(host)])),
     Feature("typed_arguments", "loads through typed arguments", "5.5", _typed_arguments),
     Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
-            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _call(174))),
+            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _call("get_attach_cookie"))),
     Feature("iter_task", "iterator over tasks", "5.8", _tracing("bpf_iter_task", uapi.BPF_TRACE_ITER)),
     Feature("kprobe_multi", "one link for many kernel functions", "5.18",
             lambda host: _all([_exists(_KPROBE)(host), _typed("bpf_kprobe_multi_link", _STRUCT)(host)])),
@@ -220,16 +227,17 @@ TABLE = [
     Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
-            lambda host: _all([_loads(p, _call(174)) for p in ("kprobe", "tracepoint", "perf_event")])),
-    Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10", _program("raw_tracepoint", _call(174))),
-    Feature("get_current_task_btf", "the current task as a typed pointer", "5.11", _everywhere(_call(158))),
+            lambda host: _all([_loads(p, _call("get_attach_cookie")) for p in ("kprobe", "tracepoint", "perf_event")])),
+    Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10",
+            _program("raw_tracepoint", _call("get_attach_cookie"))),
+    Feature("get_current_task_btf", "the current task as a typed pointer", "5.11",
+            _everywhere(_call("get_current_task_btf"))),
     Feature("rdonly_cast", "typed loads through any kernel pointer", "6.2",
             lambda host: _all([host.ask(f"rdonly_cast_{program}") for program in _TRACERS])),
     *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _rdonly_cast(program))
       for program in _TRACERS],
-    # 0xbf with an offset of 8: sign-extending move of a byte, new in instruction set version 4
     Feature("isa_v4", "sign extension and signed division", "6.6",
-            _program("raw_tracepoint", _MOV_R0_0 + _INSN.pack(0xBF, 0x01, 8, 0))),
+            _program("raw_tracepoint", (insn.alu("mov", 0), insn.sign_extend(1, 0, 8)))),
     Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",
             _program("raw_tracepoint", _LONG_JUMP)),
     Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
@@ -241,7 +249,7 @@ TABLE = [
     Feature("signal", "signals sent by programs", "5.5", lambda host: host.helper("send_signal_thread")),
     Feature("write_user", "programs may write user memory", "4.8", _program("kprobe", _WRITE_USER)),
     Feature("override", "programs may make kernel functions fail", "4.16",
-            _program("kprobe", _INSN.pack(0xB7, 2, 0, 0) + _call(58))),
+            _program("kprobe", (insn.alu("mov", 2), *_call("override_return")))),
     Feature("compat_syscalls", "32-bit processes make system calls", "", _compat_syscalls),
 ]
 ROWS = {row.name: row for row in TABLE}
@@ -322,12 +330,3 @@ class Features:
         file = self._file()
         if file and self._known:
             write_cache(file, ["".join([f"{name} {answer:d}\n" for name, answer in self._known.items()]).encode()])
-
-
-def lockdown() -> str:
-    """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
-    try:
-        with open("/sys/kernel/security/lockdown", encoding="ascii") as file:
-            return file.read().partition("[")[2].partition("]")[0] or "none"
-    except OSError:
-        return "none"

@@ -8,7 +8,8 @@ import sys
 
 from ..errors import EnvironmentProblem
 from . import host, tracefs
-from .features import TABLE, Features, lockdown
+from .features import TABLE, Features
+from .syscalls import kernel_lockdown
 
 Row = tuple[str, str, str]  # section, name, value
 
@@ -57,7 +58,7 @@ def _system(features: Features) -> list[Row]:
     uname = os.uname()
     return [("System", *pair) for pair in [
         ("OS", f"{uname.sysname} {uname.release} {uname.version}"), ("Arch", uname.machine), ("CPUs", _cpu_count()),
-        ("BTF", "vmlinux" if features.btf else "no"), ("tracefs", _tracefs()), ("lockdown", lockdown()),
+        ("BTF", "vmlinux" if features.btf else "no"), ("tracefs", _tracefs()), ("lockdown", kernel_lockdown()),
         ("perf_event_paranoid", _sysctl("kernel/perf_event_paranoid")),
         ("kptr_restrict", _sysctl("kernel/kptr_restrict")),
         ("unprivileged_bpf_disabled", _sysctl("kernel/unprivileged_bpf_disabled"))]]

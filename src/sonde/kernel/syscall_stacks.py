@@ -8,22 +8,24 @@ registers. Neither type information nor the verifier tells, so it is tried: one 
 from __future__ import annotations
 
 import os
-import struct
 
 from .. import uapi
+from ..asm import insn
+from ..asm.assemble import assemble
 from ..errors import SyscallError
 from . import syscalls, tracefs
 
-_INSN = struct.Struct("=BBhi")
-_GET_STACK = 67
+_FP = 10  # the frame pointer
 
 
 def _program(result: int) -> bytes:
     """r0 = bpf_get_stack(ctx, fp - 16, 16, 0); if r0 > 0, it is stored in the map ``result``."""
-    return b"".join([_INSN.pack(*insn) for insn in (
-        (0xBF, 0xA2, 0, 0), (0x07, 2, 0, -16), (0xB7, 3, 0, 16), (0xB7, 4, 0, 0), (0x85, 0, 0, _GET_STACK),
-        (0xC5, 0, 3, 1), (0x18, uapi.BPF_PSEUDO_MAP_VALUE << 4 | 1, 0, result), (0, 0, 0, 0), (0x7B, 0x01, 0, 0),
-        (0xB7, 0, 0, 0), (0x95, 0, 0, 0))])
+    value = insn.map_value(1, "", 0)
+    value.imm = result
+    return assemble([
+        insn.alu("mov", 2, _FP), insn.alu("add", 2, imm=-16), insn.alu("mov", 3, imm=16), insn.alu("mov", 4),
+        insn.call(uapi.HELPERS["get_stack"]), insn.branch("jslt", 0, None, 1, "none"), value,
+        insn.store(1, 0, 0, 8), "none", insn.alu("mov", 0), insn.exit_()]).code
 
 
 def available() -> bool | None:

@@ -141,7 +141,7 @@ def failure(call: str, number: int) -> PrivilegeError | SyscallError:
         return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
             f"run as root: {as_root()}",
             f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
-    if _lockdown() == "confidentiality":
+    if kernel_lockdown() == "confidentiality":
         return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
                               ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
     return PrivilegeError(f"{call}: not permitted, although all capabilities are held", "CAP_SYS_ADMIN", [
@@ -162,13 +162,13 @@ def effective_capabilities() -> int:
     return (1 << 41) - 1 if os.geteuid() == 0 else 0
 
 
-def _lockdown() -> str:
+def kernel_lockdown() -> str:
+    """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
     try:
         with open("/sys/kernel/security/lockdown", encoding="ascii") as file:
-            text = file.read()
+            return file.read().partition("[")[2].partition("]")[0] or "none"
     except OSError:
         return "none"
-    return text.partition("[")[2].partition("]")[0] or "none"
 
 
 def raise_memlock_limit() -> bool:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import AttachError, SyscallError
 from ..kernel import syscalls
+from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
+from ..kernel.tracefs import MOUNTS
 from ..spec import EXEMPT, RUN_BY_SESSION, Attach, ProgramSpec
 from ..uapi import (
     BPF_TRACE_FENTRY,
@@ -36,7 +38,6 @@ from ..uapi import (
     PERF_TYPE_TRACEPOINT,
     SOFTWARE_EVENTS,
 )
-from .maps import online_cpus
 from .programs import Program, cookie, number
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 UPROBES = ("uprobe", "uretprobe", "usdt")
 RETURNS = ("kretprobe", "fexit")
-_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
 class Links:
@@ -368,7 +368,7 @@ ATTACHERS: dict[str, Attacher] = {
 
 def tracepoint_id(point: Attach) -> int:
     """The number of a tracepoint in tracefs; AttachError if it or tracefs is not there."""
-    for root in _TRACEFS:
+    for root in MOUNTS:
         try:
             with open(f"{root}/events/{point.target}/{point.event}/id", encoding="ascii") as file:
                 return int(file.read())
@@ -377,7 +377,7 @@ def tracepoint_id(point: Attach) -> int:
         except OSError as error:
             raise AttachError(f"{point.name}: cannot read tracefs: {error.strerror}", point.name, error.errno or 0,
                               ["run as root, or give read access to /sys/kernel/tracing"]) from None
-    if not any(os.path.isdir(f"{root}/events") for root in _TRACEFS):
+    if not any(os.path.isdir(f"{root}/events") for root in MOUNTS):
         raise AttachError(f"{point.name}: tracefs is not mounted", point.name, errno.ENOENT,
                           ["mount -t tracefs nodev /sys/kernel/tracing"])
     raise AttachError(f"{point.name}: this kernel has no such tracepoint", point.name, errno.ENOENT,

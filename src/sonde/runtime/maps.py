@@ -348,20 +348,3 @@ def create(spec: MapSpec, possible_cpus: int) -> Map:
         fd.close()
         raise
     return Map(spec, fd, memory, possible_cpus)
-
-
-def possible_cpus() -> int:
-    """CPUs that could ever be online: the number of slots of per-CPU memory."""
-    return _cpu_list("/sys/devices/system/cpu/possible")[-1] + 1
-
-
-def online_cpus() -> list[int]:
-    """CPUs that are online now."""
-    return _cpu_list("/sys/devices/system/cpu/online")
-
-
-def _cpu_list(path: str) -> list[int]:
-    """The kernel's list notation: ``0-3,6``."""
-    with open(path, encoding="ascii") as file:
-        ranges = [part.partition("-") for part in file.read().strip().split(",")]
-    return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]

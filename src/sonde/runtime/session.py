@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..ending import Ending
 from ..errors import AttachError, SondeError, VerifierError
 from ..kernel import syscalls
+from ..kernel.host import possible_cpus
 from ..kernel.syscalls import Fd
 from ..spec import (
     CONTROL_HEADER,
@@ -121,7 +122,7 @@ class Session:
         """Create the maps and load the programs; nothing runs yet. VerifierError, PrivilegeError, SondeError."""
         if self.maps:
             return
-        cpus = mapping.possible_cpus()
+        cpus = possible_cpus()
         for spec in self.spec.maps:
             self.maps[spec.name] = mapping.create(self._sized(spec), cpus)
         self._delivery = Delivery(self.spec, self._ring(DATA_RING), self._ring(CONTROL_RING), self._memory, self.ending)

@@ -16,6 +16,7 @@ from ...installed import how_to_add
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places
+from .dwarf_ranges import address_ranges, low_pc
 from .dwarf_types import Types, attribute, declaration, name_of, origin, qualified, referred
 from .elf import Elf
 
@@ -59,7 +60,7 @@ class DebugInfo:
             return None
         if unit.cu_offset not in self._functions:
             self._functions[unit.cu_offset] = {
-                low: die for die in subprograms(unit.get_top_DIE()) if (low := _low_pc(die)) is not None}
+                low: die for die in subprograms(unit.get_top_DIE()) if (low := low_pc(die)) is not None}
         die = self._functions[unit.cu_offset].get(address)
         return (unit, die) if die is not None else None
 
@@ -147,7 +148,7 @@ class DebugInfo:
 
     def title(self, function: Any) -> str:
         """The name by which a function with code can be probed."""
-        low = _low_pc(function)
+        low = low_pc(function)
         return (self._symbol(low) if low is not None else "") or name_of(origin(function))
 
     def _symbol(self, address: int) -> str:
@@ -175,39 +176,6 @@ def subprograms(top: Any) -> Iterator[Any]:
                 yield child
             elif child.tag in _SCOPES and child.has_children:
                 pending.append(child)
-
-
-def _low_pc(die: Any) -> int | None:
-    """The address of a function's first instruction; DW_AT_ranges (hot and cold part) begins with that."""
-    low = attribute(die, "low_pc")
-    if isinstance(low, int):
-        return low
-    if "DW_AT_ranges" in die.attributes:
-        ranges = address_ranges(die.cu.dwarfinfo, die.cu, die)
-        return ranges[0][0] if ranges else None
-    return None
-
-
-def address_ranges(dwarf: Any, unit: Any, die: Any) -> list[tuple[int, int]]:
-    """Address ranges of an entry."""
-    low = attribute(die, "low_pc")
-    if "DW_AT_high_pc" in die.attributes and isinstance(low, int):
-        high = die.attributes["DW_AT_high_pc"]
-        return [(low, high.value if high.form == "DW_FORM_addr" else low + high.value)]
-    if "DW_AT_ranges" not in die.attributes:
-        return []
-    lists = dwarf.range_lists()
-    if lists is None:
-        return []
-    base = attribute(unit.get_top_DIE(), "low_pc", 0)
-    found = []
-    for entry in lists.get_range_list_at_offset(attribute(die, "ranges"), cu=unit):
-        if hasattr(entry, "base_address"):
-            base = entry.base_address
-        else:
-            start = 0 if entry.is_absolute else base
-            found.append((start + entry.begin_offset, start + entry.end_offset))
-    return found
 
 
 def _files(dwarf: Any, unit: Any) -> dict[int, str]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...spec import Inlined, UserPrototype
-from .dwarf import DebugInfo, address_ranges, debug_info, line_rows, source_file, subprograms
+from .dwarf import DebugInfo, debug_info, line_rows, source_file, subprograms
+from .dwarf_ranges import address_ranges
 from .dwarf_types import attribute, name_of, origin, qualified
 from .elf import Elf
 

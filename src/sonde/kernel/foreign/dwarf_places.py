@@ -11,6 +11,7 @@ from typing import Any
 
 from ...arch import ARCHES, Arch
 from ...spec import UserPlace
+from .dwarf_ranges import low_pc
 from .dwarf_types import (
     attribute,
     bounds,
@@ -166,9 +167,7 @@ class Finder:
 
 
 def _entry(dwarf: Any, unit: Any, die: Any) -> int:
-    from .dwarf import _low_pc
-
-    return _low_pc(die) or 0
+    return low_pc(die) or 0
 
 
 def _is_register(op: Any) -> bool:
