@@ -25,13 +25,13 @@ from ..language.ast import (
     Variable,
     While,
 )
+from ..semantics.functions import row_of
 from ..semantics.nodes import walk
 from ..types import Scalar
 
 BUDGET = 6_000   # of a loop that stays one
 ROUNDS = 256     # the most rounds of one
 CALLBACK = 3     # times that the verifier looks at a callback
-SEARCHES = frozenset(("strstr", "strcontains", "globmatch"))
 _OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2), (Name, 6))
 
 
@@ -64,7 +64,8 @@ def _own_cost(node: Node) -> int:
 def _of_call(node: Call) -> int:
     if isinstance(node.data, dict) and "function" in node.data:  # of the script: looked at for each call
         return 30 + estimate_cost(node.data["function"].clause.body)
-    return 400 if node.name in SEARCHES else 150 if node.name in ("strlen", "strncmp", "str_concat") else 30
+    row = row_of(node)
+    return row.cost if row is not None else 30
 
 
 def count_rounds(loop: For | While) -> int | None:

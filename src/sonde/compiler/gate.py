@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..language.ast import Assign, Call, MapRef, Name, Unary
+from ..language.ast import Assign, Call, MapRef, Unary
+from ..semantics.builtins import is_clock
+from ..semantics.functions import deletes_key
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe, CheckedScript, Options
 from ..spec import EXEMPT, Gate
 from ..types import Aggregate
-
-CLOCKS = ("nsecs", "elapsed")
 
 
 def has_gate(options: Options, probe: CheckedProbe) -> bool:
@@ -47,7 +47,7 @@ def _assigned_maps(trees: Any) -> Iterator[str]:
 def deleted_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause deletes elements of."""
     return {node.data["map"] for node in walk(probe.trees)
-            if isinstance(node, Call) and node.name == "delete" and node.data and node.data["key"] is not None}
+            if isinstance(node, Call) and deletes_key(node) and node.data and node.data["key"] is not None}
 
 
 def used_maps(probe: CheckedProbe) -> set[str]:
@@ -58,7 +58,7 @@ def used_maps(probe: CheckedProbe) -> set[str]:
 def dated_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause writes the time to."""
     return {node.target.name for node in walk(probe.trees) if isinstance(node, Assign) and isinstance(
-        node.target, MapRef) and any(isinstance(n, (Name, Call)) and n.name in CLOCKS for n in walk(node.value))}
+        node.target, MapRef) and any(is_clock(n) for n in walk(node.value))}
 
 
 def describe_gate(checked: CheckedScript, names: list[str]) -> Gate | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..asm.assemble import assemble, listing
 from ..language.ast import Call
+from ..semantics.functions import FUNCTIONS, row_of
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
@@ -18,6 +19,7 @@ from .plan import Planned, plan_script
 from .unit import Unit
 from .widen import find_loops
 
+EXIT = FUNCTIONS["exit"]
 BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": PASSES[-1].name}  # what comes closest
 STAGES = ["ast", "types", "ir", *[step.name for step in PASSES], "dis"]
 
@@ -30,7 +32,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
     unit = Unit(checked, world)
     unit.sends_data = sends_data(checked)
     unit.stops_at_exit = detaches_slowly(checked, world) or any(
-        find_calls(p, {"exit", "assert"}) for p in probes_that_stop(checked))
+        map(_may_exit, probes_that_stop(checked)))
     lowered: list[tuple[Lower, Planned]] = []
     for probe, planned in _number_probes(unit, plan_script(unit, checked.probes)):
         lowered.append((lower_program(unit, probe, planned, f"p{len(lowered)}"), planned))
@@ -55,9 +57,8 @@ def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> lis
     return plans
 
 
-def find_calls(probe: CheckedProbe, names: set[str]) -> list[Call]:
-    """The calls of these functions in a clause."""
-    return [n for n in walk(probe.trees) if isinstance(n, Call) and n.name in names]
+def _may_exit(probe: CheckedProbe) -> bool:
+    return any(row_of(node) is EXIT for node in walk(probe.trees))
 
 
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
@@ -78,12 +79,13 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
 SLOW = 20  # links that are closed one by one; the runtime counts them too
 TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "uprobe_multi",
             "uretprobe": "uprobe_multi", "usdt": "uprobe_multi"}
-DATA_CALLS = {"skboutput", "printf", "print", "errorf", "warnf", "time", "cat", "system", "join", "assert", "nstat"}
 
 
 def sends_data(checked: CheckedScript) -> bool:
     """Whether any program writes to the data ring (then control records note its position)."""
-    return any(not (call.name == "print" and call.data) for p in checked.probes for call in find_calls(p, DATA_CALLS))
+    calls = [node for probe in checked.probes for node in walk(probe.trees) if isinstance(node, Call)]
+    return any(row is not None and row.sends == "data" and not (row.on_map and call.data)  # of a whole map: a request
+               for call in calls for row in [row_of(call)])
 
 
 def _emit_code(lo: Lower, planned: Planned) -> Emitted:

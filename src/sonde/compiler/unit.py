@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..language.ast import Call, For, MapRef
+from ..semantics.functions import row_of
 from ..semantics.nodes import walk
 from ..semantics.typed import CheckedScript, MapInfo
 from ..semantics.world import World
@@ -215,10 +216,9 @@ def map_uses(checked: CheckedScript) -> tuple[set[str], set[str]]:
     observed: set[str] = set()
     cleared: set[str] = set()
     for node in [n for p in checked.probes for n in walk(p.trees)]:
-        if isinstance(node, Call) and node.name in ("has_key", "find", "len", "delete") and node.data:
-            observed.add(node.data["map"])
-        elif isinstance(node, Call) and node.name in ("clear", "zero"):
-            cleared.add(node.data["map"])
+        row = row_of(node)
+        if isinstance(node, Call) and row is not None and row.on_map not in ("", "print") and node.data:
+            (cleared if row.on_map == "empty" else observed).add(node.data["map"])
         elif isinstance(node, For) and isinstance(node.start, MapRef):
             observed.add(node.start.name)
     return observed, cleared

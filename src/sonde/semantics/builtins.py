@@ -62,6 +62,7 @@ class Builtin(Record):
     probes: tuple[str, ...] = ()
     call: Any = None  # Callable[[Context, Call], Type | None] | None
     arguments: str = ""
+    clock: bool = False
 
 
 # --- rules ------------------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ BUILTINS: dict[str, Builtin] = {row.name: row for row in (
     Builtin("curtask", _task, "The current task, a struct task_struct pointer."),
     Builtin("dw_ustack", _stack_copy, "Stack of user functions, unwound by the tables of the program's files, which "
             "needs no frame pointers; for print() and printf().", call=_stack_call, arguments="[mode,] [limit]"),
-    Builtin("elapsed", UINT64, "Nanoseconds since tracing began.", pure=False),
+    Builtin("elapsed", UINT64, "Nanoseconds since tracing began.", pure=False, clock=True),
     Builtin("func", _func, "Name of the traced function.", probes=FUNCTIONS),
     Builtin("gid", UINT32, "Group id of the current task."),
     Builtin("has_cpid", BOOL, "Whether a child was started with -c."),
@@ -310,7 +311,7 @@ BUILTINS: dict[str, Builtin] = {row.name: row for row in (
     Builtin("leader_tid", UINT32, "Thread id of a task's thread group leader.", call=_task_call, arguments="[task]"),
     Builtin("ncpus", _ncpus, "Number of CPUs."),
     Builtin("nsecs", UINT64, "A timestamp in nanoseconds; by default since boot, time in suspend included.", pure=False,
-            call=_choice_call("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
+            clock=True, call=_choice_call("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
     Builtin("numaid", UINT32, "Number of the NUMA node on which the program runs."),
     Builtin("pcomm", Str(16), "Name of a task's parent.", call=_task_call, arguments="[task]"),
     Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",
@@ -338,6 +339,12 @@ def find_builtin(name: str) -> Builtin | None:
     if name.startswith("__builtin_"):
         name = name[10:]
     return BUILTINS.get(name) or (ARGUMENT if _ARGUMENT_NAME.match(name) else None)
+
+
+def is_clock(node: object) -> bool:
+    """Whether a node reads a clock."""
+    row = find_builtin(node.name) if isinstance(node, (Name, Call)) else None
+    return row is not None and row.clock
 
 
 def type_of(context: Context, row: Builtin, node: Expr) -> Type | None:

@@ -47,7 +47,7 @@ def check_call(context: Context, node: Call) -> Type | None:
         return None
     types = _check_arguments(context, row, node)
     if types is not None and context.program.attach.extra.get("pin"):
-        if row.asynchronous or row.aggregate:
+        if row.sends or row.aggregate:
             return _in_pin(context, row, node, types)
     if types is None:
         return row.result if isinstance(row.result, Type) else None

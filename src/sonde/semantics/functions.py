@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..language.ast import Call
 from ..record import Record
 from ..types import BOOL, INT64, UINT64, VOID, Aggregate, Symbol, Type, USym
 from . import map_rules as m
@@ -27,10 +28,12 @@ class Function(Record):
     documentation: str
     example: str
     rule: Any = None  # Rule | None
-    asynchronous: bool = False  # user space does it when the event arrives
+    sends: str = ""             # "data" or "control": the ring by which user space learns that it is to act
     unsafe: bool = False
     aggregate: bool = False     # only as the value of @x = ...
     probes: tuple[str, ...] = ()
+    on_map: str = ""            # "look", "delete", "empty" or "print": what it does to the map that it is given
+    cost: int = 30              # instructions that the verifier looks at, roughly
     library: str = ""           # the file of stdlib/ that has it, as a macro
     macro: bool = False         # it is a macro in bpftrace's standard library, which words some errors differently
 
@@ -56,42 +59,44 @@ _COUNT = Aggregate("count")
 _ROWS = (
     # output
     Function("printf", ("format:literal", "..."), VOID, "Print formatted values.", 'printf("%s %d\\n", comm, pid)',
-             r.formatted, asynchronous=True),
+             r.formatted, sends="data"),
     Function("print", ("value:raw", "top:raw?", "div:raw?"), VOID, "Print a value or a whole map.", "print(@x, 5)",
-             m.print_, asynchronous=True),
+             m.print_, sends="data", on_map="print"),
     Function("errorf", ("format:literal", "..."), VOID, "Print formatted values as an error of this line.",
-             'errorf("odd size %d", $n)', r.formatted, asynchronous=True),
+             'errorf("odd size %d", $n)', r.formatted, sends="data"),
     Function("warnf", ("format:literal", "..."), VOID, "Print formatted values as a warning of this line.",
-             'warnf("odd size %d", $n)', r.formatted, asynchronous=True),
+             'warnf("odd size %d", $n)', r.formatted, sends="data"),
     Function("debugf", ("format:literal", "..."), VOID, "Print to the kernel's trace_pipe.", 'debugf("%d", pid)',
              _later("debugf")),
     Function("cat", ("format:literal", "..."), VOID, "Print a file.", 'cat("/proc/%d/maps", pid)', r.formatted,
-             asynchronous=True),
+             sends="data"),
     Function("system", ("format:literal", "..."), VOID, "Run a command.", 'system("ps -p %d", pid)', r.formatted,
-             asynchronous=True, unsafe=True),
+             sends="data", unsafe=True),
     Function("time", ("format:literal?",), VOID, "Print the time of day, by strftime(3).", 'time("%H:%M:%S ")', r.time,
-             asynchronous=True),
+             sends="data"),
     Function("join", ("array:ptr|array|int", "separator:literal?"), VOID, "Print an array of strings.",
              "join(args.argv)",
-             r.join, asynchronous=True),
+             r.join, sends="data"),
     Function("nstat", (), VOID, "Print the kernel's network counters that have grown since the start or last time.",
-             "nstat()", asynchronous=True),
-    Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", asynchronous=True),
+             "nstat()", sends="data"),
+    Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", sends="control"),
     Function("strftime", ("format:literal", "nanoseconds:int"), None, "A timestamp, formatted when printed.",
              'strftime("%H:%M:%S", nsecs)', r.strftime),
     Function("skboutput", ("path:literal", "skb:ptr|int", "length:int", "offset:int"), None,
              "Write a packet to a pcap file: a new one, or in place of an earlier capture.",
-             'skboutput("x.pcap", $skb, 64, 0)', _later("skboutput")),
+             'skboutput("x.pcap", $skb, 64, 0)', _later("skboutput"), sends="data"),
     # maps
-    Function("clear", ("map:map",), VOID, "Empty a map.", "clear(@x)", m.clear, asynchronous=True),
-    Function("zero", ("map:map",), VOID, "Set every value of a map to 0.", "zero(@x)", m.clear, asynchronous=True),
+    Function("clear", ("map:map",), VOID, "Empty a map.", "clear(@x)", m.clear, sends="control", on_map="empty"),
+    Function("zero", ("map:map",), VOID, "Set every value of a map to 0.", "zero(@x)", m.clear, sends="control",
+             on_map="empty"),
     Function("delete", ("map:map", "key:raw?"), BOOL, "Remove a key from a map; false if it was not there.",
-             "delete(@x, tid)", m.delete, macro=True),
+             "delete(@x, tid)", m.delete, on_map="delete", macro=True),
     Function("has_key", ("map:map", "key:raw"), BOOL, "Whether a map has a key.", "has_key(@x, tid)", m.has_key,
-             macro=True),
+             on_map="look", macro=True),
     Function("find", ("map:map", "key:raw", "value:var"), BOOL, "Look a key up and keep its value, in one step.",
-             "find(@x, tid, $start)", m.find, macro=True),
-    Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack.", "len(@x)", m.len_, macro=True),
+             "find(@x, tid, $start)", m.find, on_map="look", macro=True),
+    Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack.", "len(@x)", m.len_,
+             on_map="look", macro=True),
     # map values
     Function("count", (), _COUNT, "Count calls.", "@ = count()", m.aggregate("count"), aggregate=True),
     Function("sum", ("n:integer",), None, "Sum of the values.", "@ = sum(args.ret)", m.aggregate("sum"),
@@ -111,21 +116,21 @@ _ROWS = (
     # strings and bytes
     Function("str", ("data:raw", "length:raw?"), None, "The C string at an address.", "str(args.filename)", r.str_),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", r.buf),
-    Function("strlen", ("text:str",), UINT64, "Length of a string.", "strlen(comm)", macro=True),
+    Function("strlen", ("text:str",), UINT64, "Length of a string.", "strlen(comm)", cost=150, macro=True),
     Function("strcap", ("text:str|array|ptr",), None, "Capacity of a string.", "strcap(comm)", r.strcap, macro=True),
     Function("strncmp", ("a:str", "b:str", "length:number"), INT64, "0 if two strings agree in so many characters.",
-             'strncmp(comm, "ssh", 3)', r.strncmp),
+             'strncmp(comm, "ssh", 3)', r.strncmp, cost=150),
     Function("strcontains", ("text:str", "part:str"), BOOL, "Whether a string contains another.",
-             'strcontains(comm, "sh")', macro=True),
+             'strcontains(comm, "sh")', cost=400, macro=True),
     Function("strstr", ("text:str", "part:str"), INT64, "Where a string contains another; -1 if it does not.",
-             'strstr(comm, "sh")', macro=True),
+             'strstr(comm, "sh")', cost=400, macro=True),
     Function("str_concat", ("text:str", "more:str"), None, "Two strings as one.", 'str_concat(comm, "!")',
-             _later("str_concat"), macro=True),
+             _later("str_concat"), cost=150, macro=True),
     Function("str_join", ("array:ptr|array|int", "separator:literal?"), None,
              "An array of strings as one, as join() prints it; twenty at most.", 'str_join(args.argv)',
              _later("str_join")),
     Function("globmatch", ("text:str", "pattern:literal"), None, "Whether a string is as a pattern says.",
-             'globmatch(comm, "k[a-s]*d/?")', _later("globmatch")),
+             'globmatch(comm, "k[a-s]*d/?")', _later("globmatch"), cost=400),
     Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), INT64,
              "Compare bytes: 0 if they are the same, negative if those of the first are less.",
              "memcmp($a, $b, 4)", r.memcmp, macro=True),
@@ -186,7 +191,7 @@ _ROWS = (
     Function("unwatch", ("address:int|ptr",), None, "Remove a watchpoint.", "unwatch($p)", _later("unwatch")),
     # checks
     Function("assert", ("condition:any", "message:str?"), VOID, "End tracing with an error unless it holds.",
-             'assert(@x > 0, "nothing seen")', asynchronous=True, library="checks", macro=True),
+             'assert(@x > 0, "nothing seen")', library="checks", macro=True),
     Function("static_assert", ("condition:any", "message:literal?"), VOID, "Refuse to compile unless it holds.",
              'static_assert(sizeof(struct sock) > 0, "no sock")', r.static_assert, macro=True),
     Function("fail", ("format:literal", "..."), VOID, "Refuse to compile, where this can be reached.",
@@ -221,3 +226,14 @@ _ROWS = (
 )
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}
+
+
+def row_of(node: object) -> Function | None:
+    """The row of the function that a node calls; None if it is no call of one of these."""
+    return FUNCTIONS.get(node.name) if isinstance(node, Call) else None
+
+
+def deletes_key(node: object) -> bool:
+    """Whether a node takes an element out of a map."""
+    row = row_of(node)
+    return row is not None and row.on_map == "delete"

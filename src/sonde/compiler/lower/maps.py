@@ -19,6 +19,7 @@ from ...language.ast import (
     Unary,
     Variable,
 )
+from ...semantics.builtins import find_builtin
 from ...semantics.typed import MapInfo
 from ...types import Scalar
 from .. import helpers as h
@@ -30,8 +31,6 @@ from .core import Lower
 from .keys import use_key
 from .state import Lookup, Mem
 from .variables import replace_value
-
-PURE = frozenset("pid tid uid gid comm cpu cgroup curtask probe ncpus numaid username args".split())
 
 
 def info_of(lo: Lower, ref: MapRef) -> MapInfo:
@@ -47,7 +46,8 @@ def value_signature(lo: Lower, expr: Expr | None) -> Any:
     if isinstance(expr, (IntLiteral, StrLiteral, BoolLiteral)):
         return ("const", expr.value)
     if isinstance(expr, Name):
-        return ("name", expr.name) if expr.name in PURE or expr.name.startswith("arg") else None
+        row = find_builtin(expr.name)
+        return ("name", expr.name) if row is not None and row.pure else None
     if isinstance(expr, Variable):
         place = lo.state.variables.get(id(expr.slot))
         return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
