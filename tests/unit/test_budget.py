@@ -19,6 +19,7 @@ from sonde.output.losses import report_losses
 from sonde.runtime import budget as keeping
 from sonde.runtime.budget import Budget
 from sonde.runtime.losses import Losses, Withheld
+from sonde.runtime.state import State
 from sonde.spec import BUDGET, BUDGET_HEAD, STATE, ScriptSpec
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
@@ -177,6 +178,7 @@ class Flood:
         self.now, self.rate, self.attached, self.produced, self.passed, self.unseen = 10**9, rate, True, 0, 0, 0
         self.took, self.count, self.attachments = 0, 0, 0
         self.maps: dict[str, Any] = {m.name: FakeMap(m) for m in spec.maps}
+        self.state = State(spec, self.maps[STATE])
         monkeypatch.setattr(keeping.time, "monotonic_ns", lambda: self.now)
         monkeypatch.setattr(keeping.time, "thread_time_ns", lambda: 0)
         monkeypatch.setattr(keeping, "enable_if_allowed", lambda: None)
@@ -224,10 +226,10 @@ class Flood:
         if not self.attached:
             self.unseen += events
             return
-        passed = min(events, max(self.budget._word("allowance"), 0)) if not self.budget._word("gate") else 0
-        self.budget._set_word("allowance", self.budget._word("allowance") - passed)
+        passed = min(events, max(self.state.read_global("allowance"), 0)) if not self.state.read_global("gate") else 0
+        self.state.write_global("allowance", self.state.read_global("allowance") - passed)
         if passed < events:
-            self.budget._set_word("gate", 1)
+            self.state.write_global("gate", 1)
         memory, slot = self.maps[BUDGET].memory, 8 * BUDGET_HEAD
         struct.pack_into("=Q", memory, slot, struct.unpack_from("=Q", memory, slot)[0] + events - passed)
         self.passed += passed
@@ -287,7 +289,7 @@ def test_a_trace_that_cannot_be_attached_again_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(keeping.os, "setpriority", lambda *arguments: None)
     flood.budget._keep()
     assert flood.budget.notices[-1].endswith("cannot attach again what it has detached: it has gone")
-    assert flood.budget._word("gate") == 1 and not flood.attached
+    assert flood.state.read_global("gate") == 1 and not flood.attached
     before = flood.budget.withheld().detached_ns
     flood.now += 10**9
     assert flood.budget.withheld().detached_ns == before + 10**9

@@ -13,7 +13,6 @@ look at the account opens it: however late that comes, no more is spent.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from ..spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
 from . import links as attaching
 from .floor import Floor
 from .losses import Withheld
+from .state import State
 from .statistics import always_counted, enable_if_allowed
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Budget:
         self.gate: Gate = spec.gate
         self._lock = threading.Lock()  # of the links
         self._spec, self._maps, self._links = spec, maps, links
+        self._state = State(spec, maps[STATE])
         self._wake = wake  # who waits for notices
         self._statistics = enable_if_allowed()
         self._measured = self._statistics is not None or always_counted()
@@ -139,7 +140,7 @@ class Budget:
                 return max(missing / (self.share * 1e9), BUSY)
             self._attach_again()
             return self._until_empty()
-        shut = self._word("gate") != 0
+        shut = self._state.read_global("gate") != 0
         if shut and self._held_before:
             self._tell("events", f"WARNING: {self.name} is spent: events are being skipped, and counted; maps that "
                                  "they would change are incomplete")
@@ -200,7 +201,7 @@ class Budget:
 
     def _taken(self) -> int:
         """How many runs were let through since the last look, up to what the CPUs have in their purses."""
-        left = max(self._word("allowance"), 0)
+        left = max(self._state.read_global("allowance"), 0)
         taken, self._granted = max(self._granted - left, 0), left
         return taken
 
@@ -209,12 +210,12 @@ class Budget:
     def _open_gate(self) -> None:
         """Allow the runs that the account can pay for."""
         self._granted = max(int(self._balance / self._each), 1)
-        self._set_word("allowance", self._granted)
-        self._set_word("gate", 0)
+        self._state.write_global("allowance", self._granted)
+        self._state.write_global("gate", 0)
 
     def _shut_gate(self) -> None:
-        self._set_word("gate", 1)
-        self._set_word("allowance", 0)
+        self._state.write_global("gate", 1)
+        self._state.write_global("allowance", 0)
         self._granted = 0
 
     def _detach(self) -> None:
@@ -263,19 +264,6 @@ class Budget:
             tell(self.notices.pop(0))
 
     # words that programs and runtime share
-
-    def _place(self, name: str) -> int:
-        spec = self._spec
-        return len(spec.probes) + len(spec.errors) + spec.globals.index(name)
-
-    def _word(self, name: str) -> int:
-        at = 8 * self._place(name)
-        return int.from_bytes(self._maps[STATE].memory[at:at + 8], sys.byteorder, signed=True)
-
-    def _set_word(self, name: str, value: int) -> None:
-        """In one store, since programs may be adding to it."""
-        with memoryview(self._maps[STATE].memory) as view, view.cast("q") as words:
-            words[self._place(name)] = value
 
     def _held_words(self) -> list[int]:
         """Events that found the gate closed, by probe."""

@@ -16,40 +16,35 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from ..ending import Ending
-from ..errors import AttachError, SondeError, VerifierError
+from ..errors import AttachError
 from ..kernel import syscalls
-from ..kernel.host import possible_cpus
 from ..kernel.syscalls import Fd
 from ..spec import (
     CONTROL_HEADER,
     CONTROL_RING,
     DATA_RING,
     STATE,
-    Attach,
     EventField,
-    MapSpec,
-    ProgramSpec,
     ScriptSpec,
 )
-from . import links as attaching
-from . import maps as mapping
+from .attachments import Attachments
 from .child import Child, Process
 from .delivery import REST, Delivery
-from .iterators import Iterators
-from .links import Links
+from .loading import Loader
 from .losses import Losses
 from .maps import Map
 from .order import Raw
-from .programs import Program, apart, load, target_of
-from .ringbuf import Ring, ring_bytes
+from .programs import Program
+from .ringbuf import Ring
 from .signals import Signals
+from .state import State
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from .budget import Budget
@@ -77,24 +72,21 @@ class Session:
         self.process = process
         self.maps: dict[str, Map] = {}
         self.programs: list[Program] = []
-        self.warnings: list[AttachError] = []  # attach points that were left out (missing_probes=warn)
         self.done = False
         self.reason = ""
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.status = 0  # of exit(), or of the child
-        self.attached = 0
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
-        self._links = Links()
+        self._attachments = Attachments(spec.config)
+        self._loader = Loader(spec, self.maps, self._attachments.miss)
+        self._state: State | None = None
         self._memory = memory
         self._delivery = Delivery(spec, None, None, memory, self.ending)
-        self._gated = Links()  # of the programs that a budget may detach
         self._budget: Budget | None = None
         self._share = budget if spec.gate is not None else 0.0
         self.tell: Callable[[str], object] = str  # is told, while the session waits, what cannot wait for its end
-        self._idle: Any = None    # epoll of everything
-        self._urgent: Any = None  # epoll of all but the rings
-        self._woken = -1          # an eventfd: end() was called
+        self._waiting: Waiting | None = None
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
@@ -105,9 +97,7 @@ class Session:
         self._started = False
         self._stopped = False
         self._last_losses: Losses | None = None
-        self._iterators: Iterators | None = None
         self._followed: Any = None  # a MappingLog
-        self._unmatched: list[AttachError] = []  # of attach points that a pattern found
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
 
     def __enter__(self) -> Self:
@@ -122,52 +112,11 @@ class Session:
         """Create the maps and load the programs; nothing runs yet. VerifierError, PrivilegeError, SondeError."""
         if self.maps:
             return
-        cpus = possible_cpus()
-        for spec in self.spec.maps:
-            self.maps[spec.name] = mapping.create(self._sized(spec), cpus)
+        self._loader.create_maps()
+        self._state = State(self.spec, self.maps[STATE])
         self._delivery = Delivery(self.spec, self._ring(DATA_RING), self._ring(CONTROL_RING), self._memory, self.ending)
         self._set_globals()
-        modules: dict[str, Fd | None] = {}
-        try:
-            for program in [part for spec in self.spec.programs for part in apart(spec)]:
-                self._load_into(program, modules)
-        finally:
-            for fd in modules.values():
-                if fd is not None:
-                    fd.close()
-
-    def _load_into(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> None:
-        if spec.parts and not self._load_session(spec):
-            for part in spec.parts:
-                self._load_into(part, modules)
-        if spec.parts:
-            return
-        module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
-        if module != "vmlinux" and module not in modules:
-            modules[module] = target_of(module)
-        try:
-            self.programs.append(self._load_program(spec, attach_btf=modules.get(module)))
-        except AttachError as error:
-            self._missing(attaching.explain_load(spec.attach[0], error), spec.attach[0])
-
-    def _load_session(self, spec: ProgramSpec) -> bool:
-        """Load entry and return as one program; False if the kernel will not have it: then its parts say why."""
-        try:
-            self.programs.append(load(spec, self.maps, self.spec.config.license, self.spec.config.log_size,
-                                      attaching.multi_type(spec)))
-            return True
-        except VerifierError:
-            return False
-
-    def _load_program(self, spec: ProgramSpec, multi: bool = True, attach_btf: Fd | None = None) -> Program:
-        config = self.spec.config
-        together = attaching.multi_type(spec) if multi else 0
-        if together:
-            try:
-                return load(spec, self.maps, config.license, config.log_size, together)
-            except VerifierError:
-                pass  # kernels before that attach type refuse it; if the script is at fault the next load says so
-        return load(spec, self.maps, config.license, config.log_size, attach_btf=attach_btf)
+        self.programs = self._loader.load_programs()
 
     def attach(self) -> None:
         """Run begin, then attach everything else and start the child. AttachError as config.missing_probes says."""
@@ -178,15 +127,11 @@ class Session:
         self._delivery.read_controls(self._notice)
         if self._share:
             from .budget import Budget
-            self._budget = Budget(self._share, self.spec, self.maps, self._gated, self._wake)
-        for program in attaching.in_order(self.programs):
-            self._attach_program(program)
-        self._sum_up()
+            self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self._wake)
+        self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
         if not self.done:
             self._start_iterators()
-        if not self.attached and self.warnings:
-            raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
-                              [warning.message for warning in self.warnings[:5]])
+        self._attachments.require_any()
         self._span[0] = time.monotonic_ns()
         if self.done:  # begin called exit()
             return
@@ -201,72 +146,27 @@ class Session:
         """Is there any program that may still run before end?"""
         return any(point.kind not in ("begin", "end") for program in self.programs for point in program.spec.attach)
 
-    def _attach_program(self, program: Program) -> None:
-        spec = program.spec
-        links = self._gated if self._budget is not None and attaching.is_gated(spec) else self._links
-        if attaching.multi_type(spec):
-            if attaching.attach_multi(spec, program.fd, links):
-                self.attached += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
-                return
-            if spec.parts:  # some function cannot be had: the parts find out which
-                self._attach_parts(program)
-                return
-            program.fd.close()
-            program.fd = self._load_program(spec, multi=False).fd
-        self.attached += attaching.attach(spec, program.fd, links, self._missing) * spec.clauses
-
-    def _attach_parts(self, program: Program) -> None:
-        at = self.programs.index(program)
-        program.close()
-        self.programs[at:at + 1] = parts = [self._load_program(part) for part in program.spec.parts]
-        for part in parts:
-            self._attach_program(part)
-
-    def _missing(self, error: AttachError, point: Attach) -> None:
-        policy = self.spec.config.missing_probes
-        if point.extra.get("wildcard"):
-            self._unmatched.append(error)
-        elif policy == "error":
-            raise error
-        elif policy == "warn":
-            self.warnings.append(error)
-
     def _start_iterators(self) -> None:
         """They are all that such a script waits for."""
-        for program in self.programs:
-            point = program.spec.attach[0]
-            if point.kind == "iter":
-                if self._iterators is None:
-                    self._iterators = Iterators()
-                if "pin" in point.extra:
-                    self._iterators.pin(point.name, program.fd, point.extra["pin"])
-                else:
-                    self._iterators.add(point.name, program.fd)
-        if self._iterators is not None:
-            for waiting in (self._urgent, self._idle):
-                waiting.register(self._iterators.fd, 1)
-            self._iterators.start()
+        iterators = self._attachments.start_iterators(self.programs)
+        if iterators is not None and self._waiting is not None:
+            self._waiting.add_urgent(iterators.fd)
+
+    @property
+    def attached(self) -> int:
+        """How many attach points there are, each counted for each of its clauses."""
+        return self._attachments.count
+
+    @property
+    def warnings(self) -> list[AttachError]:
+        """Attach points that were left out (missing_probes=warn)."""
+        return self._attachments.warnings
 
     @property
     def pinned(self) -> list[str]:
         """Files that were made for pinned iterators."""
-        return self._iterators.pinned if self._iterators is not None else []
-
-    def _sum_up(self) -> None:
-        """One warning for all functions that a pattern found and that cannot be attached."""
-        left, self._unmatched = self._unmatched, []
-        if left:
-            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-            names = ", ".join(error.probe for error in left[:3])
-            self.warnings.append(AttachError(
-                f"left out, since the kernel cannot attach there: {names}{more}", left[0].probe, left[0].errno,
-                [left[0].message]))
-
-    def _sized(self, spec: MapSpec) -> MapSpec:
-        """Rings get their size here: it is the machine's business."""
-        if spec.type != "ringbuf" or spec.max_entries:
-            return spec
-        return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec.name, self.spec.config.perf_rb_pages), spec.flags)
+        iterators = self._attachments.iterators
+        return iterators.pinned if iterators is not None else []
 
     def _rings(self) -> list[Ring]:
         return [ring for ring in (self._delivery.data, self._delivery.control) if ring is not None]
@@ -276,9 +176,6 @@ class Session:
         return Ring(ring.fd, ring.spec.max_entries, os.sysconf("SC_PAGE_SIZE")) if ring else None
 
     def _set_globals(self) -> None:
-        names = self.spec.globals
-        if not names:
-            return
         known = {
             "start_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
             "cpid": self.process.pid if isinstance(self.process, Child) else 0,
@@ -290,12 +187,8 @@ class Session:
             "test_result": 0,
             "cpus": os.cpu_count() or 1,
         } | self._values
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise SondeError(f"no value is given for {', '.join(unknown)}")
-        words = [known[name] & (1 << 64) - 1 for name in names]
-        at = 8 * (len(self.spec.probes) + len(self.spec.errors))
-        struct.pack_into(f"={len(words)}Q", self.maps[STATE].memory, at, *words)
+        assert self._state is not None
+        self._state.write_globals(known)
 
     def follow(self, log: Any) -> None:
         """Read a log of mappings (or None) while the session waits; called before :meth:`attach`."""
@@ -304,23 +197,14 @@ class Session:
     # waiting
 
     def _watch(self) -> None:
-        import select
-
         wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
         if self._handle_signals or wanted:
             self._signals = Signals(self.ending if self._handle_signals else None,
                                     {*wanted, *([ASKS] if self._handle_signals else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
-        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        urgent.append(self._woken)
         rings = [ring.fd.fileno() for ring in self._rings()]
-        rings += self._followed.fds if self._followed is not None else []
-        self._urgent, self._idle = select.epoll(), select.epoll()
-        for fd in urgent:
-            self._urgent.register(fd, select.EPOLLIN)
-        for fd in urgent + rings:
-            self._idle.register(fd, select.EPOLLIN)
+        self._waiting = Waiting(urgent, rings + (self._followed.fds if self._followed is not None else []))
 
     def poll(self, timeout: float | None = None) -> list[Raw]:
         """The next records in final order, as soon as there are some; [] after ``timeout`` seconds or when done."""
@@ -341,7 +225,8 @@ class Session:
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something for :meth:`poll`; for event loops."""
-        return int(self._idle.fileno())
+        assert self._waiting is not None
+        return self._waiting.fileno()
 
     @property
     def holding(self) -> bool:
@@ -350,27 +235,30 @@ class Session:
 
     def _wait(self, left: float | None, busy: bool) -> None:
         """Sleep until there is something to do, but look at the rings no more often than each few milliseconds."""
+        waiting = self._waiting
+        assert waiting is not None
         if not self._delivery:
-            self._idle.poll(left)
-            self._urgent.poll(REST if left is None else min(left, REST))
-            return
-        held = REST if busy else max(REST, self._delivery.patience())
-        self._urgent.poll(held if left is None else min(left, held))
+            waiting.for_anything(left)
+            held = REST
+        else:
+            held = REST if busy else max(REST, self._delivery.patience())
+        waiting.for_urgent(held if left is None else min(left, held))
 
     def _look_around(self) -> None:
         """Signals, mappings, and the end of the process that is waited for."""
         if self._followed is not None:
             self._followed.read()
-        if self._budget is not None:
-            self._budget.give_notices(self._woken, self.tell)
+        if self._budget is not None and self._waiting is not None:
+            self._budget.give_notices(self._waiting.woken, self.tell)
         if self._signals is not None:
             for name in self._signals.take():
                 self.asked |= not self._run("self", name) and name == ASKS
             if self._signals.interrupted:
                 self._end("signal")
-        if self._iterators is not None and self._iterators.done:
-            if self._iterators.error is not None:
-                raise self._iterators.error
+        iterators = self._attachments.iterators
+        if iterators is not None and iterators.done:
+            if iterators.error is not None:
+                raise iterators.error
             self._end("iterators")
         process = self.process
         if isinstance(process, Child):
@@ -392,8 +280,8 @@ class Session:
 
     def _wake(self) -> None:
         """For one who waits in poll()."""
-        if self._woken >= 0:
-            os.eventfd_write(self._woken, 1)
+        if self._waiting is not None:
+            self._waiting.wake()
 
     def _notice(self, site: int, buffer: bytes, offset: int) -> None:
         """A control record has been read: exit() is heeded at once, whatever was sent before it."""
@@ -409,22 +297,16 @@ class Session:
             self._end("exit")
             self._span[1] = time.monotonic_ns()
 
-    def global_word(self, name: str) -> int:
-        """What is now in one of the spec's globals; 0 if it has none of that name."""
-        if name not in self.spec.globals:
-            return 0
-        at = 8 * (len(self.spec.probes) + len(self.spec.errors) + self.spec.globals.index(name))
-        return int.from_bytes(self.maps[STATE].memory[at:at + 8], sys.byteorder, signed=True)
-
     def rehearse(self, program: Program) -> tuple[list[Raw], bool]:
         """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing
         failed in it, and it did not end the script with a status."""
+        assert self._state is not None
         before = sum([count for _, count in self.losses().errors])
         self._set_globals()
         program.run()
         records = [record for batch in self._flush() for record in batch]
         failures = sum([count for _, count in self.losses().errors]) - before
-        well = not self.global_word("test_result") and not failures and not self.status
+        well = not self._state.read_global("test_result") and not failures and not self.status
         self.done, self.reason, self.status = False, "", 0
         return records, well
 
@@ -469,16 +351,14 @@ class Session:
         """Stop the programs; whoever might attach some of them again first."""
         if self._budget is not None:
             self._budget.stop()
-        for links in (self._gated, self._links):
-            links.stop()
+        self._attachments.stop()
 
     def _silence(self) -> bool:
         """Where detaching takes seconds: have the programs do nothing from now on, and leave it to :meth:`close`."""
-        slow = self._gated.slow() + self._links.slow()
-        if slow <= SLOW or "exiting" not in self.spec.globals:
+        slow = self._attachments.slow_links()
+        if slow <= SLOW or self._state is None or not self._state.has_global("exiting"):
             return False
-        at = 8 * (len(self.spec.probes) + len(self.spec.errors) + self.spec.globals.index("exiting"))
-        struct.pack_into("=Q", self.maps[STATE].memory, at, 1)
+        self._state.write_global("exiting", 1)
         self.detaching = slow
         return True
 
@@ -491,17 +371,14 @@ class Session:
         """What was lost since the start, by cause; to be asked before :meth:`close`, which keeps the last answer."""
         if not self.maps and self._last_losses is not None:
             return self._last_losses
-        probes, errors = len(self.spec.probes), len(self.spec.errors)
-        counts = [0] * (probes + errors)
-        if STATE in self.maps:
-            counts = memoryview(self.maps[STATE].memory[:8 * len(counts)]).cast("Q").tolist()
+        lost, failed = self._state.read_counts() if self._state is not None else ([], [])
         misses = [(self._name(program), program.info().recursion_misses) for program in self.programs]
-        misses += self._links.missed()
+        misses += self._attachments.links.missed()
         if self._budget is not None:
             misses += self._budget.missed()
-        lost = [count + self._delivery.dropped[index] for index, count in enumerate(counts[:probes])]
+        lost = [count + self._delivery.dropped[index] for index, count in enumerate(lost)]
         return Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
-                      errors=[(site, n) for site, n in zip(self.spec.errors, counts[probes:]) if n],
+                      errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
                       skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                       short=self._followed.short if self._followed is not None else 0,
                       unseen=self._followed.lost if self._followed is not None else 0,
@@ -525,24 +402,19 @@ class Session:
         """Release everything; slow where perf events must be closed, so print first. Harmless twice."""
         if self._budget is not None:
             self._budget.stop()
-        for links in (self._gated, self._links):
-            links.close()
-        if self._iterators is not None:
-            self._iterators.close()
+        self._attachments.close()
         if self.maps and len(self.maps) == len(self.spec.maps):
             self._last_losses = self.losses()
         for ring in self._rings():
             ring.close()
         self._delivery.data = self._delivery.control = None
-        for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._urgent, self._idle,
+        for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._waiting,
                       self._statistics):
             if thing is not None:
                 thing.close()
         self.programs, self.maps = [], {}
-        if self._woken >= 0:
-            os.close(self._woken)
-            self._woken = -1
-        self.process = self._signals = self._urgent = self._idle = self._statistics = None
+        self._state = self.process = self._signals = self._waiting = self._statistics = None
+
 
 
 def _status(buffer: bytes, offset: int, field: EventField | None) -> int:

@@ -1,0 +1,103 @@
+"""What keeps the programs of a script attached, and what could not be attached."""
+
+from __future__ import annotations
+
+from ..errors import AttachError
+from ..spec import Attach, Config
+from . import links as attaching
+from .iterators import Iterators
+from .links import Links
+from .loading import Loader
+from .programs import Program
+
+
+class Attachments:
+    """Links, those that a budget may close (``gated``), and iterators. ``warnings`` has the attach points that were
+    left out, ``count`` how many were not."""
+
+    def __init__(self, config: Config) -> None:
+        self.links, self.gated = Links(), Links()
+        self.iterators: Iterators | None = None
+        self.warnings: list[AttachError] = []
+        self.count = 0
+        self._policy = config.missing_probes
+        self._unmatched: list[AttachError] = []  # of attach points that a pattern found
+
+    def attach_all(self, programs: list[Program], loader: Loader, budgeted: bool) -> None:
+        """Attach ``programs``, of which some may become others. AttachError as ``missing_probes`` says."""
+        for program in attaching.in_order(programs):
+            self._attach(program, programs, loader, budgeted)
+        self._sum_up()
+
+    def _attach(self, program: Program, programs: list[Program], loader: Loader, budgeted: bool) -> None:
+        spec = program.spec
+        links = self.gated if budgeted and attaching.is_gated(spec) else self.links
+        if attaching.multi_type(spec):
+            if attaching.attach_multi(spec, program.fd, links):
+                self.count += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
+                return
+            if spec.parts:  # some function cannot be had: the parts find out which
+                at = programs.index(program)
+                program.close()
+                programs[at:at + 1] = parts = [loader.load_program(part) for part in spec.parts]
+                for part in parts:
+                    self._attach(part, programs, loader, budgeted)
+                return
+            program.fd.close()
+            program.fd = loader.load_program(spec, multi=False).fd
+        self.count += attaching.attach(spec, program.fd, links, self.miss) * spec.clauses
+
+    def miss(self, error: AttachError, point: Attach) -> None:
+        """An attach point cannot be had: an error, a warning or nothing, as ``missing_probes`` says."""
+        if point.extra.get("wildcard"):
+            self._unmatched.append(error)
+        elif self._policy == "error":
+            raise error
+        elif self._policy == "warn":
+            self.warnings.append(error)
+
+    def _sum_up(self) -> None:
+        """One warning for all functions that a pattern found and that cannot be attached."""
+        left, self._unmatched = self._unmatched, []
+        if left:
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            names = ", ".join(error.probe for error in left[:3])
+            self.warnings.append(AttachError(
+                f"left out, since the kernel cannot attach there: {names}{more}", left[0].probe, left[0].errno,
+                [left[0].message]))
+
+    def require_any(self) -> None:
+        """AttachError if there were attach points, and none could be attached."""
+        if not self.count and self.warnings:
+            raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
+                              [warning.message for warning in self.warnings[:5]])
+
+    def start_iterators(self, programs: list[Program]) -> Iterators | None:
+        """Let those begin that somebody reads; None if there are none."""
+        for program in programs:
+            point = program.spec.attach[0]
+            if point.kind == "iter":
+                self.iterators = self.iterators or Iterators()
+                if "pin" in point.extra:
+                    self.iterators.pin(point.name, program.fd, point.extra["pin"])
+                else:
+                    self.iterators.add(point.name, program.fd)
+        if self.iterators is not None:
+            self.iterators.start()
+        return self.iterators
+
+    def slow_links(self) -> int:
+        """How many links the kernel closes one by one, each after a pause."""
+        return self.gated.slow() + self.links.slow()
+
+    def stop(self) -> None:
+        """Detach; what is slow to close is closed later."""
+        for links in (self.gated, self.links):
+            links.stop()
+
+    def close(self) -> None:
+        """Release everything."""
+        for links in (self.gated, self.links):
+            links.close()
+        if self.iterators is not None:
+            self.iterators.close()

@@ -1,0 +1,46 @@
+"""Sleeping until there is something to do."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterable
+
+
+class Waiting:
+    """What a session waits for: what is urgent (signals, processes, somebody who calls :meth:`wake`), and rings."""
+
+    def __init__(self, urgent: Iterable[int], rings: Iterable[int]) -> None:
+        self.woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._urgent, self._all = select.epoll(), select.epoll()
+        for fd in (*urgent, self.woken):
+            self.add_urgent(fd)
+        for fd in rings:
+            self._all.register(fd, select.EPOLLIN)
+
+    def add_urgent(self, fd: int) -> None:
+        """Wait for one more."""
+        for waiting in (self._urgent, self._all):
+            waiting.register(fd, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when anything is there."""
+        return self._all.fileno()
+
+    def wake(self) -> None:
+        """End a sleep, also from another thread."""
+        os.eventfd_write(self.woken, 1)
+
+    def for_anything(self, seconds: float | None) -> None:
+        """Sleep until anything is there, for so long at most."""
+        self._all.poll(seconds)
+
+    def for_urgent(self, seconds: float) -> None:
+        """The same, but what is in the rings can wait."""
+        self._urgent.poll(seconds)
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._urgent.close()
+        self._all.close()
+        os.close(self.woken)
