@@ -191,7 +191,8 @@ class Attach(Record):
     ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
     attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are
     many, which that kind attaches at once), "exact" (since that kind misses no call), "btf_id" (the function in the BTF
-    of ``module``), "module", "result" (the type of ``retval``, None for void).
+    of ``module``), "module", "result" (the type of ``retval``, None for void), "typed_as" (the name under which type
+    information has its arguments, where that is another).
     """
 
     kind: str

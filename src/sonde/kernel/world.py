@@ -203,7 +203,10 @@ class LiveWorld(KernelTypes, UserSide):
 
     def traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
-        return is_traceable(self.tracefs, name)
+        try:
+            return is_traceable(self.tracefs, name)
+        except EnvironmentProblem:
+            return False  # nobody says so
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """What kallsyms, ftrace's list and installed debug information tell."""
