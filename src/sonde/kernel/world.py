@@ -208,6 +208,12 @@ class LiveWorld(KernelTypes, UserSide):
         except EnvironmentProblem:
             return False  # nobody says so
 
+    def forbidden_functions(self) -> frozenset[str]:
+        """Functions in which no kprobe may be set."""
+        from . import functions
+
+        return functions.forbidden()
+
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """What kallsyms, ftrace's list and installed debug information tell."""
         from . import functions

@@ -42,6 +42,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
             return found
         for probe in _share(clause, attach, world):
             found.append(Program(probe, probe.attach[0].kind, len(found)))
+    finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
     _check_limits(found, total, config, diagnostics)
     return found

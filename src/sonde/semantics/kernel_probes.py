@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelFunction
 from ..types import Scalar
+from ..uapi import is_left_out
 from .bpf_probes import bpf_function
 from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
 from .similar import similar_probes
@@ -43,8 +44,9 @@ def kernel_function(kind: str) -> Expand:
         if split is None:
             return finder.error("probe-form", bad_offset(text), point)
         if split[1] and kind != "kprobe":
-            return finder.error("probe-form", "Offset not allowed", point,
-                                ["only kprobes can be set into the middle of a function"])
+            hints = ["only kprobes can be set into the middle of a function"]
+            return finder.missing(point, hints) if kind in TYPED else \
+                finder.error("probe-form", "Offset not allowed", point, hints)
         way = _way(finder, kind)
         if not way:
             return _no_way(finder, point, kind, parts)
@@ -98,6 +100,8 @@ def _obstacle(finder: Finder, kind: str, way: str, text: str) -> str:
 def _address(finder: Finder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
     if kind != "kprobe":
         return finder.error("probe-form", f"{kind} probes need a function's name, not an address", point)
+    if not finder.options.unsafe:
+        return finder.error("unsafe", "Probing by address requires --unsafe", point)
     return [Attach(kind, f"kprobe:{text}", "", "", number(text) or 0, pid=finder.options.pid)]
 
 
@@ -188,7 +192,11 @@ def _matching(finder: Finder, module: str, function: str, way: str) -> list[tupl
     every = finder.world.kernel_functions()
     if not every and way in TYPED:
         every = finder.world.function_names()
-    return list(dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)]))
+    found = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
+    if not is_pattern(function):
+        return list(found)
+    forbidden = finder.world.forbidden_functions() if way not in TYPED else frozenset()
+    return [(m, f) for m, f in found if f not in forbidden and not is_left_out(f)]
 
 
 def _attach(finder: Finder, kind: str, way: str, module: str, function: str, offset: int, named: bool,
@@ -232,14 +240,25 @@ def _untyped(finder: Finder, point: AttachPoint, kind: str, function: str) -> li
 
 def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str,
                renamed: Sequence[str] = ()) -> list[Attach]:
-    shown = f"{module}:{function}" if module else function
     every = finder.world.kernel_functions() or finder.world.function_names()
-    names = [f for _, f in every]
-    if is_pattern(shown):
+    if is_pattern(f"{module}:{function}"):
         return finder.missing(point, similar_probes(finder, function, kind in RETURNS))
+    if kind not in TYPED and module and all(m != module for m, _ in every):
+        shown = ":".join([kind, *point.parts[1:]])
+        finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
+    if kind not in TYPED and all(f != function for _, f in every) and finder.config.missing_probes != "ignore":
+        finder.untraceable.append((function, point.span))
+        if finder.config.missing_probes == "warn":
+            finder.warn_of_untraceable()
+    return finder.missing(point, _hints(finder, kind, module, function, every, renamed))
+
+
+def _hints(finder: Finder, kind: str, module: str, function: str, every: list[tuple[str, str]],
+           renamed: Sequence[str]) -> list[str]:
+    """Why there is no such function, and what may be meant."""
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
-    near = did_you_mean(f"{kind}:", function, names)
+    near = did_you_mean(f"{kind}:", function, [f for _, f in every])
     if not near and not elsewhere:
         near = similar_probes(finder, function, kind in RETURNS)
-    return finder.missing(point, [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints])
+    return [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints]
