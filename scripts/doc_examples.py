@@ -237,6 +237,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "mixed-memory": ("A function is given pointers into user memory and into kernel memory.",
                      "fn where($p: struct task_struct*): int64 { return (int64)$p; }\n"
                      "begin { print(where(kptr(curtask))); print(where((struct task_struct*)uptr(1))); }"),
+    "no-module": ("The kernel has not loaded the module that the attach point names.", ""),
     "no-retval": ("The function returns nothing.", "fexit:tcp_set_state { print(retval); }"),
     "iter-pid": ("-p with an iterator over objects that belong to no process.", ""),
     "iter-pin": ("A pinned iterator runs when its file is read, without Sonde: it can printf().",
@@ -301,6 +302,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unknown-identifier": ("Neither a builtin nor a constant.", "begin { print(pidd); }"),
     "unknown-map-kind": ("There is no such kind of map.", "let @m = tree(5);\nbegin { @m[1] = 1; }"),
     "unknown-parameter": ("The script asks for no parameter of that name.", '// sonde script.bt -- --port=80\nbegin { print(1); }'),
+    "stand-in": ("The kernel has the function as the compiler changed it, or under a new name: that is probed.", ""),
+    "untraceable": ("The kernel function is not among those that can be traced.", ""),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),
     "unknown-symbol": ("There is no such symbol.", 'begin { print(kaddr("none")); }'),
