@@ -232,7 +232,7 @@ def unseen(tracer: int, target: Target) -> list[str]:
     """Which signs of a living tracer are not there: objects of its own, the breakpoint, the semaphore, and three
     processes (itself, the command, and the reader of the target's notes)."""
     ours, (code, gate) = held(tracer), target.memory()
-    signs = {"map": maps_called("_alive"), "link": any(kind == "link" for kind, _ in ours), "objects": ours <= existing(),
-             "breakpoint": code != target.untraced[0], "semaphore": gate != target.untraced[1],
-             "processes": len(members(tracer)) == 3}
+    signs = {"map": maps_called("_alive"), "link": any(kind == "link" for kind, _ in ours),
+             "objects": ours <= existing(), "breakpoint": code != target.untraced[0],
+             "semaphore": gate != target.untraced[1], "processes": len(members(tracer)) == 3}
     return [sign for sign, there in signs.items() if not there]
