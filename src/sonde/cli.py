@@ -345,7 +345,7 @@ def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, sh
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     trace = Trace(source, options, process, permitted(live_world(), parsed), True, measured, show, memory,
                   budget_of(parsed))
-    trace.command = parsed.line
+    trace.words = parsed.given
     return trace
 
 

@@ -92,12 +92,6 @@ class Parsed(Record):
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
     given: list[str] = []       # all of the command line
 
-    @property
-    def line(self) -> str:
-        """The command line, as a shell takes it."""
-        from shlex import join
-        return join(["sonde", *self.given])
-
     def has(self, key: str) -> bool:
         return key in self.options
 

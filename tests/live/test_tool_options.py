@@ -15,7 +15,7 @@ import pytest
 from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, run_sonde
+from support import Tracer, disk_or_skip, run_sonde
 
 ME = str(os.getpid())
 NOBODY = 65534
@@ -154,17 +154,8 @@ def requests(folder: Path, count: int) -> None:
     os.close(fd)
 
 
-def device(folder: Path) -> str:
-    number = os.stat(folder).st_dev
-    path = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    if not path.exists():
-        pytest.skip("the temporary folder is on no block device")
-    found = path.resolve()
-    return found.parent.name if (found / "partition").exists() else found.name
-
-
 def test_biolatency_by_disk_and_flags(tmp_path: Path) -> None:
-    disk = device(tmp_path)
+    disk = disk_or_skip(tmp_path)
     requests(tmp_path, 1)  # the file is there
     with Tracer("biolatency", "-D", "-F", "-d", disk) as every, Tracer("biolatency", "-d", "nosuch") as none, \
             Tracer("biolatency", "-Q", "-e", "-d", disk) as queued:

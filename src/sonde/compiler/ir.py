@@ -36,6 +36,7 @@ ALU = frozenset("add sub mul div sdiv mod smod and or xor lsh rsh arsh".split())
 COMMUTATIVE = frozenset("add mul and or xor".split())
 TERMINATORS = frozenset(("jump", "branch", "exit"))
 CALLS = frozenset(("call", "kfunc", "function"))
+MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
 EFFECTS = frozenset(("store", "atomic_add", "xchg", "fetch_add", "call", "kfunc", "function", "barrier")) | TERMINATORS
 CONDITIONS = frozenset("jeq jne jgt jge jlt jle jsgt jsge jslt jsle jset".split())
 NEGATED = {"jeq": "jne", "jne": "jeq", "jgt": "jle", "jle": "jgt", "jge": "jlt", "jlt": "jge",
@@ -213,7 +214,7 @@ def show(op: Op) -> str:
     if op.kind == "branch":
         wide = "32" if op.bits == 32 else ""
         return f"branch{wide} {op.args[0]!r} {op.cond} {op.args[1]!r} ? {op.then!r} : {op.other!r}"
-    if op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add"):
+    if op.kind in MEMORY:
         base = f"{op.args[0]!r}{op.off:+d}"
         rest = f", {op.args[1]!r}" if len(op.args) > 1 else ""
         return f"{head}{op.kind}{'s' if op.signed else ''}{op.size * 8} [{base}]{rest}"
@@ -225,6 +226,28 @@ def show(op: Op) -> str:
         return f"{head}func {op.label}"
     off = f" +{op.off}" if op.kind == "addr" and op.off else ""
     return f"{head}{op.kind}{'32' if op.bits == 32 and op.kind in ALU else ''} {args}{off}"
+
+
+def flowing_into(function: Function, roots: set[int], kinds: frozenset[str]) -> set[int]:
+    """``roots``, the registers of operations of these kinds, those that are addresses, and whatever flows into any of
+    them, by their ids."""
+    roots = set(roots)
+    flows: dict[int, set[int]] = {}
+    for block in function.blocks:
+        for op in block.ops:
+            if op.kind in kinds:
+                roots |= {r.id for r in op.registers()}
+            elif op.kind in MEMORY and type(op.args[0]) is Reg:
+                roots.add(op.args[0].id)
+            elif op.dst is not None:
+                flows.setdefault(op.dst.id, set()).update(r.id for r in op.registers())
+    pending = list(roots)
+    while pending:
+        for id in flows.get(pending.pop(), ()):
+            if id not in roots:
+                roots.add(id)
+                pending.append(id)
+    return roots
 
 
 def dump(program: Program) -> str:

@@ -7,7 +7,7 @@ call's argument, or decides how often a loop runs, stays.
 from __future__ import annotations
 
 from .allocate import allocate, liveness
-from .ir import CALLS, Block, Function, Op, Program, Reg
+from .ir import CALLS, Block, Function, Op, Program, Reg, flowing_into
 from .place import FRAME, SPILL_ROOM
 
 MARGIN = 32  # bytes for what placing the scratch memory adds
@@ -53,25 +53,8 @@ def _most_live(function: Function) -> int:
 
 def _fixed(function: Function) -> set[int]:
     """Ids of the registers that flow into addresses, calls and, where there are loops, conditions."""
-    roots = {p.id for p in function.params}
-    flows: dict[int, set[int]] = {}
-    loops = _has_loop(function)
-    for block in function.blocks:
-        for op in block.ops:
-            registers = op.registers()
-            if op.kind in CALLS or op.kind in ("barrier", "exit") or op.kind == "branch" and loops:
-                roots |= {r.id for r in registers}
-            elif op.kind in ("load", "store", "atomic_add", "xchg", "fetch_add") and type(op.args[0]) is Reg:
-                roots.add(op.args[0].id)
-            elif op.dst is not None:
-                flows.setdefault(op.dst.id, set()).update(r.id for r in registers)
-    pending = list(roots)
-    while pending:
-        for id in flows.get(pending.pop(), ()):
-            if id not in roots:
-                roots.add(id)
-                pending.append(id)
-    return roots
+    decides = ("branch",) if _has_loop(function) else ()
+    return flowing_into(function, {p.id for p in function.params}, CALLS.union(("barrier", "exit"), decides))
 
 
 def _has_loop(function: Function) -> bool:

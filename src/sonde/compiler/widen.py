@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from .allocate import liveness
 from .dominators import Tree, predecessors, reachable
-from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Reg
+from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Reg, flowing_into
 
 BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
-_MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
 _NUMBERS = frozenset(("random", "boot_ns", "monotonic_ns", "pid_tgid", "uid_gid", "cgroup_id", "cpu", "jiffies"))
 
 
@@ -80,7 +79,7 @@ def widen(function: Function, zero: Callable[[], MapAddr]) -> None:
     forking = [loop for loop in loops if loop.forks]
     if not forking:
         return
-    fixed = _fixed(function, set().union(*[loop.bounds() for loop in loops]))
+    fixed = flowing_into(function, set().union(*[loop.bounds() for loop in loops]), CALLS)
     numbers = _numbers(function)
     live_out = liveness(function)
     for loop in forking:
@@ -111,26 +110,6 @@ def _collect(back: Block, before: dict[Block, list[Block]], inside: set[Block]) 
         if block not in inside:
             inside.add(block)
             pending += before[block]
-
-
-def _fixed(function: Function, roots: set[int]) -> set[int]:
-    """Registers that flow into ``roots``, addresses and calls."""
-    flows: dict[int, set[int]] = {}
-    for block in function.blocks:
-        for op in block.ops:
-            if op.kind in CALLS or op.kind == "function":
-                roots |= {r.id for r in op.registers()}
-            elif op.kind in _MEMORY and type(op.args[0]) is Reg:
-                roots.add(op.args[0].id)
-            elif op.dst is not None:
-                flows.setdefault(op.dst.id, set()).update(r.id for r in op.registers())
-    pending = list(roots)
-    while pending:
-        for id in flows.get(pending.pop(), ()):
-            if id not in roots:
-                roots.add(id)
-                pending.append(id)
-    return roots
 
 
 def _numbers(function: Function) -> set[int]:

@@ -41,7 +41,6 @@ from . import links as attaching
 from . import maps as mapping
 from .child import Child, Process
 from .delivery import REST, Delivery
-from .iterators import Iterators
 from .links import Links
 from .losses import Losses
 from .maps import Map
@@ -52,6 +51,7 @@ from .signals import Signals
 
 if TYPE_CHECKING:
     from .budget import Budget
+    from .iterators import Iterators
 
 ASKS = "SIGUSR1"
 SLOW = 20  # links, the closing of which the results need not wait for
@@ -236,6 +236,7 @@ class Session:
             point = program.spec.attach[0]
             if point.kind == "iter":
                 if self._iterators is None:
+                    from .iterators import Iterators
                     self._iterators = Iterators()
                 if "pin" in point.extra:
                     self._iterators.pin(point.name, program.fd, point.extra["pin"])
