@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import UsageError
@@ -27,11 +27,10 @@ class Exporter(Base):
 
     takes_events = True
 
-    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance],
-                 hidden: Collection[str] = ()) -> None:
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance]) -> None:
         self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
         self._spec, self._wall, self._run = spec, wall, run
-        self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@") and m.name not in hidden)
+        self._maps = [m.name for m in spec.shown_maps]
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")

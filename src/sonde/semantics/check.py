@@ -26,6 +26,7 @@ from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
 from .map_rules import UNFILLED, unstable
+from .naming import name_keys, private_maps
 from .nodes import walk
 from .size import MOST_PARTS, MOST_VISITS, check_size
 from .statements import check_statements
@@ -72,7 +73,7 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     diagnostics.check()
     for program in programs:
         _prune(program)
-    return CheckedScript(source, [p.probe for p in programs], _maps(context), config, options, diagnostics)
+    return CheckedScript(source, [p.probe for p in programs], _maps(context, script), config, options, diagnostics)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
@@ -209,13 +210,15 @@ def _does_nothing(node: object) -> bool:
     return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and node.expr.data == UNFILLED
 
 
-def _maps(context: Context) -> dict[str, MapInfo]:
+def _maps(context: Context, script: Script) -> dict[str, MapInfo]:
     """The maps that hold something, by name, with their final types."""
-    return {name: _finish(state) for name, state in context.maps.items() if state.inferred_value is not None}
+    labels, private = name_keys([script.clauses, script.functions]), private_maps(script)
+    return {name: _finish(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
+            if state.inferred_value is not None}
 
 
-def _finish(state: MapState) -> MapInfo:
+def _finish(state: MapState, labels: tuple[str, ...], private: bool) -> MapInfo:
     assert state.inferred_value is not None
     key = plain(state.inferred_key) if state.inferred_key is not None else None
     return MapInfo(state.name, key, plain(state.inferred_value), state.span, state.kind, state.entries,
-                   len(state.programs), state.read)
+                   len(state.programs), state.read, labels, private)

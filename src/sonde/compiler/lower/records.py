@@ -6,6 +6,7 @@ from typing import Any
 
 from ...language.ast import BlockExpr, Call, Expr, MapRef, Unary
 from ...record import Record
+from ...semantics.naming import name_parts
 from ...semantics.nodes import walk
 from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
 from ...types import Int, Scalar, Str, Type, round_up
@@ -92,6 +93,8 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
     from .expressions import into, scalar
     types = [event_type(v.type) for v in values]
     fields, size = layout(types)
+    for field, name in zip(fields, name_parts(values)):
+        field.name = name
     site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
     early: dict[int, Operand | Mem] = {}
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)

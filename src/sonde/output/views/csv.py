@@ -81,11 +81,14 @@ class View(Base):
 
 
 def key_columns(named: MapSpec) -> tuple[str, ...]:
-    """The names of a map's key columns: those of a record, else key, or key1, key2 ..."""
+    """The names of a map's key columns: those of a record, else what the script calls them, else key, or key1 ..."""
     types = key_types(named)
     if isinstance(named.key, t.Tuple) and named.key.names and types:
         return named.key.names
-    return ("key",) if len(types) == 1 else tuple(f"key{i}" for i in range(1, len(types) + 1))
+    labels = named.labels if len(named.labels) == len(types) else ("",) * len(types)
+    taken = value_columns(named)
+    return tuple([label if label and label not in taken else "key" if len(types) == 1 else f"key{i}"
+                  for i, label in enumerate(labels, 1)])
 
 
 def value_columns(named: MapSpec) -> tuple[str, ...]:
@@ -97,17 +100,18 @@ def value_columns(named: MapSpec) -> tuple[str, ...]:
 
 
 def event_columns(site: EventSite) -> tuple[str, ...]:
-    """The names of an event's columns: what the format calls its conversions (``pid=%d``, ``pid: %d``), or arg1 ..."""
+    """The names of an event's columns: what the format calls its conversions (``pid=%d``, ``pid: %d``), or what the
+    script calls the value, or arg1 ..."""
     if site.kind == "print":
-        return _member_columns(site.fields[0].type, "value")
+        return _member_columns(site.fields[0].type, site.fields[0].name or "value")
     names: list[str] = []
     before = ""
     for part in site.parts:
         if not part.conversion:
             before += part.literal
             continue
-        name = _name_before(before)
-        names.append(name if name and name not in names else f"arg{len(names) + 1}")
+        given = (_name_before(before), site.fields[len(names)].name)
+        names.append(next((name for name in given if name and name not in names), f"arg{len(names) + 1}"))
         before = ""
     return tuple(names)
 
