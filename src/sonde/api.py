@@ -151,8 +151,8 @@ class MapView(Tabular, Mapping[Any, Any]):
     """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
     stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``.
 
-    As a table it has a column for each key (named as in a record's, else key, key1 ...), then the values; a histogram
-    has a row for each bucket.
+    As a table it has a column for each key (named as in a record's, or as the script writes it, else key, key1 ...),
+    then the values; a histogram has a row for each bucket.
     """
 
     def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],

@@ -27,7 +27,8 @@ OPTIONS = [
     Option(("-e",), "PROGRAM", "OPTIONS", "run this program"),
     Option(("-l", "--list"), "[SEARCH]", "OPTIONS", "list probes, structs and enums; with -v their arguments"),
     Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
-    Option(("-c", "--cmd"), "COMMAND", "OPTIONS", "run a command once the probes are attached, and end with it"),
+    Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
+           "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
            "output format: text, json, folded, flamegraph, heatmap, dot, html, csv or perfetto"),
@@ -87,6 +88,7 @@ class Parsed(Record):
     named: dict[str, str] = {}  # a tool's own options
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
+    process_option: str = ""    # by which it is limited to a process: "pid", ours, or its own; "" if it is not
     seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
     command: str = ""           # top or serve: how the program is shown
     first: str = ""             # the first word, if it stood before any -e: perhaps a command

@@ -137,6 +137,7 @@ PAGE = """// x: y
     ([], {"port": "80"}, "x needs a NAME"), (["a", "1", "2", "3"], {"port": "80"}, "takes no parameter '3'"),
     (["a"], {}, "x needs --port PORT"), (["a", "soon"], {"port": "80"}, "INTERVAL is a number, not 'soon'"),
     (["a", "1", "-2"], {"port": "80"}, "COUNT is a number, not '-2'"),
+    (["a", "0"], {"port": "80"}, "INTERVAL is a number from 1 up, not '0'"),
     (["a"], {"port": "http"}, "--port: 'http' is not a list of numbers"),
     (["a"], {"port": "80", "ports": "1,65536"}, "--ports: 65536 is no port"),
     (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a number, not '1k'"),

@@ -59,16 +59,16 @@ def run(name: str, parsed: Any) -> int:
     return int(module(name).main(parsed))
 
 
-def warnings(spec: ScriptSpec, parsed: Parsed) -> Iterator[str]:
+def warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
     """What there is to say before a trace begins: the compiler's findings, and what -p cannot do where the user chose
     the probes of a tool or command."""
     for warning in spec.warnings:
         yield warning.render()
-    if parsed.has("pid") and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
+    if pid and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
         from ..tools import find
         from ..tools.processes import caution
         tool = find(parsed.tool)
-        if (tool is None or tool.required) and (text := caution(spec.probes, parsed.get("pid"))):
+        if (tool is None or tool.required) and (text := caution(spec.probes, pid)):
             yield text
 
 

@@ -74,11 +74,8 @@ def main(parsed: Parsed) -> int:
     source, params = cli.program_of(parsed)
     if source is None:
         return 0
-    options = cli.options_of(parsed, params)
+    options, process = cli.options_and_process(parsed, params)
     options.timed = True
-    process = cli.process_of(parsed)
-    if parsed.has("cmd"):
-        options.cpid = process.pid
     trace = cli.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
         cli.complain(warning.render())

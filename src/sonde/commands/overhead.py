@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..output.progress import progress
 
 if TYPE_CHECKING:
     from ..options import Parsed
+    from ..output.progress import Progress
     from ..runtime.overhead import Latency, ProgramCost
     from .annotation import Samples
 
@@ -74,7 +76,8 @@ def main(parsed: Parsed) -> int:
     form = parsed.get("format", "text")
     if form not in ("text", "json"):
         raise UsageError("overhead is printed as text or json")
-    stopped = _until_interrupted()
+    bar = progress(parsed.has("quiet"))
+    stopped = _until_interrupted(bar, seconds)
     if program:
         text = (_annotated if parsed.named.get("annotate") else _one)(program, seconds, stopped, form)
     elif parsed.named.get("annotate"):
@@ -83,6 +86,8 @@ def main(parsed: Parsed) -> int:
         with Meter() as meter:
             _wait(seconds, stopped)
             text = (_json if form == "json" else _table)(meter.costs())
+    if bar is not None:
+        bar.clear()
     from .. import cli
     descriptor = cli.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
@@ -105,13 +110,20 @@ def _arguments(words: list[str]) -> tuple[str, float]:
     return program, seconds
 
 
-def _until_interrupted() -> Callable[[], bool]:
-    """Ctrl-C ends the measuring, not the process."""
+def _until_interrupted(bar: Progress | None, seconds: float) -> Callable[[], bool]:
+    """Ctrl-C ends the measuring, not the process. What measures asks again and again, which moves the bar."""
     import signal
     seen: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
-    return lambda: bool(seen)
+    began: list[float] = []
+
+    def stopped() -> bool:
+        if bar is not None:
+            began[:] = began or [time.monotonic()]
+            bar.show("measuring", time.monotonic() - began[0], seconds, "s", True)
+        return bool(seen)
+    return stopped
 
 
 def _wait(seconds: float, stopped: Callable[[], bool]) -> None:

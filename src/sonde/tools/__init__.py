@@ -78,6 +78,12 @@ class Tool(Record):
         what interrupts, timers and packets set off happens while any process runs."""
         return "[-p PID]" in self.sections.get("USAGE", "") or any("-p" in option.names for option in self.options)
 
+    @property
+    def process_option(self) -> str:
+        """What its script, or with "pid" Sonde itself, knows the process of -p by; "" if it takes none."""
+        own = next((option.key for option in self.options if "-p" in option.names), "pid")
+        return own if self.takes_process else ""
+
     def check_process(self) -> None:
         """UsageError if -p is not for it."""
         if not self.takes_process:
@@ -112,8 +118,8 @@ class Tool(Record):
     @property
     def columns(self) -> list[str]:
         """The names of the columns that it prints, as COLUMNS explains them; maps (``@x``) are not columns."""
-        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) for word in left.split()]
-        return [name for name in names if name[0] != "@" and any(map(str.isalnum, name))]
+        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) if left[0] != "@" for word in left.split()]
+        return [name for name in names if any(map(str.isalnum, name))]
 
 
 def pairs(section: str) -> list[tuple[str, str]]:

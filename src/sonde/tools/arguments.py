@@ -10,6 +10,7 @@ from ..errors import UsageError
 from . import Tool
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
+SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
 LAST_PORT = 65535
 
 
@@ -23,9 +24,13 @@ def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
         if option.key not in options and any(name in tool.required_options for name in option.names):
             raise UsageError(f"{tool.name} needs --{option.key} {option.value}", hints)
     if len(parameters) > len(tool.parameters):
-        raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", hints)
+        own = [f"-c is {tool.name}'s own here, --{option.key}; --cmd COMMAND runs a command"
+               for option in tool.options if "-c" in option.names and option.key in options]
+        raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", own or hints)
     for place, (name, value) in enumerate(zip(tool.parameters, parameters)):
         _check_value(name, name, value)
+        if name in SPANS and not int(value):
+            raise UsageError(f"{name} is a number from 1 up, not '{value}'", hints)
         if name in _NAMED:
             parameters[place] = str(_number(name, name, value))
     for option in tool.options:
@@ -55,23 +60,23 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _numbers(what: str, value: str) -> list[int]:
+def _numbers(what: str, value: str, example: str) -> list[int]:
     """Those of a list such as 80,443 or 8000-8010, the ends of a range for the range."""
     words = [word for part in value.split(",") for word in part.split("-")]
     if not all(_is_number(word) for word in words):
-        raise UsageError(f"{what}: '{value}' is not a list of numbers", ["write 80, or 80,443, or 8000-8010"])
+        raise UsageError(f"{what}: '{value}' is not a list of numbers", [example])
     return [int(word) for word in words]
 
 
 def _check_ports(what: str, value: str) -> None:
-    for number in _numbers(what, value):
+    for number in _numbers(what, value, "write 80, or 80,443, or 8000-8010"):
         if number > LAST_PORT:
             raise UsageError(f"{what}: {number} is no port: the last one is {LAST_PORT}")
 
 
 def _check_processes(what: str, value: str) -> None:
     """One of them has to be there; of a range that is not asked."""
-    numbers = _numbers(what, value)
+    numbers = _numbers(what, value, "write 1234, or 1234,1300, or 1000-1999; pgrep NAME tells the numbers")
     if not any(os.path.exists(f"/proc/{number}") for number in numbers) and "-" not in value:
         raise UsageError(f"there is no process {value}")
 
