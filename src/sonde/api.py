@@ -128,18 +128,20 @@ def environment() -> dict[str, str]:
 class Tabular:
     """What can be had as a table; needs the extra ``tables``."""
 
+    _trace: Trace
+
     def _columns(self) -> Any:
         raise NotImplementedError
 
     def to_arrow(self) -> Any:
-        """All of it as a pyarrow.Table. A RuntimeWarning says if something was lost."""
+        """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
         from .tables import arrow_table
-        return arrow_table(self._columns())
+        return arrow_table(self._columns(), self._trace.provenance)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
+        """The same as a pandas.DataFrame, with the run in its ``attrs``."""
         from .tables import to_pandas
-        return to_pandas(self._columns())
+        return to_pandas(self._columns(), self._trace.provenance)
 
     def to_polars(self) -> Any:
         """The same as a polars.DataFrame."""

@@ -44,7 +44,8 @@ COLUMNS
   sonde_trace_detached_seconds  for how long probes were detached for --budget: what came then is not counted
   sonde_trace_failures        by kind and line: map full, failed reads, lost stacks ...
   sonde_trace_info            1, with the labels command, host and kernel
-  sonde_trace_traced_seconds  for how long everything has been attached
+  sonde_trace_start_time_seconds  when everything had been attached, in seconds since 1970
+  sonde_trace_traced_seconds  for how long it has been
   sonde_trace_other_keys      by map: keys that count as "other" for want of label sets
 
 EXAMPLE

@@ -219,6 +219,7 @@ class Gatherer:
             run = self._run()
             own += [("info", GAUGE, "the run: always 1", ("command", "host", "kernel"),
                      [((run.command, run.host, run.kernel), 1)]),
+                    ("start_time_seconds", GAUGE, "when it began: seconds since 1970", (), [((), run.started / 1e9)]),
                     ("traced_seconds", GAUGE, "for how long everything has been attached", (), [((), run.seconds)])]
         return found + [Family(f"sonde_trace_{name}", kind, help, labels, points)
                         for name, kind, help, labels, points in own]

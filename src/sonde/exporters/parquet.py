@@ -11,7 +11,7 @@ from ..ownership import open_guarded
 from ..runtime.events import Event
 from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, require
+from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, metadata, require
 from . import Exporter as Base
 
 ROWS = 20_000  # events that are held until they are written as one row group
@@ -76,9 +76,7 @@ class Exporter(Base):
     def finish(self) -> None:
         """Close the files; one that cannot be read before that."""
         self._write_events()
-        from json import dumps
-        run = self._run()
-        about = {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
+        about = metadata(self._run())
         for writer in self._writers.values():
             writer.add_key_value_metadata(about)
             writer.close()

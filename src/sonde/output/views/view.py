@@ -67,11 +67,9 @@ class View:
         return 0
 
     def comments(self, sign: str = "#") -> str:
-        """The run as lines of comment. They end with a full stop, since scripts take a number there for a weight.
-        Only files have them: what reads from a pipe is a program, and people see standard error."""
-        if self.run is None or not self.target.kept:
-            return ""
-        return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.run.lines])
+        """The run as lines of comment. Only files have them: what reads from a pipe is a program, and people see
+        standard error."""
+        return self.run.comments(sign) if self.run is not None and self.target.kept else ""
 
     def samples(self, named: MapSpec) -> bool:
         """Is the map to be looked at while the script runs, since the script itself does not print it?"""
