@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .aliases import own_words
 from .commands import COMMANDS
 from .errors import UsageError
 from .record import Record
@@ -119,6 +120,8 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
                 found.command = word
                 continue
             if own is not None and not found.words and not found.has("e"):
+                word, *more = own_words(word)
+                pending[:0] = more
                 known = _BY_NAME | {name: row for row in own(word) for name in row.names}
                 found.first = word
                 _hand_over(found, known)

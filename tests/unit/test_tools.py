@@ -10,9 +10,13 @@ from types import ModuleType
 import pytest
 
 from sonde import tools
+from sonde.aliases import ALIASES
+from sonde.cli import _tool_options
+from sonde.commands import COMMANDS
 from sonde.errors import UsageError
 from sonde.options import OPTIONS, SHARED, TOOL, Option, parse
 from sonde.tools.arguments import check
+from support import run_sonde
 
 SHIPPED = tools.names()
 
@@ -60,11 +64,22 @@ def test_listing_has_a_line_each() -> None:
 
 
 def test_names_that_others_have() -> None:
-    for alias, name in tools.ALIASES.items():
-        found = tools.find(alias)
-        assert found is not None and found.name == name and alias not in SHIPPED
-    told = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", (ROOT / "docs" / "bcc.md").read_text(), re.M)
-    assert dict(told) == tools.ALIASES
+    """Each is a tool or a command with its options, on the command line and for sonde help; docs/bcc.md tells it."""
+    for alias, words in ALIASES.items():
+        name, *options = words.split()
+        assert name in [*SHIPPED, *COMMANDS] and alias not in [*SHIPPED, *COMMANDS]
+        done = run_sonde(alias, "--help")
+        assert done.returncode == 0 and done.stdout.startswith(f"{name}: ")
+        parsed = parse(["-q", alias, "5"], _tool_options)
+        assert (parsed.words, parsed.first) == ([name, "5"], name)
+        assert not options or parsed.named["language"] == options[1]
+    assert run_sonde("help", "javagc").stdout == run_sonde("ugc", "--help").stdout
+    text = (ROOT / "docs" / "bcc.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.M))
+    for what, languages in re.findall(r"^\| `LANGUAGE(\w+)` \| `u\w+ -l LANGUAGE` \| bcc, for ([\w, ]+):", text, re.M):
+        told |= {f"{language}{what}": f"u{what} -l {language}" for language in re.findall(r"\w+", languages)
+                 if language != "and"}
+    assert told == ALIASES
 
 
 def test_unknown_tool() -> None:

@@ -38,11 +38,6 @@ from ..shipped import list_shipped, read_shipped
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
-ALIASES = {  # what others call a tool, or the one that shows the same -> ours
-    "bindsnoop": "tcpbind", "spfdsnoop": "sofdsnoop", "tcpconnlat": "soconnect", "tcptracer": "tcpstates",
-    "sslsniff": "sslsnoop",  # bcc
-    "iolatency": "biolatency", "iosnoop": "biosnoop",  # perf-tools
-}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -151,8 +146,7 @@ def tools() -> list[Tool]:
 
 
 def find(name: str) -> Tool | None:
-    """The tool called ``name``, here or elsewhere; None if there is none."""
-    name = ALIASES.get(name, name)
+    """The tool called ``name``; None if there is none."""
     return _read(name) if name in names() else None
 
 
