@@ -272,7 +272,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
             sys.stdout.write(tools.help(tool))
             return None, []
         from .tools.arguments import check, probes_by_regex
-        check(tool, params, parsed.named)
+        for warning in check(tool, params, parsed.named):
+            complain(warning)
         if parsed.named.pop("regexp", ""):
             params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
         if parsed.has("pid"):

@@ -139,6 +139,8 @@ PAGE = """// x: y
 //   -L, --ports PORTS     only these
 //   -b, --bytes BYTES     at least
 //   -o, --processes PIDS  only these
+//   -s, --sort reads|writes  by these
+//   -q, --process PID     only this
 //   -f, --flag            a switch
 //
 // EXAMPLE
@@ -157,15 +159,26 @@ PAGE = """// x: y
     (["a"], {"port": "80", "ports": "1,65536"}, "--ports: 65536 is no port"),
     (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a number, not '1k'"),
     (["a"], {"port": "80", "processes": "4194999"}, "there is no process 4194999"),
+    (["a"], {"port": "80", "sort": "writes", "process": "1"}, ""),
+    (["a"], {"port": "80", "sort": "pages"}, "--sort is one of reads, writes, not 'pages'"),
+    (["a"], {"port": "80", "process": "1,2"}, "--process is the number of a process, not '1,2'"),
 ])
 def test_what_is_given_to_a_tool_is_checked(parameters: list[str], options: dict[str, str], said: str) -> None:
     tool = tools.parse("x", "x.bt", PAGE)
     if not said:
-        return check(tool, parameters, options)
+        assert check(tool, parameters, options) == []
+        return
     with pytest.raises(UsageError) as caught:
         check(tool, parameters, options)
     assert said in caught.value.message
-    return None
+
+
+def test_a_device_that_is_not_there_is_a_warning() -> None:
+    usage = "// x: y\n// USAGE\n//   sonde x [OPTIONS]\n// OPTIONS\n//   -i, --interface DEVICE  only this\n"
+    tool = tools.parse("x", "x.bt", usage)
+    assert check(tool, [], {"interface": "lo"}) == []
+    warning, = check(tool, [], {"interface": "nosuch0"})
+    assert warning.startswith("WARNING: there is no network device 'nosuch0' now: there are ") and "lo" in warning
 
 
 def test_columns_of_a_header() -> None:

@@ -14,9 +14,9 @@ SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
 LAST_PORT = 65535
 
 
-def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
+def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> list[str]:
     """UsageError if a parameter is missing, too many or no number, or if an option's value cannot be meant. Names
-    become numbers."""
+    become numbers. What may be meant, but is not there now, is the answer: warnings."""
     hints = [f"see sonde {tool.name} --help"]
     if len(parameters) < len(tool.required):
         raise UsageError(f"{tool.name} needs a {tool.required[len(parameters)]}", hints)
@@ -38,6 +38,8 @@ def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
             _check_value(f"--{option.key}", option.value, options[option.key])
             if option.value in _NAMED:
                 options[option.key] = str(_number(f"--{option.key}", option.value, options[option.key]))
+    return [warning for option in tool.options if option.key in options
+            for warning in _missing(option.value, options[option.key])]
 
 
 def probes_by_regex(pattern: str) -> tuple[str, str]:
@@ -50,14 +52,30 @@ def probes_by_regex(pattern: str) -> tuple[str, str]:
 def _check_value(what: str, kind: str, value: str) -> None:
     if kind in NUMBERS and not _is_number(value):
         raise UsageError(f"{what} is a number, not '{value}'")
+    if "|" in kind and value not in kind.split("|"):
+        raise UsageError(f"{what} is one of {kind.replace('|', ', ')}, not '{value}'")
     if kind in ("PORT", "PORTS"):
         _check_ports(what, value)
+    if kind == "PID" and not _is_number(value):
+        raise UsageError(f"{what} is the number of a process, not '{value}'")
     if kind in ("PID", "PIDS"):
         _check_processes(what, value)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
+
+
+def _missing(kind: str, value: str) -> list[str]:
+    """A warning about a device that this machine does not have now; [] if it does, or if it is none."""
+    if kind not in _DEVICES:
+        return []
+    thing, folder = _DEVICES[kind]
+    known = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if value in known:
+        return []
+    here = f": there are {', '.join(known[:_SHOWN])}{' ...' * (len(known) > _SHOWN)}" if known else ""
+    return [f"WARNING: there is no {thing} '{value}' now{here}"]
 
 
 def _numbers(what: str, value: str, example: str) -> list[int]:
@@ -124,6 +142,8 @@ def _terminal(name: str) -> int | None:
     return os.major(device) << 20 | os.minor(device) if device else None
 
 
+_DEVICES = {"DISK": ("disk", "/sys/block"), "DEVICE": ("network device", "/sys/class/net")}
+_SHOWN = 8  # devices in a message
 _NAMED: dict[str, tuple[str, Callable[[str], int | None]]] = {
     "UID": ("user", _user), "ERRNO": ("error", _error), "FLAG": ("flag of open()", _flag),
     "SYSCALL": ("system call", _system_call), "TTY": ("terminal", _terminal),
