@@ -31,7 +31,7 @@ from ..ir import Block, MapAddr, Operand, Reg
 from ..optimize import signed
 from . import builtins, maps, memory, records, strings
 from .arithmetic import arithmetic, divide, plain
-from .core import Lower, Mem, is_function_call, is_scalar, placed
+from .core import Lower, Mem, is_function_call, is_scalar, placed, width
 
 # --- scalars ----------------------------------------------------------------------------------------------
 
@@ -82,10 +82,20 @@ def _unary(lo: Lower, expr: Unary) -> Operand:
         assert place is not None and expr.type is not None
         return memory.read_scalar(lo, place, expr.type)
     value = scalar(lo, expr.operand)
-    if expr.op == "-":
-        return lo.normalise(lo.b.neg(value), expr.type)
-    assert expr.op == "~"
-    return lo.normalise(lo.b.alu("xor", value, -1), expr.type)
+    assert expr.op in ("-", "~")
+    value = lo.b.neg(value) if expr.op == "-" else lo.b.alu("xor", value, -1)
+    bits, signed = width(expr.operand.type)
+    return value if signed else lo.b.extend(value, bits, False) if bits < 64 else value
+
+
+def kept(lo: Lower, expr: Expr) -> Operand:
+    """The value of an expression as it is printed or kept in a variable, a tuple or a map: a narrow number that was
+    negated or complemented has the bits of its own width and no sign there, while it is computed with as C does."""
+    value = scalar(lo, expr)
+    if isinstance(expr, Unary) and expr.op in ("-", "~") and expr.const is None:
+        bits, _ = width(expr.operand.type)
+        return lo.b.extend(value, bits, False) if bits < 64 else value
+    return value
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:
@@ -442,7 +452,7 @@ def into(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -> None:
     """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
     the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
     if isinstance(type, Scalar):
-        lo.store_value(mem, type, scalar(lo, expr))
+        lo.store_value(mem, type, kept(lo, expr))
     elif isinstance(expr, Ternary) and expr.then is not None:
         _choose_into(lo, expr, mem, type, pad)
     elif isinstance(expr, BlockExpr):

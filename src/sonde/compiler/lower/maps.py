@@ -182,12 +182,12 @@ def count_update(lo: Lower, name: str, result: Operand) -> None:
 
 def assign(lo: Lower, ref: MapRef, value: Expr) -> None:
     """``@m = value`` and ``@m[k] = value`` for anything but aggregates."""
-    from .expressions import copy_from, into, locate, replace, scalar
+    from .expressions import copy_from, into, kept, locate, replace
     info = info_of(lo, ref)
     if ref.key is None:
         target = Mem(MapAddr(ref.name))
         if isinstance(info.value, Scalar):
-            lo.store_value(target, info.value, scalar(lo, value))
+            lo.store_value(target, info.value, kept(lo, value))
         else:
             replace(lo, ref, value, target, info.value)
         mark(lo, ref.name)

@@ -90,7 +90,7 @@ def must_run_first(expr: Expr) -> bool:
 def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
          stamp: bool = False) -> None:
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
-    from .expressions import into, scalar
+    from .expressions import into, kept
     types = [event_type(v.type) for v in values]
     fields, size = layout(types)
     for field, name in zip(fields, name_parts(values)):
@@ -100,7 +100,7 @@ def send(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():
         for i, value in enumerate(values[:last + 1]):
-            early[i] = lo.b.mov(scalar(lo, value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
+            early[i] = lo.b.mov(kept(lo, value)) if isinstance(types[i], Scalar) else _kept(lo, value, types[i])
         keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
         before = lo.last_time
         reserved = reserve(lo, site)

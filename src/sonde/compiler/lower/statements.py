@@ -111,7 +111,7 @@ def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:
     """``$x = value``; without a value it becomes zero."""
     type = target.slot.type
     if isinstance(type, Scalar):
-        expressions.assign_variable(lo, target, expressions.scalar(lo, value) if value is not None else 0)
+        expressions.assign_variable(lo, target, expressions.kept(lo, value) if value is not None else 0)
         return
     mem = lo.variables.get(id(target.slot))
     if mem is None:
