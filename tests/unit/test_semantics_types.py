@@ -71,6 +71,7 @@ def test_variable(statements: str, type: str) -> None:
     ("@[kstack] = count()", "kstack", "count_t"), ("@ = (1, (2, \"x\"))", "None", "(int8,(int8,string[2]))"),
     ("print(@[comm]); @[\"x\"] = 1", "string[16]", "int8"), ("@[probe] = count()", "probe", "count_t"),
     ("@[1, 2] = 1; @[pid, 3] = 1", "(uint32,int8)", "int8"),
+    ("print(@[comm])", "string[16]", "int8"), ("@b = @ + @c", "None", "int8"), ("@b = @; @ = @b", "None", "int8"),
 ])
 def test_map(statements: str, key: str, value: str) -> None:
     text = f"BEGIN {{ {statements}; }}"

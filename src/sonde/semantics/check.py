@@ -18,6 +18,7 @@ from ..language.ast import (
 )
 from ..language.diagnostics import ERROR, Diagnostics, nearest
 from ..language.source import Source
+from ..types import Int
 from . import attach
 from .config import read_config
 from .context import Context, MapState, Program, VarState
@@ -71,6 +72,10 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     if diagnostics.failed:
         _without_types(world, diagnostics)
     diagnostics.check()
+    used = {node.name for node in walk([script.clauses, script.functions]) if isinstance(node, MapRef)}
+    for declared in script.map_decls:
+        if declared.name not in used:
+            context.warning("unused-map", f"Unused map: {declared.name}", declared)
     for program in programs:
         _prune(program)
     return CheckedScript(source, [p.probe for p in programs], _maps(context, script), config, options, diagnostics)
@@ -102,8 +107,6 @@ def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics
 
 def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
     for item in declarations:
-        if item.name in context.maps:
-            diagnostics.error("redeclared", f"Redeclaration of existing map: {item.name}", item.span)
         state = context.map(item)
         state.kind, state.entries = item.kind, item.entries
         if item.kind and item.kind not in MAP_KINDS:
@@ -120,7 +123,7 @@ def _settle(context: Context, programs: list[Program], most_passes: int) -> Diag
     """
     for context.passes in range(most_passes):
         _visit_all(context, programs)
-        if not context.changed:
+        if not context.changed and not _fill_only_read(context):
             if context.diagnostics.failed:
                 context.explaining = True
                 _visit_all(context, programs)
@@ -133,10 +136,17 @@ def _settle(context: Context, programs: list[Program], most_passes: int) -> Diag
     return context.diagnostics
 
 
+def _fill_only_read(context: Context) -> bool:
+    """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers."""
+    for state in context.only_read:
+        state.inferred_value = Int(8)
+    return bool(context.only_read)
+
+
 def _visit_all(context: Context, programs: list[Program]) -> None:
     context.diagnostics = context.types.diagnostics = Diagnostics()
     context.changed = False
-    context.retyped, context.assigned = [], []
+    context.retyped, context.assigned, context.only_read = [], [], []
     for state in context.maps.values():
         state.read, state.programs = False, {}
     for program in programs:

@@ -62,7 +62,7 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
         return None
     if node.op == "*":
         return _dereference(context, node, operand)
-    operand = _aggregate(context, node.operand) or operand
+    operand = context.aggregate_of(node.operand) or operand
     if node.op == "!":
         return _not(context, node, operand)
     number = None if isinstance(operand, Bool) else convert.as_int(operand)
@@ -80,12 +80,6 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
 def _bad_operand(context: Context, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
     context.error(code, f"The {node.op} operator can not be used on expressions of type '{convert.name(operand)}'",
                   node)
-
-
-def _aggregate(context: Context, node: Expr) -> Aggregate | None:
-    """What a map that is an operand holds, if that is count_t or the like."""
-    value = context.use_map(node).inferred_value if isinstance(node, ast.MapRef) else None
-    return value if isinstance(value, Aggregate) else None
 
 
 def _fold_minus(context: Context, node: ast.Unary, value: int) -> Type | None:
