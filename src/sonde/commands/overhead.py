@@ -92,7 +92,9 @@ def main(parsed: Parsed) -> int:
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
         file.write(found.text)
         if descriptor != 1:
-            file.write(_about(describe_here(parsed.line, started, found.seconds, found.lost), form))
+            from shlex import join
+            command = join(["sonde", *parsed.given])
+            file.write(_about(describe_here(command, started, found.seconds, found.lost), form))
     return 0
 
 
