@@ -62,6 +62,9 @@ have setpriv || install_packages util-linux || true
 # Other kernels, for the vm ring, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
     install_packages qemu-system-x86 busybox-static kmod zstd lz4 || true
+# Runtimes of languages with static probes, as Debian builds them; Java's tests run where a JDK is.
+have php || install_packages php-cli || true
+have ruby || install_packages ruby || true
 have mkfs.xfs || install_packages xfsprogs || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"

@@ -160,7 +160,7 @@ class Evaluator(Calls):
     def _do_vardecl(self, node: ast.VarDecl) -> None:
         slot = node.target.slot
         self.variables[id(slot)] = zero(slot.type) if node.value is None else \
-            converted(self.value(node.value), node.value.type, slot.type)
+            converted(self.kept(node.value), node.value.type, slot.type)
 
     def _do_assign(self, node: ast.Assign) -> None:
         target = node.target
@@ -171,7 +171,7 @@ class Evaluator(Calls):
         type = target.slot.type
         have = type
         if node.op == "=":
-            value, have = self.value(node.value), node.value.type
+            value, have = self.kept(node.value), node.value.type
         else:
             value = self._compound(node, self.value(target), self.value(node.value), type)
         self.variables[id(target.slot)] = converted(value, have, type)
@@ -184,7 +184,7 @@ class Evaluator(Calls):
             amount = self.value(call.args[0]) if call.args else 1
             self.maps[target.name].setdefault(self._key(target), Aggregation(info.value)).add(amount)
             return
-        value, have = self.value(node.value), node.value.type
+        value, have = (self.kept if node.op == "=" else self.value)(node.value), node.value.type
         key = self._key(target)
         if node.op != "=":
             have = info.value
@@ -258,8 +258,11 @@ class Evaluator(Calls):
     def _as(self, expr: Expr, type: Type | None) -> Any:
         return converted(self.value(expr), expr.type, type)
 
+    def _kept_as(self, expr: Expr, type: Type | None) -> Any:
+        return converted(self.kept(expr), expr.type, type)
+
     def _key(self, ref: ast.MapRef) -> Any:
-        return None if ref.key is None else self._as(ref.key, self.checked.maps[ref.name].key)
+        return None if ref.key is None else self._kept_as(ref.key, self.checked.maps[ref.name].key)
 
     def _intliteral(self, expr: ast.IntLiteral) -> int:
         return expr.value
@@ -291,7 +294,7 @@ class Evaluator(Calls):
 
     def _tupleexpr(self, expr: ast.TupleExpr) -> tuple[Any, ...]:
         assert isinstance(expr.type, Tuple)
-        return tuple([self._as(item, type) for item, type in zip(expr.items, expr.type.of)])
+        return tuple([self._kept_as(item, type) for item, type in zip(expr.items, expr.type.of)])
 
     def _tupleaccess(self, expr: ast.TupleAccess) -> Any:
         return self.value(expr.operand)[expr.index]
@@ -347,8 +350,19 @@ class Evaluator(Calls):
             return value.load() if isinstance(value, Reference) else load(value, expr.type)
         if expr.op == "!":
             return int(not value)
-        exact = -value if expr.op == "-" else cut(~value, expr.type)
-        return self._exact(expr, exact) if isinstance(expr.operand.const, int) else cut(exact, expr.type)
+        exact = -value if expr.op == "-" else ~value
+        type = expr.operand.type
+        if isinstance(expr.const, int) and not isinstance(expr.operand, ast.Cast):
+            return self._exact(expr, exact if expr.op == "-" else cut(exact, expr.type))
+        return cut(exact, type if isinstance(type, Int) and not type.signed else Int(64))
+
+    def kept(self, expr: Expr) -> Any:
+        """The value as it is printed or put into a variable, tuple or key: of what was negated or complemented,
+        the bits of its own width without a sign."""
+        value = self.value(expr)
+        if isinstance(expr, ast.Unary) and expr.op in ("-", "~") and expr.const is None:
+            return cut(value, Int(expr.operand.type.size * 8, False))
+        return value
 
     def _exact(self, expr: Expr, value: int) -> int:
         """Constants are computed exactly; the checker must have found the same."""

@@ -33,7 +33,10 @@ class Calls:
     def value(self, expr: Expr) -> Any:
         raise NotImplementedError
 
-    def _as(self, expr: Expr, type: Type | None) -> Any:
+    def kept(self, expr: Expr) -> Any:
+        raise NotImplementedError
+
+    def _kept_as(self, expr: Expr, type: Type | None) -> Any:
         raise NotImplementedError
 
     def _call_globmatch(self, expr: ast.Call) -> int:
@@ -41,14 +44,14 @@ class Calls:
         return int(fnmatch.fnmatchcase(self.value(expr.args[0]).decode("latin-1"), pattern))
 
     def _call_printf(self, expr: ast.Call) -> None:
-        values = [self.value(arg) for arg in expr.args[1:]]
+        values = [self.kept(arg) for arg in expr.args[1:]]
         self.queue.append(("printf", formatted(expr.data, values, [arg.type for arg in expr.args[1:]])))
 
     def _call_print(self, expr: ast.Call) -> None:
         if "map" in expr.data:
             self.queue.append(("print_map", (expr.data["map"], expr.data["top"], expr.data["div"])))
         else:
-            self.queue.append(("value", (self.value(expr.args[0]), expr.args[0].type)))
+            self.queue.append(("value", (self.kept(expr.args[0]), expr.args[0].type)))
 
     def _call_clear(self, expr: ast.Call) -> None:
         self.queue.append((expr.name, expr.data["map"]))
@@ -61,7 +64,7 @@ class Calls:
 
     def _element(self, expr: ast.Call) -> tuple[dict[Any, Any], Any]:
         key, type = expr.data["key"], self.checked.maps[expr.data["map"]].key
-        return self.maps[expr.data["map"]], None if key is None else self._as(key, type)
+        return self.maps[expr.data["map"]], None if key is None else self._kept_as(key, type)
 
     def _call_delete(self, expr: ast.Call) -> int:
         elements, key = self._element(expr)

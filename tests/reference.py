@@ -78,8 +78,10 @@ def evaluate(expr: Expr, env: Mapping[str, int]) -> int:
         return env[expr.name]
     if isinstance(expr, Unary):
         value = evaluate(expr.operand, env)
-        return {"-": cut(-value, Int(64)), "~": ~value, "!": int(value == 0)}[expr.op] if expr.op != "~" \
-            else cut(~value, expr.type)
+        if expr.op == "!":
+            return int(value == 0)
+        assert isinstance(expr.operand.type, Int)
+        return cut(-value if expr.op == "-" else ~value, Int(64) if expr.operand.type.signed else expr.operand.type)
     if isinstance(expr, Binary):
         return _binary(expr, env)
     if isinstance(expr, Ternary):
@@ -92,6 +94,15 @@ def evaluate(expr: Expr, env: Mapping[str, int]) -> int:
         return cut(evaluate(chosen, env), expr.type)
     assert isinstance(expr, Cast), expr
     return cut(evaluate(expr.operand, env), expr.type)
+
+
+def evaluate_kept(expr: Expr, env: Mapping[str, int]) -> int:
+    """The value as a variable gets it: of what was negated or complemented, the bits of its own width, no sign."""
+    value = evaluate(expr, env)
+    if isinstance(expr, Unary) and expr.op != "!" and expr.const is None:
+        assert isinstance(expr.operand.type, Int)
+        return cut(value, Int(expr.operand.type.bits, False))
+    return value
 
 
 class Expressions:
@@ -127,7 +138,8 @@ class Expressions:
         if pick < 0.6:
             return f"({left} {self.random.choice(('<<', '>>'))} {self.random.choice((f'({right} & 63)', '3', '63'))})"
         if pick < 0.7:
-            return f"{self.random.choice('-~!')}({left})"
+            op = self.random.choice("-~!")
+            return f"{op}({left})" if op == "!" else f"{op}({self.random.choice(TYPES)})({left})"  # not of a bool
         if pick < 0.8:
             return f"(({self.random.choice(TYPES)})({left}))"
         order = self.random.choice("== != < <= > >= && ||".split())
@@ -142,4 +154,4 @@ def _of(name: str) -> Int:
     return Int(int(name.lstrip("uint")), not name.startswith("u"))
 
 
-__all__ = ["EDGES", "TYPES", "Expressions", "cut", "evaluate"]
+__all__ = ["EDGES", "TYPES", "Expressions", "cut", "evaluate_kept"]

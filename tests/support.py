@@ -195,3 +195,19 @@ def compile_c(source: str, directory: Path, name: str = "target", *flags: str) -
     binary = directory / name
     subprocess.run([compiler, "-O1", "-g", "-fno-inline", *flags, "-o", str(binary), str(code), "-pthread"], check=True)
     return binary
+
+
+def disk_of(place: int | Path) -> str:
+    """The name of the disk that a file (open, or by its path) is on; "" if it is on none."""
+    device = os.stat(place).st_dev
+    link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+    if not link.exists():
+        return ""
+    found = link.resolve()
+    return found.parent.name if (found / "partition").exists() else found.name
+
+
+def disk_or_skip(folder: Path) -> str:
+    """The name of the disk that a folder is on."""
+    import pytest
+    return disk_of(folder) or pytest.skip("the temporary folder is on no block device")

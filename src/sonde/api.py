@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .ending import Ending
 from .errors import UsageError, VerifierError
+from .kernel import notices
 from .language.diagnostics import Diagnostics
 from .language.source import Source
 from .memory import Memory
@@ -127,18 +128,20 @@ def environment() -> dict[str, str]:
 class Tabular:
     """What can be had as a table; needs the extra ``tables``."""
 
+    _trace: Trace
+
     def _columns(self) -> Any:
         raise NotImplementedError
 
     def to_arrow(self) -> Any:
-        """All of it as a pyarrow.Table. A RuntimeWarning says if something was lost."""
+        """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
         from .tables import arrow_table
-        return arrow_table(self._columns())
+        return arrow_table(self._columns(), self._trace.provenance)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
+        """The same as a pandas.DataFrame, with the run in its ``attrs``."""
         from .tables import to_pandas
-        return to_pandas(self._columns())
+        return to_pandas(self._columns(), self._trace.provenance)
 
     def to_polars(self) -> Any:
         """The same as a polars.DataFrame."""
@@ -150,8 +153,8 @@ class MapView(Tabular, Mapping[Any, Any]):
     """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
     stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``.
 
-    As a table it has a column for each key (named as in a record's, else key, key1 ...), then the values; a histogram
-    has a row for each bucket.
+    As a table it has a column for each key (named as in a record's, or as the script writes it, else key, key1 ...),
+    then the values; a histogram has a row for each bucket.
     """
 
     def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],
@@ -223,15 +226,17 @@ class Trace:
         self.options.gated = budget > 0
         self.process = process
         self.world = world or live_world()
+        self.ending = Ending()
+        notices.follow(self.ending)
         try:
             self.spec = compile(self.source, self.options, self.world, show)
         except BaseException:
+            self.ending.over = True
             self._release_process()
             raise
         self.retried: VerifierError | None = None  # why the script was compiled again, with helper reads
         self._session: Session | None = None
         self._handle_signals = handle_signals
-        self.ending = Ending()
         self.memory = memory or Memory()
         self._statistics = run_statistics
         self._budget = budget
@@ -241,7 +246,7 @@ class Trace:
         self._final: dict[str, Any] = {}
         self._incomplete: set[str] = set()  # of the maps in _final
         self._losses: Losses | None = None
-        self.command = ""  # the command line that asked for it, if one did
+        self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
 
     # life
@@ -259,6 +264,7 @@ class Trace:
             self._load()
             self.session.attach()
         except BaseException:
+            self.ending.over = True
             if self._context is not None:
                 self._context.close()
             if self._session is not None:
@@ -311,8 +317,6 @@ class Trace:
         return values
 
     def _bind(self) -> None:
-        from .kernel import notices
-        notices.hurried = lambda: self.ending.overdue(0)
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
         self._context = LiveContext(self.spec, self.session.maps, memory=self.memory)
@@ -442,11 +446,15 @@ class Trace:
     @property
     def provenance(self) -> Provenance:
         """Which run this is: the command, host, time and duration, and what was lost."""
+        from shlex import join
+
         from .runtime.provenance import describe_run
-        return describe_run(self.command or f"sonde: {self.source.text}", self.session, self.losses)
+        command = join(["sonde", *self.words]) if self.words else f"sonde: {self.source.text}"
+        return describe_run(command, self.session, self.losses)
 
     def close(self) -> None:
         """Detach if need be, keep the maps' last contents, release everything."""
+        self.ending.over = True
         if self._session is None:
             self._release_process()
             return

@@ -215,18 +215,15 @@ def _trace(parsed: Parsed) -> int:
     if parsed.has("fmt") or parsed.get("mode") == "format":
         return _format(source, params)
     from .api import live_world
-    options = options_of(parsed, params)
     if "--help" in params:
         from .parameters import parameter_hints
-        sys.stderr.write(f"HINT: {parameter_hints(source, options, live_world().release)}")
+        sys.stderr.write(f"HINT: {parameter_hints(source, options_of(parsed, params), live_world().release)}")
         return 1
-    process = process_of(parsed)
-    if parsed.has("cmd"):
-        options.cpid = process.pid
+    options, process = options_and_process(parsed, params)
     show = _shower(parsed.get("debug"), parsed.tool) if parsed.has("debug") else None
     trace = new_trace(source, options, process, parsed, show)
     from .commands import warnings
-    for text in warnings(trace.spec, parsed) if options.warnings else []:
+    for text in warnings(trace.spec, parsed, options.pid) if options.warnings else []:
         complain(text)
     if show is not None or parsed.get("mode") == "codegen":
         return 0
@@ -275,12 +272,13 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
             sys.stdout.write(tools.help(tool))
             return None, []
         from .tools.arguments import check, probes_by_regex
-        check(tool, params, parsed.named)
+        for warning in check(tool, params, parsed.named):
+            complain(warning)
         if parsed.named.pop("regexp", ""):
             params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
         if parsed.has("pid"):
             tool.check_process()
-        parsed.columns, parsed.tool = tool.columns, tool.name
+        parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
         if tool.parameters[:1] == ["SECONDS"]:
             parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
         elif "duration" in parsed.named:
@@ -337,6 +335,20 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 
 
+def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Any]:
+    """What is asked of the compiler, and the process of -p or -c. A tool or command that can be limited to a process
+    traces that of -c alone; a script asks for ``cpid`` itself."""
+    options = options_of(parsed, params)
+    process = process_of(parsed)
+    if parsed.has("cmd"):
+        options.cpid = process.pid
+        if parsed.process_option == "pid":
+            options.pid = process.pid
+        elif parsed.process_option:
+            options.named.setdefault(parsed.process_option, str(process.pid))
+    return options, process
+
+
 def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, show: Any = None) -> Trace:
     """The trace of a script, as the options of the command line have it."""
     from .api import Trace, live_world
@@ -345,7 +357,7 @@ def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, sh
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     trace = Trace(source, options, process, permitted(live_world(), parsed), True, measured, show, memory,
                   budget_of(parsed))
-    trace.command = parsed.line
+    trace.words = parsed.given
     return trace
 
 
@@ -441,7 +453,7 @@ def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
     if trace.options.mode:
         raise UsageError("tests and benchmarks are printed as text or json")
     return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"),
-                   trace.ending, trace.memory)
+                   trace.ending, trace.memory, parsed.columns)
 
 
 def _be_called(name: str) -> None:

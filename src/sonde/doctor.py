@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from . import api, tools
 from .errors import SondeError
+from .output.progress import watched
 from .record import Record
 from .scripts import read_script
 from .semantics.typed import Options
 
 if TYPE_CHECKING:
+    from .output.progress import Progress
     from .semantics.world import World
     from .spec import ProgramSpec, ScriptSpec
 
@@ -62,12 +64,12 @@ def _way(program: ProgramSpec) -> str:
     return str(program.attach[0].extra.get("how", kind))
 
 
-def report(world: World, btf: str = "", allowed: bool = True) -> tuple[str, bool]:
+def report(world: World, btf: str = "", allowed: bool = True, bar: Progress | None = None) -> tuple[str, bool]:
     """What ``sonde doctor`` prints, and whether every tool works. ``btf`` is the file that ``world`` knows its kernel
     from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
     user who is not ``allowed`` to trace no tool works, though it may compile."""
     world.struct("task_struct")  # a file that is no BTF is one error, not one for each tool
-    found = [examine(tool, world) for tool in tools.tools()]
+    found = [examine(tool, world) for tool in watched(bar, tools.tools(), "compiling", "tools", 1)]
     width = max(len(verdict.name) for verdict in found)
     lines = []
     for verdict in found:

@@ -9,12 +9,14 @@ LAST = 0.9   # s: how long after it the reader of standard output, or a command 
 
 
 class Ending:
-    """When the run was asked to end: a moment of the monotonic clock in seconds, 0.0 while nobody has asked."""
+    """When the run was asked to end: a moment of the monotonic clock in seconds, 0.0 while nobody has asked. ``over``:
+    it has ended."""
 
-    __slots__ = ("asked_at",)
+    __slots__ = ("asked_at", "over")
 
     def __init__(self) -> None:
         self.asked_at = 0.0
+        self.over = False
 
     def ask(self) -> None:
         """The wish is made; a repeated one changes nothing."""

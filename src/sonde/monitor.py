@@ -228,13 +228,12 @@ class Show:
     """A run whose model is shown by something else than text, until :meth:`finish` prints what is left."""
 
     def __init__(self, trace: Trace, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
-        from .commands.export import own_maps, parsed_script
         from .output.live.model import Model, ModelPrinter
         self.trace = trace
         self.parsed = parsed
         self.publish = publish
         title = f"sonde {_name(parsed)}" if _name(parsed) != "sonde" else "sonde"
-        self.model = Model(trace.spec, title, parsed.tool, parsed.columns, own_maps(parsed_script(trace)))
+        self.model = Model(trace.spec, title, parsed.tool, parsed.columns)
         self.printer = ModelPrinter(trace.spec, trace.context, trace.take, self.model, trace.options.warnings)
         self.follower = Follower(trace, parsed, None, self.look)
 

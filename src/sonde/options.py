@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .aliases import own_words
 from .commands import COMMANDS
 from .errors import UsageError
 from .record import Record
@@ -27,7 +28,8 @@ OPTIONS = [
     Option(("-e",), "PROGRAM", "OPTIONS", "run this program"),
     Option(("-l", "--list"), "[SEARCH]", "OPTIONS", "list probes, structs and enums; with -v their arguments"),
     Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
-    Option(("-c", "--cmd"), "COMMAND", "OPTIONS", "run a command once the probes are attached, and end with it"),
+    Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
+           "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
            "output format: text, json, folded, flamegraph, heatmap, dot, html, csv or perfetto"),
@@ -87,16 +89,11 @@ class Parsed(Record):
     named: dict[str, str] = {}  # a tool's own options
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
+    process_option: str = ""    # by which it is limited to a process: "pid", ours, or its own; "" if it is not
     seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
     command: str = ""           # top or serve: how the program is shown
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
     given: list[str] = []       # all of the command line
-
-    @property
-    def line(self) -> str:
-        """The command line, as a shell takes it."""
-        from shlex import join
-        return join(["sonde", *self.given])
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -123,6 +120,8 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
                 found.command = word
                 continue
             if own is not None and not found.words and not found.has("e"):
+                word, *more = own_words(word)
+                pending[:0] = more
                 known = _BY_NAME | {name: row for row in own(word) for name in row.names}
                 found.first = word
                 _hand_over(found, known)

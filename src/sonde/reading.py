@@ -22,7 +22,7 @@ class Events(Tabular):
 
     Iterate over them with ``for`` or ``async for``, or take all of them as a table: then this waits until the end.
     Each event is given out once. The table is of what printf() and print() send: time, probe, and a column for each
-    argument, called as the format calls it (``pid=%d``), else arg1, arg2 ...
+    argument, called as the format calls it (``pid=%d``), or as the script does, else arg1, arg2 ...
     """
 
     def __init__(self, trace: Trace, timeout: float | None = None) -> None:

@@ -191,7 +191,8 @@ class Attach(Record):
     ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
     attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are
     many, which that kind attaches at once), "exact" (since that kind misses no call), "btf_id" (the function in the BTF
-    of ``module``), "module", "result" (the type of ``retval``, None for void).
+    of ``module``), "module", "result" (the type of ``retval``, None for void), "typed_as" (the name under which type
+    information has its arguments, where that is another).
     """
 
     kind: str
@@ -233,6 +234,8 @@ class MapSpec(Record):
     read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
     short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
     span: Any = None
+    labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
+    private: bool = False         # the script keeps it for itself: clears it in ``end`` and prints it nowhere
 
 
 class Relocation(Value):
@@ -289,10 +292,11 @@ class FormatPart(Record):
 
 
 class EventField(Record):
-    """A value in an event record."""
+    """A value in an event record; ``name`` is what the script calls it, "" for what has no name of its own."""
 
     type: Type
     offset: int
+    name: str = ""
 
 
 class EventSite(Record):
@@ -399,3 +403,8 @@ class ScriptSpec(Record):
     def map(self, name: str) -> MapSpec:
         """The map called ``name``."""
         return next(m for m in self.maps if m.name == name)
+
+    @property
+    def shown_maps(self) -> list[MapSpec]:
+        """The script's maps by name, without those that it keeps for itself."""
+        return sorted([m for m in self.maps if m.name.startswith("@") and not m.private], key=lambda m: m.name)

@@ -32,6 +32,7 @@ from .runtime.values import EnumValue, StackTrace, StructValue, to_text
 
 if TYPE_CHECKING:
     from .runtime.events import Event
+    from .runtime.provenance import Provenance
     from .spec import EventSite, MapSpec, ScriptSpec
 
 TIME, DURATION, CATEGORY = "time", "duration", "category"  # what a column may be besides a Type
@@ -175,22 +176,32 @@ def _common(one: Any, other: Any) -> Any:
 
 # Arrow and what is made of it ---------------------------------------------------------------------------------------
 
-def arrow_table(columns: Sequence[Column]) -> Any:
-    """A pyarrow.Table."""
+def arrow_table(columns: Sequence[Column], run: Provenance | None = None) -> Any:
+    """A pyarrow.Table; its metadata says of which run it is (``sonde.run``, JSON)."""
     pa = require("pyarrow", "tables")
     names = [column.name for column in columns]
-    return pa.table([_array(pa, column) for column in columns], names=names)
+    table = pa.table([_array(pa, column) for column in columns], names=names)
+    return table.replace_schema_metadata(metadata(run)) if run is not None else table
 
 
-def to_pandas(columns: Sequence[Column]) -> Any:
-    """A pandas.DataFrame. Integers stay integers: a column in which some are missing gets pandas' nullable type."""
+def metadata(run: Provenance) -> dict[str, str]:
+    """Which run a table or a file is of, and what was lost in it."""
+    from json import dumps
+    return {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
+
+
+def to_pandas(columns: Sequence[Column], run: Provenance | None = None) -> Any:
+    """A pandas.DataFrame. Integers stay integers: a column in which some are missing gets pandas' nullable type. Its
+    ``attrs`` have the run."""
     pd = require("pandas", "tables")
     table = arrow_table(columns)
     pa = require("pyarrow", "tables")
     nullable = {getattr(pa, f"{sign}int{bits}")(): getattr(pd, f"{sign.upper()}Int{bits}Dtype")()
                 for sign in ("", "u") for bits in (8, 16, 32, 64)}
     with_gaps = {field.type for field, column in zip(table.schema, table.columns) if column.null_count}
-    return table.to_pandas(types_mapper=lambda type: nullable.get(type) if type in with_gaps else None)
+    frame = table.to_pandas(types_mapper=lambda type: nullable.get(type) if type in with_gaps else None)
+    frame.attrs |= run.as_json() if run is not None else {}
+    return frame
 
 
 def to_polars(columns: Sequence[Column]) -> Any:

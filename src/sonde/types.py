@@ -121,6 +121,13 @@ class Pointer(Scalar):
         return f"{self.to} *"
 
 
+class Address(Pointer):
+    """What uptr() and kptr() make of a number: a number still, of which it is known where it points."""
+
+    def __str__(self) -> str:
+        return "uint64"
+
+
 class Symbol(Scalar):
     """A number that is printed as a name, looked up in user space when it is printed.
 

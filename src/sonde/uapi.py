@@ -165,3 +165,10 @@ cgrp_storage_delete
 """)
 
 HELPERS = {name: number for number, name in enumerate(_HELPER_NAMES)}
+
+
+def is_left_out(function: str) -> bool:
+    """Whether patterns leave out a kernel function, as bpftrace has it: what runs while a probe is entered or left (as
+    skip_entry() in tools/testing/selftests/bpf/trace_helpers.c), and pieces that the compiler cut off a function."""
+    return function.startswith("rcu_") or ".part." in function or \
+        function in ("arch_cpu_idle", "default_idle", "bpf_dispatcher_xdp_func")

@@ -140,7 +140,7 @@ class Writer(Things):
         if pick < 8:
             return f"({left} {self.pick('<<', '>>')} {self.pick(f'({self.varying(0)} & 63)', '3', '63')})"
         if pick < 10:
-            return f"{self.pick(*'-~')}({left})"
+            return f"{self.pick(*'-~')}({self.pick(*INTS)})({left})"  # not of a bool
         if pick < 12:
             return f"(({self.pick(*INTS)})({left}))"
         if pick < 14:
@@ -215,7 +215,8 @@ class Writer(Things):
             return f"({self.of(shape, depth)} {self.pick('==', '!=')} {self.of(shape, depth)})"
         numbers = [m for m in self.maps if m.value in ("int", *READABLE)]
         if numbers and self.chance(0.3):
-            return f"{self.pick('', '!')}{self.element(self.random.choice(numbers))}"
+            m = self.random.choice(numbers)
+            return f"{self.pick('', '!') if m.value == 'int' else ''}{self.element(m)}"
         if self.chance(0.3):
             return self.pick(f'one_of({self.varying(depth - 1)}, "0-2,5,127-300,65535")', f"(bool)({self.varying(0)})",
                              f"({self.condition(0)} {self.pick('==', '!=')} {self.condition(0)})")

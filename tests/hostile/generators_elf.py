@@ -27,10 +27,10 @@ class Part(NamedTuple):
     address: int = 0
 
 
-def write_elf(path: Path, parts: Sequence[Part], names_size: int = 0, headers: bytes = b"") -> Path:
-    """An executable with code at BASE and these sections (numbered from 1). ``names_size`` makes the table of section
-    names that large, by a hole; ``headers`` are section headers of one's own behind the usual ones."""
-    names, rows, at = b"\0", [bytes(64)], 0x3000
+def write_elf(path: Path, parts: Sequence[Part], names_size: int = 0, headers: bytes = b"", code: int = 0x1000) -> Path:
+    """An executable with ``code`` bytes of code at BASE and these sections (numbered from 1). ``names_size`` makes the
+    table of section names that large, by a hole; ``headers`` are section headers of one's own behind the usual ones."""
+    names, rows, at = b"\0", [bytes(64)], 0x2000 + code
     with path.open("wb") as file:
         for part in parts:
             size = max(part.size, len(part.data))
@@ -46,14 +46,14 @@ def write_elf(path: Path, parts: Sequence[Part], names_size: int = 0, headers: b
         at += (max(names_size, len(names)) + 15) & ~15
         file.seek(at)
         file.write(b"".join(rows) + headers)
-        file.truncate(max(file.tell(), 0x3000))
+        file.truncate(max(file.tell(), 0x2000 + code))
         file.seek(0)
         ident = b"\x7fELF\2\1\1" + bytes(9)
         file.write(struct.pack("=16sHHIQQQIHHHHHH", ident, 2, 62, 1, BASE, 64, at, 0, 64, 56, 1, 64,
                                len(rows) + len(headers) // 64, len(rows) - 1))
-        file.write(struct.pack("=IIQQQQQQ", 1, 5, TEXT, BASE, 0, 0x1000, 0x1000, 0x1000))
+        file.write(struct.pack("=IIQQQQQQ", 1, 5, TEXT, BASE, 0, code, code, 0x1000))
         file.seek(TEXT)
-        file.write(b"\xc3" * 0x1000)
+        file.write(b"\xc3" * code)
     return path
 
 
@@ -68,11 +68,12 @@ def symbol(name: int, address: int = BASE, size: int = 16) -> bytes:
 
 def with_symbols(path: Path, names: Sequence[bytes]) -> Path:
     """Functions of 16 bytes, one after the other from BASE on."""
-    text, rows = b"\0", bytes(24)
+    text, rows = bytearray(1), bytearray(24)
     for index, name in enumerate(names):
         rows += symbol(len(text), BASE + 16 * index)
         text += name + b"\0"
-    return write_elf(path, [Part(".symtab", SYMTAB, rows, link=2), Part(".strtab", STRTAB, text)])
+    return write_elf(path, [Part(".symtab", SYMTAB, bytes(rows), link=2), Part(".strtab", STRTAB, bytes(text))],
+                     code=max(0x1000, 16 * len(names)))
 
 
 # ---- symbols

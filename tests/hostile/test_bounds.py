@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hostile.workloads import Measured, Storm, build, unique_name
-from support import environment
+from support import SOURCE, environment
 
 MIB = 1 << 20
 NAME = unique_name()
@@ -140,3 +140,44 @@ def test_stacks_that_were_printed_make_room(storm: Path, tmp_path: Path) -> None
     text = (tmp_path / "out").read_text()
     assert "Stack trace lost" not in tracer.stderr and not tracer.lost
     assert text.count("stack \n") == number
+
+
+# A program of 200,000 functions, of which one in eight is asked about, in a process of its own: it says how many bytes
+# were held at most.
+MEASURED = """
+import sys, tracemalloc
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from hostile.generators_elf import BASE, TEXT, with_symbols
+from sonde.kernel import user_symbols
+from sonde.kernel.foreign import files
+from sonde.memory import Memory
+number, name, path = 200_000, "a_function_whose_name_is_as_long_as_many_are_{}", Path(sys.argv[3])
+with_symbols(path, [name.format(n).encode() for n in range(number)])
+mapping = user_symbols.Mapping(BASE, BASE + 16 * number, TEXT, str(path), str(path))
+user_symbols.read_maps = lambda pid, most: [mapping]
+share = Memory(int(sys.argv[4])).symbols
+symbols = user_symbols.UserSymbols(None, share // 4)
+files.limit(share)
+symbols.lookup(1, BASE)
+tracemalloc.start()
+most = 0
+for n in range(1, number, 8):
+    found = symbols.lookup(1, BASE + 16 * n + 3)
+    assert found is not None and found.name == name.format(n) and found.offset == 3
+    if n % 1000 == 1:
+        most = max(most, tracemalloc.get_traced_memory()[0])
+files.release()
+print(most, share)
+"""
+
+
+def test_a_large_program_is_held_in_bytes(tmp_path: Path) -> None:
+    """Five eighths of the share are for one program: its contents, and the names that were asked for."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, str(SOURCE), str(Path(__file__).parents[1]),
+                           str(tmp_path / "large"), str(128 << 20)], capture_output=True, text=True, check=False,
+                          env=environment(None), timeout=110)
+    assert done.returncode == 0, done.stderr
+    most, share = map(int, done.stdout.split())
+    print(f"{most / 2**20:.1f} MiB held of {share / 2**20:.0f}")
+    assert share // 8 < most <= share

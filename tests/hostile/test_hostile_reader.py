@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hostile.generators_elf as made
+from sonde.ending import Ending
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
 from sonde.kernel.foreign import answers, files, reader
@@ -113,7 +116,6 @@ def test_it_ends_with_the_tracer(ordinary: str) -> None:
             text = Path(f"/proc/{int(done.stdout)}/status").read_text()
             if "zombie" in text:
                 return
-            import time
             time.sleep(0.05)
     except FileNotFoundError:
         return
@@ -126,6 +128,26 @@ def test_killed_between_two_questions(ordinary: str, tmp_path: Path, how: signal
     file = files.open_elf(ordinary)
     os.kill(pid_of_reader(), how)
     assert file.function_at(made.BASE) == ("known", 0) and not file.problem
+
+
+def test_a_run_that_is_over_hurries_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "_endings", [])
+    first, second, third = Ending(), Ending(), Ending()
+    notices.follow(first)
+    notices.follow(second)
+    assert not notices.hurried()
+    first.ask()  # while the second runs on
+    assert wait_until(notices.hurried)
+    first.over = True
+    notices.follow(third)
+    assert not notices.hurried()
+    third.ask()
+    assert wait_until(notices.hurried)
+
+
+def wait_until(true: Callable[[], bool]) -> bool:
+    """Whether it comes true within a second."""
+    return any(true() or time.sleep(0.01) for _ in range(100))
 
 
 # ---- a reader that says what it likes

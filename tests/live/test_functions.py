@@ -195,10 +195,10 @@ def test_write_user(tmp_path: Path) -> None:
 
 def test_typeinfo() -> None:
     assert lines('config = { unstable_typeinfo = enable } begin { $x = (uint32)4; print(typeinfo($x)); '
-                 'print(typeinfo(comm).full_ty); '
-                 'if (typeinfo($x).base_ty == "int") { print("an int") } '
-                 'print(typeinfo(struct task_struct).base_ty); exit() }') == [
-        "{ .btf_id = 0, .base_ty = int, .full_ty = uint32 }", "string[16]", "an int", "record"]
+                 'print(typeinfo(comm).full_type); '
+                 'if (typeinfo($x).base_type == "int") { print("an int") } '
+                 'print(typeinfo(struct task_struct).base_type); exit() }') == [
+        "{ .btf_id = 0, .base_type = int, .full_type = uint32 }", "string[16]", "an int", "c_type"]
 
 
 def test_config_is_a_record() -> None:

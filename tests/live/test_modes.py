@@ -47,9 +47,12 @@ def test_the_compiler_is_measured() -> None:
 def test_a_list_of_traceable_functions(tmp_path: Path) -> None:
     """It stands for the kernel's own: listed whatever this kernel can do."""
     functions = tmp_path / "functions"
-    functions.write_text("vfs_read\nvfs_write\nnf_hook [nf_tables]\n__ftrace_invalid_address___16\n")
+    functions.write_text("vfs_read\nvfs_write\nnf_hook [nf_tables]\nvfs_read\nrcu_core\n__ftrace_invalid_address___1\n")
     done = run_sonde("--traceable-functions", str(functions), "-l", "kprobe:*")
-    assert done.stdout.splitlines() == ["kprobe:nf_tables:nf_hook", "kprobe:vfs_read", "kprobe:vfs_write"]
+    assert done.stdout.splitlines() == ["kprobe:nf_hook", "kprobe:vfs_read", "kprobe:vfs_write"]
+    done = run_sonde("--traceable-functions", str(functions), "-l", "kprobe:*:*,nf_hook,kprobe:rcu_*,kprobe:rcu_core")
+    assert done.stdout.splitlines() == ["kprobe:nf_tables:nf_hook", "kprobe:vmlinux:vfs_read",
+                                        "kprobe:vmlinux:vfs_write", "kprobe:nf_hook", "kprobe:rcu_core"]
     done = run_sonde("--traceable-functions", str(tmp_path / "none"), "-l", "kprobe:*")
     assert done.returncode == 1 and "No such file or directory" in done.stderr
 

@@ -202,10 +202,24 @@ def test_a_tool_that_prints_only_when_asked_has_a_heat_map(tool: str, tmp_path: 
         writer.join()
 
 
-@pytest.mark.parametrize("line", [["runqlat", "30"], ["biolatency", "30"], ["qdisclat", "--duration", "30"]])
+@pytest.mark.parametrize("line", [["runqlat", "30"], ["biolatency", "30"], ["qdisclat", "--duration", "30"],
+                                  ["profile", "30"], ["argdist", "-d", "30", "tracepoint:sched:sched_switch", "pid"]])
 def test_a_tool_for_some_seconds_says_how_many_have_passed(line: list[str]) -> None:
     """Until it has something to show; then the bar is gone."""
     with Terminal(*line) as terminal:
         terminal.wait_for(r"^tracing +\[#+ +\]  [1-9]\d* of 30 s")
         terminal.keys("C-c")
         assert "of 30 s" not in terminal.wait_for_end()
+
+
+def test_measuring_says_how_far_it_is() -> None:
+    with Terminal("overhead", "30") as terminal:
+        terminal.wait_for(r"^measuring +\[#+ +\]  [1-9]\d* of 30 s")
+        terminal.keys("C-c")
+        assert "of 30 s" not in terminal.wait_for_end()
+
+
+def test_compiling_all_tools_says_how_far_it_is() -> None:
+    with Terminal("doctor") as terminal:
+        terminal.wait_for(r"^compiling +\[#+ +\]  [1-9]\d* of \d+ tools")
+        assert "compiling" not in terminal.wait_for_end()

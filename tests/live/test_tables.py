@@ -36,10 +36,10 @@ def test_events_have_columns_by_name_and_type() -> None:
     with sonde.trace(script) as tracing:
         calls()
         table = tracing.events(timeout=30).to_arrow()
-    assert table.column_names == ["time", "probe", "n", "comm", "arg3"]
+    assert table.column_names == ["time", "probe", "n", "comm", "pid"]
     assert table.schema.field("time").type == pa.timestamp("ns", "UTC")
     assert pa.types.is_dictionary(table.schema.field("probe").type) and table.schema.field("n").type == pa.int64()
-    assert table["n"].to_pylist() == list(range(1, CALLS + 1)) and set(table["arg3"].to_pylist()) == {ME}
+    assert table["n"].to_pylist() == list(range(1, CALLS + 1)) and set(table["pid"].to_pylist()) == {ME}
     times = [value.value for value in table["time"]]
     assert times == sorted(times) and before - 10**9 < times[0] <= times[-1] < time.time_ns() + 10**9
     assert table["probe"].to_pylist() == ["tracepoint:syscalls:sys_enter_getppid"] * CALLS
@@ -78,17 +78,17 @@ def test_maps_of_many_types(tmp_path: Path) -> None:
         tracing.run(timeout=60)
     maps = tracing.maps
     stack = maps["@stack"].to_arrow()
-    assert stack.schema.field("key1").type == pa.list_(pa.string()) and stack["value"].to_pylist() == [1]
-    frames = stack["key1"].to_pylist()[0]
+    assert stack.schema.field("ustack").type == pa.list_(pa.string()) and stack["value"].to_pylist() == [1]
+    frames = stack["ustack"].to_pylist()[0]
     assert frames[-1] == "deep" and frames[-2] == "outer" and frames[-3] == "main", "stacks are kept after the end"
     address = maps["@address"].to_pandas()
     assert address.values.tolist() == [["127.0.0.1", False, -5]]
     hist = maps["@h"].to_polars()
-    assert hist.columns == ["key", "low", "high", "count"] and hist.rows() == [("deep", 8, 16, 1)]
+    assert hist.columns == ["comm", "low", "high", "count"] and hist.rows() == [("deep", 8, 16, 1)]
     assert hist.schema["count"] == pl.UInt64
     assert maps["@s"].to_pandas().values.tolist() == [[1, 4, 4]]
     assert maps["@t"].to_arrow().to_pylist() == [{"key1": 1, "key2": "x", "value1": 2, "value2": "y"}]
-    assert maps["@when"].to_arrow().schema.field("key").type == pa.timestamp("ns", "UTC")
+    assert maps["@when"].to_arrow().schema.field("nsecs").type == pa.timestamp("ns", "UTC")
     assert maps["@e"].to_arrow().to_pylist() == [{"value": 3}] and len(maps["@unset"].to_pandas()) == 0
     assert maps["@unset"].to_pandas()["key"].dtype == "int8"
 

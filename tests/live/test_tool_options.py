@@ -15,7 +15,7 @@ import pytest
 from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, run_sonde
+from support import Tracer, disk_or_skip, run_sonde
 
 ME = str(os.getpid())
 NOBODY = 65534
@@ -154,17 +154,8 @@ def requests(folder: Path, count: int) -> None:
     os.close(fd)
 
 
-def device(folder: Path) -> str:
-    number = os.stat(folder).st_dev
-    path = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    if not path.exists():
-        pytest.skip("the temporary folder is on no block device")
-    found = path.resolve()
-    return found.parent.name if (found / "partition").exists() else found.name
-
-
 def test_biolatency_by_disk_and_flags(tmp_path: Path) -> None:
-    disk = device(tmp_path)
+    disk = disk_or_skip(tmp_path)
     requests(tmp_path, 1)  # the file is there
     with Tracer("biolatency", "-D", "-F", "-d", disk) as every, Tracer("biolatency", "-d", "nosuch") as none, \
             Tracer("biolatency", "-Q", "-e", "-d", disk) as queued:
@@ -259,3 +250,42 @@ def test_funccount_by_regular_expression() -> None:
     assert set(re.findall(r"^@count\[(.*)\]: 30$", tracer.stdout, re.M)) == {
         "tracepoint:syscalls:sys_enter_getppid", "tracepoint:syscalls:sys_exit_getppid"}
     assert "Invalid --probe-filter regex" in run_sonde("funccount", "-r", "tracepoint:sched:(").stderr
+
+
+@pytest.mark.parametrize("line", [
+    ["syscount", "--syscall", "getppid"],                               # limited by Sonde's own -p
+    ["tcplife"],                                                        # by an option of its own
+    ["funccount", "tracepoint:syscalls:sys_enter_getppid"],
+    ["argdist", "-C", "tracepoint:syscalls:sys_enter_getppid", "pid"],  # a command
+    ["tcpconnect"],                                                     # whose -c is another option
+])
+def test_the_command_alone_is_traced(line: list[str], tmp_path: Path) -> None:
+    """Beside it another process does the same all the time."""
+    (tmp_path / "same.py").write_text(SAME)
+    other = subprocess.Popen([sys.executable, "-S", str(tmp_path / "same.py"), "1000000"])
+    try:
+        option = "--cmd" if line[0] == "tcpconnect" else "-c"
+        done = run_sonde("-f", "json", *line, option, f"{sys.executable} -S {tmp_path / 'same.py'} 3")
+    finally:
+        other.kill()
+        other.wait()
+    assert done.returncode == 0, done.stderr
+    rows = json_rows(done.stdout)
+    if line[0].startswith("tcp"):
+        assert {row["PID"] for row in rows} and other.pid not in {row["PID"] for row in rows}
+        assert len(rows) == (3 if line[0] == "tcpconnect" else 6)
+    else:
+        counts = re.findall(r'"(?:getppid|tracepoint:[a-z_:]*getppid|\d+)": (\d+)', done.stdout)
+        assert counts == ["3"], done.stdout
+
+
+SAME = """import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", 0))
+for _ in range(int(sys.argv[1])):
+    os.getppid()
+    one = socket.create_connection(server.getsockname())
+    other, _ = server.accept()
+    one.close(); other.close()
+    time.sleep(0.002)
+time.sleep(0.1)
+"""

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from printed import histogram_total, rows
-from support import Tracer, compile_c
+from support import Tracer, compile_c, disk_of
 
 ME = str(os.getpid())
 PAGE = mmap.PAGESIZE
@@ -39,16 +39,6 @@ def disk_file(tmp_path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def disk_of(fd: int) -> str:
-    """The name of the disk that a file is on; "" if there is none."""
-    device = os.fstat(fd).st_dev
-    link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
-    if not link.exists():
-        return ""
-    found = link.resolve()
-    return found.parent.name if (found / "partition").exists() else found.name
 
 
 def write_direct(fd: int, size: int, times: int) -> int:

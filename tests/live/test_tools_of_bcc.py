@@ -18,7 +18,7 @@ import pytest
 from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
-from support import Tracer, run_sonde
+from support import Tracer, disk_or_skip, run_sonde
 
 ME = str(os.getpid())
 
@@ -89,15 +89,6 @@ thread.join()
     assert sum(int(us) for us in re.findall(r"^, the-waker\]: (\d+)$", short.stdout, re.M)) < 400_000
 
 
-def device(folder: Path) -> str:
-    number = os.stat(folder).st_dev
-    path = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    if not path.exists():
-        pytest.skip("the temporary folder is on no block device")
-    found = path.resolve()
-    return found.parent.name if (found / "partition").exists() else found.name
-
-
 DIRECT = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR | os.O_DIRECT)
@@ -108,7 +99,7 @@ for _ in range(30): os.preadv(fd, [page], 0)
 
 
 def test_biotop(tmp_path: Path) -> None:
-    disk = device(tmp_path)
+    disk = disk_or_skip(tmp_path)
     try:
         os.close(os.open(tmp_path / "data", os.O_CREAT | os.O_DIRECT | os.O_RDWR))
     except OSError:

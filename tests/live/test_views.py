@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from perfetto_reader import read_trace
 from support import Tracer, compile_c, run_sonde
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -167,6 +168,47 @@ tracepoint:syscalls:sys_exit_clock_nanosleep /@since[tid]/ {
     assert sleep["name"] == "sleep" and 50_000 <= sleep["dur"] < 5_000_000
     said, = [e for e in events if e["ph"] == "i"]
     assert said["name"] == f"slept {sleep['pid']}" and said["ts"] >= sleep["ts"] + 50_000
+    assert said["tid"] == sleep["tid"] and said["args"] == {}
+
+
+def test_a_call_on_a_time_line(tmp_path: Path) -> None:
+    script = """tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { printf("%d %d", pid, tid); }
+tracepoint:syscalls:sys_exit_clock_nanosleep /pid == cpid/ { printf("%d %d %d", pid, tid, args.ret); }"""
+    done = run_sonde("-f", "perfetto", "-e", script, "-c", child("import time\ntime.sleep(0.05)\n", tmp_path))
+    sleep, = read_trace(done.stdout).slices
+    assert sleep.name == "clock_nanosleep" and 50_000 <= sleep.end - sleep.begin < 5_000_000
+
+
+CONNECTION = """import socket, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+one = socket.create_connection(server.getsockname())
+other, _ = server.accept()
+print(server.getsockname()[1], one.getsockname()[1], flush=True)
+one.sendall(b"x" * 2048)
+time.sleep(0.1)
+one.close(); other.close()"""
+
+
+def test_a_tools_table_has_its_own_columns(tmp_path: Path) -> None:
+    file = tmp_path / "lives.csv"
+    done = run_sonde("-f", "csv", "-o", str(file), "tcplife", "-c", child(CONNECTION, tmp_path))
+    port, other = done.stdout.split()
+    rows = {row["LPORT"]: row for row in csv.DictReader(file.read_text().splitlines()) if row["LPORT"] in (port, other)}
+    assert set(rows) == {port, other}, file.read_text()
+    assert list(rows[other]) == ["time", "PID", "COMM", "LADDR", "LPORT", "RADDR", "RPORT", "TX_KB", "RX_KB", "MS"]
+    assert rows[other]["TX_KB"] == rows[port]["RX_KB"] == "2.00" and rows[other]["COMM"].startswith("python")
+
+
+def test_lives_on_a_time_line(tmp_path: Path) -> None:
+    file = tmp_path / "lives.json"
+    done = run_sonde("-f", "perfetto", "-o", str(file), "tcplife", "-c", child(CONNECTION, tmp_path))
+    ports = {int(port) for port in done.stdout.split()}
+    trace = read_trace(file.read_text())
+    lives = [each for each in trace.slices if each.args.get("LPORT") in ports]
+    assert len(lives) == 2
+    for life in lives:
+        assert life.args["MS"] * 1000 == pytest.approx(life.end - life.begin, abs=1) and life.args["MS"] >= 100
+        assert trace.processes[life.track[0]].startswith("python")
 
 
 def test_page(tmp_path: Path) -> None:

@@ -173,6 +173,9 @@ class FakeWorld:
     def traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]
 
+    def forbidden_functions(self) -> frozenset[str]:
+        return frozenset(("vfs_die",))
+
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         return f"no function {function}", ["the compiler made inlined.isra.0 of it"] if function == "inlined" else []
 

@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
 BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
-        "shipped"}
+        "shipped", "aliases"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ownership": set(),
     "installed": set(),
     "shipped": set(),
+    "aliases": set(),
     "btf": {"record", "errors", "types", "uapi", "ownership"},
     "language": {"record", "errors", "types", "installed", "shipped"},
     "semantics": BASE | {"language"},
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verbose": BASE | {"api", "output"},
     "parameters": FRONT | BASE,
     "scripts": {"errors", "ownership", "shipped", "language", "commands", "tools"},
-    "options": {"record", "errors", "language", "commands"},
+    "options": {"record", "errors", "language", "commands", "aliases"},
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
     "notebook": BASE | BACK | {"api", "tables"},
@@ -69,9 +70,9 @@ EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
 HEAVY = {
-    "argparse", "asyncio", "concurrent", "dataclasses", "datetime", "decimal", "email", "enum", "fractions", "http",
-    "importlib", "inspect", "json", "logging", "multiprocessing", "pathlib", "platform", "random", "shutil", "socket",
-    "subprocess", "tempfile", "textwrap", "traceback", "unittest", "urllib",
+    "argparse", "asyncio", "concurrent", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "fractions",
+    "http", "importlib", "inspect", "json", "logging", "multiprocessing", "pathlib", "platform", "random", "shlex",
+    "shutil", "socket", "subprocess", "tempfile", "textwrap", "traceback", "unittest", "urllib",
 }  # fmt: skip
 
 

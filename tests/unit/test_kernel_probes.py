@@ -39,13 +39,24 @@ def message(text: str, world: FakeWorld) -> str:
     ("kprobe:0xffffffff81000010", "kprobe:0xffffffff81000010"), ("kprobe:static_one", "kprobe:static_one"),
 ])
 def test_full_names(text: str, name: str) -> None:
-    assert [a.name for a in attached(text + " { }", Both())] == [name]
+    checked = check_text(text + " { }", Both(), unsafe=True)
+    assert [a.name for p in checked.probes for a in p.attach] == [name]
 
 
 def test_wildcards_take_what_has_a_prototype() -> None:
     names = [a.event for a in attached("fentry:* { }", FentryWorld())]
     assert names == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]  # not the variadic one
     assert all(a.extra["wildcard"] for a in attached("fentry:vfs_* { }", FentryWorld()))
+
+
+def test_wildcards_leave_out_what_tracing_itself_runs() -> None:
+    class More(Both):
+        def kernel_functions(self) -> list[tuple[str, str]]:
+            return [("vmlinux", name) for name in ("vfs_read", "vfs_die", "vfs_x.part.0", "rcu_core")]
+
+    for pattern, names in (("kprobe:*", ["vfs_read"]), ("fentry:*", ["vfs_read"]), ("kprobe:*:vfs_die", ["vfs_die"]),
+                           ("kprobe:rcu_core", ["rcu_core"]), ("kprobe:vfs_x.part.0", ["vfs_x.part.0"])):
+        assert [a.event for a in attached(pattern + " { }", More())] == names
 
 
 def test_typed_arguments_and_results() -> None:
@@ -128,6 +139,63 @@ def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
 ])
 def test_why_not(text: str, why: str) -> None:
     assert why in message(text, FentryWorld())
+
+
+class Changed(Both):
+    """Functions that are there under other names only."""
+
+    def kernel_functions(self) -> list[tuple[str, str]]:
+        gone = ("vfs_readv", "tcp_close")
+        names = [name for module, name in super().kernel_functions() if name not in gone]
+        names += ["vfs_readv.isra.0", "halved.part.0", "halved.cold", "twice.isra.0.part.0", "twice.constprop.0",
+                  "twice.constprop.1", "kernel_clone", "get_noprof", "sk_skb_reason_drop"]
+        return [*[("vmlinux", name) for name in names], ("mod", "own.llvm.7")]
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("kprobe:inlined { @ = comm; }", "kprobe:inlined.isra.0"),
+    ("kretprobe:inlined { @ = comm; }", "kretprobe:inlined.isra.0"),
+    ("fentry:inlined { @ = comm; }", "fentry:vmlinux:inlined.isra.0"),
+    ("kprobe:halved { @ = comm; }", "kprobe:halved.part.0"),
+    ("kprobe:twice { @ = comm; }", "kprobe:twice.constprop.0 kprobe:twice.constprop.1"),
+    ("kprobe:vmlinux:twice { @ = comm; }", "kprobe:vmlinux:twice.constprop.0 kprobe:vmlinux:twice.constprop.1"),
+    ("kprobe:own { @ = comm; }", "kprobe:own.llvm.7"), ("kprobe:mod:own { @ = comm; }", "kprobe:mod:own.llvm.7"),
+    ("kprobe:get { @ = arg0; }", "kprobe:get_noprof"), ("kprobe:vfs_readv { @ = arg1; }", "kprobe:vfs_readv.isra.0"),
+    ("fentry:vfs_readv { @ = args.count; }", "fentry:vmlinux:vfs_readv.isra.0"),
+    ("kprobe:_do_fork { @ = arg0; }", "kprobe:kernel_clone"),
+    ("kretprobe:_do_fork { @ = retval; }", "kretprobe:kernel_clone"),
+    ("kprobe:kfree_skb { @ = comm; }", "kprobe:sk_skb_reason_drop"),
+    ("kprobe:vfs_read { @ = comm; }", "kprobe:vfs_read"),
+])
+def test_what_has_the_work_of_a_function_is_probed_in_its_place(text: str, names: str) -> None:
+    checked = check_text(text, Changed())
+    assert " ".join(a.name for p in checked.probes for a in p.attach) == names
+    said = [d for d in checked.diagnostics.items if d.code == "stand-in"]
+    assert len(said) == (names != "kprobe:vfs_read")
+    assert all(name.rpartition(":")[2] in said[0].message for name in names.split() if said)
+
+
+@pytest.mark.parametrize("text", [
+    "kprobe:_do_fork,kprobe:kernel_clone { @ = comm; }", "kprobe:_do_fork { @ = comm; } kprobe:kernel_* { @ = comm; }",
+    'kprobe:_do_fork /exists("kprobe:_do_fork")/ { @ = comm; } kprobe:kernel_clone { @ = comm; }'])
+def test_what_the_script_probes_itself_is_no_stand_in(text: str) -> None:
+    """Scripts for several kernels name the alternatives themselves."""
+    checked = check_text("config = { missing_probes = ignore } " + text, Changed())
+    assert [a.name for p in checked.probes for a in p.attach] == ["kprobe:kernel_clone"]
+
+
+def test_a_stand_in_is_told_once() -> None:
+    checked = check_text("kprobe:inlined { @ = comm; } kretprobe:inlined { @ = comm; }", Changed())
+    assert [d.code for d in checked.diagnostics.items] == ["stand-in"]
+
+
+@pytest.mark.parametrize("text", [
+    "kprobe:inlined { @ = arg0; }", "kprobe:inlined { @ = reg(\"di\"); }", "kretprobe:inlined { @ = retval; }",
+    "fentry:inlined { print(args); }", "kprobe:halved { @ = arg0; }", "kprobe:kfree_skb { @ = arg0; }",
+    "kprobe:inlined+4 { @ = comm; }", "kprobe:own:get { }", "kprobe:halve { }", "fexit:vfs_readv { @ = args.count; }",
+])
+def test_no_stand_in_where_the_clause_would_see_something_else(text: str) -> None:
+    assert [code for code, _ in findings(text, Changed())][:1] in (["missing-probe"], ["unknown-field"], ["no-module"])
 
 
 def test_a_kernel_without_type_information_is_said_to_have_none() -> None:

@@ -359,7 +359,7 @@ def test_map_declarations() -> None:
                    "5")
     assert [(d.name, d.kind, d.entries) for d in found.map_decls] == [
         ("@a", "hash", 100), ("@b", "lruhash", 5), ("@", "", 0), ("@c", "percpuhash", 14)]
-    assert found.map_decls[0].span.text == "let @a = hash(100)"
+    assert found.map_decls[0].span.text == "let @a = hash(100);"
 
 
 def test_macros() -> None:

@@ -150,15 +150,15 @@ def test_the_pictures_of_the_documents() -> None:
 
 def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     """What biolatency clears in ``end`` and never prints; percentiles have the unit of the map's name."""
-    from sonde.commands.export import own_maps
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse
     from sonde.scripts import read_script
-    hidden = own_maps(parse(read_script("biolatency"), Diagnostics(), []))
-    assert {"@issued", "@passed"} <= hidden and "@usecs" not in hidden
-    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True)
+    from sonde.semantics.naming import private_maps
+    private = private_maps(parse(read_script("biolatency"), Diagnostics(), []))
+    assert {"@issued", "@passed"} <= private and "@usecs" not in private
+    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True, private=name in private)
             for name in ("@issued", "@usecs", "@h")]
-    made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x", hidden=hidden)
+    made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
     tables = {table.name: table.columns for table in made.snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sonde.errors import CompileError
-from unit.fake_world import check_text
+from unit.fake_world import FakeWorld, KprobeWorld, check_text
 
 
-def said(text: str, **options: object) -> list[str]:
+def said(text: str, world: FakeWorld | None = None, **options: object) -> list[str]:
     """``columns: SEVERITY: message`` of every finding; one without a place has no columns."""
     try:
-        found = check_text(text, **options).diagnostics.items
+        found = check_text(text, world, **options).diagnostics.items
     except CompileError as problem:
         found = problem.diagnostics
     return [f"{str(item.span).partition(':1:')[2]}: " * (item.span is not None) + f"{item.severity}: {item.message}"
@@ -70,6 +70,31 @@ def test_attach_points(point: str, message: str) -> None:
 ])
 def test_missing_probes(text: str, expected: list[str]) -> None:
     assert said(text) == expected
+
+
+NOT_THERE = 'is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail'
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("kprobe:nope { }", ["1-12: ERROR: No matches for kprobe nope.", f"1-12: WARNING: nope {NOT_THERE}"]),
+    ("kretprobe:vmlinux:nope { }",
+     ["1-23: ERROR: No matches for kretprobe vmlinux:nope.", f"1-23: WARNING: nope {NOT_THERE}"]),
+    ("kprobe:nope { print(probe); }", [f"1-12: {NO_POINTS}", f"1-12: WARNING: nope {NOT_THERE}"]),
+    ("begin, kprobe:nope { print(probe); }", [f"8-19: WARNING: nope {NOT_THERE}"]),
+    ("kprobe:nomod:vfs_read { }",
+     ["1-22: ERROR: specified module nomod in probe kprobe:nomod:vfs_read is not loaded.",
+      "1-22: ERROR: No matches for kprobe nomod:vfs_read."]),
+    ("kprobe:nomod:vfs* { }", [f"1-18: {NO_POINTS}"]),
+    ("config = { missing_probes = warn } kprobe:nope, begin { }",
+     [f"36-47: WARNING: nope {NOT_THERE}", "36-47: WARNING: No matches for kprobe nope. Skipping."]),
+    ("config = { missing_probes = ignore } kprobe:nope, begin { }", []),
+    ("config = { missing_probes = ignore } kprobe:nomod:f, begin { }",
+     ["38-52: ERROR: specified module nomod in probe kprobe:nomod:f is not loaded."]),
+    ("kprobe:0xffffffff81000123 { }", ["1-26: ERROR: Probing by address requires --unsafe"]),
+    ("kretprobe:vfs_read+4 { }", ["1-21: ERROR: Offset not allowed"]),
+])
+def test_kernel_functions_that_are_missing(text: str, expected: list[str]) -> None:
+    assert said(text, KprobeWorld()) == expected
 
 
 @pytest.mark.parametrize(("entry", "message"), [

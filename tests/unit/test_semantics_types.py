@@ -28,7 +28,8 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
     ("$x = (uint8)5; $x = (int8)-1", "int16"), ("$x = pid; $x = (int16)1", "int64"), ("$x = 1 == 2", "bool"),
     ("$x = true; $x = false", "bool"), ("$x = pid / 2", "uint64"), ("$x = (int32)pid / 2", "int64"),
     ("$x = 1 + 2", "int8"), ("$x = 100 * 100", "int16"), ("$x = ~0", "uint64"), ("$x = !pid", "bool"), ("$x = -pid",
-                                                                                                      "int64"),
+                                                                                                      "uint64"),
+    ("$x = -(int8)5", "int64"), ("$x = ~(uint8)5", "uint64"),
     ("$x = comm", "string[16]"), ("$x = \"a\"; $x = \"abc\"", "string[4]"), ("$x = (1, \"a\"); $x = (1000, \"bcd\")",
                                                                               "(int16,string[4])"),
     ("$x = (a=1, b=comm)", "(a=int8,b=string[16])"), ("$x = curtask", "struct task_struct *"), ("$x = kstack",
@@ -47,7 +48,7 @@ def maps(text: str, **options: object) -> dict[str, tuple[str, str]]:
                                                                                                   "int64"),
     ("$x = pid << 3", "uint64"), ("$x = AF_INET6", "int8"), ("$x = strftime(\"%H\", nsecs)", "timestamp"),
     ("let $x: uint16 = 5", "uint16"), ("let $x; $x = comm", "string[16]"), ("let $x: string = \"a\"", "string[1025]"),
-    ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "void *"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
+    ("$x = &pid; $x = 1", ""), ("$x = uptr(5)", "uint64"), ("$x = *(uint32 *)uptr(5)", "uint32"), ("$x = *5", "uint64"),
     ("$x = *kptr(kaddr(\"_text\"))", "uint64"), ("$x = default_str_length", "int64"),
 ])
 def test_variable(statements: str, type: str) -> None:
@@ -70,6 +71,7 @@ def test_variable(statements: str, type: str) -> None:
     ("@[kstack] = count()", "kstack", "count_t"), ("@ = (1, (2, \"x\"))", "None", "(int8,(int8,string[2]))"),
     ("print(@[comm]); @[\"x\"] = 1", "string[16]", "int8"), ("@[probe] = count()", "probe", "count_t"),
     ("@[1, 2] = 1; @[pid, 3] = 1", "(uint32,int8)", "int8"),
+    ("print(@[comm])", "string[16]", "int8"), ("@b = @ + @c", "None", "int8"), ("@b = @; @ = @b", "None", "int8"),
 ])
 def test_map(statements: str, key: str, value: str) -> None:
     text = f"BEGIN {{ {statements}; }}"
@@ -164,8 +166,8 @@ def constant(text: str, **options: object) -> object:
 
 @pytest.mark.parametrize(("expression", "value"), [
     ("1 + 2 * 3", 7), ("-7 / 2", -3), ("-7 % 3", -1), ("7 % -3", 1), ("1 << 63", 1 << 63),
-    ("~5", 18446744073709551610), ("~(uint8)5", 250), ("~(int32)5", -6), ("~-1", 0),
-    ("0xff & ~1",
+    ("~5", 18446744073709551610), ("~(uint8)5", 250), ("~(int32)5", None), ("-(uint8)3", 253), ("~-1", 0),
+    ("-(uint64)1", 18446744073709551615), ("0xff & ~1",
                                                                                                         254),
     ("5 > 3", 1), ("!5", 0), ("1 && 0", 0), ("0 || 2", 1), ("\"a\" == \"a\"", 1), ("(uint8)300", 44), ("(int8)200",
                                                                                                        -56),

@@ -44,7 +44,7 @@ def test_the_library_is_formatted(path: Path) -> None:
     ("begin { is_err(); }", "arity", "is_err()"),
     ("begin { assert(1, 2, 3); }", "arity", "assert(1, 2, 3)"),
     ("begin { assert_str(pid + 1); }", "static-assert", "assert_str(pid + 1)"),
-    ("begin { assert(pid == @nothing); }", "undefined-map", "@nothing"),
+    ("begin { assert(pid == $nothing); }", "undefined-variable", "$nothing"),
     ("begin { $x = assert(1); }", "no-value", "assert(1)"),
 ])
 def test_what_goes_wrong_is_said_of_the_call(text: str, code: str, where: str) -> None:

@@ -10,9 +10,13 @@ from types import ModuleType
 import pytest
 
 from sonde import tools
+from sonde.aliases import ALIASES
+from sonde.cli import _tool_options
+from sonde.commands import COMMANDS
 from sonde.errors import UsageError
 from sonde.options import OPTIONS, SHARED, TOOL, Option, parse
 from sonde.tools.arguments import check
+from support import run_sonde
 
 SHIPPED = tools.names()
 
@@ -60,11 +64,22 @@ def test_listing_has_a_line_each() -> None:
 
 
 def test_names_that_others_have() -> None:
-    for alias, name in tools.ALIASES.items():
-        found = tools.find(alias)
-        assert found is not None and found.name == name and alias not in SHIPPED
-    told = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", (ROOT / "docs" / "bcc.md").read_text(), re.M)
-    assert dict(told) == tools.ALIASES
+    """Each is a tool or a command with its options, on the command line and for sonde help; docs/bcc.md tells it."""
+    for alias, words in ALIASES.items():
+        name, *options = words.split()
+        assert name in [*SHIPPED, *COMMANDS] and alias not in [*SHIPPED, *COMMANDS]
+        done = run_sonde(alias, "--help")
+        assert done.returncode == 0 and done.stdout.startswith(f"{name}: ")
+        parsed = parse(["-q", alias, "5"], _tool_options)
+        assert (parsed.words, parsed.first) == ([name, "5"], name)
+        assert not options or parsed.named["language"] == options[1]
+    assert run_sonde("help", "javagc").stdout == run_sonde("ugc", "--help").stdout
+    text = (ROOT / "docs" / "bcc.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.M))
+    for what, languages in re.findall(r"^\| `LANGUAGE(\w+)` \| `u\w+ -l LANGUAGE` \| bcc, for ([\w, ]+):", text, re.M):
+        told |= {f"{language}{what}": f"u{what} -l {language}" for language in re.findall(r"\w+", languages)
+                 if language != "and"}
+    assert told == ALIASES
 
 
 def test_unknown_tool() -> None:
@@ -124,6 +139,8 @@ PAGE = """// x: y
 //   -L, --ports PORTS     only these
 //   -b, --bytes BYTES     at least
 //   -o, --processes PIDS  only these
+//   -s, --sort reads|writes  by these
+//   -q, --process PID     only this
 //   -f, --flag            a switch
 //
 // EXAMPLE
@@ -137,19 +154,31 @@ PAGE = """// x: y
     ([], {"port": "80"}, "x needs a NAME"), (["a", "1", "2", "3"], {"port": "80"}, "takes no parameter '3'"),
     (["a"], {}, "x needs --port PORT"), (["a", "soon"], {"port": "80"}, "INTERVAL is a number, not 'soon'"),
     (["a", "1", "-2"], {"port": "80"}, "COUNT is a number, not '-2'"),
+    (["a", "0"], {"port": "80"}, "INTERVAL is a number from 1 up, not '0'"),
     (["a"], {"port": "http"}, "--port: 'http' is not a list of numbers"),
     (["a"], {"port": "80", "ports": "1,65536"}, "--ports: 65536 is no port"),
     (["a"], {"port": "80", "bytes": "1k"}, "--bytes is a number, not '1k'"),
     (["a"], {"port": "80", "processes": "4194999"}, "there is no process 4194999"),
+    (["a"], {"port": "80", "sort": "writes", "process": "1"}, ""),
+    (["a"], {"port": "80", "sort": "pages"}, "--sort is one of reads, writes, not 'pages'"),
+    (["a"], {"port": "80", "process": "1,2"}, "--process is the number of a process, not '1,2'"),
 ])
 def test_what_is_given_to_a_tool_is_checked(parameters: list[str], options: dict[str, str], said: str) -> None:
     tool = tools.parse("x", "x.bt", PAGE)
     if not said:
-        return check(tool, parameters, options)
+        assert check(tool, parameters, options) == []
+        return
     with pytest.raises(UsageError) as caught:
         check(tool, parameters, options)
     assert said in caught.value.message
-    return None
+
+
+def test_a_device_that_is_not_there_is_a_warning() -> None:
+    usage = "// x: y\n// USAGE\n//   sonde x [OPTIONS]\n// OPTIONS\n//   -i, --interface DEVICE  only this\n"
+    tool = tools.parse("x", "x.bt", usage)
+    assert check(tool, [], {"interface": "lo"}) == []
+    warning, = check(tool, [], {"interface": "nosuch0"})
+    assert warning.startswith("WARNING: there is no network device 'nosuch0' now: there are ") and "lo" in warning
 
 
 def test_columns_of_a_header() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from sys import getsizeof
 
 import pytest
 
@@ -13,7 +14,7 @@ from sonde.kernel.user_symbols import Mapping, UserSymbols
 @pytest.fixture
 def symbols(monkeypatch: pytest.MonkeyPatch) -> UserSymbols:
     """Of processes that each map one file, which has no functions."""
-    monkeypatch.setattr(user_symbols, "read_maps", lambda pid: [Mapping(0x1000, 0x9000, 0, "/nosuch", "/nosuch")])
+    monkeypatch.setattr(user_symbols, "read_maps", lambda pid, most: [Mapping(0x1000, 0x9000, 0, "/nosuch", "/nosuch")])
     return UserSymbols()
 
 
@@ -34,11 +35,19 @@ def test_the_cost_of_a_process_does_not_grow(symbols: UserSymbols) -> None:
     assert live_and_die(symbols, range(40_000, 43_000)) < 5 * first
 
 
-def test_bounded(symbols: UserSymbols, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_symbols, "MOST", 1000)
+def kept(symbols: UserSymbols) -> int:
+    """Bytes, counted anew."""
+    return sum(getsizeof(process.maps[0].path) + getsizeof(process.maps[0].name)
+               + sum(getsizeof(found.name) for found in process.names.values())
+               for process, _ in symbols._processes._held.values())
+
+
+def test_bounded(symbols: UserSymbols) -> None:
+    most = symbols._processes.most = 100_000
     for pid in range(2000):
         live_and_die(symbols, range(pid, pid + 1))
-        assert symbols._kept == sum(process.size for process in symbols._processes.values()) <= 1000
+        assert kept(symbols) < symbols._processes.size <= most
+    assert 10 < len(symbols._processes._held) < 1000 and 1999 in symbols._processes
     for address in range(0x1000, 0x9000, 4):  # one process with many addresses
         symbols.lookup(1999, address)
-        assert symbols._kept == sum(process.size for process in symbols._processes.values()) <= 2000
+        assert symbols._processes.size <= most and 1999 in symbols._processes

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding import Names
+from perfetto_reader import read_trace
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
 from sonde.output.views import VIEWS, Target, check, fitting, view_class
@@ -424,19 +425,49 @@ def test_perfetto() -> None:
     text = printf(FormatPart("", "d"))
     record = EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
     run = Run("perfetto", script(COUNTS, sites=[text, record, printing(COUNTS)]))
-    run.view.event(Event("printf", (1 << 60, 2), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
+    run.view.event(Event("printf", (1 << 60,), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
     run.view.event(Event("print", (RECORD(("read", 10, 11, "cat", 3000, -1)),), "tracepoint:a:b", 9000, 1), record, "")
     run.view.map(COUNTS, [("x", 5)], 10_000, "clear")
     events = json.loads(run.finish())["traceEvents"]
     instant, = [e for e in events if e["ph"] == "i"]
     assert (instant["name"], instant["ts"], instant["pid"], instant["tid"]) == ("opened <x>", 5.0, 0, 2)
-    assert instant["args"] == {"1": str(1 << 60), "2": 2}
+    assert instant["args"] == {"arg1": str(1 << 60)}
     piece, = [e for e in events if e["ph"] == "X"]
     assert (piece["name"], piece["ts"], piece["dur"], piece["pid"], piece["tid"]) == ("read", 6.0, 3.0, 10, 11)
     assert piece["args"] == {"ret": -1}
     counter, = [e for e in events if e["ph"] == "C"]
     assert (counter["name"], counter["args"]) == ("@counts", {"x": 5})
     assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["tracepoint:a:b", "cat"]
+
+
+def named(*names: str) -> EventSite:
+    """A printf of numbers that the script calls so."""
+    parts = [part for _ in names for part in (FormatPart(" "), FormatPart("", "d"))]
+    return EventSite("printf", None, [EventField(t.INT64, 16, name) for name in names], 64, parts)
+
+
+def test_calls_that_begin_and_end_are_slices() -> None:
+    site = named("pid", "tid")
+    spec = script(sites=[site])
+    spec.probes = ["tracepoint:syscalls:sys_enter_read", "tracepoint:syscalls:sys_exit_read", "kprobe:vfs_read",
+                   "kretprobe:vfs_read", "kprobe:alone"]
+    run = Run("perfetto", spec)
+    for time, probe in enumerate([1, 0, 2, 4, 3, 1, 0, 2, 1], 1):  # one return, and one entry, without the other
+        run.view.event(Event("printf", (7, 8), spec.probes[probe], 1000 * time, 0), site, "x")
+    trace = read_trace(run.finish())
+    assert [(each.name, each.begin, each.end, each.depth) for each in trace.slices] == [
+        ("vfs_read", 3, 5, 1), ("read", 2, 6, 0), ("vfs_read", 8, 9, 1), ("read", 7, 9, 0)]
+    assert {each.track for each in trace.slices} == {(7, 8)} and len(trace.instants) == 2
+
+
+def test_rows_of_a_tool_are_slices_that_may_overlap() -> None:
+    run = Run("perfetto", script(), Target(title="tcplife", table=("PID", "COMM", "MS")))
+    for time, milliseconds in ((9, "4.5"), (10, "3")):
+        run.view.row([("PID", "7", True), ("COMM", "curl", False), ("MS", milliseconds, True)], time * 10**6, "probe")
+    trace = read_trace(run.finish())
+    assert [(each.name, each.begin, each.end) for each in trace.slices] == [
+        ("tcplife", 4500, 9000), ("tcplife", 7000, 10000)]
+    assert trace.processes == {0: "tcplife", 7: "curl"} and trace.slices[0].args["MS"] == 4.5
 
 
 class Elements(html.parser.HTMLParser):

@@ -24,6 +24,12 @@ COMMANDS = {
     "trace": "trace [-t] [-K] [-U] [-M N] [-p PID] PROBE [PROBE ...]",
     "profile": "profile [-F HZ] [-p PIDS] [-U | -K] [SECONDS]",
     "tcpsubnet": "tcpsubnet [-i SECONDS] [-p PID] [SUBNETS]",
+    "ucalls": "ucalls [-l LANGUAGE] [-L] [-S] PID [SECONDS]",
+    "uflow": "uflow [-l LANGUAGE] [-M METHOD] [-C CLASS] PID",
+    "ugc": "ugc [-l LANGUAGE] [-M MS] PID",
+    "uobjnew": "uobjnew [-l LANGUAGE] [-C N] [-S N] PID [SECONDS]",
+    "ustat": "ustat [-l LANGUAGE] [-S WHAT] [-p PID] [INTERVAL [COUNT]]",
+    "uthreads": "uthreads [-l LANGUAGE] PID",
     "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
     "export": "export --prometheus [ADDRESS] | --otlp [URL] | --parquet FILE SCRIPT [parameters]",
     "tools": "tools [--check]",
@@ -59,16 +65,16 @@ def run(name: str, parsed: Any) -> int:
     return int(module(name).main(parsed))
 
 
-def warnings(spec: ScriptSpec, parsed: Parsed) -> Iterator[str]:
+def warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
     """What there is to say before a trace begins: the compiler's findings, and what -p cannot do where the user chose
     the probes of a tool or command."""
     for warning in spec.warnings:
         yield warning.render()
-    if parsed.has("pid") and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
+    if pid and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
         from ..tools import find
         from ..tools.processes import caution
         tool = find(parsed.tool)
-        if (tool is None or tool.required) and (text := caution(spec.probes, parsed.get("pid"))):
+        if (tool is None or tool.required) and (text := caution(spec.probes, pid)):
             yield text
 
 

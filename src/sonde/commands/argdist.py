@@ -69,7 +69,8 @@ NOTES
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("argdist", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    return run_script("argdist", script(parsed.named, parsed.words[1:] + parsed.rest), parsed,
+                      number(parsed.named, "duration"))
 
 
 def script(named: dict[str, str], words: list[str]) -> str:

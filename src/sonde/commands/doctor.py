@@ -44,12 +44,13 @@ def main(parsed: Parsed) -> int:
     from .. import cli
     from ..doctor import report
     from ..installed import as_root
+    from ..output.progress import progress
     btf = parsed.named.pop("btf", "") or parsed.get("btf")
     parsed.options |= {"btf": btf} if btf else {}
     allowed = bool(btf) or may_trace()
     if not allowed:
         cli.complain(f"WARNING: this user may not trace, so that nothing can be tried\nHINT: {as_root()}")
-    text, all_work = report(cli.permitted(cli.kernel_of(parsed), parsed), btf, allowed)
+    text, all_work = report(cli.permitted(cli.kernel_of(parsed), parsed), btf, allowed, progress(parsed.has("quiet")))
     sys.stdout.write(text)
     return 0 if all_work else 1
 

@@ -12,8 +12,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..api import Trace
     from ..exporters import Exporter
-    from ..exporters.metrics import Gatherer, Labels
-    from ..language.ast import Script
+    from ..exporters.metrics import Gatherer
     from ..language.source import Source
     from ..options import Parsed
 
@@ -45,7 +44,8 @@ COLUMNS
   sonde_trace_detached_seconds  for how long probes were detached for --budget: what came then is not counted
   sonde_trace_failures        by kind and line: map full, failed reads, lost stacks ...
   sonde_trace_info            1, with the labels command, host and kernel
-  sonde_trace_traced_seconds  for how long everything has been attached
+  sonde_trace_start_time_seconds  when everything had been attached, in seconds since 1970
+  sonde_trace_traced_seconds  for how long it has been
   sonde_trace_other_keys      by map: keys that count as "other" for want of label sets
 
 EXAMPLE
@@ -75,11 +75,8 @@ def main(parsed: Parsed) -> int:
     source, params = cli.program_of(parsed)
     if source is None:
         return 0
-    options = cli.options_of(parsed, params)
+    options, process = cli.options_and_process(parsed, params)
     options.timed = True
-    process = cli.process_of(parsed)
-    if parsed.has("cmd"):
-        options.cpid = process.pid
     trace = cli.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
         cli.complain(warning.render())
@@ -128,20 +125,18 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
     from ..output import output
     lock = threading.Lock()
     prefix = asked.get("prefix", script_name(trace.source))
-    script = parsed_script(trace)
-    hidden = own_maps(script)
-    gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, key_labels(script), int(asked["keys"]),
-                        hidden, lambda: trace.provenance)
+    gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, int(asked["keys"]),
+                        lambda: trace.provenance)
     if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
         cli.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
     out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
-    exporters = _exporters(trace, gatherer, asked, lock, hidden)
+    exporters = _exporters(trace, gatherer, asked, lock)
     try:
         if not parsed.has("quiet"):
             for exporter in exporters:
                 out.note(exporter.where())
         out.attached(len(trace.spec.probes))
-        return _run(trace, _handlers(trace, gatherer, exporters, out), exporters, out, lock, hidden)
+        return _run(trace, _handlers(trace, gatherer, exporters, out), exporters, out, lock)
     finally:
         for exporter in exporters:
             exporter.finish()
@@ -149,7 +144,7 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
             out.note(line)
 
 
-def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any, hidden: set[str]) -> list[Exporter]:
+def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
     from .. import cli
 
     def gather() -> Any:
@@ -161,7 +156,7 @@ def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: An
         if "parquet" in asked:
             from ..exporters.parquet import Exporter as Parquet
             made.append(Parquet(asked["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
-                                lambda: trace.provenance, hidden))
+                                lambda: trace.provenance))
         if "prometheus" in asked:
             from ..exporters.prometheus import Exporter as Prometheus
             made.append(Prometheus(asked["prometheus"], gather))
@@ -176,7 +171,7 @@ def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: An
 
 
 def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: list[Exporter], out: Any,
-         lock: Any, hidden: set[str]) -> int:
+         lock: Any) -> int:
     """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
     from time import time_ns
 
@@ -188,7 +183,7 @@ def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: 
         out.flush()
     _handle(handlers, list(trace.rest()), lock)
     with lock:
-        for named in [m for m in trace.spec.maps if m.name.startswith("@") and m.name not in hidden]:
+        for named in trace.spec.shown_maps:
             for exporter in exporters:
                 exporter.map(named, trace.take(named.name), time_ns())
     report_losses(out, session.losses())
@@ -232,48 +227,3 @@ def _handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
             return event
         return plain[index] or (lambda buffer, offset: None)
     return [handler(index) for index in range(len(trace.spec.sites))]
-
-
-def parsed_script(trace: Trace) -> Script:
-    """The syntax tree of a script that is compiled already."""
-    from ..language.diagnostics import Diagnostics
-    from ..language.files import Files
-    from ..language.parser import parse
-    return parse(trace.source, Diagnostics(), trace.options.params,
-                 Files(trace.options.directories, trace.options.headers, trace.world.release))
-
-
-def own_maps(script: Script) -> set[str]:
-    """Maps that a script keeps for itself: it clears them in ``end``, lest they be printed, and prints them nowhere."""
-    from ..language.ast import Call, MapRef
-    from ..semantics.nodes import walk
-
-    def named(within: Any, function: str) -> set[str]:
-        return {call.args[0].name for call in walk(within) if isinstance(call, Call) and call.name == function
-                and call.args and isinstance(call.args[0], MapRef)}
-    ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
-    return named(ends, "clear") - named([script.clauses, script.macros, script.functions], "print")
-
-
-def key_labels(script: Script) -> dict[str, Labels]:
-    """Names for the keys of maps, as the script writes them: ``@[comm, args.ret]`` has comm and ret."""
-    from ..language.ast import Expr, MapRef, TupleExpr
-    from ..semantics.nodes import walk
-    found: dict[str, Labels] = {}
-    for node in walk([script.clauses, script.macros, script.functions]):
-        if isinstance(node, MapRef) and node.key is not None and node.name not in found:
-            keys: list[Expr] = node.key.items if isinstance(node.key, TupleExpr) else [node.key]
-            names = [_name(key) for key in keys]
-            found[node.name] = tuple([name if name and names.count(name) == 1 and name.isidentifier() else
-                                      "key" if len(keys) == 1 else f"key{i}" for i, name in enumerate(names, 1)])
-    return found
-
-
-def _name(key: Any) -> str:
-    """What an expression is called: its last field, variable or builtin; that of a function's first argument."""
-    from ..language.ast import Call, Cast, FieldAccess, Name, Variable
-    while isinstance(key, Cast) or isinstance(key, Call) and key.args:
-        key = key.operand if isinstance(key, Cast) else key.args[0 if key.name != "ntop" else -1]
-    if isinstance(key, FieldAccess | Name | Variable | Call):
-        return str(key.name).lstrip("$")
-    return ""

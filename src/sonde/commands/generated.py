@@ -11,18 +11,17 @@ if TYPE_CHECKING:
     from ..options import Parsed
 
 
-def run_script(name: str, text: str, parsed: Parsed) -> int:
-    """Trace with the script ``text`` as Sonde's own options in ``parsed`` say; the exit status."""
+def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
+    """Trace with the script ``text``, which ends after ``seconds`` if they are not 0, as Sonde's own options in
+    ``parsed`` say; the exit status."""
     from .. import cli
     from ..language.source import Source
     from . import warnings
     parsed.named.clear()
-    process = cli.process_of(parsed)
-    options = cli.options_of(parsed, [])
-    if parsed.has("cmd"):
-        options.cpid = process.pid
+    parsed.process_option, parsed.seconds = "pid", seconds
+    options, process = cli.options_and_process(parsed, [])
     trace = cli.new_trace(Source(name, text), options, process, parsed)
-    for text in warnings(trace.spec, parsed) if options.warnings else []:
+    for text in warnings(trace.spec, parsed, options.pid) if options.warnings else []:
         cli.complain(text)
     return cli.run(trace, parsed)
 

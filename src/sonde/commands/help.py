@@ -32,13 +32,14 @@ NOTES
 def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
     from .. import tools
+    from ..aliases import own_words
     from ..language.diagnostics import nearest
     from ..options import usage
     from . import COMMANDS, page
     if len(parsed.words) < 2:
         sys.stdout.write(usage())
         return 0
-    name = parsed.words[1]
+    name = own_words(parsed.words[1])[0]
     found = page(name) if name in COMMANDS else tools.find(name)
     if found is None:
         raise UsageError(f"there is no tool or command {name}",

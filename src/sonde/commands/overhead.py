@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..output.progress import progress
+from ..record import Record
+from ..runtime.provenance import Provenance, describe_here
 
 if TYPE_CHECKING:
     from ..options import Parsed
+    from ..output.progress import Progress
     from ..runtime.overhead import Latency, ProgramCost
     from .annotation import Samples
 
@@ -69,25 +73,53 @@ SECONDS = 5.0
 
 def main(parsed: Parsed) -> int:
     """Measure, print; the exit status."""
-    from ..runtime.overhead import Meter
     program, seconds = _arguments(parsed.words[1:])
     form = parsed.get("format", "text")
     if form not in ("text", "json"):
         raise UsageError("overhead is printed as text or json")
-    stopped = _until_interrupted()
-    if program:
-        text = (_annotated if parsed.named.get("annotate") else _one)(program, seconds, stopped, form)
-    elif parsed.named.get("annotate"):
+    bar, started = progress(parsed.has("quiet")), time.time_ns()
+    stopped = _until_interrupted(bar, seconds)
+    if not program and parsed.named.get("annotate"):
         raise UsageError("--annotate needs a program", ["sonde overhead lists them"])
+    if program:
+        found = (_annotated if parsed.named.get("annotate") else _one)(program, seconds, stopped, form)
     else:
-        with Meter() as meter:
-            _wait(seconds, stopped)
-            text = (_json if form == "json" else _table)(meter.costs())
+        found = _all(seconds, stopped, form)
+    if bar is not None:
+        bar.clear()
     from .. import cli
     descriptor = cli.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
-        file.write(text)
+        file.write(found.text)
+        if descriptor != 1:
+            from shlex import join
+            command = join(["sonde", *parsed.given])
+            file.write(_about(describe_here(command, started, found.seconds, found.lost), form))
     return 0
+
+
+class Measured(Record):
+    """What is to be printed; for how long it was measured, and what was missed."""
+
+    text: str
+    seconds: float
+    lost: list[str]
+
+
+def _about(run: Provenance, form: str) -> str:
+    """Which run a file shows."""
+    from json import dumps
+    return f'{{"type": "run", "data": {dumps(run.as_json())}}}\n' if form == "json" else run.comments()
+
+
+def _all(seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+    from ..runtime.overhead import Meter
+    began = time.monotonic()
+    with Meter() as meter:
+        _wait(seconds, stopped)
+        costs = meter.costs()
+    took = costs[0].seconds if costs else time.monotonic() - began
+    return Measured((_json if form == "json" else _table)(costs), took, [])
 
 
 def _arguments(words: list[str]) -> tuple[str, float]:
@@ -105,13 +137,20 @@ def _arguments(words: list[str]) -> tuple[str, float]:
     return program, seconds
 
 
-def _until_interrupted() -> Callable[[], bool]:
-    """Ctrl-C ends the measuring, not the process."""
+def _until_interrupted(bar: Progress | None, seconds: float) -> Callable[[], bool]:
+    """Ctrl-C ends the measuring, not the process. What measures asks again and again, which moves the bar."""
     import signal
     seen: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
-    return lambda: bool(seen)
+    began: list[float] = []
+
+    def stopped() -> bool:
+        if bar is not None:
+            began[:] = began or [time.monotonic()]
+            bar.show("measuring", time.monotonic() - began[0], seconds, "s", True)
+        return bool(seen)
+    return stopped
 
 
 def _wait(seconds: float, stopped: Callable[[], bool]) -> None:
@@ -130,7 +169,7 @@ def _found(program: str) -> tuple[int, str]:
     return found
 
 
-def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
     from ..kernel.program_image import image
     from .annotation import sample
     number, name = _found(program)
@@ -139,7 +178,9 @@ def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: 
         raise UsageError(f"the kernel shows no machine code of program {number}: it interprets it (sysctl "
                          "net.core.bpf_jit_enable), or hides addresses (sysctl kernel.kptr_restrict)")
     _say(f"sampling program {number} ({name or 'no name'})")
-    return (_samples_json if form == "json" else _samples)(number, name, sample(code, seconds, stopped))
+    samples = sample(code, seconds, stopped)
+    return Measured((_samples_json if form == "json" else _samples)(number, name, samples), samples.seconds,
+                    [f"{samples.lost} samples found no room"] if samples.lost else [])
 
 
 def _samples(number: int, name: str, samples: Samples) -> str:
@@ -171,7 +212,7 @@ def _samples_json(number: int, name: str, samples: Samples) -> str:
             f'"places": [{", ".join(places)}]}}}}\n')
 
 
-def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> str:
+def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
     from ..runtime.overhead import Meter
     found = _found(program)
     named = f"program {found[0]} ({found[1] or 'no name'})"
@@ -180,7 +221,9 @@ def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -
         with Meter() as meter:
             _say(f"sampling {named}: {why}")
             latency = meter.watch(found[0], seconds, stopped)
-    return (_latency_json if form == "json" else _latency)(*found, latency, why)
+    untimed = latency.runs - latency.alone
+    return Measured((_latency_json if form == "json" else _latency)(*found, latency, why), latency.seconds,
+                    [f"{untimed} of {latency.runs} runs were not timed exactly"] if untimed else [])
 
 
 def _say(text: str) -> None:

@@ -62,7 +62,8 @@ LIMIT = 4096  # CPUs
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("profile", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    words = parsed.words[1:] + parsed.rest
+    return run_script("profile", script(parsed.named, words), parsed, int(words[0]) if words else 0)
 
 
 def script(named: dict[str, str], words: list[str]) -> str:

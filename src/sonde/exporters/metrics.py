@@ -11,7 +11,7 @@ Each map has at most so many label sets; what comes later counts as ``other`` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..output.views.csv import cell, key_columns
@@ -170,12 +170,12 @@ def _number(value: Any) -> Any:
 class Gatherer:
     """All metrics of a running script: its maps, and what was lost. Call it from one thread at a time.
 
-    ``labels`` are names for the keys of maps, by map. ``read(map, then)`` reads a map and clears or zeroes it.
+    ``read(map, then)`` reads a map and clears or zeroes it.
     """
 
     def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Sequence[tuple[Any, Any]]],
-                 losses: Callable[[], Any], prefix: str = "", labels: dict[str, Labels] | None = None,
-                 most: int = 1000, hidden: Collection[str] = (), run: Callable[[], Provenance] | None = None) -> None:
+                 losses: Callable[[], Any], prefix: str = "", most: int = 1000,
+                 run: Callable[[], Provenance] | None = None) -> None:
         self._read = read
         self._run = run
         self._losses = losses
@@ -183,15 +183,11 @@ class Gatherer:
         # A counter that is only there when something was lost could not be watched.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
         self.left_out: list[str] = []  # maps whose values are no numbers
-        for named in sorted([m for m in spec.maps if m.name.startswith("@") and m.name not in hidden],
-                            key=lambda m: m.name):
+        for named in spec.shown_maps:
             if not kind_of(named):
                 self.left_out.append(named.name)
                 continue
-            columns = key_columns(named)
-            given = (labels or {}).get(named.name, ())
-            names = given if len(given) == len(columns) else columns
-            self.maps[named.name] = MapMetric(named, metric_name(prefix, named.name), names, most)
+            self.maps[named.name] = MapMetric(named, metric_name(prefix, named.name), key_columns(named), most)
 
     def take(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
         """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
@@ -223,6 +219,7 @@ class Gatherer:
             run = self._run()
             own += [("info", GAUGE, "the run: always 1", ("command", "host", "kernel"),
                      [((run.command, run.host, run.kernel), 1)]),
+                    ("start_time_seconds", GAUGE, "when it began: seconds since 1970", (), [((), run.started / 1e9)]),
                     ("traced_seconds", GAUGE, "for how long everything has been attached", (), [((), run.seconds)])]
         return found + [Family(f"sonde_trace_{name}", kind, help, labels, points)
                         for name, kind, help, labels, points in own]

@@ -57,7 +57,8 @@ class Exporter(Base):
         well = self._exporter.export(self.data()) == self._sdk.MetricExportResult.SUCCESS
         if well == self._failing:
             self._complain(f"OTLP: {self._endpoint} takes metrics again" if well else
-                           f"WARNING: OTLP: {self._endpoint} does not take the metrics; trying again with newer ones")
+                           f"WARNING: OTLP: {self._endpoint} {why_not_taken(self._endpoint)}; "
+                           "trying again with newer ones")
         self._failing = not well
 
     def data(self) -> Any:
@@ -90,6 +91,19 @@ class Exporter(Base):
             numbers(family.points))
         assert family.kind in (COUNTER, GAUGE)
         return [sdk.Metric(family.name, family.help, "", data)]
+
+
+def why_not_taken(endpoint: str) -> str:
+    """What is wrong with a collector: nobody listens there, or who does refuses. The exporter does not say which."""
+    import socket
+    from urllib.parse import urlsplit
+    parts = urlsplit(endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), 2).close()
+    except OSError as error:
+        return f"cannot be reached: {error.strerror or error}"
+    return "does not take the metrics"
 
 
 def _silence() -> None:

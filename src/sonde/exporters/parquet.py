@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import UsageError
@@ -11,7 +11,7 @@ from ..ownership import open_guarded
 from ..runtime.events import Event
 from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, require
+from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, metadata, require
 from . import Exporter as Base
 
 ROWS = 20_000  # events that are held until they are written as one row group
@@ -27,11 +27,10 @@ class Exporter(Base):
 
     takes_events = True
 
-    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance],
-                 hidden: Collection[str] = ()) -> None:
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance]) -> None:
         self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
         self._spec, self._wall, self._run = spec, wall, run
-        self._maps = sorted(m.name for m in spec.maps if m.name.startswith("@") and m.name not in hidden)
+        self._maps = [m.name for m in spec.shown_maps]
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")
@@ -77,9 +76,7 @@ class Exporter(Base):
     def finish(self) -> None:
         """Close the files; one that cannot be read before that."""
         self._write_events()
-        from json import dumps
-        run = self._run()
-        about = {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
+        about = metadata(self._run())
         for writer in self._writers.values():
             writer.add_key_value_metadata(about)
             writer.close()

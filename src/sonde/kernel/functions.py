@@ -54,7 +54,7 @@ def _untraceable(function: str, kind: str, symbols: KernelSymbols, every: Functi
     if why := special(function, symbols):
         return f"{function} is not traceable: {why}", []
     clones = list(_clone_hints(function, symbols, every))
-    other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") and not forbidden(function) else []
+    other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") and function not in forbidden() else []
     return f"{function} is not traceable: it is not among the kernel's available_filter_functions", [*clones, *other]
 
 
@@ -107,10 +107,10 @@ def _traceable() -> Functions:
         return []
 
 
-def forbidden(function: str) -> bool:
-    """Whether no kprobe may be set in a function: debugfs lists them, "0xaddr-0xaddr\tname"."""
+def forbidden() -> frozenset[str]:
+    """Functions in which no kprobe may be set: debugfs lists them, "0xaddr-0xaddr\tname". None if it cannot be read."""
     try:
         with open(_BLACKLIST, encoding="utf-8", errors="replace") as file:
-            return any(line.split()[1:] == [function] for line in file)
+            return frozenset([line.split()[1] for line in file if len(line.split()) == 2])
     except OSError:
-        return False
+        return frozenset()

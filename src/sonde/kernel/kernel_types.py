@@ -150,6 +150,10 @@ class KernelTypes:
         """Whether a function, of the kernel or a module, is among those."""
         return any(known == name for _, known in self.kernel_functions())
 
+    def forbidden_functions(self) -> frozenset[str]:
+        """Functions in which no kprobe may be set; types do not tell."""
+        return frozenset()
+
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """(why a function cannot be probed, hints); types do not tell more than that it is not there."""
         return "no such function", ["the kernel does not have it, or it is inlined wherever it is used"]

@@ -31,6 +31,7 @@ class Kind(Record):
     usual: bool
     candidates: Candidates
     details: Details | None = None
+    functions: bool = False  # of the kernel
     files: bool = False  # the target means files, and the candidates are theirs: only names are left to match
 
 
@@ -38,8 +39,8 @@ def listing(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int
     """The lines for a search pattern; with ``verbose`` the arguments of each probe follow it, indented.
 
     A pattern is ``kind:target:name`` with wildcards, several of them separated by commas, or ``struct NAME``
-    (``union``, ``enum``). One that names no kind is looked for in whole probe names. EnvironmentProblem if
-    this machine does not let us look.
+    (``union``, ``enum``). One without colons is a name of any kind. EnvironmentProblem if this machine does not let us
+    look.
     """
     for single in pattern.split(","):
         single = single.strip()
@@ -52,19 +53,20 @@ def listing(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int
 def _probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator[str]:
     from fnmatch import fnmatchcase
 
-    head, _, rest = pattern.partition(":")
+    head, colon, rest = pattern.partition(":")
+    if pattern and not colon and not any(pattern in (kind.name, kind.alias) for kind in KINDS):
+        for kind in KINDS:
+            if kind.usual or pid:
+                yield from _matching(world, kind, f"{kind.name}:{_complete(kind, pattern)}", "", verbose, pid)
+        return
     chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or kind.alias == head]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
         chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
-    elif not chosen:
-        pattern = pattern if "*" in pattern else f"*{pattern}*"
-    for kind in chosen or [kind for kind in KINDS if kind.usual]:
+    for kind in chosen:
         search = f"{kind.name}:{_complete(kind, rest) if rest else '*'}"
-        if not chosen or (head and head != kind.name and head != kind.alias and not rest):
-            search = pattern
-        target, _, name = rest.rpartition(":") if kind.parts == 2 else ("", "", rest)
-        if kind.files and chosen:
+        target, _, name = rest.rpartition(":")
+        if kind.files:
             if not target:
                 target, name = name, "*"
             search = f"{kind.name}:*:{name or '*'}"
@@ -82,12 +84,18 @@ def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: b
     from re import compile
 
     match = compile(translate(search)).match
+    pattern = kind.functions and any(c in search.rpartition(":")[2] for c in "*?[")
+    forbidden = world.forbidden_functions() if pattern and kind.parts == 1 else ()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
-        if match(line) and "\n" not in line:  # a symbol's name can hold anything, but must not pass for two
-            yield line
-            if verbose and kind.details:
-                yield from [f"    {detail}" for detail in kind.details(world, name)]
+        if not match(line) or "\n" in line:  # a symbol's name can hold anything, but must not pass for two
+            continue
+        function = name.rpartition(":")[2]
+        if pattern and (function in forbidden or uapi.is_left_out(function)):
+            continue
+        yield line
+        if verbose and kind.details:
+            yield from [f"    {detail}" for detail in kind.details(world, name)]
 
 
 # ---- candidates and details by kind
@@ -112,12 +120,19 @@ def _raw_tracepoint_params(world: LiveWorld, name: str) -> list[str]:
 
 
 def _functions(world: LiveWorld, target: str, pid: int) -> list[str]:
-    return sorted([name if module == "vmlinux" else f"{module}:{name}" for module, name in world.kernel_functions()])
+    """With their modules where the pattern asks for one."""
+    return sorted({f"{module}:{name}" if target else name for module, name in world.kernel_functions()})
 
 
 def _function_params(world: LiveWorld, name: str) -> list[str]:
     found = world.function_params(name.rpartition(":")[2])
     return _declarations(found[0], found[1]) if found else []
+
+
+def _function_registers(world: LiveWorld, name: str) -> list[str]:
+    """The same without names, which kprobes do not know."""
+    found = world.function_params(name.rpartition(":")[2])
+    return _declarations(found[0], [("", kind) for _, kind in found[1]]) if found else []
 
 
 def _typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
@@ -143,9 +158,9 @@ def _result_and_params(world: LiveWorld, name: str) -> list[str]:
     if name.startswith("bpf:"):
         module, _, function = name.rpartition(":")
         known = world.kernel_function(function, module)
-        return [*_typed_params(world, name), f"{known.result or 'void'} retval"] if known is not None else []
-    return _function_params(world, name) + [f"{line} retval" if line == "void" else line
-                                            for line in _function_result(world, name)]
+        result = [f"{known.result} retval"] if known is not None and known.result is not None else []
+        return [*_typed_params(world, name), *result]
+    return _function_params(world, name) + [line for line in _function_result(world, name) if line != "void"]
 
 
 def _function_result(world: LiveWorld, name: str) -> list[str]:
@@ -225,13 +240,13 @@ def _named(names: list[str]) -> Candidates:
 
 
 KINDS = [
-    Kind("fentry", "f", 2, True, _typed_functions, _typed_params),
-    Kind("fexit", "fr", 2, False, _typed_functions, _result_and_params),
+    Kind("fentry", "f", 2, True, _typed_functions, _typed_params, functions=True),
+    Kind("fexit", "fr", 2, False, _typed_functions, _result_and_params, functions=True),
     Kind("hardware", "h", 1, True, _named(list(uapi.HARDWARE_EVENTS))),
     Kind("iter", "it", 1, True, _iterators, _iterator_fields),
     Kind("interval", "i", 1, False, _named(["us", "ms", "s", "hz"])),
-    Kind("kprobe", "k", 1, True, _functions, _function_params),
-    Kind("kretprobe", "kr", 1, False, _functions, _function_result),
+    Kind("kprobe", "k", 1, True, _functions, _function_registers, functions=True),
+    Kind("kretprobe", "kr", 1, False, _functions, _function_result, functions=True),
     Kind("profile", "p", 1, False, _named(["us", "ms", "s", "hz"])),
     Kind("rawtracepoint", "rt", 2, True, _raw_tracepoints, _raw_tracepoint_params),
     Kind("self", "self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),

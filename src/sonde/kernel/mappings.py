@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from .. import uapi
 from ..errors import EnvironmentProblem, SondeError
+from ..memory import Cache, Memory
 from . import binaries, syscalls
 from .foreign import files
 from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
@@ -28,8 +29,8 @@ _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
 LOOK = 0.2        # s: at most so long for the processes that run at the start
-MAPPINGS = 2048   # remembered of a process, as it made them
-PROCESSES = 4096  # remembered; the oldest go first
+PROCESSES = 4096  # whose parents are remembered; the oldest go first
+_PROCESS = 200    # bytes that a process takes beside its mappings
 
 
 class MappingLog:
@@ -37,15 +38,16 @@ class MappingLog:
 
     ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
     end. ``changed`` is called with the id of each process that is new, or that another program runs in: what was known
-    of that number does not hold any more.
+    of that number does not hold any more. What is remembered takes ``memory`` bytes.
     """
 
-    def __init__(self, changed: Callable[[int], None] = lambda pid: None) -> None:
+    def __init__(self, changed: Callable[[int], None] = lambda pid: None,
+                 memory: int = Memory().symbols // 8) -> None:
         self.lost = 0
         self.short = 0
         self.changed = changed
         self._rings: list[PerfRing] = []
-        self._found: dict[int, list[Mapping]] = {}
+        self._found: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
 
     def start(self) -> None:
@@ -64,11 +66,11 @@ class MappingLog:
         """Processes that are there already may end before anybody asks for them."""
         enough = time.monotonic() + LOOK
         for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
-            if time.monotonic() > enough:
+            if time.monotonic() > enough or self._found.size > self._found.most // 2:
                 return  # the youngest were first; the others are looked at when they are seen
-            found = read_maps(pid)
+            found = read_maps(pid, self._found.most // 8)
             if found:
-                self._found[pid] = found
+                self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
 
     @property
     def fds(self) -> list[int]:
@@ -92,7 +94,7 @@ class MappingLog:
         seen = set()
         while pid not in seen:
             seen.add(pid)
-            for mapping in reversed(self._found.get(pid, ())):
+            for mapping in reversed(self._found.get(pid) or ()):
                 if mapping.start <= address < mapping.end:
                     return mapping
             pid = self._parents.get(pid, pid)
@@ -112,23 +114,30 @@ class MappingLog:
             pid, parent = struct.unpack_from("=II", body)
             if pid != parent:
                 self._parents[pid] = parent
-                self._found.pop(pid, None)  # the number was another process's
+                self._found.drop(pid)  # the number was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             path = _openable(pid, name) if is_file(name) else ""
-            known = self._found.setdefault(pid, [])
-            known.append(Mapping(start, start + length, offset, path, name))
-            if len(known) > MAPPINGS:
-                del known[:MAPPINGS // 2]  # it maps and unmaps without end
+            self._remember(pid, Mapping(start, start + length, offset, path, name))
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:
             self.lost += struct.unpack_from("=QQ", body)[1]
-        for table in (self._found, self._parents):
-            if len(table) > PROCESSES:
-                del table[next(iter(table))]
+        if len(self._parents) > PROCESSES:
+            del self._parents[next(iter(self._parents))]
+
+    def _remember(self, pid: int, mapping: Mapping) -> None:
+        known = self._found.get(pid)
+        if known is None:
+            known = []
+            self._found.put(pid, known, _PROCESS)
+        known.append(mapping)
+        self._found.grow(pid, mapping.size)
+        if self._found.size_of(pid) > self._found.most // 4:  # it maps and unmaps without end
+            self._found.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
+            del known[:len(known) // 2]
 
 
 def _openable(pid: int, name: str) -> str:

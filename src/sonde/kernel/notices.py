@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..ending import Ending
+
 
 def _warn(message: str) -> None:
     import warnings
@@ -12,7 +14,17 @@ def _warn(message: str) -> None:
 
 
 tell: Callable[[str], object] = _warn
-hurried: Callable[[], bool] = bool  # whether the run is to end, and nothing may take long any more
+_endings: list[Ending] = []  # of the runs that foreign files are read for
+
+
+def follow(ending: Ending) -> None:
+    """Foreign files are read for one more run; those that are over do not count any more."""
+    _endings[:] = [*[other for other in _endings if not other.over], ending]
+
+
+def hurried() -> bool:
+    """Whether a run is to end, and nothing may take long any more."""
+    return any(ending.overdue(0) for ending in _endings)
 
 
 def notice(message: str) -> None:

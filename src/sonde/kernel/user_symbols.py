@@ -6,9 +6,11 @@ import os
 import time
 from bisect import bisect_right
 from functools import cache
+from sys import getsizeof
 from typing import Any
 
 from ..errors import EnvironmentProblem
+from ..memory import Cache, Memory
 from ..record import Record, Value
 from . import binaries
 from .foreign import files
@@ -32,24 +34,28 @@ class Mapping(Record):
     path: str
     name: str
 
+    @property
+    def size(self) -> int:
+        """Bytes that keeping it takes."""
+        return 250 + getsizeof(self.path) + getsizeof(self.name)
+
 
 _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a name
 
 
-MAPPINGS = 16_384  # executable ones of a process; what it has more stays without names
-
-
-def read_maps(pid: int) -> list[Mapping]:
-    """A process's executable mappings by ascending address; [] if it is gone."""
+def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
+    """A process's executable mappings by ascending address; [] if it is gone. What they take is little more than
+    ``most`` bytes: of a process that has some thousands, those behind stay without names."""
     root = binaries.process_root(pid)
     found: list[Mapping] = []
+    size = 0
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 parts = line.rstrip("\n").split(None, 5)
                 if len(parts) < 5 or "x" not in parts[1]:
                     continue
-                if len(found) >= MAPPINGS:
+                if size > most:
                     break
                 start, _, end = parts[0].partition("-")
                 name = parts[5] if len(parts) > 5 else ""
@@ -58,6 +64,7 @@ def read_maps(pid: int) -> list[Mapping]:
                 path = f"/proc/{pid}/map_files/{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
                 found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
                                      path if is_file(name) else "", name.removesuffix(" (deleted)")))
+                size += found[-1].size
     except OSError:
         return []
     return found
@@ -71,8 +78,9 @@ def is_file(name: str) -> bool:
 class _Process:
     """What was seen of one process."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, most: int) -> None:
         self.pid = pid
+        self._most = most  # bytes of its mappings
         self.owner = 0  # user id
         self.maps: list[Mapping] = []
         self.names: dict[int, UserSymbol] = {}  # by address
@@ -80,17 +88,14 @@ class _Process:
         self.jit: files.JitMap | None = None
         self.jit_at = -1.0
 
-    @property
-    def size(self) -> int:
-        """How much is kept of it."""
-        return 1 + len(self.maps) + len(self.names)
-
-    def refresh(self) -> None:
-        """Read the maps again; those of a process that has gone stay as they were."""
+    def refresh(self) -> int:
+        """Read the maps again, those of a process that has gone stay as they were; by how many bytes they grew."""
         self.read_at = time.monotonic()
-        found = read_maps(self.pid)
-        if found:
-            self.maps, self.owner = found, _owner(self.pid)
+        found = read_maps(self.pid, self._most)
+        if not found:
+            return 0
+        before, self.maps, self.owner = self.maps, found, _owner(self.pid)
+        return sum([m.size for m in found]) - sum([m.size for m in before])
 
     def mapping(self, address: int) -> Mapping | None:
         at = bisect_right(self.maps, address, key=lambda m: m.start) - 1
@@ -130,17 +135,18 @@ class _Process:
 
 SMALL = 1 << 20  # bytes of a map of a run-time compiler: a larger one is not read again at each unknown address
 REFRESH = 0.5  # seconds between looks at the maps of a process that shows unknown addresses
-MOST = 60_000  # mappings and names that are kept, of all processes; those of the processes not seen longest go first
+_PROCESS = 700  # bytes that a process takes beside its mappings and names
+_NAMED = 250    # bytes that an address with a name takes beside that
 
 
 class UserSymbols:
     """Symbols of processes' addresses. Maps are read when a process is first seen; ``log`` (kernel.mappings) knows
-    those of processes that ended before they were seen."""
+    those of processes that ended before they were seen. They take ``memory`` bytes: the processes that were asked about
+    longest ago are forgotten first."""
 
-    def __init__(self, log: Any = None) -> None:
+    def __init__(self, log: Any = None, memory: int = Memory().symbols // 4) -> None:
         self._log = log
-        self._processes: dict[int, _Process] = {}  # the one that was asked about longest ago first
-        self._kept = 0
+        self._processes: Cache[int, _Process] = Cache(memory, _Process.close)
 
     def snapshot(self, pid: int) -> None:
         """Remember a process's mappings while it is there."""
@@ -149,10 +155,7 @@ class UserSymbols:
 
     def forget(self, pid: int) -> None:
         """Drop what is known of a process (it called exec, or its id is another's now)."""
-        process = self._processes.pop(pid, None)
-        if process is not None:
-            self._kept -= process.size
-            process.close()
+        self._processes.drop(pid)
 
     def lookup(self, pid: int, address: int) -> UserSymbol | None:
         """The symbol at an address of a process; None if the address belongs to no known mapping."""
@@ -162,27 +165,22 @@ class UserSymbols:
             found = self._lookup(process, address)
             if found is not None and (found.name or found.module != ANONYMOUS):  # else the next look may find more
                 process.names[address] = found
-                self._keep(1)
+                self._processes.grow(pid, _NAMED + getsizeof(found.name))
+                if self._processes.size_of(pid) > self._processes.most * 3 // 4:
+                    self._drop_names(process)
         return found
 
-    def _process(self, pid: int) -> _Process:
-        process = self._processes.pop(pid, None)
-        if process is None:
-            process = self._processes[pid] = _Process(pid)
-            process.refresh()
-            self._keep(process.size)
-        else:
-            self._processes[pid] = process
-        return process
+    def _drop_names(self, process: _Process) -> None:
+        """Of a process that takes most of the room: they can be found again, its mappings perhaps not."""
+        self._processes.grow(process.pid, -sum([_NAMED + getsizeof(found.name) for found in process.names.values()]))
+        process.names = {}
 
-    def _keep(self, size: int) -> None:
-        self._kept += size
-        while self._kept > MOST and len(self._processes) > 1:
-            self.forget(next(iter(self._processes)))
-        if self._kept > 2 * MOST:  # one process alone
-            for process in self._processes.values():
-                self._kept -= len(process.names)
-                process.names = {}
+    def _process(self, pid: int) -> _Process:
+        process = self._processes.get(pid)
+        if process is None:
+            process = _Process(pid, self._processes.most // 2)
+            self._processes.put(pid, process, _PROCESS + process.refresh())
+        return process
 
     def mapping(self, pid: int, address: int) -> Mapping | None:
         """The executable mapping that holds an address of a process."""
@@ -191,9 +189,7 @@ class UserSymbols:
     def _mapping(self, process: _Process, address: int) -> Mapping | None:
         mapping = process.mapping(address)
         if mapping is None and time.monotonic() - process.read_at > REFRESH:
-            self._kept -= process.size
-            process.refresh()
-            self._keep(process.size)
+            self._processes.grow(process.pid, process.refresh())
             mapping = process.mapping(address)
         if mapping is None and self._log is not None:
             mapping = self._log.mapping(process.pid, address)

@@ -203,7 +203,16 @@ class LiveWorld(KernelTypes, UserSide):
 
     def traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
-        return is_traceable(self.tracefs, name)
+        try:
+            return is_traceable(self.tracefs, name)
+        except EnvironmentProblem:
+            return False  # nobody says so
+
+    def forbidden_functions(self) -> frozenset[str]:
+        """Functions in which no kprobe may be set."""
+        from . import functions
+
+        return functions.forbidden()
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """What kallsyms, ftrace's list and installed debug information tell."""

@@ -249,8 +249,8 @@ class Parser(StatementParser):
             self.expect("(", "'('")
             entries = self._entries()
             self.expect(")", "')'")
-        span = self.since(start)
         self.accept(";")
+        span = self.since(start)
         self._script.map_decls.append(ast.MapDecl(span, name, kind, entries))
 
     def _entries(self) -> int:

@@ -18,7 +18,7 @@ from ..runtime.values import (
     StructValue,
     to_text,
 )
-from .stream import Stream
+from .stream import Streams
 from .text import CONTROLS, Items, divided, encode, ordered, terminal_safe
 
 if TYPE_CHECKING:
@@ -105,32 +105,12 @@ def _part(key: Any) -> str:
     return to_text(key)
 
 
-class JsonOutput:
+class JsonOutput(Streams):
     """Prints objects to ``out``; the interface is TextOutput's."""
 
     # Nothing that a terminal could trip over survives the quoting.
     escape: Callable[[str], str] | None = None
     error_escape: Callable[[str], str] | None = None
-
-    def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
-        self.out = out
-        self.err = err
-        self.quiet = quiet
-
-    def flush(self, end: bool = False) -> None:
-        """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
-        self.out.flush(end)
-        self.err.flush(end)
-
-    @property
-    def unread(self) -> int:
-        """Bytes that nobody has read, though the run was to end."""
-        return self.out.unread
-
-    def close(self) -> None:
-        """Release what the streams have opened; the descriptors stay the caller's."""
-        self.out.close()
-        self.err.close()
 
     def _message(self, kind: str, data: str, more: str = "") -> None:
         self.out.write(encode(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))

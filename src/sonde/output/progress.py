@@ -35,12 +35,12 @@ class Progress:
         os.write(self.descriptor, _CLEAR + line(work, done, whole, unit, self._columns()).encode())
         self._visible = True
 
-    def over(self, items: Sequence[Item], work: str, unit: str) -> Iterator[Item]:
-        """The items one by one, with a bar if they take long."""
+    def over(self, items: Sequence[Item], work: str, unit: str, step: int = _STEP) -> Iterator[Item]:
+        """The items one by one, with a bar if they take long, looked at every ``step`` items."""
         whole = len(items)
-        for at in range(0, whole, _STEP):
+        for at in range(0, whole, step):
             self.show(work, at, whole, unit)
-            yield from items[at:at + _STEP]
+            yield from items[at:at + step]
         self.clear()
 
     def clear(self) -> None:
@@ -74,9 +74,9 @@ def progress(quiet: bool = False) -> Progress | None:
     return Progress()
 
 
-def watched(bar: Progress | None, items: Sequence[Item], work: str, unit: str) -> Iterable[Item]:
+def watched(bar: Progress | None, items: Sequence[Item], work: str, unit: str, step: int = _STEP) -> Iterable[Item]:
     """The items, with a bar if there is one."""
-    return bar.over(items, work, unit) if bar is not None else items
+    return bar.over(items, work, unit, step) if bar is not None else items
 
 
 __all__ = ["Progress", "line", "progress", "watched"]

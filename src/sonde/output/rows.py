@@ -18,11 +18,14 @@ from .format import Format, compile_format
 _BETWEEN = " \t,:\n"
 
 
+RowCell = tuple[str, str, bool]  # column, text, whether it is a number
+
+
 class Sink(Protocol):
-    """Who wants the rows: (column, text, whether it is a number) of each cell; what is no row comes as text."""
+    """Who wants the rows; what is no row comes as text."""
 
     def heading(self, names: Sequence[str]) -> None: ...
-    def row(self, cells: Sequence[tuple[str, str, bool]]) -> None: ...
+    def row(self, cells: Sequence[RowCell]) -> None: ...
     @property
     def write_text(self) -> Callable[[bytes], object]: ...
 

@@ -76,6 +76,30 @@ class Stream:
         return True
 
 
+class Streams:
+    """What every form of output has: ``out`` for what the script prints, ``err`` for what is about the tracer."""
+
+    def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
+        self.out = out
+        self.err = err
+        self.quiet = quiet
+
+    def flush(self, end: bool = False) -> None:
+        """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
+        self.out.flush(end)
+        self.err.flush(end)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that nobody has read, though the run was to end."""
+        return self.out.unread
+
+    def close(self) -> None:
+        """Release what the streams have opened; the descriptors stay the caller's."""
+        self.out.close()
+        self.err.close()
+
+
 def _open_non_blocking(descriptor: int) -> int:
     """A descriptor of the same pipe or terminal, on which a write never waits; the one that is given where there can be
     none. It has a mode of its own: whoever shares ours (a shell, the command of -c) must not find it non-blocking."""

@@ -9,7 +9,7 @@ from ..errors import underlined
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide
 from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
-from .stream import Stream
+from .stream import Stream, Streams
 
 if TYPE_CHECKING:
     from ..runtime.losses import Withheld
@@ -69,7 +69,7 @@ def divided(value: Any, div: int) -> Any:
     return divide(value, div) if div > 1 and type(value) is int else value
 
 
-class TextOutput:
+class TextOutput(Streams):
     """Prints to ``out``, and what is about the tracer itself to ``err``.
 
     Values from traced programs are made safe for a terminal if ``out`` is one. ``quiet`` (-q) silences the
@@ -77,27 +77,10 @@ class TextOutput:
     """
 
     def __init__(self, out: Stream, err: Stream, quiet: bool = False) -> None:
-        self.out = out
-        self.err = err
-        self.quiet = quiet
+        super().__init__(out, err, quiet)
         self.escape: Callable[[str], str] | None = terminal_safe if out.terminal else None
         self.error_escape = terminal_safe if err.terminal else None  # for errorf() and warnf()
         self.write_text = out.write  # printf: its text goes straight to the stream
-
-    def flush(self, end: bool = False) -> None:
-        """Let out what is buffered, as the buffering mode has it; everything with ``end``."""
-        self.out.flush(end)
-        self.err.flush(end)
-
-    @property
-    def unread(self) -> int:
-        """Bytes that nobody has read, though the run was to end."""
-        return self.out.unread
-
-    def close(self) -> None:
-        """Release what the streams have opened; the descriptors stay the caller's."""
-        self.out.close()
-        self.err.close()
 
     # About the tracer ---------------------------------------------------------------------------------------------
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import AttachError
 from ..spec import Attach, Config
 from . import links as attaching
-from .iterators import Iterators
 from .links import Links
 from .loading import Loader
 from .programs import Program
+
+if TYPE_CHECKING:
+    from .iterators import Iterators
 
 
 class Attachments:
@@ -77,7 +81,9 @@ class Attachments:
         for program in programs:
             point = program.spec.attach[0]
             if point.kind == "iter":
-                self.iterators = self.iterators or Iterators()
+                if self.iterators is None:
+                    from .iterators import Iterators
+                    self.iterators = Iterators()
                 if "pin" in point.extra:
                     self.iterators.pin(point.name, program.fd, point.extra["pin"])
                 else:

@@ -33,18 +33,21 @@ class LiveContext:
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
         self._kernel = kernel or KernelSymbols()
-        self._log = _mapping_log() if names_user_addresses(spec) else None
+        self._memory = memory or Memory()
+        self._log = _mapping_log(self._memory.symbols // 8) if names_user_addresses(spec) else None
         if self._log is not None:
             self._log.changed = self._user.forget
         self._cgroups = procfs.Cgroups()
         self._unwinder: Any = None
-        self._stacks = StackFrames(spec, maps, (memory or Memory()).stacks)
+        self._stacks = StackFrames(spec, maps, self._memory.stacks)
         self._offsets: dict[str, int] = {}
 
     @cached_property
     def _user(self) -> UserSymbols:
+        from ..kernel.foreign import files
         from ..kernel.user_symbols import UserSymbols
-        return UserSymbols(self._log)
+        files.limit(self._memory.symbols)
+        return UserSymbols(self._log, self._memory.symbols // 4)
 
     def frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
@@ -138,8 +141,8 @@ def _is_user(type: Any) -> bool:
     return isinstance(type, USym) or isinstance(type, Stack) and type.user
 
 
-def _mapping_log() -> Any:
+def _mapping_log(memory: int) -> Any:
     from ..kernel.mappings import MappingLog
-    log = MappingLog()
+    log = MappingLog(memory=memory)
     log.start()
     return log

@@ -450,7 +450,7 @@ def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
             "the compiler may have inlined it"]
     if number == errno.EADDRNOTAVAIL:
         return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
-    if why := special(point.event) or ("their own work needs it" if forbidden(point.event) else ""):
+    if why := special(point.event) or ("their own work needs it" if point.event in forbidden() else ""):
         probes = "kprobes" if point.kind in ("kprobe", "kretprobe") else point.kind
         return f"{point.event} is off limits to {probes}: {why}", []
     if number in (errno.EINVAL, errno.EILSEQ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..record import Record
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 LONGEST = 2000  # characters of a command
+NOTHING_LOST = "nothing was lost"
 _CONTROL = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 
 
@@ -40,12 +42,16 @@ class Provenance(Record):
     @property
     def verdict(self) -> list[str]:
         """What was lost, or that nothing was."""
-        return self.lost or ["nothing was lost"]
+        return self.lost or [NOTHING_LOST]
 
     @property
     def lines(self) -> list[str]:
         """All of it."""
         return [self.command, self.place, *self.verdict]
+
+    def comments(self, sign: str = "#") -> str:
+        """All of it as lines of comment. They end with a full stop, since scripts take a number there for a weight."""
+        return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.lines])
 
     def as_json(self) -> dict[str, object]:
         """All of it as plain data."""
@@ -55,10 +61,14 @@ class Provenance(Record):
 
 def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
     """The record of a run as it is now."""
+    return describe_here(command, session.started, session.traced_ns / 1e9, losses.sentences)
+
+
+def describe_here(command: str, started: int, seconds: float, lost: Sequence[str]) -> Provenance:
+    """The record of a run on this machine that began at ``started`` (nanoseconds since 1970)."""
     machine = os.uname()
-    traced = session.traced_ns
-    return Provenance(_plain(command), _plain(machine.nodename), _plain(machine.release), time.time_ns() - traced,
-                      traced / 1e9, [_plain(line) for line in losses.sentences])
+    return Provenance(_plain(command), _plain(machine.nodename), _plain(machine.release), started, seconds,
+                      [_plain(line) for line in lost])
 
 
 def _plain(text: str) -> str:

@@ -394,6 +394,12 @@ class Session:
         begin, end = self._span
         return max((end or time.monotonic_ns()) - begin, 0) if begin else 0
 
+    @property
+    def started(self) -> int:
+        """When all was attached, in nanoseconds since 1970; now, if that has not happened."""
+        begin, now = self._span[0], time.monotonic_ns()
+        return time.time_ns() - (now - (begin or now))
+
     @staticmethod
     def _name(program: Program) -> str:
         return program.spec.attach[0].name if program.spec.attach else program.spec.name

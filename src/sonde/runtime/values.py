@@ -386,6 +386,10 @@ def _bool(_type: t.Bool, _: Context) -> Decode:
     return _scalar("?")
 
 
+def _address(_type: t.Address, _: Context) -> Decode:
+    return _scalar("Q")
+
+
 def _pointer(_type: t.Pointer, _: Context) -> Decode:
     get = _scalar("Q")
     return lambda buffer, offset: PointerValue(get(buffer, offset))
@@ -592,8 +596,8 @@ def _bitfield(field: t.StructField) -> Decode:
 
 
 _MAKERS: dict[type, Callable[[Any, Context], Decode]] = {
-    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Enum: _enum, t.NoneType: _none, t.Real: _none,
-    t.Str: _str, t.Buf: _buf,
+    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Address: _address, t.Enum: _enum,
+    t.NoneType: _none, t.Real: _none, t.Str: _str, t.Buf: _buf,
     t.Inet: _inet, t.MacAddr: _mac, t.Timestamp: _timestamp, t.Symbol: _symbol, t.USym: _usym, Stack: _stack,
     t.StackCopy: _stack_copy,
     t.Array: _array, t.Tuple: _tuple, t.Struct: _struct}

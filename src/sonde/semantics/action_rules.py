@@ -12,13 +12,13 @@ from ..types import (
     UINT32,
     UINT64,
     VOID,
-    Aggregate,
+    Address,
     Array,
     Bool,
     Buf,
     Enum,
+    Inet,
     Int,
-    NoneType,
     Pointer,
     Stack,
     Str,
@@ -216,24 +216,30 @@ def glob_fits(segments: list[Segment], text: bytes) -> bool:
 
 # --- types ------------------------------------------------------------------------------------------------
 
-_BASES: list[tuple[type, str]] = [
-    (Bool, "bool"), (Enum, "enum"), (Int, "int"), (Pointer, "ptr"), (Str, "string"), (Array, "array"), (Buf, "buffer"),
-    (Struct, "record"), (Tuple, "tuple"), (Stack, "stack"), (Aggregate, "aggregate"), (NoneType, "none")]
+_BASES: list[tuple[type | tuple[type, ...], str]] = [
+    (Bool, "bool"), ((Enum, Int, Address), "int"), (Pointer, "pointer"), (Str, "string"), (Array, "array"),
+    (Buf, "buffer"), (Struct, "c_type"), (Inet, "inet")]
 
 
 def typeinfo(context: Context, node: Call, types: Types) -> Type | None:
-    """data: literals for the members btf_id, base_ty and full_ty of the record."""
+    """data: literals for the members btf_id (always 0, as in bpftrace), base_type and full_type of the record."""
     from .map_rules import unstable
     unstable(context, node, "typeinfo", context.config.unstable_typeinfo)
     subject = node.args[0]
-    type = resolve_type(context, subject) if isinstance(subject, TypeSyntax) else context.value(subject, "typeinfo()")
+    type = resolve_type(context, subject) if isinstance(subject, TypeSyntax) else \
+        context.aggregate_of(subject) or context.value(subject, "typeinfo()")
     if type is None:
         return None
     plain = convert.plain(type)
-    base = next((word for kind, word in _BASES if isinstance(plain, kind)), str(plain))
-    number = plain.btf_id if isinstance(plain, Struct) else 0
-    node.data = [_literal(node, number), _literal(node, base), _literal(node, convert.name(plain))]
-    return Tuple(tuple([item.type for item in node.data]), ("btf_id", "base_ty", "full_ty"))
+    node.data = [_literal(node, 0), _literal(node, _base(plain)), _literal(node, convert.name(plain))]
+    return Tuple(tuple([item.type for item in node.data]), ("btf_id", "base_type", "full_type"))
+
+
+def _base(type: Type) -> str:
+    if isinstance(type, Tuple):
+        return "record" if type.names else "tuple"
+    return next((word for kind, word in _BASES if isinstance(type, kind)),
+                str(type) if isinstance(type, Stack) else convert.name(type))
 
 
 def _literal(node: Expr, value: int | str) -> Expr:

@@ -26,6 +26,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
              diagnostics: Diagnostics) -> list[Program]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
     finder = Finder(world, options, config, diagnostics)
+    finder.written = [point.parts[-1] for clause in clauses for point in clause.points if point.parts]
     keep = _filter(options, diagnostics)
     found: list[Program] = []
     total = 0
@@ -41,6 +42,7 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
             return found
         for probe in _share(clause, attach, world):
             found.append(Program(probe, probe.attach[0].kind, len(found)))
+    finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
     _check_limits(found, total, config, diagnostics)
     return found
@@ -160,7 +162,7 @@ def arguments(item: Attach, world: World) -> Struct | None:
         format = world.tracepoint(item.target, item.event)
         return format.args if format is not None else None
     if item.kind in TYPED:
-        known = world.kernel_function(item.event, item.target)
+        known = world.kernel_function(item.extra.get("typed_as", item.event), item.target)
         return known.args if known is not None else None
     return world.raw_tracepoint(item.event) if item.kind == "rawtracepoint" else None
 

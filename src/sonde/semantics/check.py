@@ -18,6 +18,7 @@ from ..language.ast import (
 )
 from ..language.diagnostics import ERROR, Diagnostics, nearest
 from ..language.source import Source
+from ..types import Int
 from . import attach
 from .config import read_config
 from .context import Context, MapState, Program, VarState
@@ -26,6 +27,7 @@ from .ctypes_ import TypeNames
 from .evaluate import evaluate
 from .macros import expand
 from .map_rules import UNFILLED, unstable
+from .naming import name_keys, private_maps
 from .nodes import walk
 from .size import MOST_PARTS, MOST_VISITS, check_size
 from .statements import check_statements
@@ -70,9 +72,13 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     if diagnostics.failed:
         _without_types(world, diagnostics)
     diagnostics.check()
+    used = {node.name for node in walk([script.clauses, script.functions]) if isinstance(node, MapRef)}
+    for declared in script.map_decls:
+        if declared.name not in used:
+            context.warning("unused-map", f"Unused map: {declared.name}", declared)
     for program in programs:
         _prune(program)
-    return CheckedScript(source, [p.probe for p in programs], _maps(context), config, options, diagnostics)
+    return CheckedScript(source, [p.probe for p in programs], _maps(context, script), config, options, diagnostics)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
@@ -101,8 +107,6 @@ def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics
 
 def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
     for item in declarations:
-        if item.name in context.maps:
-            diagnostics.error("redeclared", f"Redeclaration of existing map: {item.name}", item.span)
         state = context.map(item)
         state.kind, state.entries = item.kind, item.entries
         if item.kind and item.kind not in MAP_KINDS:
@@ -119,7 +123,7 @@ def _settle(context: Context, programs: list[Program], most_passes: int) -> Diag
     """
     for context.passes in range(most_passes):
         _visit_all(context, programs)
-        if not context.changed:
+        if not context.changed and not _fill_only_read(context):
             if context.diagnostics.failed:
                 context.explaining = True
                 _visit_all(context, programs)
@@ -132,10 +136,17 @@ def _settle(context: Context, programs: list[Program], most_passes: int) -> Diag
     return context.diagnostics
 
 
+def _fill_only_read(context: Context) -> bool:
+    """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers."""
+    for state in context.only_read:
+        state.inferred_value = Int(8)
+    return bool(context.only_read)
+
+
 def _visit_all(context: Context, programs: list[Program]) -> None:
     context.diagnostics = context.types.diagnostics = Diagnostics()
     context.changed = False
-    context.retyped, context.assigned = [], []
+    context.retyped, context.assigned, context.only_read = [], [], []
     for state in context.maps.values():
         state.read, state.programs = False, {}
     for program in programs:
@@ -209,13 +220,15 @@ def _does_nothing(node: object) -> bool:
     return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and node.expr.data == UNFILLED
 
 
-def _maps(context: Context) -> dict[str, MapInfo]:
+def _maps(context: Context, script: Script) -> dict[str, MapInfo]:
     """The maps that hold something, by name, with their final types."""
-    return {name: _finish(state) for name, state in context.maps.items() if state.inferred_value is not None}
+    labels, private = name_keys([script.clauses, script.functions]), private_maps(script)
+    return {name: _finish(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
+            if state.inferred_value is not None}
 
 
-def _finish(state: MapState) -> MapInfo:
+def _finish(state: MapState, labels: tuple[str, ...], private: bool) -> MapInfo:
     assert state.inferred_value is not None
     key = plain(state.inferred_key) if state.inferred_key is not None else None
     return MapInfo(state.name, key, plain(state.inferred_value), state.span, state.kind, state.entries,
-                   len(state.programs), state.read)
+                   len(state.programs), state.read, labels, private)

@@ -67,7 +67,9 @@ def _cache(text: str) -> str:
     return _choice("cache_user_symbols", "PER_PID", "PER_PROGRAM", "NONE")(text)
 
 
-_UNSTABLE = _choice("unstable config", "enable", "warn", "error")
+def _unstable(text: str) -> str:
+    older = {"1": "enable", "true": "enable", "0": "error", "false": "error"}
+    return older.get(text) or _choice("unstable config", "enable", "warn", "error")(text)
 
 
 VARIABLES = {row.name: row for row in (
@@ -90,9 +92,9 @@ VARIABLES = {row.name: row for row in (
     Variable("stack_mode", _choice("stack_mode", *STACK_MODES),
              "How stacks are printed: bpftrace, perf, raw or build_id."),
     Variable("str_trunc_trailer", str, "What is appended to strings that were cut."),
-    Variable("unstable_import_statement", _UNSTABLE, "What using import does."),
-    Variable("unstable_tseries", _UNSTABLE, "What using tseries() does."),
-    Variable("unstable_typeinfo", _UNSTABLE, "What using typeinfo() does."),
+    Variable("unstable_import_statement", _unstable, "What using import does."),
+    Variable("unstable_tseries", _unstable, "What using tseries() does."),
+    Variable("unstable_typeinfo", _unstable, "What using typeinfo() does."),
     Variable("use_blazesym", _bool, "Accepted for compatibility."),
 )}
 _RENAMED = {"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes",

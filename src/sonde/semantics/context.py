@@ -74,6 +74,7 @@ class Context:
         self.changed = False
         self.explaining = False  # this pass is the one whose findings are kept
         self.retyped: list[str] = []  # maps whose type has changed, until their readers have been looked at again
+        self.only_read: list[MapState] = []  # what this pass read elements of, while nothing is known to fill it
         self.assigned: list[tuple[Program, Assign]] = []  # the assignments to maps of this pass
         self._filled: dict[str, Node] | None = None  # map -> where the script fills it first
         self.passes = 0  # over all programs so far, until no type changes any more
@@ -312,6 +313,17 @@ class Context:
             hints = self._where_filled(state, node) if self.shown else []
             self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
         return state.inferred_value
+
+    def element_value(self, state: MapState, node: Node) -> Type | None:
+        """The same for ``@x`` and ``@x[key]`` where they are read: a map that is only read holds numbers, all 0."""
+        if state.inferred_value is None and state not in self.only_read:
+            self.only_read.append(state)
+        return self.map_value(state, node)
+
+    def aggregate_of(self, node: Expr) -> Aggregate | None:
+        """What ``@x`` or ``@x[key]`` holds, if that is count_t or the like."""
+        value = self.use_map(node).inferred_value if isinstance(node, MapRef) else None
+        return value if isinstance(value, Aggregate) else None
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:
         filled = self.left_out(state.name)

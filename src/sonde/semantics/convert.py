@@ -14,6 +14,7 @@ from ..types import (
     Bool,
     Buf,
     Enum,
+    Inet,
     Int,
     MacAddr,
     NoneType,
@@ -255,4 +256,6 @@ def name(type: Type) -> str:
         return f"buffer[{type.capacity}]"
     if isinstance(type, MacAddr):
         return "mac_address"
+    if isinstance(type, Inet):
+        return "inet[24]"  # the size that bpftrace gives it
     return f"{type}_t" if isinstance(type, (Symbol, USym)) else str(type)

@@ -156,7 +156,7 @@ def check_variable(context: Context, node: ast.Variable) -> Type | None:
 def check_map(context: Context, node: ast.MapRef) -> Type | None:
     """A map's value read by a program; an aggregate reads as the integer it stands for."""
     state = context.use_map(node)
-    value = context.map_value(state, node)
+    value = context.element_value(state, node)
     if value is None or not isinstance(value, Aggregate):
         return value
     state.read = True

@@ -26,6 +26,9 @@ class Finder:
         self.kind = ""      # of the attach point at hand
         self.points = 1     # attach points of the clause, as written
         self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
+        self.written: list[str] | None = None  # last parts of all the script's attach points; None: it asks what exists
+        self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
+        self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
         self._tracepoints: list[tuple[str, str]] | None = None
 
     def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
@@ -39,9 +42,10 @@ class Finder:
 
     def missing(self, point: AttachPoint, hints: Sequence[str] = (), message: str = "") -> list[Attach]:
         """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says. A pattern need not
-        match; a clause none of whose points is there is reported as one."""
+        match, nor need one point of a clause that asks for its name; a clause none of whose points is there is reported
+        as one."""
         shown = ":".join(point.parts[1:])
-        if is_pattern(shown) and not message:
+        if is_pattern(shown) and not message or "probe" in self.use.names:
             self.unmatched += [f"no {self.kind} matches {shown}", *hints]
             return []
         message = message or f"No matches for {self.kind} {shown}."
@@ -52,6 +56,13 @@ class Finder:
         self._missing("Probe has no valid attach points. If this is expected, set the 'missing_probes' config variable "
                       "to 'warn'.", "Probe has no valid attach points. It is being removed which may cause issues with "
                       "program behavior.", points[0].span.to(points[-1].span), self.unmatched)
+
+    def warn_of_untraceable(self) -> None:
+        """Tell what was put into ``untraceable``: kernel functions that are not among those that can be traced."""
+        for function, span in self.untraceable if self.options.warnings else ():
+            self.diagnostics.warning("untraceable", f"{function} is not traceable (either non-existing, inlined, or "
+                                     'marked as "notrace"); attaching to it will likely fail', span)
+        self.untraceable = []
 
     def _missing(self, error: str, warning: str, span: Span, hints: Sequence[str]) -> list[Attach]:
         if self.config.missing_probes == "error":

@@ -221,7 +221,7 @@ _ROWS = (
              r.kfunc, macro=True),
     Function("kfunc_allowed", ("name:literal",), None, "Whether a kfunc may be called.", 'kfunc_allowed("bpf_strlen")',
              r.kfunc, macro=True),
-    Function("typeinfo", ("value:raw",), None, "The type of a value, as a record.", "typeinfo(pid).full_ty",
+    Function("typeinfo", ("value:raw",), None, "The type of a value, as a record.", "typeinfo(pid).full_type",
              _later("typeinfo")),
 )
 

@@ -7,14 +7,17 @@ the same either way, so a kernel that lacks one of them serves the script by the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelFunction
 from ..types import Scalar
+from ..uapi import is_left_out
 from .bpf_probes import bpf_function
 from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
 from .similar import similar_probes
+from .stand_ins import stand_ins, suits
 
 if TYPE_CHECKING:
     from .providers import Expand
@@ -41,8 +44,9 @@ def kernel_function(kind: str) -> Expand:
         if split is None:
             return finder.error("probe-form", bad_offset(text), point)
         if split[1] and kind != "kprobe":
-            return finder.error("probe-form", "Offset not allowed", point,
-                                ["only kprobes can be set into the middle of a function"])
+            hints = ["only kprobes can be set into the middle of a function"]
+            return finder.missing(point, hints) if kind in TYPED else \
+                finder.error("probe-form", "Offset not allowed", point, hints)
         way = _way(finder, kind)
         if not way:
             return _no_way(finder, point, kind, parts)
@@ -96,12 +100,18 @@ def _obstacle(finder: Finder, kind: str, way: str, text: str) -> str:
 def _address(finder: Finder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
     if kind != "kprobe":
         return finder.error("probe-form", f"{kind} probes need a function's name, not an address", point)
+    if not finder.options.unsafe:
+        return finder.error("unsafe", "Probing by address requires --unsafe", point)
     return [Attach(kind, f"kprobe:{text}", "", "", number(text) or 0, pid=finder.options.pid)]
 
 
 def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, function: str,
           offset: int) -> list[Attach]:
     wild = is_pattern(function) or is_pattern(module)
+    if not wild and not offset:
+        instead = _by_stand_ins(finder, point, kind, way, module, function)
+        if instead is not None:
+            return instead
     names = _matching(finder, module, function, way) if wild else _named(finder, module, function, way)
     found = [a for a in [_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
     if found:
@@ -109,6 +119,28 @@ def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, 
     if names and not wild:
         return _untyped(finder, point, kind, names[0][1])
     return _not_found(finder, point, kind, module, function)
+
+
+def _by_stand_ins(finder: Finder, point: AttachPoint, kind: str, way: str, module: str,
+                  function: str) -> list[Attach] | None:
+    """Attach points in what has the work of a function that has no code under its own name; None if it has some, or
+    nothing has its work but what the script probes itself, for kernels like this. It is said once for each function."""
+    world, written = finder.world, finder.written
+    if written is None or world.traceable(function) or world.kernel_symbol(function) is not None:
+        return None
+    known = [s for s in stand_ins(world, function, module) if not any(matcher(text)(s.name) for text in written)]
+    ways = [way if s.renamed or kind not in TYPED else OTHER[kind] for s in known]
+    found = [(s, a) for s, by in zip(known, ways)
+             if suits(s, finder.use) and world.feature(FEATURE[by]) and not _obstacle(finder, kind, by, s.name)
+             and (a := _attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
+    if known and not found:
+        return _not_found(finder, point, kind, module, function,
+                          [f"{s.name} has its work in this kernel, with other arguments" for s in known if s.renamed])
+    if found and function not in finder.stood_in and finder.options.warnings:
+        finder.stood_in.add(function)
+        finder.diagnostics.warning("stand-in", f"This kernel has no function {function} of that name. Probing "
+                                   f"{' and '.join([s.name for s, _ in found])}: {found[0][0].why}.", point.span)
+    return [a for _, a in found] or None
 
 
 def choose(finder: Finder, attach: list[Attach]) -> None:
@@ -160,15 +192,20 @@ def _matching(finder: Finder, module: str, function: str, way: str) -> list[tupl
     every = finder.world.kernel_functions()
     if not every and way in TYPED:
         every = finder.world.function_names()
-    return list(dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)]))
+    found = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
+    if not is_pattern(function):
+        return list(found)
+    forbidden = finder.world.forbidden_functions() if way not in TYPED else frozenset()
+    return [(m, f) for m, f in found if f not in forbidden and not is_left_out(f)]
 
 
 def _attach(finder: Finder, kind: str, way: str, module: str, function: str, offset: int, named: bool,
-            wild: bool) -> Attach | None:
-    """None if the function has no prototype and needs one, or has more arguments than it can show."""
+            wild: bool, typed_as: str = "") -> Attach | None:
+    """None if the function has no prototype and needs one, or has more arguments than it can show. ``typed_as``: the
+    name under which type information has it, where that is another."""
     known = None
     if way in TYPED or kind in TYPED:
-        known = finder.world.kernel_function(function, "" if module == "vmlinux" else module)
+        known = finder.world.kernel_function(typed_as or function, "" if module == "vmlinux" else module)
     if way in TYPED and (known is None or known.variadic) or kind in TYPED and _needs_types(finder, known, way):
         return None
     extra: dict[str, object] = {"wildcard": True} if wild else {}
@@ -176,6 +213,8 @@ def _attach(finder: Finder, kind: str, way: str, module: str, function: str, off
         extra["how"] = way
     if known is not None:
         extra |= {"btf_id": known.id, "module": known.module, "result": known.result}
+    if typed_as not in ("", function):
+        extra["typed_as"] = typed_as
     shown = f"+{offset}" if offset else ""
     if kind in TYPED:
         target, name = module or "vmlinux", f"{kind}:{module or 'vmlinux'}:{function}"
@@ -199,15 +238,27 @@ def _untyped(finder: Finder, point: AttachPoint, kind: str, function: str) -> li
     return finder.missing(point, [why, *hints])
 
 
-def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str) -> list[Attach]:
-    shown = f"{module}:{function}" if module else function
+def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str,
+               renamed: Sequence[str] = ()) -> list[Attach]:
     every = finder.world.kernel_functions() or finder.world.function_names()
-    names = [f for _, f in every]
-    if is_pattern(shown):
+    if is_pattern(f"{module}:{function}"):
         return finder.missing(point, similar_probes(finder, function, kind in RETURNS))
+    if kind not in TYPED and module and all(m != module for m, _ in every):
+        shown = ":".join([kind, *point.parts[1:]])
+        finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
+    if kind not in TYPED and all(f != function for _, f in every) and finder.config.missing_probes != "ignore":
+        finder.untraceable.append((function, point.span))
+        if finder.config.missing_probes == "warn":
+            finder.warn_of_untraceable()
+    return finder.missing(point, _hints(finder, kind, module, function, every, renamed))
+
+
+def _hints(finder: Finder, kind: str, module: str, function: str, every: list[tuple[str, str]],
+           renamed: Sequence[str]) -> list[str]:
+    """Why there is no such function, and what may be meant."""
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
-    near = did_you_mean(f"{kind}:", function, names)
+    near = did_you_mean(f"{kind}:", function, [f for _, f in every])
     if not near and not elsewhere:
         near = similar_probes(finder, function, kind in RETURNS)
-    return finder.missing(point, [*([] if why == "no such function" else [why]), *elsewhere, *near, *hints])
+    return [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints]

@@ -47,7 +47,7 @@ def _print_map(context: Context, node: Call, target: MapRef) -> Type | None:
 def _print_element(context: Context, target: MapRef) -> Type | None:
     """One element of an aggregate: an integer for count and its like, for hist the tree keeps the Aggregate type."""
     state = context.use_map(target)
-    value = context.map_value(state, target)
+    value = context.element_value(state, target)
     if value is None:
         return None
     if isinstance(value, Aggregate):

@@ -10,12 +10,11 @@ from ..types import (
     BOOL,
     BPF,
     INT64,
-    KERNEL,
     UINT64,
-    USER,
-    VOID,
+    Address,
     Aggregate,
     Array,
+    Bool,
     Buf,
     Enum,
     Inet,
@@ -63,20 +62,24 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
         return None
     if node.op == "*":
         return _dereference(context, node, operand)
+    operand = context.aggregate_of(node.operand) or operand
     if node.op == "!":
         return _not(context, node, operand)
-    number = convert.as_int(operand)
+    number = None if isinstance(operand, Bool) else convert.as_int(operand)
     if number is None:
-        context.error("bad-operand",
-                      f"The {node.op} operator can not be used on expressions of type '{convert.name(operand)}'",
-                      node)
+        _bad_operand(context, node, operand)
         return None
     value = node.operand.const
-    if isinstance(value, int):
-        return _fold_minus(context, node, value) if node.op == "-" else _fold_complement(node, value, number)
-    if node.op == "-" or isinstance(number, convert.Flexible):
-        return INT64
-    return Int(number.bits, number.signed)
+    if isinstance(value, int) and not isinstance(node.operand, ast.Cast):
+        return _fold_minus(context, node, value) if node.op == "-" else fold(node, ~value & _MASK)
+    if isinstance(value, int) and not number.signed:
+        node.const = (-value if node.op == "-" else ~value) & (1 << number.bits) - 1
+    return Int(64, number.signed)
+
+
+def _bad_operand(context: Context, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
+    context.error(code, f"The {node.op} operator can not be used on expressions of type '{convert.name(operand)}'",
+                  node)
 
 
 def _fold_minus(context: Context, node: ast.Unary, value: int) -> Type | None:
@@ -86,18 +89,9 @@ def _fold_minus(context: Context, node: ast.Unary, value: int) -> Type | None:
     return fold(node, -value)
 
 
-def _fold_complement(node: ast.Unary, value: int, type: Int) -> Type:
-    """Of a literal it is an unsigned number of 64 bits; a cast one keeps its type."""
-    if isinstance(type, convert.Flexible):
-        return fold(node, ~value & _MASK)
-    node.const = ~value if type.signed else ~value & (1 << type.bits) - 1
-    return Int(type.bits, type.signed)
-
-
 def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
     if not convert.condition(operand):
-        context.error("bad-operand",
-                      f"The ! operator can not be used on expressions of type '{convert.name(operand)}'", node)
+        _bad_operand(context, node, operand)
         return None
     if isinstance(node.operand.const, int):
         node.const = int(not node.operand.const)
@@ -105,13 +99,12 @@ def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
 
 
 def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | None:
-    if isinstance(operand, Int) or _is_marked(node.operand, operand):
+    if isinstance(operand, (Int, Address)):
         syntax = ast.TypeSyntax(node.operand.span, "uint64", 1)  # an address without a type points to 64 bits
         node.operand = ast.Cast(node.operand.span, to=syntax, operand=node.operand)
         return check_unary(context, node)
     if not isinstance(operand, Pointer):
-        context.error("not-a-pointer", f"The * operator can not be used on expressions of type "
-                      f"'{convert.name(operand)}'", node)
+        _bad_operand(context, node, operand, "not-a-pointer")
         return None
     found = element_type(operand)
     if found is None:
@@ -120,12 +113,6 @@ def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | Non
     if isinstance(found, Pointer):
         return Pointer(found.to, found.space or operand.space)
     return convert.value_of_field(found)
-
-
-def _is_marked(node: Expr, type: Type) -> bool:
-    """``uptr(x)`` or ``kptr(x)`` of an address without a type."""
-    marked = isinstance(node, ast.Call) and node.name in ("uptr", "kptr")
-    return marked and type in (Pointer(VOID, USER), Pointer(VOID, KERNEL))
 
 
 def _address(context: Context, node: ast.Unary) -> Type | None:

@@ -33,6 +33,7 @@ from ..types import (
     UINT64,
     USER,
     VOID,
+    Address,
     Array,
     Buf,
     Enum,
@@ -338,7 +339,7 @@ def _virtual_address(context: Context, probe: Attach) -> int | None:
 def mark(space: str) -> Rule:
     """kptr() and uptr(): the same address in the named memory."""
     def rule(context: Context, node: Call, types: Types) -> Type | None:
-        return Pointer(types[0].to if isinstance(types[0], Pointer) else VOID, space)
+        return Pointer(types[0].to, space) if isinstance(types[0], Pointer) else Address(VOID, space)
     return rule
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy as copy_record
 from typing import Any
 
 from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
@@ -11,7 +10,7 @@ from ..language.diagnostics import Diagnostics
 from ..types import Aggregate, NoneType, Pointer, Tuple, Type
 from . import convert
 from .builtins import find_builtin
-from .context import Context, Program, VarState
+from .context import Context, MapState, Program, VarState
 from .expressions import resolve_type
 from .functions import FUNCTIONS
 from .nodes import copy, walk
@@ -109,7 +108,7 @@ def check_uncalled(context: Context) -> None:
     for written in [f for name, f in context.subprograms.items() if name not in called]:
         clause = Clause(written.span, [], None, [])
         program = Program(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
-        context.maps = {name: copy_record(state) for name, state in maps.items()}
+        context.maps = {name: MapState(*state.values()) for name, state in maps.items()}
         for context.passes in range(PASSES):
             context.diagnostics, context.changed = Diagnostics(), False
             context.begin(program)

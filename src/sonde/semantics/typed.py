@@ -34,6 +34,8 @@ class MapInfo(Record):
     entries: int = 0  # declared; 0 = max_map_keys
     writers: int = 0
     read: bool = False
+    labels: tuple[str, ...] = ()  # see MapSpec
+    private: bool = False
 
 
 class CheckedFunction(Record):

@@ -85,6 +85,10 @@ class World(Protocol):
         """Whether a function, of the kernel or a module, is among those."""
         ...
 
+    def forbidden_functions(self) -> frozenset[str]:
+        """Functions in which the kernel lets nobody set kprobes."""
+        ...
+
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """Why ``kind:module:function`` cannot be probed, as far as is known, and hints."""
         ...

@@ -38,11 +38,6 @@ from ..shipped import list_shipped, read_shipped
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
-ALIASES = {  # what others call a tool, or the one that shows the same -> ours
-    "bindsnoop": "tcpbind", "spfdsnoop": "sofdsnoop", "tcpconnlat": "soconnect", "tcptracer": "tcpstates",
-    "sslsniff": "sslsnoop",  # bcc
-    "iolatency": "biolatency", "iosnoop": "biosnoop",  # perf-tools
-}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -78,6 +73,12 @@ class Tool(Record):
         what interrupts, timers and packets set off happens while any process runs."""
         return "[-p PID]" in self.sections.get("USAGE", "") or any("-p" in option.names for option in self.options)
 
+    @property
+    def process_option(self) -> str:
+        """What its script, or with "pid" Sonde itself, knows the process of -p by; "" if it takes none."""
+        own = next((option.key for option in self.options if "-p" in option.names), "pid")
+        return own if self.takes_process else ""
+
     def check_process(self) -> None:
         """UsageError if -p is not for it."""
         if not self.takes_process:
@@ -112,8 +113,8 @@ class Tool(Record):
     @property
     def columns(self) -> list[str]:
         """The names of the columns that it prints, as COLUMNS explains them; maps (``@x``) are not columns."""
-        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) for word in left.split()]
-        return [name for name in names if name[0] != "@" and any(map(str.isalnum, name))]
+        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) if left[0] != "@" for word in left.split()]
+        return [name for name in names if any(map(str.isalnum, name))]
 
 
 def pairs(section: str) -> list[tuple[str, str]]:
@@ -145,8 +146,7 @@ def tools() -> list[Tool]:
 
 
 def find(name: str) -> Tool | None:
-    """The tool called ``name``, here or elsewhere; None if there is none."""
-    name = ALIASES.get(name, name)
+    """The tool called ``name``; None if there is none."""
     return _read(name) if name in names() else None
 
 

@@ -10,12 +10,13 @@ from ..errors import UsageError
 from . import Tool
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
+SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
 LAST_PORT = 65535
 
 
-def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
+def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> list[str]:
     """UsageError if a parameter is missing, too many or no number, or if an option's value cannot be meant. Names
-    become numbers."""
+    become numbers. What may be meant, but is not there now, is the answer: warnings."""
     hints = [f"see sonde {tool.name} --help"]
     if len(parameters) < len(tool.required):
         raise UsageError(f"{tool.name} needs a {tool.required[len(parameters)]}", hints)
@@ -23,9 +24,13 @@ def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
         if option.key not in options and any(name in tool.required_options for name in option.names):
             raise UsageError(f"{tool.name} needs --{option.key} {option.value}", hints)
     if len(parameters) > len(tool.parameters):
-        raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", hints)
+        own = [f"-c is {tool.name}'s own here, --{option.key}; --cmd COMMAND runs a command"
+               for option in tool.options if "-c" in option.names and option.key in options]
+        raise UsageError(f"{tool.name} takes no parameter '{parameters[len(tool.parameters)]}'", own or hints)
     for place, (name, value) in enumerate(zip(tool.parameters, parameters)):
         _check_value(name, name, value)
+        if name in SPANS and not int(value):
+            raise UsageError(f"{name} is a number from 1 up, not '{value}'", hints)
         if name in _NAMED:
             parameters[place] = str(_number(name, name, value))
     for option in tool.options:
@@ -33,6 +38,8 @@ def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> None:
             _check_value(f"--{option.key}", option.value, options[option.key])
             if option.value in _NAMED:
                 options[option.key] = str(_number(f"--{option.key}", option.value, options[option.key]))
+    return [warning for option in tool.options if option.key in options
+            for warning in _missing(option.value, options[option.key])]
 
 
 def probes_by_regex(pattern: str) -> tuple[str, str]:
@@ -45,8 +52,12 @@ def probes_by_regex(pattern: str) -> tuple[str, str]:
 def _check_value(what: str, kind: str, value: str) -> None:
     if kind in NUMBERS and not _is_number(value):
         raise UsageError(f"{what} is a number, not '{value}'")
+    if "|" in kind and value not in kind.split("|"):
+        raise UsageError(f"{what} is one of {kind.replace('|', ', ')}, not '{value}'")
     if kind in ("PORT", "PORTS"):
         _check_ports(what, value)
+    if kind == "PID" and not _is_number(value):
+        raise UsageError(f"{what} is the number of a process, not '{value}'")
     if kind in ("PID", "PIDS"):
         _check_processes(what, value)
 
@@ -55,23 +66,35 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _numbers(what: str, value: str) -> list[int]:
+def _missing(kind: str, value: str) -> list[str]:
+    """A warning about a device that this machine does not have now; [] if it does, or if it is none."""
+    if kind not in _DEVICES:
+        return []
+    thing, folder = _DEVICES[kind]
+    known = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if value in known:
+        return []
+    here = f": there are {', '.join(known[:_SHOWN])}{' ...' * (len(known) > _SHOWN)}" if known else ""
+    return [f"WARNING: there is no {thing} '{value}' now{here}"]
+
+
+def _numbers(what: str, value: str, example: str) -> list[int]:
     """Those of a list such as 80,443 or 8000-8010, the ends of a range for the range."""
     words = [word for part in value.split(",") for word in part.split("-")]
     if not all(_is_number(word) for word in words):
-        raise UsageError(f"{what}: '{value}' is not a list of numbers", ["write 80, or 80,443, or 8000-8010"])
+        raise UsageError(f"{what}: '{value}' is not a list of numbers", [example])
     return [int(word) for word in words]
 
 
 def _check_ports(what: str, value: str) -> None:
-    for number in _numbers(what, value):
+    for number in _numbers(what, value, "write 80, or 80,443, or 8000-8010"):
         if number > LAST_PORT:
             raise UsageError(f"{what}: {number} is no port: the last one is {LAST_PORT}")
 
 
 def _check_processes(what: str, value: str) -> None:
     """One of them has to be there; of a range that is not asked."""
-    numbers = _numbers(what, value)
+    numbers = _numbers(what, value, "write 1234, or 1234,1300, or 1000-1999; pgrep NAME tells the numbers")
     if not any(os.path.exists(f"/proc/{number}") for number in numbers) and "-" not in value:
         raise UsageError(f"there is no process {value}")
 
@@ -119,6 +142,8 @@ def _terminal(name: str) -> int | None:
     return os.major(device) << 20 | os.minor(device) if device else None
 
 
+_DEVICES = {"DISK": ("disk", "/sys/block"), "DEVICE": ("network device", "/sys/class/net")}
+_SHOWN = 8  # devices in a message
 _NAMED: dict[str, tuple[str, Callable[[str], int | None]]] = {
     "UID": ("user", _user), "ERRNO": ("error", _error), "FLAG": ("flag of open()", _flag),
     "SYSCALL": ("system call", _system_call), "TTY": ("terminal", _terminal),

@@ -18,7 +18,7 @@ def interrupted(probes: Iterable[str]) -> list[str]:
     return [probe for probe in probes if any(fnmatchcase(probe, pattern) for pattern in INTERRUPTS)]
 
 
-def caution(probes: Iterable[str], pid: str) -> str:
+def caution(probes: Iterable[str], pid: int) -> str:
     """What -p cannot do with these attach points; "" if it can."""
     found = interrupted(probes)
     if not found:

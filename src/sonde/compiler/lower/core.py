@@ -114,6 +114,16 @@ class Lower:
     def store_outcome(self, outcome: int) -> None:
         self.b.store(self.frame.base, self.frame.off + OUTCOME, outcome)
 
+    def kept_value(self, expr: Expr) -> Operand:
+        """The value of a scalar expression as it is printed or kept in a variable, a tuple or a map: a narrow number
+        that was negated or complemented has the bits of its own width and no sign there, while it is computed with as
+        C does."""
+        value = self.scalar_value(expr)
+        if isinstance(expr, Unary) and expr.op in ("-", "~") and expr.const is None:
+            bits, _ = canonical_width(expr.operand.type)
+            return self.b.extend(value, bits, False) if bits < 64 else value
+        return value
+
     def leave_function(self) -> None:
         """Leave the function, or the callback and with it the loop."""
         if self.state.is_callback:

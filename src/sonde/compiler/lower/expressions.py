@@ -29,7 +29,7 @@ from . import builtins, maps, memory
 from .aggregates import merged_value
 from .arithmetic import as_number, lower_arithmetic
 from .conditions import condition_value, is_condition, lower_if_value
-from .core import Lower, at_its_place, is_scalar
+from .core import Lower, at_its_place, canonical_width, is_scalar
 from .functions import SCALAR_CALLS
 from .locations import field_value
 from .ordering import value_before
@@ -85,10 +85,10 @@ def _lower_unary(lo: Lower, expr: Unary) -> Operand:
         assert place is not None and expr.type is not None
         return memory.read_scalar(lo, place, expr.type)
     value = lo.scalar_value(expr.operand)
-    if expr.op == "-":
-        return lo.normalise(lo.b.neg(value), expr.type)
-    assert expr.op == "~"
-    return lo.normalise(lo.b.alu("xor", value, -1), expr.type)
+    assert expr.op in ("-", "~")
+    value = lo.b.neg(value) if expr.op == "-" else lo.b.alu("xor", value, -1)
+    bits, signed = canonical_width(expr.operand.type)
+    return value if signed else lo.b.extend(value, bits, False) if bits < 64 else value
 
 
 def _address_of(lo: Lower, operand: Expr) -> Operand:

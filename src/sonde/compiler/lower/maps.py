@@ -184,7 +184,7 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
     if ref.key is None:
         target = Mem(MapAddr(ref.name))
         if isinstance(info.value, Scalar):
-            lo.store_value(target, info.value, lo.scalar_value(value))
+            lo.store_value(target, info.value, lo.kept_value(value))
         else:
             replace_value(lo, ref, value, target, info.value)
         mark_set(lo, ref.name)

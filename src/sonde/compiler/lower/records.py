@@ -6,6 +6,7 @@ from typing import Any
 
 from ...language.ast import Expr, MapRef
 from ...record import Record
+from ...semantics.naming import name_parts
 from ...semantics.nodes import walk
 from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
 from ...types import Int, Scalar, Str, Type, round_up
@@ -88,12 +89,14 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: Any = None, dat
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
     types = [event_type(v.type) for v in values]
     fields, size = lay_out_fields(types)
+    for field, name in zip(fields, name_parts(values)):
+        field.name = name
     site = EventSite(kind, lo.b.span, fields, size, parts or [], data or {})
     early: dict[int, Operand | Mem] = {}
     last = max((i for i, value in enumerate(values) if must_run_first(value)), default=-1)
     with lo.scope():
         for i, value in enumerate(values[:last + 1]):
-            early[i] = lo.b.mov(lo.scalar_value(value)) if isinstance(types[i], Scalar) \
+            early[i] = lo.b.mov(lo.kept_value(value)) if isinstance(types[i], Scalar) \
                 else _evaluate_early(lo, value, types[i])
         keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
         before = lo.state.last_time

@@ -48,7 +48,7 @@ def set_variable(lo: Lower, target: Variable, value: Expr | None) -> None:
     """``$x = value``; without a value it becomes zero."""
     type = target.slot.type
     if isinstance(type, Scalar):
-        assign_variable(lo, target, lo.scalar_value(value) if value is not None else 0)
+        assign_variable(lo, target, lo.kept_value(value) if value is not None else 0)
         return
     mem = lo.state.variables.get(id(target.slot))
     if mem is None:

@@ -19,7 +19,7 @@ def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -
     """Write the expression's value as ``type`` to BPF memory. With ``pad`` every byte becomes defined, so that
     the memory can be a key or be compared; without it what follows a string's NUL is left as it is."""
     if isinstance(type, Scalar):
-        lo.store_value(mem, type, lo.scalar_value(expr))
+        lo.store_value(mem, type, lo.kept_value(expr))
     elif isinstance(expr, Ternary) and expr.then is not None:
         _choose_into(lo, expr, mem, type, pad)
     elif isinstance(expr, BlockExpr):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from sys import getsizeof
 from typing import Any
 
 from ...errors import EnvironmentProblem
+from ...memory import Cache, Memory
 from ...record import Record
 from ...spec import (
     Inlined,
@@ -30,8 +32,8 @@ from .types_by_wire import unpack_type
 
 PT_LOAD = 1
 OPEN = 48             # files whose descriptors are kept; others are opened again when they are needed
-MOST_KEPT = 16 << 20  # bytes of functions and frames that are kept, of all files together
 MOST_FUNCTIONS = 250_000  # of a file, when all of them are wanted
+MOST_NAMES = 32 << 20     # characters of their names
 MANY_NAMES = 256      # that are demangled at a time
 
 
@@ -128,12 +130,23 @@ class ForeignFile:
             raise EnvironmentProblem(f"{self.path}: senseless answer")
         self._lows.insert(at + 1, low)
         self._blocks.insert(at + 1, block)
-        _keep(self, sum([200 + len(row[2]) for row in rows]))
+        self._keep(sum([_ROW + getsizeof(row[2]) for row in rows]))
         return block
+
+    def _keep(self, size: int) -> None:
+        """So many bytes of its contents are kept from now on. A file that has too many of them starts anew."""
+        if self not in _contents:
+            _contents.put(self, self, 0)
+        _contents.grow(self, size)
+        if _contents.size_of(self) > _contents.most * 3 // 4:
+            self.forget()
 
     def forget(self) -> None:
         """Drop what is kept of its contents."""
-        _kept.pop(self, None)
+        _contents.drop(self)
+
+    def clear(self) -> None:
+        """It is not kept any more."""
         self._lows, self._blocks, self._frames = [], [], {}
 
 
@@ -168,6 +181,11 @@ class ElfFile(ForeignFile):
             self._debug = self._debug_file()
         self._functions: list[UserFunction] | None = None
 
+    @property
+    def kept(self) -> int:
+        """Bytes that knowing it takes, without its contents."""
+        return _FILE + 2 * getsizeof(self.path) + _ROW * len(self._loads)
+
     def offset(self, address: int) -> int | None:
         """File offset of a virtual address; None if the file does not hold it."""
         return next((address - low + offset for low, high, offset in self._loads if low <= address < high), None)
@@ -186,12 +204,14 @@ class ElfFile(ForeignFile):
         """Functions that lie in this file, debug files consulted, in order of address and name, each once."""
         if self._functions is None:
             found: list[UserFunction] = []
-            following = 0
+            following = names = 0
             while following or not found:
                 rows, following = self.ask("functions", following)
                 found += [UserFunction(*row) for row in rows]
-                if len(found) > MOST_FUNCTIONS:
-                    raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions")
+                names += sum([len(row[0]) for row in rows])
+                if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
+                    raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
+                                 f"the names of its functions have more than {MOST_NAMES} characters")
                 if not rows:
                     break
             self._functions = found
@@ -211,9 +231,10 @@ class ElfFile(ForeignFile):
         """How to unwind from an address."""
         if address not in self._frames:
             found = self.ask("frame_row", address)
-            self._frames[address] = _frame_row(*found) if found is not None else None
-            _keep(self, 500)
-        return self._frames.get(address)
+            row = self._frames[address] = _frame_row(*found) if found is not None else None
+            self._keep(_FRAME)
+            return row
+        return self._frames[address]
 
     # debug information
 
@@ -287,22 +308,28 @@ class Vdso(ElfFile):
 
 # ---- what is kept
 
-MANY = 4096           # paths, stamps, demangled names: of each so many are known
-STRIKES = 3           # files of one user, root apart, over which the reader may be ended; then it reads no more of them
+STRIKES = 3  # files of one user, root apart, over which the reader may be ended; then it reads no more of them
+_ROW, _FRAME, _FILE, _TEXT = 200, 1200, 1500, 250  # bytes: of a function, of an unwinding rule, of what else is kept
 
-_by_path: dict[str, ElfFile] = {}
-_by_stamp: dict[Stamp, ElfFile] = {}  # whatever the paths
-_refused: dict[Stamp, str] = {}       # what cannot be read, and why
-_strikes: dict[int, int] = {}         # by user id
-_open: dict[ForeignFile, None] = {}   # the one that was used longest ago first
-_kept: dict[ForeignFile, int] = {}    # bytes of each, likewise
+_contents: Cache[ForeignFile, ForeignFile] = Cache(0, ForeignFile.clear)
+_known: Cache[Stamp, ElfFile] = Cache(0, ForeignFile.close)  # whatever the paths
+_stamps: Cache[str, Stamp] = Cache(0)    # by path
+_refused: Cache[Stamp, str] = Cache(0)   # what cannot be read, and why
+_demangled: Cache[str, str] = Cache(0)
+_left_mangled: Cache[str, str] = Cache(0)  # sources of a name over which the reader was ended
+_strikes: dict[int, int] = {}            # by user id
+_open: dict[ForeignFile, None] = {}      # the one that was used longest ago first
 
 
-def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep it; what was kept first goes when there is too much."""
-    table[key] = value
-    if len(table) > MANY:
-        del table[next(iter(table))]
+def limit(symbols: int) -> None:
+    """Keep no more than five eighths of so many bytes (see memory.Memory); the rest is kernel.user_symbols' and
+    kernel.mappings'."""
+    for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12), (_stamps, symbols // 24),
+                         (_refused, symbols // 24), (_demangled, symbols // 12 - 4096), (_left_mangled, 4096)):
+        cache.most = share
+
+
+limit(Memory().symbols)
 
 
 def _keep_open(file: ForeignFile) -> None:
@@ -310,12 +337,6 @@ def _keep_open(file: ForeignFile) -> None:
     _open[file] = None
     while len(_open) > OPEN:
         next(iter(_open)).close()
-
-
-def _keep(file: ForeignFile, size: int) -> None:
-    _kept[file] = _kept.pop(file, 0) + size
-    while sum(_kept.values()) > MOST_KEPT:
-        next(iter(_kept)).forget()
 
 
 def release() -> None:
@@ -330,23 +351,23 @@ def open_elf(path: str) -> ElfFile:
 
     EnvironmentProblem if it is unreadable or no ELF64 file.
     """
-    known = _by_path.get(path)
     try:
         stamp = stamp_of_path(path)
     except (OSError, ValueError) as error:
-        if known is not None:
-            return known
-        raise EnvironmentProblem(f"{path}: {getattr(error, 'strerror', error)}") from None
-    if known is None or known.stamp != stamp:
-        known = _open_new(path)
-        _remember(_by_path, path, known)
+        last = _stamps.get(path)
+        known = _known.get(last) if last is not None else None
+        if known is None:
+            raise EnvironmentProblem(f"{path}: {getattr(error, 'strerror', error)}") from None
+        return known
+    known = _known.get(stamp) or _open_new(path)
+    _stamps.put(path, known.stamp, _TEXT + getsizeof(path))
     return known
 
 
 def _open_new(path: str) -> ElfFile:
     descriptor = open_regular(path)
     stamp, owner = stamp_of(descriptor), os.fstat(descriptor).st_uid
-    known, problem = _by_stamp.get(stamp), _refused.get(stamp, "")
+    known, problem = _known.get(stamp), _refused.get(stamp) or ""
     if _strikes.get(owner, 0) >= STRIKES:
         problem = f"{path} is not read, after {STRIKES} others of user {owner} that could not be"
     if known is not None or problem:
@@ -357,9 +378,9 @@ def _open_new(path: str) -> ElfFile:
     try:
         known = ElfFile(path, descriptor)
     except EnvironmentProblem as refused:
-        _remember(_refused, stamp, refused.message)
+        _refused.put(stamp, refused.message, _TEXT + getsizeof(refused.message))
         raise
-    _remember(_by_stamp, stamp, known)
+    _known.put(stamp, known, known.kept)
     return known
 
 
@@ -399,10 +420,6 @@ def loader_cache(path: str, machine: str) -> dict[str, str]:
         file.close()
 
 
-_demangled: dict[str, str] = {}
-_left_mangled: set[str] = set()  # sources of a name over which the reader was ended
-
-
 def demangle(names: list[str], source: str = "") -> list[str] | None:
     """C++ names as people write them, others as they are; None where the C++ runtime cannot be had.
 
@@ -412,7 +429,7 @@ def demangle(names: list[str], source: str = "") -> list[str] | None:
     for at in range(0, len(names), MANY_NAMES):
         some = names[at:at + MANY_NAMES]
         fresh = [name for name in some if name.startswith(("_Z", "__Z")) and name not in _demangled]
-        found = {name: _demangled[name] for name in some if name in _demangled}
+        found = {name: text for name in some if (text := _demangled.get(name)) is not None}
         if fresh and source not in _left_mangled:
             texts = _ask_demangled(fresh, source)
             if texts is None:
@@ -426,9 +443,9 @@ def _ask_demangled(names: list[str], source: str) -> list[str] | None:
     try:
         found: list[str] | None = reader.ask("demangle", source, (), names)
     except Unread as unread:
-        _left_mangled.add(source)
+        _left_mangled.put(source, source, _TEXT + getsizeof(source))
         notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
         return names
     for name, text in zip(names, found or ()):
-        _remember(_demangled, name, text)
+        _demangled.put(name, text, _TEXT + getsizeof(name) + getsizeof(text))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...record import Record
@@ -236,11 +236,9 @@ def _number(text: str) -> Any:
 
 
 class Model:
-    """Collects what a run shows. ``out`` is the output for all that is text; maps that are ``hidden`` the script keeps
-    for itself."""
+    """Collects what a run shows. ``out`` is the output for all that is text."""
 
-    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = (),
-                 hidden: Collection[str] = ()) -> None:
+    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = ()) -> None:
         self.spec = spec
         self.title = title
         self._stream = Collected(1)
@@ -250,8 +248,7 @@ class Model:
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._written = 0
         self._rest = ""
-        self._maps = {m.name: _MapState(m) for m in sorted(spec.maps, key=_rank)
-                      if m.name.startswith("@") and m.name not in hidden}
+        self._maps = {m.name: _MapState(m) for m in sorted(spec.shown_maps, key=_rank)}
         self.tool = _ToolTable(tool) if columns else None
         self.columns = list(columns)
         self._started = time.monotonic()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ending import Ending
@@ -19,6 +20,7 @@ from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, output
 from ..progress import progress
+from ..rows import RowCell, Rows
 from ..stream import FULL, LINE, Stream
 from ..text import encode
 from .view import View
@@ -48,6 +50,7 @@ class Target(Record):
     colours: int = 0
     title: str = ""
     unit: str = ""  # of the weights
+    table: tuple[str, ...] = ()  # the columns that a tool explains
     kept: bool = True
     memory: int = Memory().views  # bytes of what may be collected until the end
 
@@ -79,7 +82,7 @@ def fits(view: type[View], spec: ScriptSpec) -> bool:
 
 def script_maps(spec: ScriptSpec) -> list[MapSpec]:
     """The script's own maps, by name."""
-    return sorted([m for m in spec.maps if m.name.startswith("@")], key=lambda m: m.name)
+    return spec.shown_maps
 
 
 def check(name: str, spec: ScriptSpec) -> type[View]:
@@ -101,12 +104,14 @@ class Showing:
     """
 
     def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
-                 unit: str = "", ending: Ending | None = None, memory: Memory | None = None) -> None:
+                 unit: str = "", ending: Ending | None = None, memory: Memory | None = None,
+                 table: Sequence[str] = ()) -> None:
         self._class = check(name, spec)
         self._path = path
         name = os.path.basename(spec.source.name) if spec.source is not None else ""
-        self._title = title or (name if name != "stdin" else "")
+        self._title = title or (name.removesuffix(".bt") if name != "stdin" else "")
         self._unit = unit
+        self._table = tuple(table)
         self._quiet = quiet
         self._view: View | None = None
         self._printer: ViewPrinter | None = None
@@ -125,7 +130,7 @@ class Showing:
         """The printer that feeds the view."""
         assert self.stream is not None
         stream, where = self.stream, target(self.stream.descriptor, self._path, self._title)
-        where.unit, where.memory = self._unit, self._memory
+        where.unit, where.memory, where.table = self._unit, self._memory, self._table
 
         def write(text: str) -> None:
             stream.write(encode(text))
@@ -174,6 +179,19 @@ def target(descriptor: int, path: str, title: str = "") -> Target:
     return Target("", columns or 80, colours, title, kept=False)
 
 
+class _Lines:
+    """Gives a view the rows of a tool's table, with the time and probe of the record that they come from."""
+
+    def __init__(self, view: View, write_text: Callable[[bytes], object]) -> None:
+        self.heading = view.heading
+        self.write_text = write_text
+        self.time, self.probe = 0, ""
+        self._row = view.row
+
+    def row(self, cells: Sequence[RowCell]) -> None:
+        self._row(cells, self.time, self.probe)
+
+
 class ViewPrinter(Printer):
     """Gives the maps and events that a view shows to it, and prints the rest."""
 
@@ -185,6 +203,9 @@ class ViewPrinter(Printer):
         self._decode = EventDecoder(spec, context).decode
         self._maps = {m.name: m for m in script_maps(spec)}
         self._last = 0  # time of the latest record that has one
+        self._lines = _Lines(view, out.write_text)
+        table = view.target.table if view.takes_rows else ()
+        self._tool = Rows(table, context, self._lines) if table else None
         super().__init__(spec, context, out, take, warnings)
 
     def final_maps(self) -> None:
@@ -209,7 +230,15 @@ class ViewPrinter(Printer):
         if named is not None and site.kind in ("print_map", "clear", "zero") and self.view.shows_map(named, self.spec):
             return self._map_handler(site, named)
         plain = super()._handler(site)
+        if self._tool is not None and site.kind == "printf" and "severity" not in site.data:
+            return self._row_handler(self._tool.handler(site))
         return self._event_handler(site, plain) if self.view.shows_event(site) else plain
+
+    def _row_handler(self, handle_row: Handler) -> Handler:
+        def handle(buffer: Any, offset: int) -> None:
+            self._lines.time, self._lines.probe = self._time_of(buffer, offset), self._probe_of(buffer, offset)
+            handle_row(buffer, offset)
+        return handle
 
     def _map_handler(self, site: EventSite, named: MapSpec) -> Handler:
         view, take, act, then = self.view, self.take, self._act, site.data.get("then") or ""
@@ -236,9 +265,12 @@ class ViewPrinter(Printer):
                 also_text(buffer, offset)
         return handle
 
+    def _probe_of(self, buffer: Any, offset: int) -> str:
+        number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
+        return self.spec.probes[number] if number < len(self.spec.probes) else ""
+
     def _time_of(self, buffer: Any, offset: int) -> int:
         """Nanoseconds of the boot clock; a record without a time comes right after the one before it."""
-        import sys
         at = offset + _TIME_AT
         self._last = int.from_bytes(buffer[at:at + 8], sys.byteorder) or self._last
         return self._last

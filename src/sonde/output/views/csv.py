@@ -2,12 +2,13 @@
 
 The columns follow from the types: ``time`` if anything is printed while the script runs, ``table`` if there is more
 than one map or event, the keys, the values. A histogram has a row for each bucket, a tseries() one for each interval.
+What a tool prints under a heading has the columns of that heading; another heading begins another table.
 The last lines of a file begin with ``#``: which run this is, and what was lost (pandas: ``comment="#"``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import types as t
@@ -16,6 +17,7 @@ from ...runtime.events import Event
 from ...runtime.series import Series
 from ...runtime.values import RecordValue, StackTrace, StructValue, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
+from ..rows import RowCell
 from ..text import terminal_safe
 from .stacks import frame_names
 from .view import Items, key_parts, key_types
@@ -30,22 +32,36 @@ class View(Base):
 
     needs = "maps or events"
     example = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"
+    takes_rows = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         import csv
-        maps = [m for m in self.spec.maps if m.name.startswith("@")]
-        self._events = {i: event_columns(site) for i, site in enumerate(self.spec.sites) if self.shows_event(site)}
-        self._maps = {m.name: (key_columns(m), value_columns(m)) for m in sorted(maps, key=lambda m: m.name)}
+        lines = {i for i, site in enumerate(self.spec.sites) if site.kind == "printf"} if self.target.table else set()
+        self._events = {i: event_columns(site) for i, site in enumerate(self.spec.sites)
+                        if self.shows_event(site) and i not in lines}
+        self._maps = {m.name: (key_columns(m), value_columns(m)) for m in self.spec.shown_maps}
         self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
-        self._several = len(self._events) + len(self._maps) > 1
-        tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], *self._events.values(),
-                                       *[values for _, values in self._maps.values()]]
-        self._columns = list(dict.fromkeys(column for table in tables for column in table))
-        self._places = {column: i for i, column in enumerate(self._columns)}
+        self._several = len(self._events) + len(self._maps) + bool(lines) > 1
         self._writer = csv.writer(self, lineterminator="\n")
-        self._writer.writerow([*(["time"] if self._timed else []), *(["table"] if self._several else []),
-                               *self._columns])
+        self._places: dict[str, int] = {}
+        if not lines:
+            self.heading(())
+
+    def heading(self, names: Sequence[str]) -> None:
+        if self._places and set(names) <= self._places.keys():
+            return
+        tables: list[Iterable[str]] = [*[keys for keys, _ in self._maps.values()], names, *self._events.values(),
+                                       *[values for _, values in self._maps.values()]]
+        columns = dict.fromkeys(column for table in tables for column in table)
+        self._places = {column: i for i, column in enumerate(columns)}
+        self._writer.writerow([*(["time"] if self._timed else []), *(["table"] if self._several else []), *columns])
+
+    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
+        names = [name for name, _, _ in cells]
+        self.heading(names)
+        self._row(time, self.target.title, names,
+                  [terminal_safe(utf8(text)) for _, text, _ in cells])
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
@@ -58,6 +74,8 @@ class View(Base):
 
     def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         keys, values = self._maps[named.name]
+        if items:
+            self.heading(())
         for key, value in items:
             cells = [cell(part) for part in key_parts(key)]
             for row in value_rows(value, len(values)):
@@ -70,10 +88,11 @@ class View(Base):
         self._row(event.time, event.probe, self._events[event.site], [cell(arg) for arg in args])
 
     def finish(self) -> None:
+        self.heading(())
         self.write(self.comments())
 
     def _row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
-        row: list[Any] = [""] * len(self._columns)
+        row: list[Any] = [""] * len(self._places)
         for column, value in zip(columns, cells):
             row[self._places[column]] = value
         lead = [moment(self.context.wall_clock(time, "boot"))] if self._timed else []
@@ -81,11 +100,14 @@ class View(Base):
 
 
 def key_columns(named: MapSpec) -> tuple[str, ...]:
-    """The names of a map's key columns: those of a record, else key, or key1, key2 ..."""
+    """The names of a map's key columns: those of a record, else what the script calls them, else key, or key1 ..."""
     types = key_types(named)
     if isinstance(named.key, t.Tuple) and named.key.names and types:
         return named.key.names
-    return ("key",) if len(types) == 1 else tuple(f"key{i}" for i in range(1, len(types) + 1))
+    labels = named.labels if len(named.labels) == len(types) else ("",) * len(types)
+    taken = value_columns(named)
+    return tuple([label if _free(label) and label not in taken else "key" if len(types) == 1 else f"key{i}"
+                  for i, label in enumerate(labels, 1)])
 
 
 def value_columns(named: MapSpec) -> tuple[str, ...]:
@@ -97,19 +119,25 @@ def value_columns(named: MapSpec) -> tuple[str, ...]:
 
 
 def event_columns(site: EventSite) -> tuple[str, ...]:
-    """The names of an event's columns: what the format calls its conversions (``pid=%d``, ``pid: %d``), or arg1 ..."""
+    """The names of an event's columns: what the format calls its conversions (``pid=%d``, ``pid: %d``), or what the
+    script calls the value, or arg1 ..."""
     if site.kind == "print":
-        return _member_columns(site.fields[0].type, "value")
+        return _member_columns(site.fields[0].type, site.fields[0].name or "value")
     names: list[str] = []
     before = ""
     for part in site.parts:
         if not part.conversion:
             before += part.literal
             continue
-        name = _name_before(before)
-        names.append(name if name and name not in names else f"arg{len(names) + 1}")
+        given = (_name_before(before), _free(site.fields[len(names)].name))
+        names.append(next((name for name in given if name and name not in names), f"arg{len(names) + 1}"))
         before = ""
     return tuple(names)
+
+
+def _free(name: str) -> str:
+    """A name that the script uses, unless the table has a column of its own so called."""
+    return "" if name in ("time", "table", "probe") else name
 
 
 def _name_before(text: str) -> str:
@@ -155,7 +183,12 @@ def cell(value: Any) -> Any:
         return value
     if isinstance(value, StackTrace):
         return ";".join(reversed(frame_names(value)))
-    return terminal_safe(to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    return terminal_safe(utf8(to_text(value)))
+
+
+def utf8(text: str) -> str:
+    """Text without bytes that are none."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def moment(wall: int) -> str:

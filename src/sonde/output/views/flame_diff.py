@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 
+from ...runtime.provenance import NOTHING_LOST
+from . import svg
 from .flamegraph import flame_graph
-from .stacks import read_folded
+from .stacks import read_comments, read_folded
 
 
 def flame_diff(before: str, after: str) -> str:
     """The SVG file of ``after``, coloured by the change of each frame's share since ``before``; SondeError for a file
     that is not folded."""
     title = f"{os.path.basename(after)}, compared with {os.path.basename(before)}"
-    return flame_graph(read_folded(after), title, read_folded(before))
+    then, now = read_folded(before), read_folded(after)
+    return flame_graph(now, title, then, about=_about_both(("before", before), ("after", after)))
+
+
+def _about_both(*files: tuple[str, str]) -> svg.About:
+    """What the files say of their runs: two lines on which each was, then what was lost (View.comments)."""
+    about = svg.About([], [])
+    for when, path in files:
+        run, lost = (found := read_comments(path))[:2], found[2:]
+        about.foot += [f"{when}: {line}" for line in run or [f"{path} does not say of which run it is"]]
+        about.lost += [f"Incomplete {when}: {line}" for line in lost if line != NOTHING_LOST]
+    return about

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-from ...runtime.provenance import Provenance
 from . import svg
 from .flame_script import SCRIPT
 from .stacks import KERNEL, WAKER, Folded, Node, StackView, tree
@@ -49,18 +48,19 @@ class View(StackView):
     def finish(self) -> None:
         folded, unit = self.folded, self.target.unit
         title = f"{self.target.title or 'Flame graph'}: {sum(folded.values()):,}{unit and ' '}{unit}"
-        self.write(flame_graph(folded, title, None, self.heads, self.target.unit, self.run))
+        self.write(flame_graph(folded, title, None, self.heads, self.target.unit,
+                               svg.about_run(self.run)))
 
 
 def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1, unit: str = "",
-                run: Provenance | None = None) -> str:
+                about: svg.About | None = None) -> str:
     """A whole SVG file. The ``heads`` outermost frames are no functions; weights are in ``unit``.
 
     With ``before``, another run, frames are coloured by what has changed since: red for a greater share of the whole,
     blue for a lesser one.
     """
     body, height = drawing(folded, title, before, heads, unit)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, run)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, about)
 
 
 def flame_element(folded: Folded, title: str, heads: int = 1) -> str:

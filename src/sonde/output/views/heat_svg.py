@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...runtime.provenance import Provenance
 from ..units import with_unit
 from . import svg
 from .heat import Heat, clock, squeezed
@@ -63,10 +62,10 @@ SCRIPT = r"""
 """
 
 
-def heat_document(heats: Sequence[Heat], title: str, run: Provenance | None = None) -> str:
+def heat_document(heats: Sequence[Heat], title: str, about: svg.About | None = None) -> str:
     """A whole SVG file with all heat maps, one above the other."""
     body, height = _drawing(heats)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, run)
+    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, about)
 
 
 def heat_element(heats: Sequence[Heat], title: str) -> str:

@@ -83,7 +83,7 @@ class View(Base):
         heats = [heat for each in found for heat in each[:MOST_MAPS]]
         title = self.target.title or "Heat map"
         if self.target.suffix == ".svg":
-            self.write(heat_document(heats, title, self.run))
+            self.write(heat_document(heats, title, svg.about_run(self.run)))
         elif self.target.suffix in (".html", ".htm"):
             body = [f"<h1>{svg.escape(title)}</h1>", svg.run_html(self.run),
                     *[heat_element([heat], title) for heat in heats]]

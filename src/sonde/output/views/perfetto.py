@@ -1,24 +1,38 @@
 """``-f perfetto``: events on a time line, in Chrome's trace-event format, which ui.perfetto.dev opens.
 
-What a script prints with printf() and print() becomes an instant on the track of its probe. A record can say more by
-the names of its members: ``print((name="read", pid=pid, tid=tid, dur=$nanoseconds))`` is a slice that ends at the time
-of the event, on the track of that thread. Maps of numbers that are printed at intervals become counters.
+What a script prints with printf() and print() becomes an instant on the track of its probe, or of a process and a
+thread where ``pid`` or ``tid`` is among what it prints. With a ``dur`` (nanoseconds) it is a slice that ends at the
+time of the event, and ``name`` names it. So are the lines of a tool's table with a column of durations (LAT(us), MS,
+AGE(s)), and so is a call whose entry and return (sys_enter_ and sys_exit_, kprobe and kretprobe ...) are both printed
+with ``tid``. Maps of numbers that are printed at intervals become counters.
+
+Slices of a thread nest, as calls do (phase ``X``). What belongs to a process alone may overlap, as the lives of its
+connections do: each such slice has an id of its own and thus a track beside the others (phases ``b`` and ``e``).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from ... import types as t
 from ...runtime.events import Event
 from ...runtime.values import RecordValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
+from ..rows import RowCell
+from .csv import event_columns
 from .stacks import clean, frame_names
 from .view import Items, is_printed
 from .view import View as Base
 
 _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are not arguments but the event itself
+_DURATION = re.compile(r"(?:LAT|DUR|AGE)?\(?(s|ms|us|ns)\)?", re.IGNORECASE)  # a tool's column of how long it took
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _COUNTED = ("count", "sum", "min", "max", "avg")
+# Probes at a call's entry and return; ``what`` is the same of both.
+_ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<place>.*)")
+_RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<place>.*)")
 LONGEST = 120  # characters of a name that is a printf()'s text
 
 
@@ -27,13 +41,17 @@ class View(Base):
 
     needs = "events (printf, print), or maps of numbers that are printed at intervals"
     example = 'tracepoint:sched:sched_process_exec { printf("%d %s", pid, str(args.filename)); }'
+    takes_rows = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         import json
         self._dump = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
         self._separator = ""
-        self._known: set[tuple[int, int]] = set()  # tracks that have a name
+        self._known: set[tuple[str, int, int]] = set()  # tracks that have a name
+        self._slices = 0  # that have an id
+        self._entries, self._returns = _calls(self.spec.probes)
+        self._open: dict[tuple[int, int], list[str]] = {}  # by thread: calls that have not returned
         self._latest = 0  # µs: time of the last event
         self.write('{"displayTimeUnit":"ns","traceEvents":[\n')
         self._add({"ph": "M", "name": "process_name", "pid": 0, "tid": 0,
@@ -56,32 +74,75 @@ class View(Base):
 
     def event(self, event: Event, site: EventSite, text: str) -> None:
         value = event.args[0] if site.kind == "print" else None
-        members = value._asdict() if isinstance(value, RecordValue) else {}
+        members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
         shown = text if site.kind == "printf" else to_text(value)
         name = clean(to_text(members.get("name", shown)).strip())[:LONGEST] or event.probe or site.kind
-        arguments = members or {str(i): each for i, each in enumerate(event.args, 1)}
-        found = {"name": name, "cat": event.probe or site.kind, **self._track(event, members),
-                 "args": {key: plain(each) for key, each in arguments.items() if key not in _NAMED}}
-        duration = _number(members.get("dur"))
-        if duration is not None and duration >= 0:
-            self._add(found | {"ph": "X", "ts": (event.time - duration) / 1000, "dur": duration / 1000})
+        self._event({"name": name, "cat": event.probe or site.kind,
+                     "args": {key: plain(each) for key, each in members.items() if key not in _NAMED}},
+                    event.time, event.probe, _number(members.get("pid")), _number(members.get("tid")),
+                    to_text(members.get("comm", "")), _number(members.get("dur")))
+
+    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
+        found = {name: clean(text) for name, text, _ in cells}
+        tool = self.target.title or "sonde"
+        texts = [clean(text) for name, text, number in cells if not number and not name.startswith(("TIME", "COMM"))]
+        name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool
+        self._event({"name": name[:LONGEST], "cat": tool,
+                     "args": {name: _decimal(text) if number else clean(text) for name, text, number in cells}},
+                    time, probe, _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", ""),
+                    _duration(found))
+
+    def _event(self, found: dict[str, Any], time: int, probe: str, pid: int | None, tid: int | None, comm: str,
+               duration: int | None) -> None:
+        """An instant, or with a duration (ns) a slice that ends then."""
+        found |= self._track(probe, pid, tid, comm)
+        if tid is not None and duration is None and (probe in self._entries or probe in self._returns):
+            self._call_event(found, time, probe, (found["pid"], tid))
+        elif duration is None or duration < 0:
+            self._add(found | {"ph": "i", "s": "t", "ts": time / 1000})
+        elif tid is not None:
+            self._add(found | {"ph": "X", "ts": (time - duration) / 1000, "dur": duration / 1000})
         else:
-            self._add(found | {"ph": "i", "s": "t", "ts": event.time / 1000})
+            self._slices += 1
+            found["id"] = f"0x{self._slices:x}"
+            self._add(found | {"ph": "b", "ts": (time - duration) / 1000})
+            self._add({key: found[key] for key in ("name", "cat", "id", "pid", "tid")} | {"ph": "e", "ts": time / 1000})
 
-    def _track(self, event: Event, members: dict[str, Any]) -> dict[str, int]:
-        """Process and thread of an event: those of the record, else a track of the script for each probe."""
-        tid, pid = _number(members.get("tid")), _number(members.get("pid"))
-        if tid is None and pid is None:
-            probe = self.spec.probes.index(event.probe) + 1 if event.probe in self.spec.probes else 0
-            return self._named_track(0, probe, event.probe)
-        own = [number for number in (pid, tid) if number is not None]
-        return self._named_track(own[0], own[-1], to_text(members.get("comm", "")))
+    def _call_event(self, found: dict[str, Any], time: int, probe: str, thread: tuple[int, int]) -> None:
+        """The begin or end of a call. What it called and is still open has ended too: that return was not printed."""
+        calls = self._open.setdefault(thread, [])
+        if probe in self._entries:
+            calls.append(self._entries[probe])
+            self._add(found | {"ph": "B", "name": calls[-1], "ts": time / 1000})
+            return
+        call = self._returns[probe]
+        if call not in calls:  # it was under way when the tracing began
+            self._add(found | {"ph": "i", "s": "t", "ts": time / 1000})
+            return
+        while calls:
+            ended = calls.pop()
+            self._add((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
+                      | {"ph": "E", "name": ended, "ts": time / 1000})
+            if ended == call:
+                return
 
-    def _named_track(self, pid: int, tid: int, name: str) -> dict[str, int]:
-        if name and (pid, tid) not in self._known:
-            self._known.add((pid, tid))
-            self._add({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": clean(name)}})
-        return {"pid": pid, "tid": tid}
+    def _track(self, probe: str, pid: int | None, tid: int | None, comm: str) -> dict[str, int]:
+        """Process and thread of an event where these are known, else a track of the script for each probe."""
+        if pid is None and tid is None:
+            number = self.spec.probes.index(probe) + 1 if probe in self.spec.probes else 0
+            self._name_track("thread", 0, number, probe)
+            return {"pid": 0, "tid": number}
+        process, thread = pid if pid is not None else tid or 0, tid if tid is not None else pid or 0
+        if pid is not None:
+            self._name_track("process", process, process, comm)
+        self._name_track("thread", process, thread, comm)
+        return {"pid": process, "tid": thread}
+
+    def _name_track(self, what: str, pid: int, tid: int, name: str) -> None:
+        """Give a process or a thread its name."""
+        if name and (what, pid, tid) not in self._known:
+            self._known.add((what, pid, tid))
+            self._add({"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid, "args": {"name": clean(name)}})
 
     def _add(self, event: dict[str, Any]) -> None:
         self._latest = max(self._latest, event.get("ts", 0))
@@ -97,6 +158,36 @@ class View(Base):
 
 def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, int) else None
+
+
+def _calls(probes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The calls of a script's probes at entries and at returns, where it has both; by probe."""
+    entries, returns = [{probe: found["what"] or found["place"] for probe in probes if (found := form.fullmatch(probe))}
+                        for form in (_ENTRY, _RETURN)]
+    return ({probe: call for probe, call in entries.items() if call in returns.values()},
+            {probe: call for probe, call in returns.items() if call in entries.values()})
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def _decimal(text: str) -> int | float | str:
+    """A cell's number; what is too great for JavaScript stays text."""
+    try:
+        return plain(int(text)) if "." not in text else float(text)
+    except ValueError:
+        return text
+
+
+def _duration(row: dict[str, str]) -> int | None:
+    """Nanoseconds of the first column that has durations."""
+    for name, text in row.items():
+        unit = _DURATION.fullmatch(name)
+        number = _decimal(text) if unit is not None else ""
+        if unit is not None and not isinstance(number, str):
+            return round(number * _NANOSECONDS[unit[1].lower()])
+    return None
 
 
 def plain(value: Any) -> Any:

@@ -239,6 +239,12 @@ def read_folded(path: str) -> Folded:
     return found
 
 
+def read_comments(path: str) -> list[str]:
+    """What a file of folded lines says of its run."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return [line[1:].strip().removesuffix(".") for line in file if line.startswith("#")]
+
+
 def _folded_line(path: str, number: int, line: str) -> tuple[tuple[str, ...], int]:
     stack, _, count = line.strip().rpartition(" ")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...record import Record
 from ...runtime.provenance import Provenance
 from ..text import CONTROLS
 
@@ -42,12 +43,23 @@ def lines(text: str) -> str:
     return "\n".join(map(escape, text.split("\n")))
 
 
+class About(Record):
+    """What a drawing is of: ``lost`` is to stand on top of it in red, ``foot`` below."""
+
+    lost: list[str] = []
+    foot: list[str] = []
+
+
+def about_run(run: Provenance | None) -> About | None:
+    """The run that a drawing shows."""
+    return About([f"Incomplete: {line}" for line in run.lost], [run.command, run.place]) if run is not None else None
+
+
 def document(width: int, height: int, style: str, script: str, body: Iterable[str], label: str,
-             run: Provenance | None = None) -> str:
-    """A whole SVG file, as wide as what it is shown in: on top in red what was lost, at the foot which run it shows.
-    The script is ours alone: data is never put into it."""
-    if run is not None:
-        lost, foot = [f"Incomplete: {line}" for line in run.lost], [*wrapped(run.command, width), run.place]
+             about: About | None = None) -> str:
+    """A whole SVG file, as wide as what it is shown in. The script is ours alone: data is never put into it."""
+    if about is not None:
+        lost, foot = [[piece for line in lines for piece in wrapped(line, width)] for lines in (about.lost, about.foot)]
         top = STEP * len(lost) + (6 if lost else 0)
         body = [*_texts(lost, "lost", 0), f'<g transform="translate(0,{top})">', *body, "</g>\n",
                 *_texts(foot, "soft", top + height)]

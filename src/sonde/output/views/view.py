@@ -10,6 +10,7 @@ from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Stack, Tuple, Type
 from ..progress import Progress
+from ..rows import RowCell
 
 Items = Sequence[tuple[Any, Any]]
 _PAIR = 400  # bytes of a key with its value
@@ -21,6 +22,7 @@ class View:
     needs = ""
     example = ""
     keeps_text = False  # are events that the view shows printed as text as well?
+    takes_rows = False  # does it want the lines of a tool's table as rows, instead of the events?
     bar: Progress | None = None  # for what takes long, where somebody looks on
     run: Provenance | None = None  # of what is shown; known when the run is over
 
@@ -50,6 +52,12 @@ class View:
     def event(self, event: Event, site: EventSite, text: str) -> None:
         """An event; ``text`` is what printf() made of it."""
 
+    def heading(self, names: Sequence[str]) -> None:
+        """The columns of the rows that follow; only for views with ``takes_rows``."""
+
+    def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
+        """A line of a tool's table, in place of the event that it was printed by."""
+
     def finish(self) -> None:
         """The run is over."""
 
@@ -59,11 +67,9 @@ class View:
         return 0
 
     def comments(self, sign: str = "#") -> str:
-        """The run as lines of comment. They end with a full stop, since scripts take a number there for a weight.
-        Only files have them: what reads from a pipe is a program, and people see standard error."""
-        if self.run is None or not self.target.kept:
-            return ""
-        return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.run.lines])
+        """The run as lines of comment. Only files have them: what reads from a pipe is a program, and people see
+        standard error."""
+        return self.run.comments(sign) if self.run is not None and self.target.kept else ""
 
     def samples(self, named: MapSpec) -> bool:
         """Is the map to be looked at while the script runs, since the script itself does not print it?"""

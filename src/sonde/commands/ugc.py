@@ -1,0 +1,89 @@
+"""``sonde ugc``: the garbage collections of a program in Python, Java, Ruby or Node, as they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .generated import number, quoted
+from .runtimes import HEAD, Collection, Language, Runtime, choose_process, find_runtimes, seconds_of, trace
+
+if TYPE_CHECKING:
+    from ..options import Parsed
+
+PAGE = """\
+ugc: show the garbage collections of a program in Python, Java, Ruby or Node, and how long each takes
+
+USAGE
+  sonde ugc [OPTIONS] PID
+  sonde ugc [OPTIONS] -c COMMAND
+
+OPTIONS
+  -l, --language NAME  java, node, python or ruby. Without, what the process has
+  -m, --milliseconds   times in milliseconds instead of microseconds
+  -M, --least MS       only collections that took at least so many milliseconds
+  -F, --filter TEXT    only those whose KIND contains TEXT
+
+COLUMNS
+  TIME(s)   when it ended, in seconds since the tracing began
+  LAT(us)   microseconds that it took
+  LAT(ms)   with -m: milliseconds
+  FREED     objects that were collected (Python); kilobytes (1024) that a pool has fewer than before (Java)
+  KIND      what was collected: a generation (Python), mark or sweep (Ruby), V8's kind (Node), full or partial (Java);
+            for each of Java's pools COLLECTOR:POOL
+
+EXAMPLE
+  # sonde ugc -c 'python3 t.py'
+  Tracing garbage collections (python). Ctrl-C to end.
+  TIME(s)       LAT(us)    FREED KIND
+     0.032187        99        0 generation 0
+     0.046105       106       24 generation 0
+     1.064302      1913        0 generation 2
+
+READING
+  The program does nothing else while Python collects, or Ruby, or a full collection of Java is under way.
+
+NEEDS
+  uprobes; a runtime with static probes (USDT), as ucalls needs it; Node before 19
+
+NOTES
+  Collectors that work beside the program (Java's ZGC and Shenandoah) show phases, not pauses.
+"""
+
+def main(parsed: Parsed) -> int:
+    """Trace; the exit status."""
+    seconds_of("ugc", choose_process(parsed, "ugc"), 0)
+    text = script(parsed.named, find_runtimes(parsed, _needs))
+    return trace("ugc", text, parsed)
+
+
+def _needs(language: Language) -> tuple[str, ...]:
+    return tuple(each.begin for each in language.collections)
+
+
+def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
+    """The program for these options and runtimes."""
+    told = ", ".join(runtime.name for runtime in runtimes)
+    unit = "LAT(ms)" if "milliseconds" in named else "LAT(us)"
+    pairs = [(runtime, which) for runtime in runtimes for which in runtime.language.collections]
+    return "".join([
+        HEAD, f'begin {{ printf("Tracing garbage collections ({told}). Ctrl-C to end.\\n");\n'
+        f'printf("%-11s %9s %8s %s\\n", "TIME(s)", "{unit}", "FREED", "KIND"); }}\n',
+        *[_collection(runtime, which, place, named) for place, (runtime, which) in enumerate(pairs)]])
+
+
+def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str, str]) -> str:
+    """What began is kept until it ends, in a map for each kind of collection."""
+    kept = f"@began{place}"
+    conditions = [f"$ns >= {number(named, 'least') * 1000000}"] if "least" in named else []
+    if "filter" in named:
+        conditions.append(f"strcontains($was.1, {quoted(named['filter'])})")
+    form, took = ("%5llu.%03llu", "$ns / 1000000, $ns / 1000 % 1000") if "milliseconds" in named else \
+        ("%9llu", "$ns / 1000")
+    freed = ("%8lld", which.freed) if which.freed else ("%8s", '"-"')
+    shown = (f'printf("%4llu.%06llu {form} {freed[0]} %s%s%s\\n", elapsed / 1000000000, elapsed / 1000 % 1000000, '
+             f'{took}, {freed[1]}, $was.1, {which.pool} == "" ? "" : ":", {which.pool});')
+    guarded = f"if ({' && '.join(conditions)}) {{ {shown} }}" if conditions else shown
+    key = f"tid, (uint64){which.key}"
+    return runtime.clause([which.begin], f"{kept}[{key}] = (nsecs, {which.kind}, {which.keep});") \
+        + runtime.clause([which.end], f"$was = {kept}[{key}]; $ns = nsecs - $was.0; $kept = $was.2;\n"
+                         f"{guarded}\ndelete({kept}, ({key}));", f"has_key({kept}, ({key}))")

@@ -1,0 +1,49 @@
+"""What a script's expressions and maps are called where their values become columns, labels or members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..language.ast import Call, Cast, Expr, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
+from .nodes import walk
+
+# Functions whose arguments are not what their result is named for -> which argument is.
+_NAMING = {"ntop": -1, "strftime": -1}
+
+
+def name_of_expression(expr: Expr) -> str:
+    """What an expression is called: its last field, variable or builtin; that of a function's argument, or the
+    function itself where that has none: ``str(args.path)`` is path, ``kstack(5)`` kstack. "" for what has no name."""
+    if isinstance(expr, Cast):
+        return name_of_expression(expr.operand)
+    if isinstance(expr, Call) and expr.args:
+        return name_of_expression(expr.args[_NAMING.get(expr.name, 0)]) or expr.name
+    return expr.name.lstrip("$") if isinstance(expr, FieldAccess | Name | Variable | Call) else ""
+
+
+def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
+    """A name for each, "" where it has none of its own: ``(comm, a.pid, b.pid)`` has comm alone."""
+    names = [name_of_expression(part) for part in parts]
+    return tuple([name if names.count(name) == 1 and name.isidentifier() else "" for name in names])
+
+
+def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
+    """Names for the keys of maps, as the script first writes them: ``@[comm, args.ret]`` has comm and ret."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in walk(tree):
+        if isinstance(node, MapRef) and node.key is not None and node.name not in found:
+            found[node.name] = name_parts(node.key.items if isinstance(node.key, TupleExpr) else [node.key])
+    return found
+
+
+def private_maps(script: Script) -> set[str]:
+    """Maps that a script keeps for itself: it clears them in ``end``, lest they be printed, and prints them nowhere."""
+    ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
+    return _arguments(ends, "clear") - _arguments([script.clauses, script.functions], "print")
+
+
+def _arguments(tree: Any, function: str) -> set[str]:
+    """The maps that are given to a function."""
+    return {node.args[0].name for node in walk(tree) if isinstance(node, Call) and node.name == function
+            and node.args and isinstance(node.args[0], MapRef)}

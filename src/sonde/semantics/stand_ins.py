@@ -1,0 +1,80 @@
+"""Functions that a kernel has under another name: what the compiler made of them, and what they were renamed to."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import EnvironmentProblem
+from ..record import Record
+from .nodes import Use
+from .world import World
+
+# What compilers append to the name of a function of which they keep but a changed copy. ``cold`` is no copy.
+CLONES = re.compile(r"(?:\.(?:isra|constprop|llvm|part)\.\d+)+")
+# A function of older kernels → the one that has its work now, and whether that one begins with the same arguments.
+RENAMED = {
+    "_do_fork": ("kernel_clone", True),                        # Linux 5.10
+    "generic_make_request": ("submit_bio_noacct", True),       # 5.9
+    "__alloc_pages_nodemask": ("__alloc_pages", True),         # 5.13
+    "blk_account_io_start": ("__blk_account_io_start", True),  # 5.16
+    "blk_account_io_done": ("__blk_account_io_done", True),    # 5.16
+    "kfree_skb": ("kfree_skb_reason", True),                   # 5.17
+    "kfree_skb_reason": ("sk_skb_reason_drop", False),         # 6.11: begins with a socket
+    "tcp_drop": ("tcp_drop_reason", True),                     # 5.18
+    "mark_page_accessed": ("folio_mark_accessed", False),      # folios in place of pages, here and below
+    "add_to_page_cache_lru": ("filemap_add_folio", False),
+    "account_page_dirtied": ("folio_account_dirtied", False),
+    "swap_readpage": ("swap_read_folio", False),
+}
+
+
+class StandIn(Record):
+    """A function that can be probed in place of another. ``typed_as`` is the name under which the type information has
+    it, "" where it does not tell that the arguments are those of the function asked for; ``why`` is for people.
+    ``renamed``: it is whole, with all that it takes and gives."""
+
+    module: str
+    name: str
+    typed_as: str
+    why: str
+    renamed: bool = False
+
+
+def stand_ins(world: World, function: str, module: str = "") -> list[StandIn]:
+    """What has the work of a function that the kernel does not have under its own name; [] if nothing has."""
+    try:
+        every = [(m, f) for m, f in world.kernel_functions() if module in ("", m)]
+    except EnvironmentProblem:
+        return []
+    return _clones(world, function, every) or _renamed(function, {f: m for m, f in every})
+
+
+def _clones(world: World, function: str, every: list[tuple[str, str]]) -> list[StandIn]:
+    """Whole copies, else the part that is not inlined. pahole puts a function whose only code is a copy into BTF, under
+    the function's name, if its arguments are where they belong (btf_features=optimized_func, Linux 6.10)."""
+    found = [(m, f) for m, f in every if f.startswith(f"{function}.") and CLONES.fullmatch(f, len(function))]
+    whole = [(m, f) for m, f in found if ".part." not in f]
+    known = function if world.kernel_function(function) is not None else ""
+    return [StandIn(m, f, known, "as the compiler changed it") for m, f in whole] or \
+        [StandIn(m, f, "", "a part of it: the rest is inlined where it is called, and not seen") for m, f in found]
+
+
+def _renamed(function: str, modules: dict[str, str]) -> list[StandIn]:
+    """By the table, which may take several steps; or with the ending that allocating functions got when their callers
+    became known by macros, which hand all arguments on (alloc_hooks() in include/linux/alloc_tag.h, Linux 6.10)."""
+    name, same = function, True
+    while name:
+        for now, alike in ((name, True), (f"{name}_noprof", True), (f"__{name}_noprof", False)):
+            if now in modules and now != function:
+                return [StandIn(modules[now], now, now if same and alike else "", "its name in this kernel", True)]
+        name, alike = RENAMED.get(name, ("", True))
+        same = same and alike
+    return []
+
+
+def suits(stand_in: StandIn, use: Use) -> bool:
+    """Whether a clause that uses this sees in it what it would see in the function itself."""
+    if "retval" in use.names and not stand_in.renamed:
+        return False
+    reads = use.args or any(re.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)
+    return bool(stand_in.typed_as) or not reads
