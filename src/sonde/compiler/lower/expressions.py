@@ -17,6 +17,7 @@ from ...language.ast import (
     IntLiteral,
     MapRef,
     Name,
+    RuledOut,
     Ternary,
     TupleAccess,
     TupleExpr,
@@ -175,9 +176,10 @@ def _ternary(lo: Lower, expr: Ternary) -> Operand:
         lo.select(result, lambda yes, no: lo.b.branch("jne", value, 0, yes, no), lambda: value,
                   lambda: scalar(lo, expr.other))
         return result
-    then = expr.then
-    lo.select(result, lambda yes, no: condition(lo, expr.cond, yes, no), lambda: scalar(lo, then),
-              lambda: scalar(lo, expr.other))
+    then, other = expr.then, expr.other
+    if isinstance(other, RuledOut):
+        return scalar(lo, then)
+    lo.select(result, lambda *to: condition(lo, expr.cond, *to), lambda: scalar(lo, then), lambda: scalar(lo, other))
     return lo.normalise(result, expr.type) if expr.type != then.type else result
 
 
@@ -528,6 +530,8 @@ def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:
 
 def _choose_into(lo: Lower, expr: Ternary, mem: Mem, type: Type, pad: bool) -> None:
     assert expr.then is not None
+    if isinstance(expr.other, RuledOut):
+        return into(lo, expr.then, mem, type, pad)
     yes, no, join = lo.b.block("yes"), lo.b.block("no"), lo.b.block("join")
     with lo.region():
         condition(lo, expr.cond, yes, no)

@@ -18,6 +18,7 @@ from ...language.ast import (
     If,
     MapRef,
     Return,
+    RuledOut,
     Stmt,
     Ternary,
     TupleExpr,
@@ -71,7 +72,8 @@ def _print_then(first: Stmt, second: Stmt) -> bool:
 def _expr(lo: Lower, stmt: ExprStmt) -> None:
     expr = stmt.expr
     if isinstance(expr, Ternary) and expr.then is not None and not isinstance(expr.type, Scalar):
-        _if(lo, If(stmt.span, expr.cond, [ExprStmt(stmt.span, expr.then)], [ExprStmt(stmt.span, expr.other)]))
+        then, other = ExprStmt(stmt.span, expr.then), ExprStmt(stmt.span, expr.other)
+        _expr(lo, then) if isinstance(expr.other, RuledOut) else _if(lo, If(stmt.span, expr.cond, [then], [other]))
         return
     if isinstance(expr, BlockExpr) and expr.value is not None:  # a macro's argument: its value may be none
         block(lo, expr.body)
