@@ -153,6 +153,6 @@ def _panel(heat: Heat) -> str:
             f"<title>{labels[row]}{unit}: {count:,}</title></rect>\n" for row, count in enumerate(totals)]
     caption = "greatest of each" if heat.series else f"all columns: {sum(totals):,} values"
     return (f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n'
-            f'<text class="soft percentiles" x="{x + PANEL}" y="{TOP + ROW * len(heat.rows) + 16}" font-size="11" '
+            f'<text class="soft percentiles" x="{x + PANEL}" y="{TOP + ROW * len(heat.rows) + 30}" font-size="11" '
             f'text-anchor="end">'
             f'{heat.percentiles(totals)}</text>\n{"".join(bars)}')
