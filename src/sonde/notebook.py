@@ -91,5 +91,5 @@ def show(trace: Trace, timeout: float | None, every: float) -> None:
 
 
 def _maps(trace: Trace) -> str:
-    maps = "".join([map_html(view.spec, view.items()) for _, view in sorted(trace.maps.items())])
+    maps = "".join([map_html(view.spec, view.pairs()) for _, view in sorted(trace.maps.items())])
     return maps + svg.run_html(trace.provenance)
