@@ -248,7 +248,9 @@ def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, funct
     if kind not in TYPED and module and all(m != module for m, _ in every):
         shown = ":".join([kind, *point.parts[1:]])
         finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
-    if kind not in TYPED and all(f != function for _, f in every) and finder.config.missing_probes != "ignore":
+    if finder.config.missing_probes == "ignore":
+        return []  # what may be meant takes long to find out
+    if kind not in TYPED and all(f != function for _, f in every):
         finder.untraceable.append((function, point.span))
         if finder.config.missing_probes == "warn":
             finder.warn_of_untraceable()
