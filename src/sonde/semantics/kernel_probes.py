@@ -126,7 +126,8 @@ def _by_stand_ins(finder: Finder, point: AttachPoint, kind: str, way: str, modul
     """Attach points in what has the work of a function that has no code under its own name; None if it has some, or
     nothing has its work but what the script probes itself, for kernels like this. It is said once for each function."""
     world, written = finder.world, finder.written
-    if written is None or world.traceable(function) or world.kernel_symbol(function) is not None:
+    if written is None or world.kernel_function(function, module) is not None and not world.is_changed(function) \
+            or world.traceable(function) or world.kernel_symbol(function) is not None:
         return None
     known = [s for s in stand_ins(world, function, module) if not any(matcher(text)(s.name) for _, text in written)]
     ways = [way if s.renamed or kind not in TYPED else OTHER[kind] for s in known]
