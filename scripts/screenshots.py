@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make docs/images: views of real runs, of nothing but the workloads that this script starts.
 
-Needs root and gcc; tmux and the package rich for top.svg, Chromium for serve.png.
+Needs root and gcc; tmux and the package rich for top.svg, Chromium for serve.png and inverted.png.
 """
 
 from __future__ import annotations
@@ -135,6 +135,14 @@ def serve(command: str) -> None:
         running.terminate()
 
 
+def inverted() -> None:
+    """A flame graph from what ran on, as the browser shows it by the address alone."""
+    from browser import Browser
+    with Browser() as browser:
+        browser.open(f"{(IMAGES / 'on-cpu.svg').as_uri()}#form=inverted")
+        browser.screenshot(IMAGES / "inverted.png", "svg")
+
+
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -142,6 +150,7 @@ def main() -> None:
         before, after = folder / "before", folder / "after"
         command = server(folder, "server", 2)
         sonde("flame", "-c", command, "-o", str(IMAGES / "on-cpu.svg"), "5")
+        inverted()
         sonde("flame", "--off-cpu", "-c", command, "-o", str(IMAGES / "off-cpu.svg"), "5")
         wakers(folder)
         sonde("flame", "-c", command, "-f", "folded", "-o", str(before), "4")

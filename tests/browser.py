@@ -182,7 +182,11 @@ class Browser:
                             "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
 
-    def screenshot(self, path: Path) -> None:
-        """A picture of what is to be seen, PNG."""
+    def screenshot(self, path: Path, selector: str = "") -> None:
+        """A picture of what is to be seen, PNG; with ``selector`` of that element's drawing alone."""
         import base64
-        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
+        clip = {"clip": self.eval(
+            f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBBox(), "
+            f"m = document.querySelector({json.dumps(selector)}).getScreenCTM(); return {{x: m.a * r.x + m.e, "
+            "y: m.d * r.y + m.f, width: m.a * r.width, height: m.d * r.height, scale: 1}; })()")} if selector else {}
+        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png", **clip)["data"]))

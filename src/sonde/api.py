@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from .ending import Ending
 from .errors import UsageError, VerifierError
@@ -25,6 +25,10 @@ from .semantics.typed import CheckedScript, Options
 from .spec import MapSpec, ScriptSpec
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
     from .reading import Events
     from .runtime.child import Process
     from .runtime.events import Event
@@ -133,25 +137,70 @@ class Tabular:
     def _columns(self) -> Any:
         raise NotImplementedError
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pyarrow.Table:
         """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
         from .tables import arrow_table
         return arrow_table(self._columns(), self._trace.provenance)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The same as a pandas.DataFrame, with the run in its ``attrs``."""
         from .tables import to_pandas
         return to_pandas(self._columns(), self._trace.provenance)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> polars.DataFrame:
         """The same as a polars.DataFrame."""
         from .tables import to_polars
         return to_polars(self._columns())
 
 
-class MapView(Tabular, Mapping[Any, Any]):
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+class Pairs(ItemsView[K, V]):
+    """The pairs of a map as they were at one moment, in the kernel's order."""
+
+    def __init__(self, pairs: Sequence[tuple[K, V]]) -> None:
+        self._pairs = pairs
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self._pairs
+
+    def __repr__(self) -> str:
+        return f"Pairs({list(self._pairs)!r})"
+
+
+class Values(ValuesView[V]):
+    """The values of a map as they were at one moment."""
+
+    def __init__(self, values: Sequence[V]) -> None:
+        self._values = values
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._values
+
+    def __repr__(self) -> str:
+        return f"Values({list(self._values)!r})"
+
+
+class MapView(Tabular, Mapping[K, V]):
     """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
-    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``.
+    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``. A type
+    checker knows their types from :meth:`of`.
 
     As a table it has a column for each key (named as in a record's, or as the script writes it, else key, key1 ...),
     then the values; a histogram has a row for each bucket.
@@ -165,9 +214,30 @@ class MapView(Tabular, Mapping[Any, Any]):
         self._final = final
         self._trace = trace
 
-    def items(self) -> Any:
+    @overload
+    def of(self, key: type[K2], value: type[V2]) -> MapView[K2, V2]: ...
+    @overload
+    def of(self, key: None, value: type[V2]) -> MapView[None, V2]: ...
+
+    def of(self, key: Any, value: Any) -> MapView[Any, Any]:
+        """The same map for a type checker, as one of such keys (None: it has none; several: ``tuple[int, str]``) and
+        values: UsageError if the script's are others."""
+        from .expected import check_map
+        check_map(self.spec, key, value)
+        return self
+
+    def items(self) -> Pairs[K, V]:
         """(key, value) pairs in the kernel's order."""
-        return self._final[self.name] if self.name in self._final else self._read(self.name)
+        return Pairs(self.pairs())
+
+    def values(self) -> Values[V]:
+        """The values, in that order."""
+        return Values([value for _, value in self.pairs()])
+
+    def pairs(self) -> Sequence[tuple[K, V]]:
+        """The pairs as a list."""
+        found: Sequence[tuple[K, V]] = self._final[self.name] if self.name in self._final else self._read(self.name)
+        return found
 
     @property
     def incomplete(self) -> bool:
@@ -175,21 +245,21 @@ class MapView(Tabular, Mapping[Any, Any]):
         return self._trace.is_incomplete(self.name)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> V | None:
         """The value of a map without keys; None if it has keys or was never set."""
-        return next((v for k, v in self.items() if k is None), None)
+        return next((v for k, v in self.pairs() if k is None), None)
 
-    def __getitem__(self, key: Any) -> Any:
-        for have, value in self.items():
+    def __getitem__(self, key: K) -> V:
+        for have, value in self.pairs():
             if have == key or isinstance(key, str) and str(have) == key:
                 return value
         raise KeyError(key)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter([k for k, _ in self.items()])
+    def __iter__(self) -> Iterator[K]:
+        return iter([k for k, _ in self.pairs()])
 
     def __len__(self) -> int:
-        return len(self.items())
+        return len(self.pairs())
 
     def __repr__(self) -> str:
         return f"<map {self.name}: {len(self)} keys>"
@@ -197,7 +267,7 @@ class MapView(Tabular, Mapping[Any, Any]):
     def _columns(self) -> Any:
         from .reading import warn_of_losses
         from .tables import map_columns
-        found = map_columns(self.spec, self.items())
+        found = map_columns(self.spec, self.pairs())
         warn_of_losses(self._trace)
         return found
 
@@ -205,12 +275,12 @@ class MapView(Tabular, Mapping[Any, Any]):
 
     def _repr_html_(self) -> str:
         from .notebook import map_html
-        return map_html(self.spec, self.items(), self._trace.provenance)
+        return map_html(self.spec, self.pairs(), self._trace.provenance)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
         from .notebook import map_html, map_text
-        items = self.items()
+        items = self.pairs()
         return {"text/plain": map_text(self.name, items),
                 "text/html": map_html(self.spec, items, self._trace.provenance)}
 
@@ -428,7 +498,7 @@ class Trace:
         return self._session is not None and self._session.is_incomplete(name)
 
     @property
-    def maps(self) -> Mapping[str, MapView]:
+    def maps(self) -> Mapping[str, MapView[Any, Any]]:
         """The script's maps by name (``@``, ``@x``)."""
         return {m.name: MapView(m.name, self.take, self._final, m, self) for m in self.spec.maps
                 if m.name.startswith("@")}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .output import look
 from .output.text import TextOutput, ordered
 from .output.views import svg
-from .output.views.html import STYLE, map_elements
+from .output.views.html import map_elements
 from .output.views.stacks import Folder, shows_stacks
 
 if TYPE_CHECKING:
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
 Items = Sequence[tuple[Any, Any]]
 
 HEIGHT = 420  # pixels of a flame graph's frame
-# The page's style for a part of somebody else's page.
-_STYLE = ".sonde { --paper: transparent; --ink: inherit; --soft: #8a93a0; --line: #8a93a055; }\n" \
-    ".sonde .lost { color: #d93025; font-weight: 600; }\n" + "\n".join(
-    f".sonde {rule}" for rule in STYLE.replace("\n       ", " ").replace("\n         ", " ").replace("\n      ", " ")
-    .strip().splitlines() if rule.startswith(("table", "th", "td", "p.soft")))
+# Of the notebook's page only what is ours: its own paper and ink are taken.
+_STYLE = (f"{look.colours('.sonde')}.sonde {{ --paper: transparent; --ink: inherit; }}\n"
+          f"{look.within('.sonde', look.WORDS + look.TABLES)}")
 
 
 def map_html(spec: MapSpec, items: Items, run: Provenance | None = None) -> str:
@@ -40,7 +39,8 @@ def _flame(spec: MapSpec, items: Items) -> str:
     from .output.views.flamegraph import flame_element
     folder = Folder([spec.name])
     folder.add(spec, items, "")
-    page = svg.page(spec.name, FLAME_STYLE, [flame_element(folder.folded, spec.name, folder.heads)], SCRIPT)
+    title = f"{spec.name}: {sum(folder.folded.values()):,}"
+    page = svg.page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)], SCRIPT)
     return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
             f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape(spec.name)}"></iframe>')
 
@@ -91,5 +91,5 @@ def show(trace: Trace, timeout: float | None, every: float) -> None:
 
 
 def _maps(trace: Trace) -> str:
-    maps = "".join([map_html(view.spec, view.items()) for _, view in sorted(trace.maps.items())])
+    maps = "".join([map_html(view.spec, view.pairs()) for _, view in sorted(trace.maps.items())])
     return maps + svg.run_html(trace.provenance)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .api import Tabular
 
 if TYPE_CHECKING:
     from .api import Trace
     from .runtime.events import Event
+
+R = TypeVar("R")
 
 # kind of ErrorSite -> what is missing
 _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} failed", "stack_lost": "stacks lost",
@@ -72,6 +74,14 @@ class Events(Tabular):
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
                 await _readable(session.fileno(), left)
+
+    def of(self, row: type[R]) -> Iterator[R]:
+        """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
+        called as its fields are. UsageError if the script sends none so called, or values of other types."""
+        from .expected import sites_for
+        from .tables import event_values
+        sites = sites_for(self._trace.spec, row)
+        return (row(*event_values(event)) for event in self if event.site in sites)
 
     def _columns(self) -> Any:
         from .tables import event_table, require

@@ -28,7 +28,7 @@ from .output.views.view import key_parts, key_types
 from .record import Record
 from .runtime.aggregates import Histogram, Stats
 from .runtime.series import Series
-from .runtime.values import EnumValue, StackTrace, StructValue, to_text
+from .runtime.values import EnumValue, RecordValue, StackTrace, StructValue, to_text
 
 if TYPE_CHECKING:
     from .runtime.events import Event
@@ -83,7 +83,7 @@ def _key_type(name: str, type: t.Type) -> Any:
 def _value_types(spec: MapSpec) -> list[Any]:
     value = spec.value
     if not isinstance(value, t.Aggregate):
-        return _member_types(value) if value is not None else [t.INT64]
+        return member_types(value) if value is not None else [t.INT64]
     number = t.INT64 if value.signed else t.UINT64
     if value.kind in ("hist", "lhist"):
         return [t.INT64, t.UINT64, t.UINT64]  # the last bound of a histogram is 2**63
@@ -102,11 +102,18 @@ def _rows(value: Any, width: int) -> Iterable[Sequence[Any]]:
     return [_members(value) if width > 1 else [value]]
 
 
+def event_values(event: Event) -> Sequence[Any]:
+    """What printf() or print() sent: the arguments, the members of a struct, record or tuple, or the value."""
+    value = event.args[0] if event.kind == "print" else None
+    is_several = isinstance(value, StructValue | RecordValue) or type(value) is tuple
+    return _members(value) if is_several else event.args
+
+
 def _members(value: Any) -> Sequence[Any]:
     return list(value.values()) if isinstance(value, StructValue) else list(value)
 
 
-def _member_types(type: t.Type) -> list[Any]:
+def member_types(type: t.Type) -> list[Any]:
     """Types of the columns that csv.value_columns and event_columns name."""
     if isinstance(type, t.Struct):
         return [_found(type, name) for name in type.field_names()]
@@ -143,8 +150,7 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
         last = event.time or last  # a record without a time comes right after the one before it
         lead[0].cells.append(wall(last) if last else None)  # without Options.timed nobody knows
         lead[1].cells.append(event.probe)
-        args = event.args if event.kind == "printf" or len(shapes[event.site]) == 1 else _members(event.args[0])
-        found = dict(zip([name for name, _ in shapes[event.site]], args))
+        found = dict(zip([name for name, _ in shapes[event.site]], event_values(event)))
         for name, column in columns.items():
             column.cells.append(found.get(name))
     return lead + list(columns.values())
@@ -159,7 +165,7 @@ def _site_columns(site: EventSite) -> list[tuple[str, Any]]:
     taken = {"time": "time_", "probe": "probe_"}
     names = [taken.get(name, name) for name in event_columns(site)]
     if site.kind == "print":
-        return list(zip(names, _member_types(site.fields[0].type)))
+        return list(zip(names, member_types(site.fields[0].type)))
     return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))
 
 

@@ -97,6 +97,12 @@ SHAPES = {
                                  + f"\nend {{ @m{n} = comm; }}",
     "variable chain": lambda c, n: "begin { " + "".join(f"$x{i} = @m{i + 1}; @m{i} = $x{i};" for i in range(n))
                                    + f" @m{n} = comm; }}",
+    "one variable": lambda c, n: "begin { " + "".join(f"$x = @m{i + 1}; @m{i} = $x;" for i in range(n))
+                                 + f" @m{n} = pid; }}",
+    "arguments": lambda c, n: "tracepoint:syscalls:sys_enter_* { $a = args; "
+                              + "".join(f"@a{i}[pid, comm] = {i};" for i in range(n // 6)) + " }",
+    "choices": lambda c, n: "begin { $a = " + "1 ? (" * n + "pid" + ") : 3" * n + "; @s = " + "0 ? 3 : (" * n + "comm"
+                            + ")" * n + "; " + "1 ? (" * n + "print(1)" + ") : print(2)" * n + "; print($a); }",
     "doubled": lambda c, n: "begin { " + "".join(f"@m{i} = (@m{i + 1}, @m{i + 1});" for i in range(n))
                             + f" @m{n} = 1; }}",
     "nested": lambda c, n: "begin { " + "".join(f"@m{i} = (@m{i + 1}, 1);" for i in range(n)) + f" @m{n} = 1; }}",
@@ -149,9 +155,10 @@ def check_cost(text: str) -> str:
     ("branches", 3_000, "compiled"), ("clauses", 1_000, "compiled"), ("clauses", 7_000, "too-many-probes"),
     ("clauses", 56_000, "program-too-large"), ("points", 1_000, "compiled"), ("points", 100_000, "program-too-large"),
     ("chain", 200, "compiled"), ("chain", 2_000, "compiled"), ("sums", 2_000, "compiled"),
-    ("clause chain", 1_000, "compiled"), ("variable chain", 150, "compiled"), ("variable chain", 2_000, "unsettled"),
-    ("doubled", 8, "compiled"), ("doubled", 2_000, "type-too-large"), ("nested", 90, "compiled"),
-    ("nested", 2_000, "type-too-large"), ("unknown maps", 2_000, "undefined-map"),
+    ("clause chain", 1_000, "compiled"), ("variable chain", 150, "compiled"), ("variable chain", 2_000, "compiled"),
+    ("one variable", 1_000, "compiled"), ("arguments", 110, "compiled"), ("arguments", 2_000, "program-too-large"),
+    ("choices", 30, "compiled"), ("doubled", 8, "compiled"), ("doubled", 2_000, "type-too-large"),
+    ("nested", 90, "compiled"), ("nested", 2_000, "type-too-large"), ("unknown maps", 2_000, "undefined-map"),
     ("unknown variables", 2_000, "undefined-variable"), ("mixed", 3_000, "compiled"),
     ("mixed", 100_000, "program-too-large"),
     ("unrolled", 1, "program-too-large"), ("macros", 1, ""),

@@ -242,6 +242,14 @@ def test_an_output_that_closes(tmp_path: Path) -> None:
 # --- listing and information ------------------------------------------------------------------------------
 
 
+def test_list_by_name() -> None:
+    """Of whatever kind; not what only contains it."""
+    lines = run_sonde("-l", "sched_switch").stdout.split()
+    assert {"rawtracepoint:vmlinux:sched_switch", "tracepoint:sched:sched_switch"} <= set(lines)
+    assert all(line.endswith(":sched_switch") for line in lines)
+    assert set(lines) < set(run_sonde("-l", "sched_s*").stdout.split())
+
+
 def test_listing() -> None:
     done = run_sonde("-l", "tracepoint:sock:inet_*")
     assert done.returncode == 0

@@ -90,6 +90,17 @@ def test_sorting_filtering_and_pausing(command: str) -> None:
         terminal.wait_for_end()
 
 
+def test_the_keys_are_told(command: str) -> None:
+    with Terminal("top", "--every", "0.1", "-e", SCRIPT, "-c", command) as terminal:
+        terminal.wait_for("@calls  since", r"\? help")
+        terminal.keys("?")
+        terminal.wait_for("Tab, Shift-Tab   the next table", "what the script prints", "@calls  since")
+        terminal.keys("?")
+        terminal.wait_for("@calls  since", gone=["Shift-Tab"])
+        terminal.keys("q")
+        terminal.wait_for_end()
+
+
 def test_a_tools_table_and_what_it_costs() -> None:
     with Terminal("top", "tcptop") as terminal:
         terminal.wait_for(r"sonde tcptop", r"PID +COMM +LADDR +LPORT +RADDR +RPORT +RX_KB +TX_KB",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from browser import Browser
+from sonde.output.views.flamegraph import flame_graph
 from support import compile_c, run_sonde
 
 BUSY = """
@@ -84,6 +86,83 @@ def test_a_click_zooms(browser: Browser, flame: Path) -> None:
     browser.wait_for("document.querySelector('.reset').getAttribute('visibility') == 'hidden'")
 
 
+def frames(browser: Browser) -> dict[str, list[list[float]]]:
+    """Weight, x, y and width of the frames that are to be seen, by name, from the lowest to the highest."""
+    found = browser.eval("Array.from(document.querySelectorAll('.frame')).filter(f => f.getClientRects().length).map("
+                         "f => { const r = f.querySelector('rect').getBoundingClientRect(); "
+                         "return [f.dataset.name, +f.dataset.weight, r.x, r.y, r.width]; })")
+    by_name: dict[str, list[list[float]]] = {}
+    for name, *place in sorted(found, key=lambda each: (-each[3], each[2])):
+        by_name.setdefault(name, []).append(place)
+    return by_name
+
+
+STACKS = {("app", "main", "work", "read_[k]"): 50, ("app", "main", "work"): 30, ("app", "idle"): 5,
+          ("app", "main", "other", "read_[k]"): 15}
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Path:
+    """The flame graph of STACKS."""
+    (tmp_path / "known.svg").write_text(flame_graph(STACKS, "known", None, 1, "samples"))
+    return tmp_path / "known.svg"
+
+
+def test_icicles_hang_down(browser: Browser, known: Path) -> None:
+    browser.open(known)
+    before = frames(browser)
+    heights = [before[name][0][2] for name in ("all", "app", "main", "work", "read_[k]")]
+    assert heights == sorted(heights, reverse=True)
+    browser.click(".icicle")
+    browser.wait_for("location.hash == '#form=icicle'")
+    after = frames(browser)
+    assert [after[name][-1][2] for name in ("all", "app", "main", "work", "read_[k]")] == pytest.approx(heights[::-1])
+    assert [sorted(each[0] for each in after[name]) for name in before] == [
+        sorted(each[0] for each in before[name]) for name in before]
+    browser.click(".icicle")
+    assert frames(browser) == before and browser.eval("location.hash") in ("", "#")
+
+
+def test_inverted_stacks_begin_with_what_ran(browser: Browser, known: Path) -> None:
+    browser.open(known)
+    upright = frames(browser)
+    browser.click(".invert")
+    browser.wait_for("location.hash == '#form=inverted'")
+    found = frames(browser)
+    assert {name: [each[0] for each in places] for name, places in found.items()} == {
+        "all": [100], "read_[k]": [65], "work": [30, 50], "idle": [5], "other": [15], "main": [30, 15, 50],
+        "app": [5, 30, 15, 50]}
+    whole = found["all"][0][3]
+    assert found["read_[k]"][0][3] == pytest.approx(whole * 0.65, abs=0.1)
+    browser.hover(f".frames:not([style*=none]) {frame('read_[k]')} rect")
+    assert browser.wait_for("(t => t.startsWith('read') && t)(document.querySelector('.detail').textContent)") \
+        == "read: 65 samples (65.00%)"
+    browser.click(f".frames:not([style*=none]) {frame('read_[k]')}")
+    assert set(frames(browser)) == {"all", "read_[k]", "work", "other", "main", "app"}
+    browser.click(".invert")
+    assert frames(browser) == upright
+
+
+def test_an_address_has_the_whole_state(browser: Browser, known: Path) -> None:
+    browser.open(known)
+    browser.click(".icicle")
+    browser.click(frame("work"))
+    browser.reply = "re|main"
+    browser.key("/")
+    browser.wait_for("location.hash.includes('search')")
+    shown, address = frames(browser), browser.eval("location.href")
+    assert address.startswith(known.resolve().as_uri() + "#form=icicle&zoom=")
+    browser.open("about:blank")
+    browser.open(address)
+    assert frames(browser) == shown and "other" not in shown
+    matched = "document.querySelector('.matched').textContent"
+    assert browser.eval(matched) == "matched: 95.00%"
+    browser.key("Escape")
+    browser.wait_for(f"location.hash == '#form=icicle' && {matched} == ' '")
+    browser.eval("location.hash = '#form=inverted'")  # somebody edits the address
+    browser.wait_for(f"document.querySelectorAll('.frames:not([style*=none]) {frame('work')}').length == 2")
+
+
 def test_searching(browser: Browser, flame: Path) -> None:
     browser.open(flame)
     browser.reply = "^(hot|cool)_"
@@ -127,7 +206,12 @@ def test_a_column_of_a_heat_map(browser: Browser, heat: Path) -> None:
     browser.open(heat)
     bars = "Array.from(document.querySelectorAll('.bar')).map(b => b.textContent)"
     totals = browser.eval(bars)
-    assert "[64, 128): 30" in totals and "[4K, 8K): 30" in totals
+    assert "[64, 128) B: 30" in totals and "[4K, 8K) B: 30" in totals
+    assert browser.eval("document.querySelector('.caption').textContent") == "all columns: 60 values"
+    percentiles = "document.querySelector('.percentiles').textContent"
+    whole = browser.eval(percentiles)
+    assert (found := re.fullmatch(r"p50 (\d+), p90 ([\d,]+), p99 ([\d,]+) B", whole)) is not None
+    assert 64 <= int(found[1]) <= 128 and all(4096 <= int(found[i].replace(",", "")) < 8192 for i in (2, 3))
     columns = browser.eval("Array.from(document.querySelectorAll('.column')).map(c => c.dataset.counts)")
     at, counts = next((i, c) for i, c in enumerate(columns) if int(c.split()[0]) > 0)
     browser.eval(f"document.querySelectorAll('.column')[{at}].classList.add('sought')")
@@ -137,9 +221,16 @@ def test_a_column_of_a_heat_map(browser: Browser, heat: Path) -> None:
     assert [text.rpartition(": ")[2] for text in shown] == counts.split() != ["30"] * len(shown)
     assert browser.eval("document.querySelector('.caption').textContent") == browser.eval(
         "document.querySelector('.column.chosen').dataset.time")
+    few = browser.eval(percentiles)
+    assert few == browser.eval("document.querySelector('.column.chosen').dataset.percentiles") != ""
+    cells = browser.eval("Array.from(document.querySelectorAll('.column.chosen rect[data-count] title')).map("
+                         "t => t.textContent)")
+    times = sum(int(count) for count in counts.split())
+    assert [cell.partition(" B: ")[2] for cell in cells] == [
+        f"{count} of {times} ({int(count) / times:.2%})" for count in counts.split() if int(count)]
     browser.click(".column.chosen .all")
     browser.wait_for("document.querySelectorAll('.column.chosen').length == 0")
-    assert browser.eval(bars) == totals
+    assert browser.eval(bars) == totals and browser.eval(percentiles) == whole
 
 
 def test_the_page_of_everything(browser: Browser, tmp_path: Path) -> None:

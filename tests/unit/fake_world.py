@@ -173,6 +173,9 @@ class FakeWorld:
     def traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]
 
+    def is_changed(self, name: str) -> bool:
+        return not self.traceable(name)
+
     def forbidden_functions(self) -> frozenset[str]:
         return frozenset(("vfs_die",))
 

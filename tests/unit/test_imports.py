@@ -70,7 +70,7 @@ EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
 HEAVY = {
-    "argparse", "asyncio", "concurrent", "copy", "dataclasses", "datetime", "decimal", "email", "enum", "fractions",
+    "argparse", "asyncio", "concurrent", "dataclasses", "datetime", "decimal", "email", "enum", "fractions",
     "http", "importlib", "inspect", "json", "logging", "multiprocessing", "pathlib", "platform", "random", "shlex",
     "shutil", "socket", "subprocess", "tempfile", "textwrap", "traceback", "unittest", "urllib",
 }  # fmt: skip

@@ -245,6 +245,18 @@ def test_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int, name
     assert kernel_symbols.lookup(address) == symbols.KernelSymbol(name, offset, module)
 
 
+def test_a_few_beginnings_need_no_index(kernel_symbols: symbols.KernelSymbols) -> None:
+    """And the symbols are those that the index gives."""
+    beginnings = [int(line[:16], 16) for line in KALLSYMS.splitlines()[3:]]
+    direct = [kernel_symbols.lookup(address) for address in beginnings]
+    assert kernel_symbols._addresses is None
+    kernel_symbols._cache.clear()
+    kernel_symbols.lookup(beginnings[0] + 1)
+    assert kernel_symbols._addresses is not None
+    assert [kernel_symbols.lookup(address) for address in beginnings] == direct
+    assert [symbol.offset for symbol in direct if symbol] == [0] * len(beginnings)
+
+
 @pytest.mark.parametrize("address", [0, 5, 0x7fff00000000, 0xffffffff90000000])
 def test_no_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int) -> None:
     assert kernel_symbols.lookup(address) is None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from sonde.btf.query import Btf
 from sonde.kernel import functions
 from sonde.kernel.symbols import KernelSymbols
 from support import compile_c
@@ -60,6 +62,21 @@ def test_reasons(function: str, module: str, why: str, hint: str, symbols: Kerne
     problem, hints = functions.obstacle(function, module, "fentry", symbols)
     assert why in problem and bool(why) == bool(problem)
     assert any(hint in text for text in hints) if hint else not hints
+
+
+def test_functions_that_the_compiler_changed(symbols: KernelSymbols, tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found out once for each kernel."""
+    class Types:
+        def find(self, name: str, *kinds: int) -> int:
+            return int(name in ("plain", "gone", "other"))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert functions.changed(cast(Btf, Types())) == {"gone"}
+    monkeypatch.setattr(functions, "_traceable", list)
+    assert functions.changed(cast(Btf, Types())) == {"gone"}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert functions.changed(cast(Btf, Types())) == set() and not list(tmp_path.glob("other/*/changed*"))
 
 
 def test_hidden_addresses_tell_nothing(tmp_path: Path, symbols: KernelSymbols) -> None:

@@ -111,6 +111,7 @@ def test_a_few_returns_by_fexit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (point.name, point.extra["how"], point.extra["exact"]) == ("kretprobe:vfs_read", "fexit", True)
     assert "how" not in attached("kretprobe:static_one { @ = retval; }", Both())[0].extra
     assert "how" not in attached('kretprobe:vfs_read { @ = reg("ax"); }', Both())[0].extra
+    assert [a.extra.get("how") for a in attached("kretprobe:vfs_read { } fexit:vfs_re* { }", Both())] == [None] * 3
     monkeypatch.setattr(Both, "traceable", lambda self, name: False)
     assert "how" not in attached("kretprobe:vfs_read { @ = retval; }", Both())[0].extra
     monkeypatch.undo()

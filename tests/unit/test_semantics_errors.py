@@ -170,6 +170,6 @@ def test_only_the_first_errors_are_shown_and_the_others_counted() -> None:
 
 
 def test_what_does_not_settle_is_said_alone_at_a_map_of_the_chain() -> None:
-    chain = "".join(f"$x{i} = @m{i + 1}; @m{i} = $x{i}; " for i in range(300))
+    chain = "".join(f"let $x{i} = @m{i + 1}; @m{i} = $x{i}; " for i in range(300))
     (found,) = shown(f"BEGIN {{ {chain} @m300 = 1; }}")
     assert found.code == "unsettled" and found.span is not None and found.span.text.startswith("@m")

@@ -7,6 +7,8 @@ from . import codec
 from .query import Btf, Raw
 
 _TAGS = {codec.STRUCT: "struct", codec.UNION: "union", codec.ENUM: "enum", codec.ENUM64: "enum"}
+LONGEST = 256 << 10  # characters of a definition, with what has no name of its own written out in it
+WIDEST = 1 << 20     # bits of a hole
 _QUALIFIERS = {codec.CONST: "const", codec.VOLATILE: "volatile", codec.RESTRICT: "restrict"}
 
 
@@ -67,12 +69,15 @@ def _base(btf: Btf, raw: Raw, level: int) -> str:
 def _body(btf: Btf, raw: Raw, level: int) -> str:
     """``{ members }`` of a struct; ``level`` is the indentation of the line that it starts on."""
     tabs, lines = "\t" * (level + 1), []
-    at = 0
+    at = size = 0
     for name, type_id, offset, bits in btf.members(raw):
         if raw.kind == codec.STRUCT:
             lines += [tabs + hole for hole in _hole(btf, type_id, at, offset, bits)]
         text = declaration(btf, type_id, name, level + 1)
         lines.append(f"{tabs}{text}: {bits};" if bits else f"{tabs}{text};")
+        size += len(lines[-1])
+        if size > LONGEST:
+            raise EnvironmentProblem(f"the definition of type {raw.id} is too long")
         at = offset + (bits or btf.size_of(type_id) * 8)
     align = 8 * _alignment(btf, raw.id)
     if raw.kind == codec.STRUCT and lines and (at + align - 1) // align * align < raw.value * 8:
@@ -111,6 +116,8 @@ def _hole(btf: Btf, type_id: int, at: int, offset: int, bits: int) -> list[str]:
 
 def _padding(at: int, end: int) -> list[str]:
     """Unnamed bitfields from bit ``at`` to ``end``, as wide as alignment permits."""
+    if end - at > WIDEST:
+        raise EnvironmentProblem(f"corrupt BTF: a hole of {end - at} bits")
     lines = []
     while at < end:
         unit, word = next(pad for pad in _PADS if at + pad[0] - at % pad[0] <= end or pad[0] == 8)

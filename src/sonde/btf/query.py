@@ -13,6 +13,7 @@ from . import codec
 from .codec import Blob, Header
 from .index import Index, build, kernel_key, load_or_build, module_key
 
+DEEPEST = 64  # types that lead to one another until something is reached that is neither a name nor a pointer
 AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
 _ALIASES = codec.MODIFIERS | {codec.TYPEDEF}
 _MEMBER = codec.TRIPLE  # name_off, type, offset (with kflag: bit size << 24 | bit offset)
@@ -68,6 +69,7 @@ class Btf:
         self._strings_end = header.strings_end
         self._string_base = base.string_size if base else 0
         self._converted: dict[int, Type] = {}
+        self._depth = 0  # of the conversion that is under way
         self.layouts: dict[int, tuple[int, bool]] = {}  # ctext's notes
 
     @property
@@ -113,7 +115,7 @@ class Btf:
     def skip(self, type_id: int, typedefs: bool = True) -> Raw:
         """The type behind const, volatile, restrict, type tags and (by default) typedefs."""
         passing = _ALIASES if typedefs else codec.MODIFIERS
-        for _ in range(64):
+        for _ in range(DEEPEST):
             owner = self.owner(type_id)
             if type_id < owner.first or type_id >= owner.end:
                 return self.raw(type_id)
@@ -170,7 +172,9 @@ class Btf:
     def params(self, type_id: int) -> list[Param]:
         """Parameters of a function, function type, or pointer or typedef to one; a variadic one ends in type 0."""
         raw = self.skip(type_id)
-        while raw.kind in (codec.FUNC, codec.PTR):
+        for _ in range(DEEPEST):
+            if raw.kind not in (codec.FUNC, codec.PTR):
+                break
             raw = self.skip(raw.value)
         owner = self.owner(raw.id)
         return [Param(owner.string(n), t) for n, t in self.words(raw, codec.PAIR, raw.vlen)]
@@ -183,15 +187,28 @@ class Btf:
             return self.base.type(type_id)
         known = self._converted.get(type_id)
         if known is None:
-            self._converted[type_id] = VOID  # what a type that holds itself finds: only corrupt BTF has one
+            known = self._convert(type_id)
+        return known
+
+    def _convert(self, type_id: int) -> Type:
+        self._depth += 1
+        self._converted[type_id] = VOID  # what a type that holds itself finds: only corrupt BTF has one
+        try:
+            if self._depth > DEEPEST:
+                raise EnvironmentProblem(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
             raw = self.skip(type_id)
             if raw.id != type_id:
-                known = self.type(raw.id)
+                found = self.type(raw.id)
             else:
                 convert = _CONVERT.get(raw.kind)
-                known = convert(self, raw) if convert else VOID
-            self._converted[type_id] = known
-        return known
+                found = convert(self, raw) if convert else VOID
+        except EnvironmentProblem:
+            del self._converted[type_id]
+            raise
+        finally:
+            self._depth -= 1
+        self._converted[type_id] = found
+        return found
 
     def size_of(self, type_id: int) -> int:
         """Bytes of a type; 0 for void, functions and forward declarations."""
@@ -237,12 +254,14 @@ def _int(btf: Btf, raw: Raw) -> Type:
 
 
 def _pointer(btf: Btf, raw: Raw) -> Type:
-    space, to = KERNEL, raw.value
-    while (target := btf.raw(to)).kind in codec.MODIFIERS:
+    space, target = KERNEL, btf.raw(raw.value)
+    for _ in range(DEEPEST):
+        if target.kind not in codec.MODIFIERS:
+            break
         if target.kind == codec.TYPE_TAG and target.name == "user":
             space = USER
-        to = target.value
-    return Pointer(btf.type(to), space)
+        target = btf.raw(target.value)
+    return Pointer(btf.type(target.id), space)
 
 
 def _array(btf: Btf, raw: Raw) -> Type:
@@ -350,6 +369,6 @@ def _elf_section(data: mmap.mmap, path: str) -> bytes:
         for section in sections:
             if data[strings + section[0]:strings + section[0] + 5] == b".BTF\0":
                 return data[section[4]:section[4] + section[5]]
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, OverflowError):
         pass
     raise EnvironmentProblem(f"{path}: this ELF file has no BTF", ["pahole -J adds it from DWARF"])

@@ -8,7 +8,6 @@ manual page dtrace(n) of its wiki. Node: the gc probes of releases before 19.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
 from typing import TYPE_CHECKING
@@ -207,6 +206,7 @@ def either(names: list[str]) -> str:
 
 def _files_of_command(command: str) -> Iterator[str]:
     """The program that a command runs, and libraries where its runtime may be."""
+    import shlex
     import shutil
     words = shlex.split(command)
     while words and (os.path.basename(words[0]) == "env" or "=" in words[0]):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from zlib import crc32
 
+from ..btf import codec
+from ..btf.cache import read_cache, write_cache
+from ..btf.query import Btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined
 from . import tracefs
@@ -105,6 +109,22 @@ def _traceable() -> Functions:
         return traceable_functions(tracefs.find())
     except EnvironmentProblem:
         return []
+
+
+def changed(btf: Btf) -> frozenset[str]:
+    """Functions of the kernel proper that its type information has and that are there as the compiler changed them only
+    (f.isra.0). They are the same at each start, so a file in the cache directory has them."""
+    machine = os.uname()
+    file = f"changed-{crc32(f'{machine.release} {machine.version}'.encode()):08x}"
+    cached = read_cache(file)
+    if cached is not None:
+        return frozenset(cached.decode("utf-8", "replace").split())
+    names = {name for module, name in _traceable() if module == "vmlinux"}
+    whole = {name.partition(".")[0] for name in names if "." in name} - names
+    found = sorted(name for name in whole if btf.find(name, codec.FUNC))
+    if names:
+        write_cache(file, [" ".join(found).encode()])
+    return frozenset(found)
 
 
 def forbidden() -> frozenset[str]:

@@ -150,6 +150,10 @@ class KernelTypes:
         """Whether a function, of the kernel or a module, is among those."""
         return any(known == name for _, known in self.kernel_functions())
 
+    def is_changed(self, name: str) -> bool:
+        """Whether a function is there as the compiler changed it only; types do not tell."""
+        return False
+
     def forbidden_functions(self) -> frozenset[str]:
         """Functions in which no kprobe may be set; types do not tell."""
         return frozenset()

@@ -208,6 +208,16 @@ class LiveWorld(KernelTypes, UserSide):
         except EnvironmentProblem:
             return False  # nobody says so
 
+    @cached_property
+    def _changed(self) -> frozenset[str]:
+        from . import functions
+
+        return functions.changed(self.btf) if self.btf else frozenset()
+
+    def is_changed(self, name: str) -> bool:
+        """Whether a function of the kernel proper is there as the compiler changed it only."""
+        return name in self._changed
+
     def forbidden_functions(self) -> frozenset[str]:
         """Functions in which no kprobe may be set."""
         from . import functions

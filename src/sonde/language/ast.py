@@ -134,6 +134,10 @@ class Ternary(Expr):
     other: Expr = None  # type: ignore[assignment]
 
 
+class RuledOut(Expr):
+    """checked: where the branch of a ``?:`` was that a constant condition rules out."""
+
+
 class FieldAccess(Expr):
     """``expr.name`` or ``expr->name``. checked: ``field``; for ``args.x`` the struct is the probe's arguments."""
 

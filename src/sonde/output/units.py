@@ -11,6 +11,12 @@ def unit_of(name: str) -> str:
     return _UNITS.get(name.removeprefix("@").lower().rpartition("_")[2], "")
 
 
+def unit_behind(name: str) -> str:
+    """The unit of the values of a map or of one of its elements (``@usecs[cat]``), with a blank before it."""
+    unit = unit_of(name.partition("[")[0])
+    return f" {unit}" if unit else ""
+
+
 def with_unit(name: str) -> str:
     """A map's name with the unit behind it."""
     unit = unit_of(name.partition("[")[0])

@@ -114,7 +114,7 @@ class Histogram(Drawing):
 
     def quantile(self, q: float) -> float | None:
         """The value that a share ``q`` (0..1) of all lie below, by straight lines within buckets; None if empty."""
-        return _quantile(self.buckets, q)
+        return quantile(self.buckets, q)
 
     def draw(self, div: int = 1) -> str:
         """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
@@ -183,7 +183,7 @@ def _single(number: float) -> float:
     return found
 
 
-def _quantile(buckets: list[Bucket], q: float) -> float | None:
+def quantile(buckets: Sequence[Bucket], q: float) -> float | None:
     rank = q * sum(b.count for b in buckets)
     for bucket in buckets:
         if bucket.count and rank <= bucket.count:

@@ -26,7 +26,8 @@ def programs(clauses: Sequence[Clause], world: World, options: Options, config: 
              diagnostics: Diagnostics) -> list[Program]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
     finder = Finder(world, options, config, diagnostics)
-    finder.written = [point.parts[-1] for clause in clauses for point in clause.points if point.parts]
+    finder.written = [(provider.name, point.parts[-1]) for clause in clauses for point in clause.points
+                      if point.parts and (provider := find_provider(point.parts[0]))]
     keep = _filter(options, diagnostics)
     found: list[Program] = []
     total = 0

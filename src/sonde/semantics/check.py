@@ -21,7 +21,7 @@ from ..language.source import Source
 from ..types import Int
 from . import attach
 from .config import read_config
-from .context import Context, MapState, Program, VarState
+from .context import Assigned, Context, MapState, Program, VarState
 from .convert import condition, meant_equal, plain, words
 from .ctypes_ import TypeNames
 from .evaluate import evaluate
@@ -29,14 +29,14 @@ from .macros import expand
 from .map_rules import UNFILLED, unstable
 from .naming import name_keys, private_maps
 from .nodes import walk
-from .size import MOST_PARTS, MOST_VISITS, check_size
+from .size import MOST_VISITS, check_size
 from .statements import check_statements
 from .subprograms import check_uncalled, declare
 from .typed import CheckedScript, MapInfo, Options
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
-FEW = 4  # maps that one assignment reads
+FEW = 4  # maps and variables that one assignment reads
 MAX_PASSES = 200  # far more than any chain of maps that feed one another
 
 
@@ -57,8 +57,6 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     _declare_maps(context, script.map_decls, diagnostics)
     trees = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
     parts = check_size(trees, diagnostics)
-    if parts > MOST_PARTS:
-        diagnostics.check()
     if options.named:
         _known_parameters(script, options, diagnostics)
     found = _settle(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
@@ -154,28 +152,29 @@ def _visit_all(context: Context, programs: list[Program]) -> None:
 
 
 def _follow_changes(context: Context) -> None:
-    """Look again, once, at the assignments that read a map whose type has changed, and at those that read what they
-    assign to: a chain of maps would take a pass over the whole script for each of its links."""
-    readers: dict[str, list[tuple[Program, Assign]]] = {}
-    for program, node in context.assigned if context.retyped else ():
-        for name in _read_maps(node):
-            readers.setdefault(name, []).append((program, node))
+    """Look again, once, at the assignments that read a map or variable whose type has changed, and at those that read
+    what they assign to: a chain of them would take a pass over the whole script for each of its links."""
+    readers: dict[str | VarState, list[Assigned]] = {}
+    for assigned in context.assigned if context.retyped else ():
+        for name in _sources(assigned.node):
+            readers.setdefault(name, []).append(assigned)
     while context.retyped:
-        for program, node in readers.pop(context.retyped.pop(), ()):
-            context.program = program
-            check_statements(context, [node])
+        for assigned in readers.pop(context.retyped.pop(), ()):
+            context.program, context.scopes = assigned.program, assigned.scopes
+            check_statements(context, [assigned.node])
 
 
-def _read_maps(node: Assign) -> set[str]:
-    """The maps that an assignment reads, if they are few and nothing else decides what it assigns."""
-    assert isinstance(node.target, MapRef)
-    names = set()
-    for part in walk([node.target.key, node.value]):
-        if isinstance(part, (Variable, Call, BlockExpr)):
+def _sources(node: Assign) -> set[str | VarState]:
+    """The maps and variables that an assignment reads, if they are few and nothing else decides what it assigns."""
+    found: set[str | VarState] = set()
+    for part in walk([node.target.key if isinstance(node.target, MapRef) else None, node.value]):
+        if isinstance(part, (Call, BlockExpr)):
             return set()
         if isinstance(part, MapRef):
-            names.add(part.name)
-    return names if len(names) <= FEW else set()
+            found.add(part.name)
+        elif isinstance(part, Variable) and isinstance(part.slot, VarState):
+            found.add(part.slot)
+    return found if len(found) <= FEW else set()
 
 
 def _visit(context: Context, program: Program) -> None:

@@ -59,6 +59,14 @@ class Program(Record):
         return USER if self.kind in ("uprobe", "uretprobe", "usdt") else KERNEL
 
 
+class Assigned(Record):
+    """An assignment, and where it stands: it can be looked at again."""
+
+    node: Assign
+    program: Program
+    scopes: list[dict[str, VarState]]
+
+
 class Context:
     """State of one check. A pass visits every program; passes repeat until no type changes."""
 
@@ -73,9 +81,10 @@ class Context:
         self.diagnostics = Diagnostics()
         self.changed = False
         self.explaining = False  # this pass is the one whose findings are kept
-        self.retyped: list[str] = []  # maps whose type has changed, until their readers have been looked at again
+        # The maps (by name) and variables whose type has changed, until their readers have been looked at again.
+        self.retyped: list[str | VarState] = []
+        self.assigned: list[Assigned] = []  # the assignments of this pass
         self.only_read: list[MapState] = []  # what this pass read elements of, while nothing is known to fill it
-        self.assigned: list[tuple[Program, Assign]] = []  # the assignments to maps of this pass
         self._filled: dict[str, Node] | None = None  # map -> where the script fills it first
         self.passes = 0  # over all programs so far, until no type changes any more
         self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
@@ -211,6 +220,7 @@ class Context:
         state.inferred = type
         state.type = convert.plain(type)
         self.changed = True
+        self.retyped.append(state)
 
     # maps
 

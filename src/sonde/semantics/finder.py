@@ -26,7 +26,8 @@ class Finder:
         self.kind = ""      # of the attach point at hand
         self.points = 1     # attach points of the clause, as written
         self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
-        self.written: list[str] | None = None  # last parts of all the script's attach points; None: it asks what exists
+        # (kind, last part) of all the script's attach points; None: it asks what exists
+        self.written: list[tuple[str, str]] | None = None
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
         self._tracepoints: list[tuple[str, str]] | None = None

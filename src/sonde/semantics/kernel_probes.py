@@ -126,9 +126,10 @@ def _by_stand_ins(finder: Finder, point: AttachPoint, kind: str, way: str, modul
     """Attach points in what has the work of a function that has no code under its own name; None if it has some, or
     nothing has its work but what the script probes itself, for kernels like this. It is said once for each function."""
     world, written = finder.world, finder.written
-    if written is None or world.traceable(function) or world.kernel_symbol(function) is not None:
+    if written is None or world.kernel_function(function, module) is not None and not world.is_changed(function) \
+            or world.traceable(function) or world.kernel_symbol(function) is not None:
         return None
-    known = [s for s in stand_ins(world, function, module) if not any(matcher(text)(s.name) for text in written)]
+    known = [s for s in stand_ins(world, function, module) if not any(matcher(text)(s.name) for _, text in written)]
     ways = [way if s.renamed or kind not in TYPED else OTHER[kind] for s in known]
     found = [(s, a) for s, by in zip(known, ways)
              if suits(s, finder.use) and world.feature(FEATURE[by]) and not _obstacle(finder, kind, by, s.name)
@@ -150,6 +151,7 @@ def choose(finder: Finder, attach: list[Attach]) -> None:
     with a pause for each, detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps
     a record for each call that is under way, and but ten or two per CPU of them (register_kretprobe() in
     kernel/kprobes.c, fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit.
+    Where the script has an fexit there too they stay what they are, for the kernel runs a function's fexit first.
     """
     world = finder.world
     if not any(a.kind in OTHER for a in attach) or not (world.feature("kprobes") and world.feature("fentry")):
@@ -161,7 +163,8 @@ def choose(finder: Finder, attach: list[Attach]) -> None:
     returns = [a for a in attach if a.kind == "kretprobe" and "how" not in a.extra]
     if len(returns) <= FEW:
         for item in returns:
-            if world.traceable(item.event):
+            others = any(kind == "fexit" and matcher(text)(item.event) for kind, text in finder.written or ())
+            if world.traceable(item.event) and not others:
                 _serve(finder, item, "exact")
 
 
@@ -246,7 +249,9 @@ def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, funct
     if kind not in TYPED and module and all(m != module for m, _ in every):
         shown = ":".join([kind, *point.parts[1:]])
         finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
-    if kind not in TYPED and all(f != function for _, f in every) and finder.config.missing_probes != "ignore":
+    if finder.config.missing_probes == "ignore":
+        return []  # what may be meant takes long to find out
+    if kind not in TYPED and all(f != function for _, f in every):
         finder.untraceable.append((function, point.span))
         if finder.config.missing_probes == "warn":
             finder.warn_of_untraceable()

@@ -32,7 +32,6 @@ from ..types import (
 from . import convert
 from .context import Context, fold
 from .expressions import element_type
-from .nodes import copy
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
@@ -419,11 +418,11 @@ def comparable(a: Type, b: Type) -> bool:
 
 def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
     condition = context.value(node.cond)
-    if node.cond.const is not None and node.then is not None:  # as with if: the branch that is ruled out is not checked
-        live = node.then if node.cond.const else node.other
-        node.then, node.other = live, copy(live)
+    if node.cond.const is not None and node.then is not None and not isinstance(node.other, ast.RuledOut):
+        node.then = node.then if node.cond.const else node.other  # as with if: what is ruled out is not checked
+        node.other = ast.RuledOut(node.other.span)
     then = context.expr(node.then) if node.then is not None else condition
-    other = context.expr(node.other)
+    other = then if isinstance(node.other, ast.RuledOut) else context.expr(node.other)
     if condition is None or then is None or other is None:
         return then or other
     if not convert.condition(condition) and not isinstance(node.cond.const, str):
@@ -439,7 +438,8 @@ def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
 
 def _settle_ternary(node: ast.Ternary, merged: Type) -> Type:
     chosen = node.cond.const
-    branch = (node.then if node.then is not None else node.cond) if chosen else node.other
+    taken = chosen or isinstance(node.other, ast.RuledOut)
+    branch = (node.then if node.then is not None else node.cond) if taken else node.other
     if isinstance(chosen, int) and branch.const is not None and isinstance(merged, (Int, Enum, Str, type(BOOL))):
         node.const = branch.const
     return merged

@@ -42,34 +42,37 @@ class StandIn(Record):
 
 def stand_ins(world: World, function: str, module: str = "") -> list[StandIn]:
     """What has the work of a function that the kernel does not have under its own name; [] if nothing has."""
+    new, beginning = _new_names(function), f"{function}."
     try:
-        every = [(m, f) for m, f in world.kernel_functions() if module in ("", m)]
+        found = [(m, f) for m, f in world.kernel_functions() if f in new or f.startswith(beginning)]
     except EnvironmentProblem:
         return []
-    return _clones(world, function, every) or _renamed(function, {f: m for m, f in every})
+    found = [(m, f) for m, f in found if module in ("", m)]
+    renamed = [StandIn(m, f, f if new[f] else "", "its name in this kernel", True) for m, f in found if f in new]
+    return _clones(world, function, found) or sorted(renamed, key=lambda s: list(new).index(s.name))[:1]
 
 
-def _clones(world: World, function: str, every: list[tuple[str, str]]) -> list[StandIn]:
+def _clones(world: World, function: str, found: list[tuple[str, str]]) -> list[StandIn]:
     """Whole copies, else the part that is not inlined. pahole puts a function whose only code is a copy into BTF, under
     the function's name, if its arguments are where they belong (btf_features=optimized_func, Linux 6.10)."""
-    found = [(m, f) for m, f in every if f.startswith(f"{function}.") and CLONES.fullmatch(f, len(function))]
-    whole = [(m, f) for m, f in found if ".part." not in f]
-    known = function if world.kernel_function(function) is not None else ""
-    return [StandIn(m, f, known, "as the compiler changed it") for m, f in whole] or \
-        [StandIn(m, f, "", "a part of it: the rest is inlined where it is called, and not seen") for m, f in found]
+    clones = [(m, f) for m, f in found if CLONES.fullmatch(f, len(function))]
+    known = function if clones and world.kernel_function(function) is not None else ""
+    return [StandIn(m, f, known, "as the compiler changed it") for m, f in clones if ".part." not in f] or \
+        [StandIn(m, f, "", "a part of it: the rest is inlined where it is called, and not seen") for m, f in clones]
 
 
-def _renamed(function: str, modules: dict[str, str]) -> list[StandIn]:
-    """By the table, which may take several steps; or with the ending that allocating functions got when their callers
-    became known by macros, which hand all arguments on (alloc_hooks() in include/linux/alloc_tag.h, Linux 6.10)."""
+def _new_names(function: str) -> dict[str, bool]:
+    """Names of later kernels, likeliest first, and whether the arguments are the same: those of the table, which may
+    take several steps; and with the ending that allocating functions got when their callers became known by macros,
+    which hand all arguments on (alloc_hooks() in include/linux/alloc_tag.h, Linux 6.10)."""
+    found: dict[str, bool] = {}
     name, same = function, True
     while name:
-        for now, alike in ((name, True), (f"{name}_noprof", True), (f"__{name}_noprof", False)):
-            if now in modules and now != function:
-                return [StandIn(modules[now], now, now if same and alike else "", "its name in this kernel", True)]
+        found |= {name: same, f"{name}_noprof": same, f"__{name}_noprof": False}
         name, alike = RENAMED.get(name, ("", True))
         same = same and alike
-    return []
+    del found[function]
+    return found
 
 
 def suits(stand_in: StandIn, use: Use) -> bool:

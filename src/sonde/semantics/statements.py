@@ -9,7 +9,7 @@ from ..language import ast
 from ..language.source import Span
 from ..types import UINT64, Aggregate, Int, NoneType, Pointer, Tuple, Type
 from . import convert
-from .context import Context
+from .context import Assigned, Context
 from .expressions import resolve_type
 from .functions import FUNCTIONS
 from .operators import binary_type
@@ -73,6 +73,8 @@ def _idle(context: Context, node: ast.Expr) -> bool:
 
 
 def _assign(context: Context, node: ast.Assign) -> None:
+    if context.function is None:
+        context.assigned.append(Assigned(node, context.program, context.scopes[:]))
     if isinstance(node.target, ast.MapRef):
         _assign_map(context, node, node.target)
     elif isinstance(node.target, ast.Variable):
@@ -103,8 +105,6 @@ def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -
 
 
 def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
-    if context.function is None:
-        context.assigned.append((context.program, node))
     state = context.use_map(target)
     value = _value_for_map(context, node)
     if value is None:

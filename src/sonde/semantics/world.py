@@ -85,6 +85,10 @@ class World(Protocol):
         """Whether a function, of the kernel or a module, is among those."""
         ...
 
+    def is_changed(self, name: str) -> bool:
+        """Whether a function that type information has is there as the compiler changed it only (``f.isra.0``)."""
+        ...
+
     def forbidden_functions(self) -> frozenset[str]:
         """Functions in which the kernel lets nobody set kprobes."""
         ...

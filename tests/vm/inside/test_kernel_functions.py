@@ -225,13 +225,19 @@ SOME = ["{0}:hrtimer_nanoslee*"]
 
 
 def called(clauses: list[tuple[str, list[str]]]) -> list[int]:
-    """Which clauses fire, in which order, when hrtimer_nanosleep() calls do_nanosleep() and both return. Of an entry's
-    two kinds, and of a return's, the first in the script comes first where both are at one place."""
-    places = [(function, kinds) for function, kinds in (
-        ("hrtimer_nanosleep", ("kprobe", "fentry")), ("do_nanosleep", ("kprobe", "fentry")),
-        ("do_nanosleep", ("kretprobe", "fexit")), ("hrtimer_nanosleep", ("kretprobe", "fexit")))]
-    return [number for function, kinds in places for number, (kind, points) in enumerate(clauses, 1)
-            if kind in kinds and any(function.startswith(p.partition(":")[2].rstrip("*")) for p in points)]
+    """Which clauses fire, in which order, when hrtimer_nanosleep() calls do_nanosleep() and both return."""
+    places = [("hrtimer_nanosleep", "entry"), ("do_nanosleep", "entry"),
+              ("do_nanosleep", "return"), ("hrtimer_nanosleep", "return")]
+    sides = {"kprobe": "entry", "fentry": "entry", "kretprobe": "return", "fexit": "return"}
+    return [number for function, side in places for number, (kind, points) in enumerate(clauses, 1)
+            if sides[kind] == side and any(function.startswith(p.partition(":")[2].rstrip("*")) for p in points)]
+
+
+def test_kinds_at_one_place_run_in_the_order_of_the_kernel() -> None:
+    """A kprobe before fentry, and fexit before a kretprobe: as in bpftrace."""
+    script = " ".join(f'{kind}:hrtimer_nanosleep /comm == "sleep"/ {{ printf("{kind}\\n"); }}'
+                      for kind in ("kretprobe", "fentry", "fexit", "kprobe"))
+    assert sonde("-e", script, command="sleep 0.01").stdout.split() == ["kprobe", "fentry", "fexit", "kretprobe"]
 
 
 @pytest.mark.parametrize("clauses", [

@@ -17,6 +17,7 @@ from ...language.ast import (
     IntLiteral,
     MapRef,
     Name,
+    RuledOut,
     Ternary,
     TupleAccess,
     Unary,
@@ -152,9 +153,11 @@ def _lower_ternary(lo: Lower, expr: Ternary) -> Operand:
         lo.select(result, lambda yes, no: lo.b.branch("jne", value, 0, yes, no), lambda: value,
                   lambda: lo.scalar_value(expr.other))
         return result
-    then = expr.then
+    then, other = expr.then, expr.other
+    if isinstance(other, RuledOut):
+        return lo.scalar_value(then)
     lo.select(result, lambda yes, no: lo.branch_on(expr.cond, yes, no), lambda: lo.scalar_value(then),
-              lambda: lo.scalar_value(expr.other))
+              lambda: lo.scalar_value(other))
     return lo.normalise(result, expr.type) if expr.type != then.type else result
 
 

@@ -17,6 +17,7 @@ from ...language.ast import (
     If,
     MapRef,
     Return,
+    RuledOut,
     Stmt,
     Ternary,
     TupleExpr,
@@ -76,7 +77,11 @@ def _print_then(first: Stmt, second: Stmt) -> bool:
 def _lower_expression(lo: Lower, stmt: ExprStmt) -> None:
     expr = stmt.expr
     if isinstance(expr, Ternary) and expr.then is not None and not isinstance(expr.type, Scalar):
-        _lower_if(lo, If(stmt.span, expr.cond, [ExprStmt(stmt.span, expr.then)], [ExprStmt(stmt.span, expr.other)]))
+        then, other = ExprStmt(stmt.span, expr.then), ExprStmt(stmt.span, expr.other)
+        if isinstance(expr.other, RuledOut):
+            _lower_expression(lo, then)
+        else:
+            _lower_if(lo, If(stmt.span, expr.cond, [then], [other]))
         return
     if isinstance(expr, BlockExpr) and expr.value is not None:  # a macro's argument: its value may be none
         lo.lower_block(expr.body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...language.ast import BlockExpr, Call, Cast, Expr, Name, Ternary, TupleExpr
+from ...language.ast import BlockExpr, Call, Cast, Expr, Name, RuledOut, Ternary, TupleExpr
 from ...types import Scalar, Str, Struct, Tuple, Type
 from . import builtins, memory
 from .conditions import lower_if_value
@@ -75,6 +75,8 @@ def _args_into(lo: Lower, mem: Mem, type: Struct) -> None:
 
 def _choose_into(lo: Lower, expr: Ternary, mem: Mem, type: Type, pad: bool) -> None:
     assert expr.then is not None
+    if isinstance(expr.other, RuledOut):
+        return lo.write_value(expr.then, mem, type, pad)
     yes, no, join = lo.b.block("yes"), lo.b.block("no"), lo.b.block("join")
     with lo.region():
         lo.branch_on(expr.cond, yes, no)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-STYLE = """
-:root { --paper: #ffffff; --ink: #1b1f24; --soft: #6b7480; --line: #d5dae0; --bar: #4c8dc9; --warn: #b3261e;
-        --mark: #eef2f7; color-scheme: light dark; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14171c; --ink: #e8ebf0; --soft: #98a2b0; --line: #353c47; --bar: #5f9fdb; --warn: #ff8a80;
-          --mark: #1f252e; }
-}
-body { margin: 0; background: var(--paper); color: var(--ink); font: 14px system-ui, sans-serif; }
+from ..look import MONO, SANS, WORDS, colours
+
+STYLE = f"""
+{colours(":root")}{WORDS}:root {{ color-scheme: light dark; }}
+body {{ margin: 0; background: var(--paper); color: var(--ink); font: 14px {SANS}; }}
+h2 {{ font: 600 .95rem {MONO}; }} table, pre {{ font: 13px {MONO}; }}
+""" + """
 header { position: sticky; top: 0; background: var(--paper); border-bottom: 1px solid var(--line); padding: .5rem 1rem;
          display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: center; z-index: 1; }
-h1 { font-size: 1rem; margin: 0; } h2 { font: 600 .95rem ui-monospace, monospace; margin: 1.4rem 0 .3rem; }
+h1 { font-size: 1rem; margin: 0; } h2 { margin: 1.4rem 0 .3rem; }
 main { padding: 0 1rem 2rem; max-width: 1500px; }
 button, input { font: inherit; color: inherit; background: var(--mark); border: 1px solid var(--line);
                 border-radius: 4px; padding: .15rem .5rem; }
-.soft { color: var(--soft); font-weight: normal; font-size: .85em; } .warn { color: var(--warn); font-weight: 600; }
-table { border-collapse: collapse; font: 13px ui-monospace, monospace; }
+.soft { font-weight: normal; font-size: .85em; }
+table { border-collapse: collapse; }
 th { text-align: left; cursor: pointer; user-select: none; border-bottom: 1px solid var(--line); }
 th, td { padding: .12rem .9rem .12rem 0; white-space: pre; }
 td { max-width: 48rem; overflow: hidden; text-overflow: ellipsis; }
@@ -27,7 +26,7 @@ tr.chosen td, tbody tr.pick:hover td { background: var(--mark); } tbody tr.pick 
 svg { vertical-align: middle; } polyline { fill: none; stroke: var(--bar); stroke-width: 1.3; }
 .bars { margin: .5rem 0 0 1rem; border-left: 3px solid var(--line); padding-left: .8rem; }
 .bars i { display: block; height: .8em; background: var(--bar); }
-pre { font: 13px ui-monospace, monospace; max-height: 28rem; overflow: auto; border: 1px solid var(--line); margin: 0;
+pre { max-height: 28rem; overflow: auto; border: 1px solid var(--line); margin: 0;
       padding: .4rem; }
 details { margin-top: 1.4rem; }
 """
@@ -35,7 +34,7 @@ details { margin-top: 1.4rem; }
 BODY = """
 <header><h1 id="title">sonde</h1><span id="clock" class="soft"></span><button id="pause" type="button">pause</button>
 <input id="filter" type="search" placeholder="filter rows" aria-label="filter rows"/>
-<span id="cost" class="soft"></span><span id="losses" class="warn" role="status"></span>
+<span id="cost" class="soft"></span><span id="losses" class="lost" role="status"></span>
 <span id="state" class="soft">connecting</span></header>
 <main><div id="tables"></div><section id="output" hidden><h2>output</h2><pre id="lines"></pre></section>
 <details><summary>what it costs, by probe</summary><table id="costs"><thead><tr><th>probe</th><th>runs</th>

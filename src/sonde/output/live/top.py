@@ -42,6 +42,17 @@ class _Driver(LinuxDriver):
                 raise
 
 
+HELP = """\
+Tab, Shift-Tab   the next table, the one before    s        sort by the next column
+Space            hold the picture; it traces on    r        reverse the order
+/                rows that contain a text          Escape   all rows again
+h                the histogram of the chosen row   l        what the script prints
+?                take this away                    q        end, and print the maps
+
+A map that the script clears shows its last interval, any other what it has since the start and
+what it gains per second. The last line has what was lost, and what the programs cost."""
+
+
 class TopApp(App[None]):
     """Shows the snapshots that :meth:`show` is given, from any thread; ``stop`` is called when the user quits."""
 
@@ -58,6 +69,8 @@ class TopApp(App[None]):
     #log.shown { display: block; }
     #filter { display: none; height: 3; }
     #filter.shown { display: block; }
+    #help { display: none; height: auto; padding: 1 2; background: $panel; }
+    #help.shown { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"), Binding("ctrl+c", "quit", "quit", show=False, priority=True),
@@ -66,6 +79,7 @@ class TopApp(App[None]):
         Binding("tab", "next", "next table", priority=True),
         Binding("shift+tab", "previous", "table before", show=False, priority=True),
         Binding("l", "log", "text"), Binding("h", "side", "histogram"),
+        Binding("question_mark", "help", "help", key_display="?"),
         Binding("escape", "unfilter", "no filter", show=False)]
     ENABLE_COMMAND_PALETTE = False
 
@@ -103,6 +117,7 @@ class TopApp(App[None]):
         yield Static("", id="head", markup=False)
         yield Static("", id="tabs", markup=False)
         yield Input(placeholder="show rows that contain ...", id="filter")
+        yield Static(HELP, id="help", markup=False)
         with Vertical(id="main"):
             with Horizontal():
                 yield DataTable(id="table", cursor_type="row", zebra_stripes=True)
@@ -114,6 +129,10 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self.query_one(DataTable).focus()
         self.set_interval(0.1, self._look)
+
+    def action_help(self) -> None:
+        """Show the keys, or take them away."""
+        self.query_one("#help").toggle_class("shown")
 
     # from the session's thread
 

@@ -1,77 +1,171 @@
-"""What makes a flame graph answer to clicks and searches. Fixed text: nothing of a traced program is put into it."""
+"""What makes a flame graph answer to clicks and searches. Fixed text: nothing of a traced program is put into it.
 
-# The geometry (width 1200, margin 10, 11.5 units of text) is that of the module flamegraph.
+Its state (form, zoom, search) stands in the fragment of the address, ``#form=icicle&zoom=3.120&search=read``, so that a
+link shows what its sender saw. On a page with several graphs the names of all but the first have the graph's number.
+"""
+
+# The geometry (width 1200, margin 10, rows of 17, 11.5 units of text) is that of the module flamegraph.
 SCRIPT = r"""
 (function () {
   "use strict";
-  var WIDTH = 1180, MARGIN = 10, CHAR = 11.5 * 0.605;
-  document.querySelectorAll("svg").forEach(function (svg) {
-    var group = svg.querySelector(".frames");
-    if (!group) { return; }
+  var WIDTH = 1180, MARGIN = 10, ROW = 17, TOP = 44, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
+
+  function framesOf(group) {
+    var open = [];
+    return Array.from(group.children).map(function (g, i) {
+      var depth = +g.dataset.depth, title = g.querySelector("title");
+      open[depth] = i;
+      return { g: g, rect: g.querySelector("rect"), text: g.querySelector("text"), tip: title.textContent,
+               whole: g.dataset.name, name: g.dataset.name.replace(/_\[k\]$/, ""), at: +g.dataset.at,
+               weight: +g.dataset.weight, depth: depth, below: depth ? open[depth - 1] : -1 };
+    });
+  }
+  function made(tag, attributes) {
+    var node = document.createElementNS(NS, tag);
+    Object.keys(attributes).forEach(function (name) { node.setAttribute(name, attributes[name]); });
+    return node;
+  }
+  // The same stacks joined from the innermost frame on. What a frame has beyond those above it is its own weight.
+  function inverted(frames, group) {
+    var own = frames.map(function (f) { return f.weight; }), unit = group.dataset.unit;
+    frames.forEach(function (f) { if (f.below >= 0) { own[f.below] -= f.weight; } });
+    var root = { frame: frames[0], weight: 0, children: new Map() };
+    frames.forEach(function (f, i) {
+      if (!i || own[i] <= 0) { return; }
+      var node = root;
+      root.weight += own[i];
+      for (var j = i; j > 0; j = frames[j].below) {
+        var key = frames[j].whole, child = node.children.get(key);
+        if (!child) { node.children.set(key, child = { frame: frames[j], weight: 0, children: new Map() }); }
+        child.weight += own[i];
+        node = child;
+      }
+    });
+    var out = made("g", { "class": "frames" }), pending = [[root, 0, 0]];
+    while (pending.length) {
+      var next = pending.pop(), node = next[0], at = next[2], above = [];
+      var g = made("g", { "class": "frame", tabindex: 0 }), title = made("title", {});
+      g.dataset.name = node.frame.whole; g.dataset.at = at; g.dataset.weight = node.weight; g.dataset.depth = next[1];
+      title.textContent = node.frame.name + ": " + node.weight.toLocaleString("en-US") + (unit && " ") + unit + " (" +
+        (100 * node.weight / root.weight).toFixed(2) + "%)";
+      var label = made("text", { "font-size": 11.5 });
+      [title, made("rect", { "class": node.frame.rect.getAttribute("class"), height: ROW - 1 }), label]
+        .forEach(function (part) { g.appendChild(part); });
+      out.appendChild(g);
+      Array.from(node.children.keys()).sort().forEach(function (key) {
+        var child = node.children.get(key);
+        if (child.weight * 10 * WIDTH >= root.weight) { above.push([child, next[1] + 1, at]); }
+        at += child.weight;
+      });
+      pending = pending.concat(above.reverse());
+    }
+    return out;
+  }
+
+  Array.from(document.querySelectorAll("svg")).filter(function (svg) { return svg.querySelector(".frames"); })
+    .forEach(function (svg, number) {
+    var group = svg.querySelector(".frames"), height = +group.dataset.height, forms = { false: framesOf(group) };
     var one = function (name) { return svg.querySelector(name); };
     var reset = one(".reset"), search = one(".search"), detail = one(".detail"), matched = one(".matched");
-    var frames = Array.from(group.children).map(function (g) {
-      return { g: g, rect: g.querySelector("rect"), text: g.querySelector("text"),
-               tip: g.querySelector("title").textContent, name: g.dataset.name.replace(/_\[k\]$/, ""),
-               at: +g.dataset.at, weight: +g.dataset.weight, depth: +g.dataset.depth };
-    });
-    if (!frames.length) { return; }
-    var all = frames[0], pattern = null;
+    var icicle = one(".icicle"), invert = one(".invert"), suffix = number || "";
+    if (!forms[false].length) { return; }
+    var state = { icicle: false, inverted: false, zoom: "", search: "" }, frames = forms[false], pattern = null;
 
     function label(frame, width) {
       var room = Math.floor((width - 6) / CHAR);
       if (frame.name.length <= room) { return frame.name; }
       return room >= 3 ? frame.name.slice(0, room - 1) + "\u2026" : "";
     }
-    function zoom(to) {
+    function lay() {
+      var to = frames.find(function (f) { return f.depth + "." + f.at === state.zoom; }) || frames[0];
       var end = to.at + to.weight, scale = WIDTH / to.weight;
       frames.forEach(function (f) {
         var under = f.depth < to.depth && f.at <= to.at && f.at + f.weight >= end;
         var within = f.depth >= to.depth && f.at >= to.at && f.at + f.weight <= end;
         f.g.style.display = under || within ? "" : "none";
         f.g.classList.toggle("under", under);
+        if (!under && !within) { return; }
         var x = under ? MARGIN : MARGIN + (f.at - to.at) * scale, width = under ? WIDTH : f.weight * scale;
-        if (under || within) {
-          f.rect.setAttribute("x", x);
-          f.rect.setAttribute("width", width);
-          f.text.setAttribute("x", x + 3);
-          f.text.textContent = label(f, width);
-        }
+        var y = state.icicle ? TOP + ROW * f.depth : height - BOTTOM - ROW * (f.depth + 1);
+        f.rect.setAttribute("x", x); f.rect.setAttribute("width", width); f.rect.setAttribute("y", y);
+        f.text.setAttribute("x", x + 3); f.text.setAttribute("y", y + 12);
+        f.text.textContent = label(f, width);
       });
-      reset.setAttribute("visibility", to === all ? "hidden" : "visible");
+      reset.setAttribute("visibility", to === frames[0] ? "hidden" : "visible");
     }
-    function find(text) {
+    function mark() {
+      var text = state.search, sum = 0, until = -1;
       try { pattern = text ? new RegExp(text, "i") : null; }
       catch (error) { pattern = new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"); }
-      var sum = 0, until = -1;
       frames.forEach(function (f) {
         var hit = !!pattern && pattern.test(f.name);
         f.g.classList.toggle("found", hit);
         if (hit && f.at >= until) { sum += f.weight; until = f.at + f.weight; }
       });
-      matched.textContent = pattern ? "matched: " + (100 * sum / all.weight).toFixed(2) + "%" : " ";
+      matched.textContent = pattern ? "matched: " + (100 * sum / frames[0].weight).toFixed(2) + "%" : " ";
       search.textContent = pattern ? "clear search" : "search";
     }
-    function ask() {
-      if (pattern) { return find(""); }
-      var text = window.prompt("Show the frames that match (a regular expression):", "");
-      if (text) { find(text); }
+    function show() {
+      if (!forms[state.inverted]) {
+        var drawn = inverted(forms[false], group);
+        group.parentNode.insertBefore(drawn, group.nextSibling);
+        forms[true] = framesOf(drawn);
+        forms[true].forEach(answer);
+      }
+      frames = forms[state.inverted];
+      [false, true].forEach(function (each) {
+        if (forms[each]) { forms[each][0].g.parentNode.style.display = each === state.inverted ? "" : "none"; }
+      });
+      icicle.textContent = state.icicle ? "flames" : "icicles";
+      if (invert) { invert.textContent = state.inverted ? "from the root" : "inverted"; }
+      lay();
+      mark();
     }
-    frames.forEach(function (f) {
-      f.g.addEventListener("click", function () { zoom(f); });
-      f.g.addEventListener("keydown", function (e) { if (e.key === "Enter") { zoom(f); } });
+    function read() {
+      var found = new URLSearchParams(location.hash.slice(1)), form = (found.get("form" + suffix) || "").split(" ");
+      state = { icicle: form.indexOf("icicle") >= 0, inverted: !!invert && form.indexOf("inverted") >= 0,
+                zoom: found.get("zoom" + suffix) || "", search: found.get("search" + suffix) || "" };
+      show();
+    }
+    function change(what) {
+      Object.assign(state, what);
+      var found = new URLSearchParams(location.hash.slice(1));
+      var form = [state.icicle && "icicle", state.inverted && "inverted"].filter(Boolean).join(" ");
+      [["form", form], ["zoom", state.zoom], ["search", state.search]].forEach(function (each) {
+        if (each[1]) { found.set(each[0] + suffix, each[1]); } else { found.delete(each[0] + suffix); }
+      });
+      // In the frame of a notebook there is no address to write to.
+      try { history.replaceState(null, "", "#" + found); } catch (error) { }
+      show();
+    }
+    function ask() {
+      if (pattern) { return change({ search: "" }); }
+      var text = window.prompt("Show the frames that match (a regular expression):", "");
+      if (text) { change({ search: text }); }
+    }
+    function answer(f) {
+      var zoom = function () { change({ zoom: f.depth ? f.depth + "." + f.at : "" }); };
       var tell = function () { detail.textContent = f.tip; };
+      f.tip = f.g.querySelector("title").textContent;
+      f.g.addEventListener("click", zoom);
+      f.g.addEventListener("keydown", function (e) { if (e.key === "Enter") { zoom(); } });
       f.g.addEventListener("mouseover", tell);
       f.g.addEventListener("focus", tell);
       f.g.addEventListener("mouseout", function () { detail.textContent = " "; });
-    });
-    reset.addEventListener("click", function () { zoom(all); });
+    }
+    frames.forEach(answer);
+    reset.addEventListener("click", function () { change({ zoom: "" }); });
     search.addEventListener("click", ask);
+    icicle.addEventListener("click", function () { change({ icicle: !state.icicle }); });
+    if (invert) {
+      invert.addEventListener("click", function () { change({ inverted: !state.inverted, zoom: "" }); });
+    }
     document.addEventListener("keydown", function (e) {
-      if (e.key === "Escape") { zoom(all); find(""); }
+      if (e.key === "Escape") { change({ zoom: "", search: "" }); }
       if (e.key === "/" || (e.key === "f" && (e.ctrlKey || e.metaKey))) { e.preventDefault(); ask(); }
     });
-    svg.flame = { zoom: zoom, find: find, frames: frames };
+    window.addEventListener("hashchange", read);
+    if (location.hash.length > 1) { read(); }
   });
 })();
 """

@@ -1,4 +1,4 @@
-"""``-f flamegraph``: stacks as one SVG file with zoom, search and tool tips, which a browser shows by itself."""
+"""``-f flamegraph``: stacks as one SVG file that a browser shows by itself: zoom, search, tool tips, other forms."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def drawing(folded: Folded, title: str, before: Folded | None = None, heads: int
     right = WIDTH - MARGIN
     head = [f'<text x="{WIDTH / 2:g}" y="24" font-size="16" text-anchor="middle">{svg.escape(title)}</text>\n',
             f'<text class="control reset" x="{MARGIN}" y="24" font-size="12" visibility="hidden">reset zoom</text>\n',
-            f'<text class="control search" x="{right}" y="24" font-size="12" text-anchor="end">search</text>\n']
+            *[f'<text class="control {name}" x="{x}" y="24" font-size="12" text-anchor="end">{text}</text>\n'
+              for name, text, x in (("search", "search", right), ("icicle", "icicles", right - 100),
+                                    ("invert", "inverted", right - 165))
+              if before is None or name != "invert"]]  # of a difference there is no weight before, by frame, to add up
     if not boxes:
         head.append(f'<text class="soft" x="{WIDTH / 2:g}" y="{TOP + 12}" font-size="12" text-anchor="middle">'
                     "no stacks were collected</text>\n")
@@ -87,7 +90,8 @@ def drawing(folded: Folded, title: str, before: Folded | None = None, heads: int
     share = 1 / root.total if root.total else 0
     frames = [_frame(box, share, height, root if before is not None else None, f" {unit}" if unit else "")
               for box in boxes]
-    return [*head, '<g class="frames">\n', *frames, "</g>\n", *foot], height
+    group = f'<g class="frames" data-height="{height}" data-unit="{svg.escape(unit)}">\n'
+    return [*head, group, *frames, "</g>\n", *foot], height
 
 
 Box = tuple[int, int, Node, str]  # depth, weight to its left, node, kind

@@ -7,15 +7,19 @@ from typing import Any
 
 from ...memory import Memory
 from ...record import Record
-from ...runtime.aggregates import Bucket, Histogram
+from ...runtime.aggregates import Bucket, Histogram, quantile
 from ...runtime.values import key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import label
+from ..units import unit_behind
 from .view import Items, is_printed
 
 MOST_MAPS = 12  # of one map with keys, those with most values
 MOST_SERIES = 40  # keys of a map of tseries(), those with the greatest values
+
+
+QUANTILES = (0.5, 0.9, 0.99)
 
 
 class Column(Record):
@@ -56,6 +60,18 @@ class Heat(Record):
         return [max(row) if self.series else sum(row) for row in rows]
 
     @property
+    def unit(self) -> str:
+        """The unit of the values, with a blank before it; "" if the map's name has none."""
+        return unit_behind(self.name)
+
+    def percentiles(self, counts: list[int]) -> str:
+        """Those of a column's counts, or of all; "" of a series, which has none."""
+        if self.series:
+            return ""
+        return percentiles(self.name, [Bucket(row.low, row.high, count) for row, count in zip(self.rows, counts)
+                                       if isinstance(row, Bucket)])
+
+    @property
     def labels(self) -> list[str]:
         """What stands beside each row."""
         return [row if isinstance(row, str) else span(row) for row in self.rows]
@@ -66,6 +82,12 @@ class Heat(Record):
             return 0
         lowest = self.least
         return max(1, level(count - lowest, self.most - lowest, levels))
+
+
+def percentiles(name: str, buckets: list[Bucket]) -> str:
+    """``p50 3, p90 12, p99 15 µs`` of the buckets of a map called ``name``; "" if they are empty."""
+    found = [f"p{100 * q:g} {value:,.0f}" for q in QUANTILES if (value := quantile(buckets, q)) is not None]
+    return ", ".join(found) + (unit_behind(name) if found else "")
 
 
 def is_histogram(named: MapSpec) -> bool:

@@ -29,7 +29,7 @@ STYLE = f"""
 .column .all {{ fill: var(--ink); opacity: 0; }}
 .column:hover .all, .column.chosen .all {{ opacity: .12; }}
 .edge {{ fill: none; stroke: var(--line); }}
-.bar {{ fill: #4c8dc9; }}
+.bar {{ fill: var(--bar); }}
 """
 
 # Clicking a column shows its counts as bars beside the rows; clicking it again shows the totals.
@@ -40,21 +40,24 @@ SCRIPT = r"""
     var bars = Array.from(heat.querySelectorAll(".bar")), tips = bars.map(function (b) { return b.firstChild; });
     var caption = heat.querySelector(".caption"), total = caption.textContent, chosen = null;
     var totals = bars.map(function (b) { return +b.dataset.count; });
-    function show(counts, text) {
+    var percentiles = heat.querySelector(".percentiles"), whole = percentiles.textContent;
+    function show(counts, text, shares) {
       var most = Math.max.apply(null, counts.concat([1]));
       bars.forEach(function (b, i) {
         b.setAttribute("width", Math.max(0, counts[i]) / most * +heat.dataset.panel);
-        tips[i].textContent = b.dataset.span + ": " + (counts[i] === null ? "none" : counts[i]);
+        tips[i].textContent = b.dataset.span + ": " + (counts[i] === null ? "none" : counts[i].toLocaleString("en-US"));
       });
       caption.textContent = text;
+      percentiles.textContent = shares;
     }
     heat.querySelectorAll(".column").forEach(function (column) {
       column.addEventListener("click", function () {
         if (chosen) { chosen.classList.remove("chosen"); }
         chosen = chosen === column ? null : column;
-        if (!chosen) { return show(totals, total); }
+        if (!chosen) { return show(totals, total, whole); }
         column.classList.add("chosen");
-        show(column.dataset.counts.split(" ").map(function (c) { return c === "-" ? null : +c; }), column.dataset.time);
+        show(column.dataset.counts.split(" ").map(function (c) { return c === "-" ? null : +c; }), column.dataset.time,
+             column.dataset.percentiles);
       });
     });
   });
@@ -117,12 +120,16 @@ def _column(heat: Heat, index: int, step: float) -> str:
     column, labels = heat.columns[index], heat.labels
     x, when = svg.number(LEFT + index * step), clock(column.time)
     width = svg.number(step)
+    all = sum(count or 0 for count in column.counts)
+    shares = ["" if heat.series or not count else f" of {all:,} ({count / all:.2%})" for count in column.counts]
     depths = [heat.depth(count, LEVELS) for count in column.counts]
     cells = [f'<rect class="heat{depths[row]}" x="{x}" y="{_y(heat, row)}" width="{width}" '
-             f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape(labels[row])}: {count}</title></rect>'
+             f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape(labels[row])}'
+             f"{f': {count:,}{heat.unit}' if heat.series else f'{heat.unit}: {count:,}{shares[row]}'}</title></rect>"
              for row, count in enumerate(column.counts) if depths[row]]
     counts = " ".join(["-" if count is None else str(count) for count in column.counts])
-    return (f'<g class="column" data-time="{when}" data-counts="{counts}">'
+    return (f'<g class="column" data-time="{when}" data-counts="{counts}" '
+            f'data-percentiles="{heat.percentiles(column.counts)}">'
             f'<rect class="all" x="{x}" y="{TOP}" width="{width}" height="{ROW * len(heat.rows)}"/>{"".join(cells)}'
             "</g>\n")
 
@@ -140,8 +147,12 @@ def _panel(heat: Heat) -> str:
     totals, labels = heat.totals, [svg.escape(label) for label in heat.labels]
     most = max([*totals, 1])
     x = WIDTH - RIGHT - PANEL
+    unit = "" if heat.series else heat.unit
     bars = [f'<rect class="bar" x="{x}" y="{_y(heat, row) + 2}" width="{svg.number(max(0, count) / most * PANEL)}" '
-            f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}">'
-            f"<title>{labels[row]}: {count}</title></rect>\n" for row, count in enumerate(totals)]
-    caption = "greatest of each" if heat.series else "all columns"
-    return f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n{"".join(bars)}'
+            f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}{unit}">'
+            f"<title>{labels[row]}{unit}: {count:,}</title></rect>\n" for row, count in enumerate(totals)]
+    caption = "greatest of each" if heat.series else f"all columns: {sum(totals):,} values"
+    return (f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n'
+            f'<text class="soft percentiles" x="{x + PANEL}" y="{TOP + ROW * len(heat.rows) + 30}" font-size="11" '
+            f'text-anchor="end">'
+            f'{heat.percentiles(totals)}</text>\n{"".join(bars)}')

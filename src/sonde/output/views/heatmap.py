@@ -21,6 +21,7 @@ from .heat import (
     squeezed,
 )
 from .heat_svg import SCRIPT, STYLE, heat_document, heat_element
+from .html import STYLE as PAGE_STYLE
 from .view import Items, is_printed
 from .view import View as Base
 
@@ -87,8 +88,7 @@ class View(Base):
         elif self.target.suffix in (".html", ".htm"):
             body = [f"<h1>{svg.escape(title)}</h1>", svg.run_html(self.run),
                     *[heat_element([heat], title) for heat in heats]]
-            self.write(svg.page(title, STYLE + "body { font-family: sans-serif; margin: 1em; background: var(--paper); "
-                                "color: var(--ink); }", body, SCRIPT))
+            self.write(svg.page(title, STYLE + PAGE_STYLE, body, SCRIPT))
         else:
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))

@@ -10,14 +10,15 @@ from ...runtime.aggregates import Histogram
 from ...runtime.events import Event
 from ...runtime.values import StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
+from ..look import MONO, SANS, TABLES
 from ..text import label, ordered
-from ..units import unit_of, with_unit
+from ..units import unit_behind, with_unit
 from . import svg
 from .csv import cell, key_columns, value_columns, value_rows
 from .flame_script import SCRIPT as FLAME_SCRIPT
 from .flamegraph import STYLE as FLAME_STYLE
 from .flamegraph import flame_element
-from .heat import MOST_MAPS, Collector, shows_heat, span
+from .heat import MOST_MAPS, Collector, percentiles, shows_heat, span
 from .heat_svg import SCRIPT as HEAT_SCRIPT
 from .heat_svg import STYLE as HEAT_STYLE
 from .heat_svg import heat_element
@@ -28,20 +29,15 @@ from .view import View as Base
 MOST_LINES, MOST_CHARACTERS = 5000, 2 << 20  # of the script's text: the last ones
 MOST_ROWS = 2000   # of a map: those with the greatest values
 
-STYLE = """
-body { font-family: system-ui, sans-serif; margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem;
-       background: var(--paper); color: var(--ink); }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; font-family: ui-monospace, monospace; margin: 2rem 0 .5rem; }
-table { border-collapse: collapse; font: 13px ui-monospace, monospace; }
-th, td { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px solid var(--line); white-space: pre-wrap;
-         vertical-align: top; overflow-wrap: anywhere; }
-th { cursor: pointer; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.bar { width: 24rem; } td.bar i { display: block; background: #4c8dc9; height: .8em; }
-pre { font: 13px ui-monospace, monospace; max-height: 40rem; overflow: auto; border: 1px solid var(--line);
-      padding: .5rem; }
-p.soft { color: var(--soft); font-size: 13px; }
-input { font: inherit; background: var(--paper); color: var(--ink); border: 1px solid var(--line); }
-@media print { input { display: none; } pre { max-height: none; } }
+STYLE = f"""
+body {{ font-family: {SANS}; margin: 1.5rem auto; max-width: 1240px; padding: 0 1rem; }}
+body {{ background: var(--paper); color: var(--ink); }}
+h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; font-family: {MONO}; margin: 2rem 0 .5rem; }}
+h3 {{ font-size: 1rem; font-family: {MONO}; margin: 1.2rem 0 .3rem; }}
+{TABLES}th {{ cursor: pointer; }}
+pre {{ font: 13px {MONO}; max-height: 40rem; overflow: auto; border: 1px solid var(--line); padding: .5rem; }}
+input {{ font: inherit; background: var(--paper); color: var(--ink); border: 1px solid var(--line); }}
+@media print {{ input {{ display: none; }} pre {{ max-height: none; }} }}
 """
 
 # A click on a heading sorts; the field above a table shows the rows that contain a text.
@@ -134,7 +130,8 @@ class View(Base):
     def _body(self, title: str) -> Iterator[str]:
         yield f"<h1>{svg.escape(title)}</h1>\n{svg.run_html(self.run)}"
         for name, folder in sorted(self._folders.items()):
-            yield f"<h2>{svg.escape(name)}</h2>\n{flame_element(folder.folded, name, folder.heads)}\n"
+            title = f"{name}: {sum(folder.folded.values()):,}"
+            yield f"<h2>{svg.escape(name)}</h2>\n{flame_element(folder.folded, title, folder.heads)}\n"
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
             yield f"<h2>{svg.escape(with_unit(name))}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
@@ -162,15 +159,15 @@ def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
 
 def _histogram(name: str, histogram: Histogram) -> str:
     most = max([bucket.count for bucket in histogram], default=1) or 1
-    rows = [f'<tr title="{bucket.count:,} of {histogram.total:,}"><td class="number">{svg.escape(span(bucket))}</td>'
-            f'<td class="number">{bucket.count}</td><td class="bar">'
-            f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n'
-            for bucket in histogram]
-    unit = unit_of(name.partition("[")[0])
-    shares = ", ".join([f"p{100 * q:g} {value:,.0f}{unit and ' '}{unit}" for q in (0.5, 0.9, 0.99)
-                        if (value := histogram.quantile(q)) is not None])
-    return (f'<h3>{svg.escape(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: {shares}</p>'
-            f"<table>{''.join(rows)}</table>\n")
+    rows, unit, until, total = [], unit_behind(name), 0, histogram.total or 1
+    for bucket in histogram:
+        until += bucket.count
+        tip = f"{bucket.count:,} of {histogram.total:,} ({bucket.count / total:.2%}); {until / total:.2%} up to here"
+        rows.append(f'<tr title="{tip}"><td class="number">{svg.escape(span(bucket))}{unit}</td>'
+                    f'<td class="number">{bucket.count:,}</td><td class="bar">'
+                    f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n')
+    return (f'<h3>{svg.escape(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: '
+            f"{percentiles(name, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
 def _table(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:

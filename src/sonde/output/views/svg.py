@@ -6,29 +6,20 @@ from collections.abc import Iterable
 
 from ...record import Record
 from ...runtime.provenance import Provenance
+from ..look import MONO, WORDS, colours
 from ..text import CONTROLS
 
-FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-CHARACTER = 0.605  # width of a character of such fonts, of its height
+CHARACTER = 0.605  # width of a character of the font, of its height
 STEP = 16  # from line to line of what stands above and below a drawing
 _MARKUP = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
 # What XML 1.0 does not allow at all, surrogates (bytes that are no UTF-8) among it.
 _FORBIDDEN = CONTROLS | dict.fromkeys((65534, 65535), "�")
 
 STYLE = f"""
-svg {{ font-family: {FONT}; background: var(--paper); }}
-svg, :root {{ --paper: #ffffff; --ink: #1b1f24; --soft: #6b7480; --line: #d5dae0; --found: #e6189b; --lost: #c5221f; }}
+{colours("svg, :root")}{WORDS}svg {{ font-family: {MONO}; background: var(--paper); }}
 svg text {{ fill: var(--ink); }}
 svg text.soft {{ fill: var(--soft); }}
-svg text.lost, .lost {{ fill: var(--lost); color: var(--lost); font-weight: 600; }}
-@media (prefers-color-scheme: dark) {{
-  svg, :root {{ --paper: #14171c; --ink: #e8ebf0; --soft: #98a2b0; --line: #353c47; --found: #ff5cc0;
-                --lost: #ff8077; }}
-}}
-@media print {{
-  svg, :root {{ --paper: #ffffff; --ink: #000000; --soft: #444444; --line: #bbbbbb; }}
-  .control {{ display: none; }}
-}}
+svg text.lost {{ fill: var(--lost); }}
 """
 
 
