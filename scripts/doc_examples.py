@@ -282,6 +282,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "program-too-large": ("The script has more parts than can be compiled in reasonable time; each turn of an unroll counts.",
                           "begin { unroll(100) { unroll(100) { unroll(100) { @ = 1; } } } }"),
     "type-too-large": ("No type has more than 2 GiB, and no tuple more than 1000 values or 100 tuples within one another.", "struct s { char a[4294967296]; };\nbegin { print(sizeof(struct s)); }"),
+    "value-too-large": ("What is printed, or kept in a map, has at most two million parts: a struct counts for eight and its members.",
+                        "struct a { char x; };\nstruct b { struct a y[4000000]; };\nbegin { $p = (struct b *)curtask; print(*$p); }"),
     "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "(" * 250 + "1" + ")" * 250 + "); }"),
     "too-many-parameters": ("Functions take up to five parameters.",
                             "fn f($a: int8, $b: int8, $c: int8, $d: int8, $e: int8, $f: int8) { }\nbegin { f(1, 2, 3, 4, 5, 6); }"),

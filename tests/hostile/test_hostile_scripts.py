@@ -113,6 +113,10 @@ SHAPES = {
     "macros": lambda c, n: "macro m0() { @++; }\n" + "\n".join(f"macro m{i}() {{ m{i - 1}(); m{i - 1}(); }}"
                                                               for i in range(1, 30)) + "\nbegin { m29(); }",
     "one line": lambda c, n: "begin { " + "x" * (n * 100) + " }",
+    "structs": lambda c, n: f"struct a {{ char x; }}; struct b {{ struct a y[{n}]; }}; "
+                            "begin { $p = (struct b *)curtask; print(*$p); }",
+    "array in a map": lambda c, n: f"struct a {{ char x; }}; struct b {{ struct a y[{n}]; }}; "
+                                   "begin { $p = (struct b *)curtask; @x = *$p; }",
     "struct": lambda c, n: "struct a { int x[64]; }; struct b { struct a y[64]; }; struct c { struct b z[256]; };\n"
                            "begin { $p = (struct c *)curtask; print(*$p); }",
 }
@@ -162,7 +166,9 @@ def check_cost(text: str) -> str:
     ("unknown variables", 2_000, "undefined-variable"), ("mixed", 3_000, "compiled"),
     ("mixed", 100_000, "program-too-large"),
     ("unrolled", 1, "program-too-large"), ("macros", 1, ""),
-    ("one line", 100_000, "unknown-identifier"), ("struct", 1, "")])
+    ("one line", 100_000, "unknown-identifier"), ("struct", 1, "compiled"),
+    ("structs", 200_000, "compiled"), ("structs", 4_000_000, "value-too-large"),
+    ("array in a map", 4_000_000, "value-too-large")])
 def test_large_scripts_of_each_shape(shape: str, size: int, outcome: str) -> None:
     found = check_cost(SHAPES[shape](random.Random(SEED), size))
     assert not outcome or found == outcome

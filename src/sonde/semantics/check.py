@@ -29,7 +29,7 @@ from .macros import expand
 from .map_rules import UNFILLED, unstable
 from .naming import name_keys, private_maps
 from .nodes import walk
-from .size import MOST_VISITS, check_size
+from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare
 from .typed import CheckedScript, MapInfo, Options
@@ -76,7 +76,10 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
             context.warning("unused-map", f"Unused map: {declared.name}", declared)
     for program in programs:
         _prune(program)
-    return CheckedScript(source, [p.probe for p in programs], _maps(context, script), config, options, diagnostics)
+    maps = _maps(context, script)
+    check_values(trees, maps.values(), diagnostics)
+    diagnostics.check()
+    return CheckedScript(source, [p.probe for p in programs], maps, config, options, diagnostics)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")

@@ -12,12 +12,19 @@ from typing import Any
 
 from ..language.ast import Call, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
-from .nodes import below
+from ..types import Array, Scalar, Struct, Tuple, Type
+from .nodes import below, walk
+from .typed import MapInfo
 
 MOST_PARTS = 40_000
 SMALL = 2_000  # parts of a program of which three count for four
 CALL = 5  # parts that a call counts for: a printf() costs as much as two assignments
 MOST_VISITS = 8 * MOST_PARTS  # of parts, until the types of maps and variables are known
+
+# Of a printed value, or one in a map: so many numbers and texts are in it. The tracer holds all of them at a time.
+MOST_VALUES = 2 << 20
+STRUCT = 8  # that a struct counts for, beside its members
+PRINTING = frozenset(("print", "printf", "errorf", "warnf", "cat", "system"))
 
 
 def check_size(trees: Iterable[Any], diagnostics: Diagnostics) -> int:
@@ -51,3 +58,21 @@ def _parts(tree: Any) -> Iterator[tuple[Node, int]]:
             if isinstance(item, Unroll) and isinstance(item.count, IntLiteral):
                 times *= max(item.count.value, 1)
         pending += [(part, times) for part in below(item)]
+
+
+def check_values(trees: Iterable[Any], maps: Iterable[MapInfo], diagnostics: Diagnostics) -> None:
+    """Refuse what would take gigabytes when it is printed: a struct of millions of structs."""
+    printed = [(arg.type, arg.span) for node in walk(list(trees)) if isinstance(node, Call) and node.name in PRINTING
+               for arg in node.args]
+    for type, span in printed + [(type, held.span) for held in maps for type in (held.key, held.value)]:
+        if type is not None and not isinstance(type, Scalar) and (count := _values_in(type)) > MOST_VALUES:
+            diagnostics.error("value-too-large", f"The value is too large: it has {count} parts, of which "
+                              f"{MOST_VALUES} can be printed", span, ["print some of its members"])
+
+
+def _values_in(type: Type) -> int:
+    if isinstance(type, Array):
+        return type.count * _values_in(type.of)
+    if isinstance(type, Tuple):
+        return sum([_values_in(part) for part in type.of])
+    return STRUCT + sum([_values_in(field.type) for field in type.fields]) if isinstance(type, Struct) else 1
