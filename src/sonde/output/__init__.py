@@ -8,8 +8,9 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ending import Ending
+from ..runtime.decoders import decoder
 from ..runtime.provenance import Provenance
-from ..runtime.values import Context, decoder, strftime, to_text
+from ..runtime.values import Context, strftime, to_text
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, compile_format
@@ -220,7 +221,8 @@ def _unset(named: MapSpec, context: Context) -> list[tuple[Any, Any]]:
         return []
     if not isinstance(value, Aggregate):
         return [(None, decoder(value, context)(bytes(value.size), 0))]
-    from ..runtime.aggregates import Drawing, aggregate_value
+    from ..runtime.aggregate_values import aggregate_value
+    from ..runtime.aggregates import Drawing
     zero = aggregate_value(value, [0] * value.words)
     return [] if isinstance(zero, Drawing) else [(None, zero)]
 

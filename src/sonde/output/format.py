@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct as Layout
 from typing import Any
 
-from ..runtime.values import INT_CODES, Buffer, Context, decoder, text_bytes, to_text
+from ..runtime.decoders import INT_CODES, decoder, text_bytes
+from ..runtime.values import Buffer, Context, to_text
 from ..spec import EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
 from ..runtime.provenance import Provenance
-from ..runtime.values import (
-    ArrayValue,
-    Buffer,
-    EnumValue,
-    PointerValue,
-    RecordValue,
-    StackTrace,
-    StructValue,
-    to_text,
-)
+from ..runtime.statistics import ProbeCost
+from ..runtime.values import ArrayValue, Buffer, EnumValue, PointerValue, RecordValue, StackTrace, StructValue, to_text
 from .stream import Streams
 from .text import CONTROLS, Items, divided, encode, ordered, terminal_safe
 
@@ -164,8 +156,7 @@ class JsonOutput(Streams):
 
     def statistics(self, costs: Sequence[Any]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
-        from .statistics import cost_json
-        self._message("stats", cost_json(costs))
+        self._message("stats", _cost_json(costs))
 
     def run(self, run: Provenance) -> None:
         """Which run a file shows, and what was lost."""
@@ -221,3 +212,11 @@ class JsonOutput(Streams):
         else:
             data = f"{{{', '.join([f'{quote(json_key(key))}: {text}' for key, text in pairs])}}}"
         self._message(kind, f"{{{quote(name)}: {data}}}", ', "incomplete": true' if incomplete else "")
+
+
+def _cost_json(costs: Sequence[ProbeCost]) -> str:
+    """The data of a "stats" object."""
+    probes = [f'{{"probe": {quote(c.probe)}, "points": {c.points}, "how": {quote(c.how)}, "runs": {c.runs}, '
+              f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
+              f'"skipped": {c.skipped}, "lost": {c.lost}}}' for c in costs]
+    return f'{{"seconds": {costs[0].seconds if costs else 0:.6f}, "probes": [{", ".join(probes)}]}}'

@@ -36,11 +36,3 @@ def _name(cost: ProbeCost) -> str:
     more = f" and {cost.points - 1} more" if cost.points > 1 else ""
     return f"{cost.probe}{more}" + (f" (by {cost.how})" if cost.how else "")
 
-
-def cost_json(costs: Sequence[ProbeCost]) -> str:
-    """The data of a "stats" object."""
-    from .json import quote
-    probes = [f'{{"probe": {quote(c.probe)}, "points": {c.points}, "how": {quote(c.how)}, "runs": {c.runs}, '
-              f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
-              f'"skipped": {c.skipped}, "lost": {c.lost}}}' for c in costs]
-    return f'{{"seconds": {costs[0].seconds if costs else 0:.6f}, "probes": [{", ".join(probes)}]}}'

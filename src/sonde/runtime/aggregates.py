@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import pack, unpack
-from typing import Any
 
 from ..record import Value
-from ..types import Aggregate
 
 BAR = 52  # characters of the longest bar
 
@@ -192,39 +190,6 @@ def quantile(buckets: Sequence[Bucket], q: float) -> float | None:
             return bucket.low + (bucket.high - bucket.low) * rank / bucket.count
         rank -= bucket.count
     return None
-
-
-AggregateValue = Any  # int | Stats | Histogram | Series
-
-
-def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:
-    """The value of an aggregate's words, which are merged over the CPUs; sums may be given modulo 2**64.
-
-    ``signed`` overrides the type's own. A min() or max() that was never set is 0, as bpftrace prints it.
-    """
-    signed = type.signed if signed is None else signed
-    kind = type.kind
-    if kind == "hist":
-        return Histogram(words, type.bits)
-    if kind == "tseries":
-        from .series import series_of
-        return series_of(type, words)
-    if kind == "lhist":
-        return LinearHistogram(words, type.low, type.high, type.step)
-    if kind == "count":
-        return words[0]
-    if kind == "sum":
-        return _word(words[0], signed)
-    if kind in ("min", "max"):
-        return _word(words[0], signed) if words[1] else 0
-    count, total = words[0], _word(words[1], signed)
-    average = divide(total, count) if count else 0
-    return average if kind == "avg" else Stats(count, average, total)
-
-
-def _word(value: int, signed: bool) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if signed and value >> 63 else value
 
 
 def divide(number: int, by: int) -> int:

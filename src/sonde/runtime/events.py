@@ -9,9 +9,10 @@ from typing import Any
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
-from .aggregates import aggregate_value
+from .aggregate_values import aggregate_value
+from .decoders import decoder
 from .maps import Map
-from .values import Context, decoder
+from .values import Context
 
 MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
 
