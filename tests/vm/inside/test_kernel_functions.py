@@ -125,10 +125,14 @@ def test_no_return_is_missed_by_a_few_kretprobes(tmp_path: Path) -> None:
 
 
 def test_missed_returns_are_told(tmp_path: Path) -> None:
-    """Without fexit: what was seen and what was missed is all there was, where the kernel counts; else -v says so."""
+    """Without fexit: what was seen and what was missed is all there was, where the kernel counts; else -v says so. From
+    Linux 6.14 on kprobe.multi stands on the function graph tracer, which misses none."""
     done = asleep(tmp_path, "-v", "--no-feature", "fentry", "-e",
                   "kretprobe:hrtimer_nanosleep /pid == cpid/ { @ = count(); }")
     seen = int(re.search(r"@: (\d+)", done.stdout)[1])  # type: ignore[index]
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 14):
+        assert seen == SLEEPERS
+        return
     assert 0 < seen < SLEEPERS
     if has("probe_misses"):
         missed = int(re.search(r"the kernel missed (\d+) returns", done.stderr)[1])  # type: ignore[index]
