@@ -23,6 +23,9 @@ ffffffff81002000 T __noinstr_text_start
 ffffffff81002010 t early
 ffffffff81003000 T __noinstr_text_end
 ffffffff82000000 D counter
+ffffffff82001000 T _sdata
+ffffffff82001010 T ticks
+ffffffff82002000 T _edata
 ffffffff83000000 T _sinittext
 ffffffff83000010 t boots
 ffffffff83001000 T _einittext
@@ -49,7 +52,7 @@ def symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelSymbols:
     ("quiet", "", "not among the kernel's available_filter_functions", "kprobe:quiet may do"),
     ("early", "", "before tracing is possible (noinstr)", ""),
     ("boots", "", "its code is gone (__init)", ""),
-    ("counter", "", "is not a function but data", ""),
+    ("counter", "", "is not a function but data", ""), ("ticks", "", "is not a function but data", ""),
     ("gone", "", "no function gone under that name",
      "the compiler made gone.isra.0 of it (with other arguments than the source has): kprobe:gone.isra.0"),
     ("gone", "", "no function gone under that name",

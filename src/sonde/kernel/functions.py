@@ -48,10 +48,16 @@ def obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | Non
     if listed and module not in ("", "vmlinux") and module not in listed:
         return f"{function} is not in {module} but in {listed[0]}", [f"probe {kind}:{listed[0]}:{function}"]
     if not listed and every:
-        if known is not None and symbols.kind(function) not in "tTwW":
+        if known is not None and _is_data(function, known, symbols):
             return f"{function} is not a function but data", []
         return _untraceable(function, kind, symbols, every)
     return "", []
+
+
+def _is_data(function: str, address: int, symbols: KernelSymbols) -> bool:
+    """By its letter, or by its place: on Linux 7.2 kallsyms has a T for the kernel's initialised data too."""
+    low, high = symbols.address("_sdata"), symbols.address("_edata")
+    return symbols.kind(function) not in "tTwW" or low is not None and high is not None and low <= address < high
 
 
 def _untraceable(function: str, kind: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
