@@ -361,3 +361,18 @@ def test_features_without_btf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert features.ask("btf") in (True, False)
     assert "btf" in (next((tmp_path / "sonde").iterdir())).read_text()
     assert Features().ask("btf") == features.ask("btf")
+
+
+def test_what_is_known_of_cgroups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of cgroups that come and go, as whoever may make them can have any number of."""
+    monkeypatch.setattr(procfs, "cgroup2_mount", lambda: str(tmp_path))
+    monkeypatch.setattr(procfs, "_MOST_CGROUPS", 10_000)
+    for name in range(40):
+        (tmp_path / f"group{name}").mkdir()
+    cgroups = procfs.Cgroups()
+    for number in range(1 << 62, (1 << 62) + 200):
+        assert cgroups.paths(number) == []
+        assert cgroups._known.size <= 10_000
+    for name in range(40):
+        folder = tmp_path / f"group{name}"
+        assert cgroups.paths(folder.stat().st_ino) == [("unified", f"/group{name}")]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sonde.ending import Ending
+from sonde.runtime.delivery import Delivery
 from sonde.runtime.order import Sequencer
 from sonde.runtime.ringbuf import Event
+from sonde.spec import EventSite
 
 CONTROL = 99
 
@@ -114,3 +121,34 @@ def test_what_comes_too_late_is_counted() -> None:
     sequencer.add([(19, 24, 1, b"", 0), (25, 32, 1, b"", 0)], 40)
     assert sequencer.late == 1
     assert [raw[0] for raw in sequencer.release(None)] == [1, 1]
+
+
+class Standing:
+    """A data ring whose first record is still being written; a control ring that is always full of records."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.position, self.size, self._number = 0, 1 << 20, number
+
+    def backlog(self) -> int:
+        return 64
+
+    def read(self, limit: int = 0) -> list[Event]:
+        return [(0, 0, 0, bytes(16) + (100).to_bytes(8, sys.byteorder), 0)] * self._number
+
+
+def test_controls_behind_a_record_that_is_being_written_are_not_collected_without_end() -> None:
+    site = EventSite("clear", None, [], 0, [], {})  # type: ignore[arg-type]
+    spec: Any = SimpleNamespace(sites=[site])
+    data: Any = Standing()
+    control: Any = Standing(1000)
+    delivery, seen = Delivery(spec, data, control, 1 << 20, Ending()), []
+    for _ in range(100):
+        delivery.read()
+        delivery.read_controls(lambda *record: seen.append(record))
+        assert not delivery.take()
+    assert 4096 <= len(seen) < 6000
+    data.position = 100  # it has been written
+    delivery.read()
+    assert len(delivery.take()) == len(seen)
+    delivery.read_controls(lambda *record: seen.append(record))
+    assert len(seen) > 6000 - 1000

@@ -31,6 +31,15 @@ def test_stacks_beyond_the_room_keep_their_weight() -> None:
     assert sum(found.values()) == 105 and found[LEFT_OUT] > 80
 
 
+def test_names_beyond_the_room_too() -> None:
+    """Maps that are not emptied hold what was asked for, but the names in them may be of any length."""
+    folder = Folder(["@"], 100_000)
+    folder.add(COUNTED, [(str(second) * 2000, 1) for second in range(100)], "")
+    found = folder.folded
+    assert sum(found.values()) == 100 and 20 < len(found) < 60 and found[LEFT_OUT] > 40
+    assert sum(len(name) for frames in found for name in frames) < 100_000
+
+
 def test_columns_are_joined_when_they_are_too_many() -> None:
     collector = Collector("@h", 20_000)
     for second in range(1000):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from ..memory import Cache
+
 
 def comm(pid: int) -> str | None:
     """Name of a thread; None if there is none with this id."""
@@ -86,6 +88,10 @@ def cgroup_id(path: str) -> int | None:
     return None
 
 
+_MOST_CGROUPS = 4 << 20  # bytes of what is known of them
+_CGROUP = 400            # of one, beside its path
+
+
 class Cgroups:
     """Paths of cgroups by id; looks again when asked for an id that it has not seen.
 
@@ -93,29 +99,34 @@ class Cgroups:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, list[tuple[str, str]]] = {}
+        self._known: Cache[int, list[tuple[str, str]]] = Cache(_MOST_CGROUPS)
 
     def paths(self, number: int, pattern: str = "*") -> list[tuple[str, str]]:
         """(hierarchy, path) of a cgroup id, where ``pattern`` matches the hierarchy (always ``unified``).
 
         A cgroup that is gone, or was never visible from here, has none.
         """
-        if number not in self._known:
-            self._scan()
-        found = self._known.setdefault(number, [])
+        found = self._known.get(number)
+        if found is None:
+            found = self._scan(number)
+            self._known.put(number, found, _CGROUP)
         if pattern in ("", "*"):
             return found
         from fnmatch import fnmatchcase
 
         return [pair for pair in found if fnmatchcase(pair[0], pattern)]
 
-    def _scan(self) -> None:
-        mount = cgroup2_mount()
+    def _scan(self, wanted: int) -> list[tuple[str, str]]:
+        """Look at all of them; the paths of the one that is wanted."""
+        mount, found = cgroup2_mount(), list[tuple[str, str]]()
         if mount is None:
-            return
+            return found
         for directory, _, _ in os.walk(mount):
             try:
                 inode = os.stat(directory).st_ino
             except OSError:
                 continue
-            self._known[inode] = [("unified", directory[len(mount):] or "/")]
+            paths = [("unified", directory[len(mount):] or "/")]
+            self._known.put(inode, paths, _CGROUP + 2 * len(directory))
+            found = paths if inode == wanted else found
+        return found

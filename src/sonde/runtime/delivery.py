@@ -23,6 +23,8 @@ _AT_MOST = 1 << 15  # records in a portion
 _FIRST = 1 << 8     # records in the first portion
 _TURN = 0.05        # s: what handling a portion should take, so that signals are answered in between
 
+_CONTROL_BYTES = 256  # that a control record takes while it waits
+
 _POSITION = struct.Struct("=Q")
 _PROBE = struct.Struct("=4xI")
 _CHEAP = ("exit", "clear", "zero")  # control records that are carried out even when time is up
@@ -79,8 +81,10 @@ class Delivery:
         return backlog > data.size >> 4
 
     def read_controls(self, see: Callable[[int, bytes, int], object]) -> None:
-        """Read the control ring; ``see`` is told of each record at once, before its turn in the order."""
-        if self.control is not None and self.control.backlog():
+        """Read the control ring; ``see`` is told of each record at once, before its turn in the order. While too many
+        of them wait for data records, the others stay where they are."""
+        room = self._memory // _CONTROL_BYTES - self._sequencer.controls
+        if self.control is not None and room > 0 and self.control.backlog():
             for _, _, site, buffer, offset in self.control.read():
                 position = _POSITION.unpack_from(buffer, offset + 16)[0]
                 self._sequencer.add_control(position, (site, buffer, offset))

@@ -41,6 +41,11 @@ class Sequencer:
         """Take a control record that was made when the data ring's producer stood at ``position``."""
         self._controls.append((position, record))
 
+    @property
+    def controls(self) -> int:
+        """Control records that are held."""
+        return len(self._controls)
+
     def oldest(self) -> int | None:
         """Time of the oldest data record that is held."""
         return self._pending[0][0] if self._pending else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from sys import intern
+from sys import getsizeof
 from typing import Any
 
 from ...errors import SondeError
@@ -18,6 +18,7 @@ from .view import Items, View, has_stack, key_types
 
 LEFT_OUT = ("[left out: --memory]",)  # the frames of all stacks for which there was no room
 _ENTRY = 200     # bytes of a stack that is kept, without its frames
+_NAME = 100      # bytes of a name that is kept, beside its text
 KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
@@ -179,13 +180,14 @@ class Folder:
     """Adds up maps keyed by stacks, as folded stacks. ``names`` are the maps'.
 
     Stacks are folded when they are seen, for the kernel may forget those of keys that are gone. ``memory`` bounds the
-    bytes of those that are kept; what is beyond it is added up under LEFT_OUT.
+    bytes of those that are kept, and of names; what is beyond it is added up under LEFT_OUT.
     """
 
     def __init__(self, names: list[str], memory: int = Memory().views) -> None:
         self.names = names
         self._room = memory
         self._kept: Folded = {}
+        self._names: dict[str, str] = {}
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
 
@@ -195,11 +197,21 @@ class Folder:
         self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1
         found: Folded = {}
         for key, value in items:
-            frames = (*lead, *map(intern, fold_key(key)))
+            frames = self._named((*lead, *fold_key(key)))
             found[frames] = found.get(frames, 0) + weight(value)
         self._latest[named.name] = found
         if then in ("clear", "zero"):
             self.cleared(named)
+
+    def _named(self, frames: tuple[str, ...]) -> tuple[str, ...]:
+        """The same with names of which there is one each; LEFT_OUT if there is no room for new ones."""
+        for name in frames:
+            if name not in self._names:
+                self._room -= getsizeof(name) + _NAME
+                if self._room <= 0:
+                    return LEFT_OUT
+                self._names[name] = name
+        return tuple([self._names[name] for name in frames])
 
     def cleared(self, named: MapSpec) -> None:
         """Keep what was seen last: it is gone from the map."""
