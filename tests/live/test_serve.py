@@ -157,7 +157,7 @@ def test_the_events_and_too_many_who_want_them(served: Served) -> None:
         for client in clients:
             client.close()
     calls = next(table for table in snapshot["tables"] if table["name"] == "@calls")
-    assert calls["columns"] == ["key", "value", "per s"] and snapshot["losses"] == []
+    assert calls["columns"] == ["comm", "value", "per s"] and snapshot["losses"] == []
     deadline = time.monotonic() + 60  # those that are gone make room
     while (status := _status(parts, request)) != b"200":
         assert status == b"503" and time.monotonic() < deadline
