@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from support import run_sonde
@@ -70,3 +72,20 @@ def test_functions_in_tracepoints() -> None:
               tracepoint:syscalls:sys_enter_getppid /mine()/ { @ = count(); }"""
     done = run_sonde("-q", "-e", text, "-c", "/usr/bin/python3 -c 'import os; [os.getppid() for _ in range(5)]'")
     assert "@: 5" in done.stdout, done.stderr
+
+
+def test_which_attach_point_fired() -> None:
+    """One program serves both system calls: callbacks and functions, called by each other, know which one it was."""
+    script = """
+fn which(): uint64 { return probe == "tracepoint:syscalls:sys_exit_getppid" ? 1 : 2; }
+fn often(): uint64 { $n = (uint64)0; for ($i : 0..1000) { $n += which(); } return $n; }
+tracepoint:syscalls:sys_exit_getppid, tracepoint:syscalls:sys_exit_getpgrp /pid == cpid/ {
+  for ($i : 0..1000) { @[probe] = count(); }
+  @found[probe, which(), often()] = count();
+}"""
+    command = f"{sys.executable} -S -c 'import os; [(os.getppid(), os.getppid(), os.getpgrp()) for _ in range(5)]'"
+    done = run_sonde("-q", "-e", script, "-c", command)
+    assert sorted(line for line in done.stdout.splitlines() if line) == [
+        "@[tracepoint:syscalls:sys_exit_getpgrp]: 5000", "@[tracepoint:syscalls:sys_exit_getppid]: 10000",
+        "@found[tracepoint:syscalls:sys_exit_getpgrp, 2, 2000]: 5",
+        "@found[tracepoint:syscalls:sys_exit_getppid, 1, 1000]: 10"], done.stderr

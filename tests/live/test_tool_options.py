@@ -289,3 +289,59 @@ for _ in range(int(sys.argv[1])):
     time.sleep(0.002)
 time.sleep(0.1)
 """
+def test_nanoseconds_of_interrupts() -> None:
+    """Sums in nanoseconds are some thousand times those in microseconds of the same seconds."""
+    with Tracer("softirqs") as coarse, Tracer("softirqs", "-N") as fine, Tracer("softirqs", "-dN") as drawn:
+        time.sleep(1.5)
+    us, ns = ({kind: int(n) for kind, n in re.findall(rf"^@total_{unit}\[(\w+)\]: (\d+)$", text, re.M)}
+              for unit, text in (("us", coarse.stdout), ("ns", fine.stdout)))
+    assert us.keys() & ns.keys() and "total_us" not in fine.stdout
+    assert sum(ns.values()) > 100 * sum(us.values())
+    assert re.search(r"^@ns\[\w+\]: *$", drawn.stdout, re.M) and "@us" not in drawn.stdout
+
+
+def test_binds_and_connects_that_are_chosen() -> None:
+    """By port, user and family, with the time."""
+    with Tracer("tcpbind", "-t", "-P", "18432", "-u", "root", "-p", ME, "-f", "json") as binds, \
+            Tracer("tcpbind", "-u", "nobody", "-f", "json") as others, \
+            Tracer("soconnect", "-t", "-6", "-p", ME, "-f", "json") as six, \
+            Tracer("soconnect", "-4", "-p", ME, "-f", "json") as four:
+        for port in (18431, 18432):
+            with socket.create_server(("127.0.0.1", port)):
+                pass
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as sock:
+                sock.connect_ex((address, 9))
+    assert [row["PORT"] for row in json_rows(binds.stdout)] == [18432] and json_rows(others.stdout) == []
+    assert [(row["FAM"], row["ADDRESS"]) for row in json_rows(six.stdout)] == [(10, "::1")]
+    assert [(row["FAM"], row["ADDRESS"]) for row in json_rows(four.stdout)] == [(2, "127.0.0.1")]
+    for found in (json_rows(binds.stdout), json_rows(six.stdout)):
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", str(found[0]["TIME"]))
+    assert "TIME" not in json_rows(four.stdout)[0]
+
+
+def test_descriptors_of_one_thread() -> None:
+    with Tracer("sofdsnoop", "-T", "-t", ME, "-f", "json") as mine, \
+            Tracer("sofdsnoop", "-n", "nobody-is-so", "-f", "json") as none:
+        one, two = socket.socketpair()
+        with one, two:
+            socket.send_fds(one, [b"x"], [0])
+            for fd in socket.recv_fds(two, 1, 1)[1]:
+                os.close(fd)
+    found = json_rows(mine.stdout)
+    assert [(row["ACTION"], row["TID"]) for row in found] == [("SEND", os.getpid()), ("RECV", os.getpid())]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", str(found[0]["TIME"])) and json_rows(none.stdout) == []
+
+
+def test_sleeps_that_are_chosen() -> None:
+    """Three naps of 30 milliseconds of a program: between the bounds, or not."""
+    def total(text: str) -> int:
+        return sum(int(us) for us in re.findall(r"^, [^\n]*\]: (\d+)$", text, re.M))
+    naps = "import sys, time\nsys.stdin.readline()\nfor _ in range(3): time.sleep(0.03)"
+    with subprocess.Popen([sys.executable, "-S", "-c", naps], stdin=subprocess.PIPE) as child:
+        thread = str(child.pid)
+        with Tracer("offwaketime", "-t", thread, "-m", "29000", "-u", "--state", "1") as naps_only, \
+                Tracer("offwaketime", "-t", thread, "-M", "29000") as short, \
+                Tracer("offwaketime", "-t", thread, "-k") as kernel:
+            child.communicate(b"\n")
+    assert total(naps_only.stdout) >= 90_000 and total(short.stdout) < 87_000 and total(kernel.stdout) == 0

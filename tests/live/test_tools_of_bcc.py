@@ -228,7 +228,7 @@ int main(void) {
 
 
 def test_memleak_of_the_kernel() -> None:
-    with Tracer("memleak", "-o", "1", "-t", "100000", "60") as tracer:
+    with Tracer("memleak", "-o", "1", "-T", "100000", "60") as tracer:
         pipes = [os.pipe() for _ in range(50)]
         time.sleep(0.1)
     for pair in pipes:

@@ -193,6 +193,8 @@ class Lower:
         """Which attach point fired: index in ScriptSpec.probes."""
         if self.state.probe_index is not None:
             return self.state.probe_index
+        if self.state.sharing.probe_offset:
+            return self.b.load(self.frame.base, self.frame.off + self.state.sharing.probe_offset)
         if len(self.attach) == 1:
             return self.first_probe
         self.uses_cookies = True

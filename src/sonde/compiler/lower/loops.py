@@ -80,7 +80,11 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
     sharing = lo.state.sharing
     made = sharing.subprogram
     shared = shared_variables(lo.unit, clause, made.params if made is not None else ())
-    at = SHARED if made is None else sharing.result_offset + 8
+    at = SHARED
+    if lo.state.probe_index is not None:
+        sharing.probe_offset, at = at, at + 8
+    if made is not None:
+        sharing.result_offset, at = at, at + 8
     places: dict[int, int] = {}
     for key, variable in shared.items():
         size = variable.slot.type.size
@@ -97,6 +101,8 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
     lo.state.frame = Mem(slot)
     lo.b.store(slot, CONTEXT, lo.state.context)
     lo.b.store(slot, OUTCOME, 0)
+    if lo.state.probe_index is not None:
+        lo.b.store(slot, sharing.probe_offset, lo.state.probe_index)
     for key, offset in places.items():
         given, type = lo.state.variables.get(key), shared[key].slot.type
         place = lo.state.variables[key] = _shared_place(lo, key, type, offset)

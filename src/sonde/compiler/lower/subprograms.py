@@ -71,10 +71,13 @@ def _define_function(lo: Lower, made: CheckedFunction) -> str:
     """Lower the function, once in each program; its label."""
     function = lo.add_function(f"fn_{made.name}", len(made.params) + made.by_address + made.frame)
     lo.subprograms[made.name] = function.name
+    probe_offset = lo.state.sharing.probe_offset  # of whoever calls it: all have it there
     result_address = function.params[len(made.params)] if made.by_address else None
     with lo.building(FunctionState(function, lo.b.span, Sharing(made, result_address))) as state:
         outer = Mem(function.params[-1]) if made.frame else None
         state.context = lo.b.load(outer.base, CONTEXT) if outer is not None else 0
+        if outer is not None and probe_offset:
+            state.probe_index = lo.b.load(outer.base, probe_offset)
         for parameter, register in zip(made.params, function.params):
             if id(parameter) in lo.addressed and isinstance(parameter.type, Scalar):
                 assign_variable(lo, Variable(parameter.span, name=parameter.name, slot=parameter), register)
