@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import commands
 from .commands import COMMANDS
-from .errors import CompileError, SondeError, UsageError, VerifierError, shortened
+from .errors import CompileError, OptionError, SondeError, UsageError, VerifierError, shortened
 from .kernel import notices
 from .language.source import Source
 from .options import TOOL as TOOLS_OWN
@@ -43,9 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CompileError as error:
         for text in commands.findings(error, parsed):
             complain(text)
-        return 1
+        return 2 if any(item.code == "header-not-found" for item in error.diagnostics) else 1  # as bpftrace
     except VerifierError as error:
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
+        return 255  # as bpftrace
+    except OptionError as error:
+        complain("\n".join([f"ERROR: {shortened(error.message)}", *[f"HINT: {hint}" for hint in error.hints]]))
+        if arguments[0].startswith("-"):
+            complain("\n" + usage())
         return 1
     except SondeError as error:
         complain(f"ERROR: {shortened(error.message)}")
@@ -507,8 +512,9 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     if not parsed.has("dry-run"):
-        out.attached(trace.session.attached)
-        out.flush()
+        if not trace.options.mode:
+            out.attached(trace.session.attached)
+            out.flush()
         if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
             out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
             out.flush(True)

@@ -63,6 +63,10 @@ class UsageError(SondeError):
     """A wrong option or argument."""
 
 
+class OptionError(UsageError):
+    """An option that there is not, or that lacks its value: the command line shows what there is."""
+
+
 class EnvironmentProblem(SondeError):
     """This machine lacks or refuses something that the script needs."""
 

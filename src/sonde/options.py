@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .aliases import own_words
 from .commands import COMMANDS
-from .errors import UsageError
+from .errors import OptionError, UsageError
 from .record import Record
 
 
@@ -169,8 +169,8 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
         if name in WITHOUT_LLVM:
             raise UsageError(f"{name}: there is no LLVM here whose code could be written", [
                 "-d ir shows the intermediate code, -d dis the program"])
-        raise UsageError(f"unrecognized option '{word}'" if word.startswith("--") else
-                         f"invalid option -- '{word[1:2]}'", _other_options(name, found.first, known))
+        raise OptionError(f"unrecognized option '{word}'" if word.startswith("--") else
+                          f"invalid option -- '{word[1:2]}'", _other_options(name, found.first, known))
     if not row.value:
         if equals:
             raise UsageError(f"{name} takes no value")
@@ -179,9 +179,9 @@ def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Optio
         if row.value.startswith("["):
             value = pending.pop(0) if pending and not (pending[0].startswith("-") and pending[0] != "-") else ""
         elif not pending:
-            raise UsageError(f"option '{name}' requires an argument" if name.startswith("--") else
-                             f"option requires an argument -- '{name[1:]}'",
-                             [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
+            raise OptionError(f"option '{name}' requires an argument" if name.startswith("--") else
+                              f"option requires an argument -- '{name[1:]}'",
+                              [f"{name} needs {'an' if row.value[0] in 'AEIOU' else 'a'} {row.value}"])
         else:
             value = pending.pop(0)
     if row.group == TOOL and row.key not in SHARED:

@@ -50,7 +50,7 @@ def parameter_hints(source: Source, options: Options, release: str) -> str:
     diagnostics.check()
     rows = parameters(script)
     if not rows:
-        return "the script has no named parameters\n"
+        return "no custom program options defined.\n"
     return "".join(["expected program options:\n", *[
         f"--{row.name}" + (f"={row.default}" if row.default else "") + (f": {row.help}" if row.help else "") + "\n"
         for row in rows]])

@@ -52,33 +52,37 @@ def run_tests(trace: Trace, out: Output, form: str) -> int:
     capture = Capture("text")
     try:
         printer = Printer(trace.spec, trace.context, capture.out, trace.take, trace.options.warnings)
-        results = []
-        for program in programs(trace, "test"):
-            for point in program.spec.attach:
-                start = time.monotonic_ns()
-                records, passed = trace.session.rehearse(program)
-                for site, _, _ in records:
-                    passed = passed and trace.spec.sites[site].data.get("severity") != "ERROR"
-                printer.show(records, trace.act)
-                results.append(passed)
-                _report(out, form, point.event, passed, time.monotonic_ns() - start, capture.take())
+        tests = [(program, point.event) for program in programs(trace, "test") for point in program.spec.attach]
+        if form != "json":
+            say(out, f"[==========] Running {len(tests)} tests.\n")
+        failed = []
+        for program, name in tests:
+            start = time.monotonic_ns()
+            records, passed = trace.session.rehearse(program)
+            for site, _, _ in records:
+                passed = passed and trace.spec.sites[site].data.get("severity") != "ERROR"
+            printer.show(records, trace.act)
+            failed += [] if passed else [name]
+            _report(out, form, name, passed, (time.monotonic_ns() - start) // 1000, capture.take())
     finally:
         capture.close()
     if form != "json":
-        failed = results.count(False)
-        say(out, f"[  PASSED  ] {_count(len(results) - failed)}.\n")
-        say(out, f"[  FAILED  ] {_count(failed)}.\n" if failed else "")
-    return 0 if all(results) else 1
+        say(out, f"[==========] {_count(len(tests))} ran.\n[  PASSED  ] {_count(len(tests) - len(failed))}.\n")
+        if failed:
+            say(out, f"[  FAILED  ] {_count(len(failed))}, listed below:\n")
+            say(out, "".join([f"[  FAILED  ] {name}\n" for name in failed]))
+    return 1 if failed else 0
 
 
 def _report(out: Output, form: str, name: str, passed: bool, duration: int, printed: str) -> None:
+    """``duration`` is in microseconds."""
     if form == "json":
-        say(out, f'{{"type": "test_result", "data": {{"name": {quote(name)}, "passed": {str(passed).lower()}, '
-                 f'"duration": {duration}, "output": {quote(printed)}}}}}\n')
+        say(out, f'{{"type": "test_result", "data": {{{quote(name)}: {{"duration": {duration}, '
+                 f'"passed": {str(passed).lower()}, "output": {quote(printed)}}}}}}}\n')
         return
     shown = printed if not passed else ""
     say(out, f"[ RUN      ] {name}\n{shown}{'' if shown.endswith(chr(10)) or not shown else chr(10)}"
-             f"[{'       OK' if passed else '  FAILED '} ] {name} ({duration // 1_000_000} ms)\n")
+             f"[{'       OK' if passed else '  FAILED '} ] {name} ({duration} \u03bcs)\n")
 
 
 def _count(number: int) -> str:
@@ -106,11 +110,12 @@ def run_benchmarks(trace: Trace, out: Output, form: str) -> int:
 def _results(rows: list[tuple[str, int, int]], form: str) -> str:
     """(name, nanoseconds, how often it ran) of each."""
     if form == "json":
-        return "".join(f'{{"type": "benchmark_result", "data": {{"name": {quote(name)}, "average": {average}, '
-                       f'"iterations": {runs}}}}}\n' for name, average, runs in rows)
-    width = max([len("Benchmark"), *[len(name) for name, _, _ in rows]])
-    return "".join(f"{name:<{width}} {average:>12} {runs:>12}\n"
-                   for name, average, runs in [("Benchmark", "Time(ns)", "Iterations"), *rows])
+        return "".join([f'{{"type": "benchmark_result", "data": {{{quote(name)}: {{"average": {average}, '
+                        f'"iters": {runs}}}}}}}\n' for name, average, runs in rows])
+    width = max([33, *[len(name) for name, _, _ in rows]])
+    head, *lines = [f"{name:<{width}}{average:>16}{runs:>17}" for name, average, runs in
+                    [("Benchmark", "Time(ns)", "Iterations"), *rows]]
+    return "\n".join([head, "-" * len(head), *lines, ""])
 
 
 def measure(trace: Trace, program: Program) -> tuple[int, int]:

@@ -330,7 +330,7 @@ class EventSite(Record):
 class ErrorSite(Record):
     """A place where something can fail at run time; counted in the kernel, reported by script line.
 
-    kind: map_full, map_busy, no_key (``map``), read (``helper``), divide, index, loop, stack_lost, preempted, other
+    kind: map_full, map_busy, no_key, read (``helper``), divide, index, loop, stack_lost, preempted, other
     failures (helper).
     """
 

@@ -140,9 +140,11 @@ TEXT = [
          r"HINT: did you mean --port\?\nHINT: expected program options: --port$", 1, params=("--", "--prot=5")),
     Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
                                                                                               "--x", "7")),
-    Case("begin { @a[1] = 1; delete(@a, 5); delete(@a, 1); $x = delete(@a, 7); exit(); }", "",
-         "^stdin:1:20-33: WARNING: Can't delete map element because it does not exist.\nAdditional Info - helper: "
-         "map_delete_elem, retcode: -2\n[^\n]*\n *~~~~~~~~~~~~~\n$"),
+    Case("begin { @a[1] = 1; $x = @a[5]; if (@a[6]) { } $x = @a[1]; delete(@a, 7); has_key(@a, 8); exit(); }", "",
+         "^stdin:1:25-30: WARNING: Can't lookup map element because it does not exist.\nAdditional Info - helper: "
+         "map_lookup_elem, retcode: 0\n[^\n]*\n *~~~~~\nstdin:1:36-41: WARNING: Can't lookup[^\n]*\n[^\n]*\n"
+         "[^\n]*\n *~~~~~\n$", options=("-k",)),
+    Case("begin { @a[1] = 1; $x = @a[5]; delete(@a, 7); exit(); }", "", "^$"),
     Case("begin { $x = 0; print(5 / $x); $y = 7 % $x; print($y); exit(); }", "1\n1",
          "^stdin:1:23-29: WARNING: Divide or modulo by 0 detected[^\n]*\n[^\n]*\n {22}~{6}\nstdin:1:37-43: WARN"),
     Case("begin { print(1 + *(int32 *)8); exit(); }", "1", "^stdin:1:19-30: WARNING: Bad address. [^\n]*\n"

@@ -309,7 +309,6 @@ def test_spans_of_expressions() -> None:
 
 @pytest.mark.parametrize(("text", "tree"), [
     ("", ""),
-    (";;", ""),
     ("$x = 1; @y = 2", "$x = 1; @y = 2;"),
     ("@m[k, 1] += 2;", "@m[(k, 1,)] + 2;"),
     ("$x <<= 1; $x >>= 2; @ ^= 3;", "$x << 1; $x >> 2; @ ^ 3;"),

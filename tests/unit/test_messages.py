@@ -195,7 +195,7 @@ def test_config(entry: str, message: str) -> None:
                                           "set the config flag to enable. unstable_typeinfo=enable"),
 ])
 def test_programs(statements: str, where: str, message: str) -> None:
-    text = f"BEGIN {{ {statements}; }}"
+    text = f"BEGIN {{ {statements}{'' if statements.endswith('}') else ';'} }}"
     start = text.rindex(where) + 1
     assert said(text)[0] == f"{start}-{start + len(where)}: ERROR: {message}"
 

@@ -32,7 +32,7 @@ def written(*calls: tuple[Any, ...]) -> str:
 
 
 @pytest.mark.parametrize(("call", "expected"), [
-    (("attached", 2), '{"type": "attached_probes", "data": {"probes": 2}}'),
+    (("attached", 2), '{"type": "attached_probes", "count": 2, "data": {"probes": 2}}'),
     (("lost_events", 3), '{"type": "lost_events", "data": {"events": 3}}'),
     (("write_text", b'x1 a"b\tc\n'), r'{"type": "printf", "data": "x1 a\"b\tc\n"}'),
     (("time", "12:00\n"), r'{"type": "time", "data": "12:00\n"}'),

@@ -94,15 +94,8 @@ class Parser(StatementParser):
                 pos = self._clause(pos) if found is None else self._item(found, pos)
             except Abandoned:
                 pos = self._recover(pos)
-            pos = self._skip_to_item(pos)
+            pos = self._lexer.skip(pos)
         self._preprocessor.finish()
-
-    def _skip_to_item(self, pos: int) -> int:
-        """Where the next item starts; a ``;`` between items does no harm."""
-        pos = self._lexer.skip(pos)
-        while self.source.text.startswith(";", pos):
-            pos = self._lexer.skip(pos + 1)
-        return pos
 
     def whole_expression(self) -> Expr | None:
         self.load(self._lexer.chunk(0))

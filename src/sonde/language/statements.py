@@ -12,6 +12,7 @@ from .source import Span
 
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 _BLOCK_LIKE = (ast.If, ast.While, ast.For, ast.Unroll, ast.Block)
+_LOOPS = (ast.While, ast.For, ast.Unroll)
 
 
 class StatementParser(DeclarationParser):
@@ -24,15 +25,12 @@ class StatementParser(DeclarationParser):
         body: list[Stmt] = []
         tail = False
         while self.kind != "}":
-            if self.accept(";"):
-                tail = False
-                continue
             if self.kind == "eof":
                 self.unexpected("'}'")
             statement = self.statement()
             body.append(statement)
             tail = self.tail and isinstance(statement, (ast.ExprStmt, ast.If, ast.Block))
-            if self.accept(";"):
+            if not (isinstance(statement, _LOOPS) and self._closed_by_brace(statement)) and self.accept(";"):
                 tail = False
             elif self.kind != "}" and not self._closed_by_brace(statement):
                 self.unexpected("';'", self._missing_semicolon())

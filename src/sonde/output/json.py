@@ -115,7 +115,7 @@ class JsonOutput(Streams):
     def attached(self, probes: int) -> None:
         """All probes are attached."""
         if not self.quiet:
-            self._message("attached_probes", f'{{"probes": {probes}}}')
+            self._message("attached_probes", f'{{"probes": {probes}}}', f', "count": {probes}')
 
     def lost_events(self, count: int) -> None:
         """So many records found their ring full."""
@@ -138,7 +138,7 @@ class JsonOutput(Streams):
 
     def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; with a ``helper`` it is a helper_error that says what its code means."""
-        message = strerror(-retcode) if helper and retcode else message
+        message = strerror(-retcode) if helper else message
         more = f', "helper": {quote(helper)}, "retcode": {retcode}' if helper else ""
         self._at("helper_error" if helper else "runtime_error", message, more, span)
 

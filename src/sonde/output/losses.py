@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import E2BIG, EFAULT, ENOENT
+from errno import E2BIG, EFAULT
 from typing import TYPE_CHECKING
 
 from ..runtime.losses import message
@@ -12,15 +12,12 @@ if TYPE_CHECKING:
     from ..runtime.losses import Losses
     from . import Output
 
-_CODES = {"map_full": E2BIG, "no_key": ENOENT, "read": EFAULT}  # the failures that say which error it was
-
-
-_EXPECTED = ("read", "no_key")  # what many scripts live with: no part of the output without -k
+_CODES = {"map_full": E2BIG, "no_key": 0, "read": EFAULT}  # the failures that say which error it was
 
 
 def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool = True) -> None:
-    """Say everything that was lost; ``reads`` includes failed reads of memory. Unless ``asked`` for (-k), what scripts
-    live with is said on stderr in any format."""
+    """Say everything that was lost; ``reads`` includes failed reads of memory. Unless ``asked`` for (-k), failed
+    reads are said on stderr in any format."""
     lost = sum(count for _, count in losses.records)
     if lost:
         out.lost_events(lost)
@@ -29,9 +26,9 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
                 out.note(f"  {count} of {probe}")
     for site, count in losses.errors:
         if site.kind != "read" or reads:
-            code = _CODES.get(site.kind, 0)
-            found = message(site, count), site.span, site.helper if code else "", -code
-            if site.kind in _EXPECTED and not asked:
+            helper = site.helper if site.kind in _CODES else ""
+            found = message(site, count), site.span, helper, -_CODES.get(site.kind, 0)
+            if site.kind == "read" and not asked:
                 out.note(failure(*found))
             else:
                 out.runtime_error(*found)

@@ -9,7 +9,7 @@ from ..spec import ErrorSite
 _MESSAGES = {
     "map_full": "Map full; can't update element. Raise max_map_keys, or declare {map} larger: let {map} = hash(20000);",
     "map_busy": "Can't update map element: the kernel had no memory for {map} at that moment, or was at work on it.",
-    "no_key": "Can't delete map element because it does not exist.",
+    "no_key": "Can't lookup map element because it does not exist.",
     "divide": "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result.",
     "loop": "A loop or a search was stopped after 8388608 rounds, the most that the kernel allows.",
     "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",

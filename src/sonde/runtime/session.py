@@ -76,6 +76,7 @@ class Session:
         self.reason = ""
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
         self.status = 0  # of exit(), or of the child
+        self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
         self._values = dict(values or {})
         self._attachments = Attachments(spec.config)
@@ -290,10 +291,12 @@ class Session:
 
     def _exit(self, site: int, buffer: bytes, offset: int) -> None:
         """exit() was called: no program does anything any more; the record keeps its place in the order, and what was
-        asked for before it happens while all is still attached."""
+        asked for before it happens while all is still attached. In ``end`` it only changes the status."""
+        if self.done and not self._in_end:
+            return
+        field = next(iter(self.spec.sites[site].fields), None)
+        self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
         if not self.done:
-            field = next(iter(self.spec.sites[site].fields), None)
-            self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
             self._end("exit")
             self._span[1] = time.monotonic_ns()
 
@@ -344,7 +347,7 @@ class Session:
         if self.attached and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
         yield from self._delivery.rest(self._notice)
-        self._run("end")
+        self._in_end = self._run("end")
         yield from self._delivery.rest(self._notice, hurried=False)
 
     def _detach(self) -> None:

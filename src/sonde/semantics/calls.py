@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language.ast import Call, MapRef, Name, TypeSyntax, Variable
+from ..language.ast import Call, MapRef, Name, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest
 from ..types import Aggregate, Array, Bool, Buf, Enum, Inet, Int, MacAddr, NoneType, Pointer, Stack, Str, Struct, Type
 from . import convert
 from .builtins import BUILTINS, check_builtin_call, find_builtin
 from .context import Context
+from .expressions import text_type
 from .functions import FUNCTIONS, Function
 from .operators import PROBE
 
@@ -127,7 +128,8 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
             context.error("bad-argument", f"{node.name}() expects a value, not a type", arg)
             good = False
             continue
-        type = context.value(arg, f"{node.name}()")
+        type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
+            else context.value(arg, f"{node.name}()")
         if type == PROBE and "str" in kinds and isinstance(arg, (Name, Call)):
             type = _probe_as_text(context, arg)
         types.append(type)

@@ -72,8 +72,8 @@ def check(script: Script, source: Source, world: World, options: Options, diagno
     diagnostics.check()
     used = {node.name for node in walk([script.clauses, script.functions]) if isinstance(node, MapRef)}
     for declared in script.map_decls:
-        if declared.name not in used:
-            context.warning("unused-map", f"Unused map: {declared.name}", declared)
+        if declared.name not in used and options.warnings:
+            diagnostics.warning("unused-map", f"Unused map: {declared.name}", declared.span)
     for program in programs:
         _prune(program)
     maps = _maps(context, script)
@@ -101,7 +101,7 @@ def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics
     if unknown:
         hints = [f"did you mean --{close}?" for given in unknown for close in nearest(given, asked)[:1]]
         hints.append(f"expected program options: {', '.join(f'--{known}' for known in sorted(asked))}" if asked
-                     else "the script asks for none")
+                     else "no custom program options defined.")
         diagnostics.error("unknown-parameter", "unexpected program command line options: "
                           + ", ".join([f"--{given}" for given in unknown]), None, hints)
 

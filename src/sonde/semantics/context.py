@@ -81,6 +81,7 @@ class Context:
         self.diagnostics = Diagnostics()
         self.changed = False
         self.explaining = False  # this pass is the one whose findings are kept
+        self.defaults: dict[str, tuple[str, bool]] = {}  # of getopt(), by name: as shown, and whether it is a string
         # The maps (by name) and variables whose type has changed, until their readers have been looked at again.
         self.retyped: list[str | VarState] = []
         self.assigned: list[Assigned] = []  # the assignments of this pass

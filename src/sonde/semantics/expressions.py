@@ -50,12 +50,18 @@ def check_int(context: Context, node: ast.IntLiteral) -> Type:
 
 
 def check_str(context: Context, node: ast.StrLiteral) -> Type | None:
-    node.const = node.value
-    size = len(node.value.encode("utf-8", "surrogateescape")) + 1
-    if size > MAX_STRING:
-        context.error("string-too-long", f"String is too long (over {MAX_STRING} bytes)", node)
+    type, most = text_type(node), min(context.config.max_strlen, MAX_STRING)
+    if type.capacity > most:
+        context.error("string-too-long", f"String is too long (over {most} bytes): {node.value}", node)
         return None
-    return Str(size)
+    return type
+
+
+def text_type(node: ast.StrLiteral) -> Str:
+    """The type of a literal, however long: a format or a name is never a value of the program."""
+    node.const = node.value
+    node.type = Str(len(node.value.encode("utf-8", "surrogateescape")) + 1)
+    return node.type
 
 
 def check_bool(context: Context, node: ast.BoolLiteral) -> Type:

@@ -453,6 +453,13 @@ def getopt(context: Context, node: Call, types: Types) -> Type | None:
     name = node.args[0].const
     default = node.args[1] if len(node.args) > 1 else None
     given = context.options.named.get(name)
+    shown = "false" if default is None or default.const is None else \
+        str(bool(default.const)).lower() if isinstance(default, BoolLiteral) else str(default.const)
+    known = context.defaults.setdefault(name, (shown, isinstance(default, StrLiteral)))
+    if known != (shown, isinstance(default, StrLiteral)):
+        context.error("other-default", f"Command line option '{name}' needs to have the same default value in all "
+                      f"places it is used. Previous default value: {known[0]}", node)
+        return None
     if default is None or isinstance(default, BoolLiteral):
         if given is None:
             return fold(node, int(default.value) if default is not None else 0, BOOL)

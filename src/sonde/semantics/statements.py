@@ -147,9 +147,11 @@ def _copies_aggregate(context: Context, node: ast.Assign) -> bool:
     have = context.map(value).inferred_value if isinstance(value, ast.MapRef) and node.op == "=" else None
     if not isinstance(have, Aggregate):
         return False
-    assert isinstance(node.target, ast.MapRef)
+    assert isinstance(node.target, ast.MapRef) and isinstance(value, ast.MapRef)
     target = node.target.name
-    hint = f"Add a cast to integer if you want the value of the aggregate, e.g. `{target} = (int64){value.span.text}`."
+    if convert.as_int(context.map(node.target).inferred_value) is not None and convert.read_type(have) is not None:
+        return False  # a map of numbers takes the number
+    hint = f"Add a cast to integer if you want the value of the aggregate, e.g. `{target} = (int64){value.name};`."
     context.error("aggregate-value", f"Map value '{have}' cannot be assigned from one map to another. The function "
                   f"that returns this type must be called directly e.g. `{target} = "
                   f"{_AGGREGATES.get(have.kind, f'{have.kind}(retval)')};`.", node,

@@ -154,10 +154,7 @@ def _lower_nothing(lo: Lower, call: Call) -> None:
 
 
 def _delete_statement(lo: Lower, call: Call) -> None:
-    """Nobody asks whether the key was there: that it was not is worth a warning."""
-    result = maps.delete_key(lo, call.data["map"], call.data["key"])
-    if not isinstance(result, int):
-        lo.on_failure(result, "no_key", "map_delete_elem", call.data["map"], h.MAP_RESULT)
+    maps.delete_key(lo, call.data["map"], call.data["key"])
 
 
 STATEMENT_CALLS: dict[str, Callable[[Lower, Call], None]] = {

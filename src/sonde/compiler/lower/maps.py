@@ -95,6 +95,20 @@ def find_value(lo: Lower, info: MapInfo, key: Expr) -> Reg:
     return found[1]
 
 
+def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: Block, absent: Block) -> None:
+    """Go on by whether the element is there; with -k its absence is counted."""
+    if not lo.unit.options.count_reads:
+        lo.b.branch("jeq", found.pointer, 0, absent, have)
+        return
+    missing = lo.b.block("missing", cold=True)
+    lo.b.branch("jeq", found.pointer, 0, missing, have)
+    lo.b.start(missing)
+    outer, lo.place = lo.place, ref.span
+    lo.count_error("no_key", "map_lookup_elem")
+    lo.place = outer
+    lo.b.jump(absent)
+
+
 def know_present(lo: Lower, ref: MapRef, found: Lookup) -> None:
     """In the region that follows, ``found`` is not NULL."""
     known = value_signature(lo, ref.key)
@@ -114,7 +128,7 @@ def read_element(lo: Lower, ref: MapRef) -> Operand:
     value = lo.b.function.reg("elem")
     lo.b.set(value, 0)
     have, on = lo.b.block("have"), lo.b.block("on")
-    lo.b.branch("jeq", found.pointer, 0, on, have)
+    branch_on_found(lo, ref, found, have, on)
     lo.b.start(have)
     lo.b.set(value, memory.read_scalar(lo, Mem(found.pointer), info.value))
     lo.b.start(on)
@@ -132,7 +146,7 @@ def locate_element(lo: Lower, ref: MapRef) -> Mem:
     where = lo.b.function.reg("elem")
     missing, on = lo.b.block("missing"), lo.b.block("on")
     lo.b.set(where, found.pointer)
-    lo.b.branch("jeq", found.pointer, 0, missing, on)
+    branch_on_found(lo, ref, found, on, missing)
     lo.b.start(missing)
     lo.b.set(where, lo.b.address(lo.unit.zero(info.value.size)))
     lo.b.start(on)
@@ -148,7 +162,7 @@ def branch_on_element(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
     found = look_up(lo, ref)
     if not found.present:
         have = lo.b.block("have")
-        lo.b.branch("jeq", found.pointer, 0, no, have)
+        branch_on_found(lo, ref, found, have, no)
         lo.b.start(have)
         know_present(lo, ref, found)
     lo.b.branch("jne", memory.read_scalar(lo, Mem(found.pointer), info.value), 0, yes, no)
