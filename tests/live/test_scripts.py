@@ -120,8 +120,8 @@ TEXT = [
     Case("begin { if (getopt(\"x\", false)) { @u = 5; } print(@u); clear(@u); exit(); }"),
     Case("config = { missing_probes = ignore } t:foo:bar { @z[args.x] = count(); } begin { print(@z); "
          "zero(@z); exit(); }"),
-    Case("begin { if (getopt(\"x\", false)) { @u = 5; } $q = @u + 1; }", "", "Undefined map: @u\n.*\n.*\nHINT: "
-         "it is filled at stdin:1:35-41, which is left out in this run", 1),
+    Case("begin { if (getopt(\"x\", false)) { @u[1] = 5; } for ($q : @u) { } }", "", "Undefined map: @u\n.*\n.*\nHINT: "
+         "it is filled at stdin:1:35-44, which is left out in this run", 1),
     Case('begin { print((memcmp("abc", "abd", 3), memcmp("abd", "abc", 3), '
          'memcmp("abcdefghijk", "abcdefghijz", 10), memcmp("abcdefghijk", "abcdefghijz", 11), '
          'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -1, 1)"),
@@ -140,11 +140,11 @@ TEXT = [
          r"HINT: did you mean --port\?\nHINT: expected program options: --port$", 1, params=("--", "--prot=5")),
     Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
                                                                                               "--x", "7")),
-    Case("begin { @a[1] = 1; $x = @a[5]; if (@a[6]) { } $x = @a[1]; delete(@a, 7); has_key(@a, 8); exit(); }", "",
+    Case("begin { @a[1] = 1; $x = @a[5]; if (@a[6]) { } $x = @a[1]; delete(@a, 7); has_key(@a, 8); exit(); }", "@a[1]: 1",
          "^stdin:1:25-30: WARNING: Can't lookup map element because it does not exist.\nAdditional Info - helper: "
          "map_lookup_elem, retcode: 0\n[^\n]*\n *~~~~~\nstdin:1:36-41: WARNING: Can't lookup[^\n]*\n[^\n]*\n"
          "[^\n]*\n *~~~~~\n$", options=("-k",)),
-    Case("begin { @a[1] = 1; $x = @a[5]; delete(@a, 7); exit(); }", "", "^$"),
+    Case("begin { @a[1] = 1; $x = @a[5]; delete(@a, 7); exit(); }", "@a[1]: 1", "^$"),
     Case("begin { $x = 0; print(5 / $x); $y = 7 % $x; print($y); exit(); }", "1\n1",
          "^stdin:1:23-29: WARNING: Divide or modulo by 0 detected[^\n]*\n[^\n]*\n {22}~{6}\nstdin:1:37-43: WARN"),
     Case("begin { print(1 + *(int32 *)8); exit(); }", "1", "^stdin:1:19-30: WARNING: Bad address. [^\n]*\n"
