@@ -23,8 +23,9 @@ _WIDEST = 400  # characters of a line, and twice that of a message, that are sho
 
 
 def underlined(line: str, start: int, end: int) -> list[str]:
-    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part."""
-    end = max(end, start + 1)
+    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part. A place without width, such
+    as the end of the text, has none."""
+    end = max(end, start)
     if len(line) > _WIDEST:
         first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))
         last = first + _WIDEST
@@ -33,7 +34,7 @@ def underlined(line: str, start: int, end: int) -> list[str]:
         line, shift = lead + line[first:last] + tail, len(lead) - first
         start, end = start + shift, min(end + shift, len(line))
     pad = "".join(["\t" if c == "\t" else " " for c in line[:start]])
-    return [line, pad + "~" * max(1, end - start)]
+    return [line, pad + "~" * (end - start)]
 
 
 def shortened(text: str) -> str:

@@ -38,10 +38,12 @@ class Map:
 
 class Writer(Things):
     """Writes one program. ``events``: also a clause for EVENT, of the process whose pid is $1. ``memory``: perhaps one
-    that reads the memory of that process."""
+    that reads the memory of that process. ``common``: nothing that bpftrace does not know, or does otherwise."""
 
-    def __init__(self, seed: int, size: int = 8, events: bool = False, memory: bool = False) -> None:
+    def __init__(self, seed: int, size: int = 8, events: bool = False, memory: bool = False,
+                 common: bool = False) -> None:
         self.random = random.Random(seed)
+        self.common = common
         self.size = size
         self.events = events
         self.things = memory and self.chance(0.5)

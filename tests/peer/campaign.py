@@ -1,75 +1,97 @@
-"""Give many programs to both tracers, and say in what their answers differ: ``python campaign.py random 200``.
+"""Give many programs to both tracers, and say in what their answers differ, cause by cause.
 
-Kinds: ``random`` (tests/fuzz/programs.py), ``mutated`` (a token of a program of rows.txt or of the documentation is
-changed, dropped or doubled), ``rows`` (rows.txt: by hand, for each row of the language).
+``python tests/peer/campaign.py KIND COUNT [FIRST]``, where a kind is ``rows`` or one of programs.KINDS. bpftrace mostly
+waits, for the kernel to attach and detach its probes: several programs are under way at a time.
 """
 
 from __future__ import annotations
 
-import random
+import multiprocessing
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 
-from peer.tracers import Answer, ask_peer, ask_sonde, difference, find_peer  # noqa: E402
+from peer.programs import programs  # noqa: E402
+from peer.tracers import Answer, ask_peer, ask_sonde, difference, find_peer, without_place  # noqa: E402
 
-HERE = Path(__file__).parent
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[@$]?\w+|->|\+\+|--|&&|\|\||[<>=!]=|\S')
-_OTHERS = ["0", "1", "-1", '"a"', '"abcdef"', "$x", "@x", "(1, 2)", "true", "pid", "comm", "+", "-", "*", "/", "==",
-           "<", "&&", "nsecs", "uint64", "(int8)", "!", "~", ";", ")", "(", "[", "]", "{", "}", "100", "cpu", "str",
-           "count"]
-
-
-def rows() -> list[str]:
-    """Programs by hand; a line each."""
-    return [line for line in (HERE / "rows.txt").read_text().splitlines() if line and not line.startswith("#")]
+AT_ONCE = 12
+VERDICTS = ("crash", "refused", "accepted")
+_NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|[@$][\w@$]*|\b\d+\b")
+Result = tuple[str, list[str], str, Answer, Answer]
 
 
-def mutated(seed: int) -> str:
-    """A row with one of its tokens changed."""
-    chance = random.Random(seed)
-    program = chance.choice(rows())
-    tokens = list(_TOKEN.finditer(program))
-    at = chance.choice(tokens[2:])
-    new = chance.choice(["", at[0] + " " + at[0], *[chance.choice(_OTHERS) for _ in range(4)],
-                         chance.choice(tokens)[0]])
-    return f"{program[:at.start()]}{new}{program[at.end():]}"
+def compare(arguments: list[str]) -> tuple[str, Answer, Answer]:
+    """(in what the two answers differ, the peer's, Sonde's)."""
+    peer, own = ask_peer(arguments), ask_sonde(arguments)
+    found = difference(peer, own)
+    if found == "output" and ask_peer(arguments).output != peer.output:
+        found = ""  # what it prints depends on the moment
+    if not found and "--fmt" in arguments and not own.refused:
+        again = ask_sonde(["--fmt", "-e", own.output])
+        found = "" if again.output == own.output else "unstable"
+    return found, peer, own
 
 
-def written(seed: int) -> str:
-    from fuzz.programs import Writer
-    return Writer(seed, 3).script()
+def compare_named(named: tuple[str, list[str]]) -> Result:
+    return named[0], named[1], *compare(named[1])
 
 
-def programs(kind: str, count: int, first: int) -> Iterator[tuple[str, str]]:
-    """(name, program)."""
-    if kind == "rows":
-        yield from [(f"row {at}", row) for at, row in enumerate(rows())]
-    for seed in range(first, first + count) if kind != "rows" else ():
-        yield f"{kind} {seed}", written(seed) if kind == "random" else mutated(seed)
+def cause(found: str, peer: Answer, own: Answer) -> str:
+    """What differences of one cause have in common: the sentences, without names and numbers."""
+    if found == "warnings":
+        theirs, ours = (Counter(map(without_place, answer.warnings)) for answer in (peer, own))
+        said = [*(f"only bpftrace: {line}" for line in theirs - ours), *(f"only Sonde: {line}" for line in ours - theirs)]
+        return _NAMES.sub("_", "; ".join(said[:1]) or "place")
+    said = [without_place(peer.first), *([without_place(own.first)] if found != "place" else [])]
+    return _NAMES.sub("_", " <> ".join(said))
 
 
-def compare(program: str, *more: str) -> tuple[str, Answer, Answer]:
-    peer, own = ask_peer(program, *more), ask_sonde(program, *more)
-    return difference(peer, own), peer, own
+def report(results: list[Result]) -> None:
+    groups: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        if result[2]:
+            groups[result[2], cause(*result[2:])].append(result)
+    for (found, why), members in sorted(groups.items(), key=lambda group: -len(group[1])):
+        print(f"== {len(members)} {found}: {why}")
+        for name, arguments, _, peer, own in sorted(members, key=lambda member: len(member[1][-1]))[:3]:
+            print(f"  {name}: {shown(arguments, peer)}")
+            for who, answer in (("bpftrace", peer), ("sonde", own)):
+                said = answer.found("ERROR")[:2] or answer.warnings[:3]
+                print(f"    {who + ':':9} {answer.status} {answer.output[:300]!r} {'; '.join(said)} {answer.underlined.strip()}")
+    print(summary(results))
+
+
+def shown(arguments: list[str], peer: Answer) -> str:
+    """The arguments; of a long program the line of the first complaint."""
+    *options, program = arguments[:arguments.index("-e") + 2]
+    place = re.match(r"stdin:(\d+):", (peer.found("ERROR") or peer.warnings or [""])[0])
+    if len(program) > 400 and place:
+        program = f"... {program.splitlines()[int(place[1]) - 1].strip()[-300:]}"
+    return f"{' '.join(options)} {program[:600]}"
+
+
+def summary(results: list[Result]) -> str:
+    seen = Counter(found or "same" for _, _, found, _, _ in results)
+    results = [result for result in results if not result[3].broken or result[2]]
+    refused = [found for _, _, found, peer, _ in results if peer.refused]
+    ran = [found for _, _, found, peer, _ in results if not peer.refused]
+    verdict = 100 * (1 - sum(seen[name] for name in VERDICTS) / len(results))
+    words = [found for found in refused if found not in VERDICTS]
+    return (f"{dict(seen)}\n{len(ran)} that bpftrace runs, {len(refused)} that it refuses; same verdict {verdict:.1f} %, same in all "
+            f"{100 * seen['same'] / len(results):.1f} %, of those that both refuse: same words "
+            f"{100 * sum(found != 'words' for found in words) / max(1, len(words)):.1f} %, and place "
+            f"{100 * sum(not found for found in words) / max(1, len(words)):.1f} %")
 
 
 def main(kind: str, count: str = "100", first: str = "0") -> None:
     if find_peer()[1]:
         sys.exit(find_peer()[1])
-    seen: Counter[str] = Counter()
-    for name, program in programs(kind, int(count), int(first)):
-        found, peer, own = compare(program)
-        seen[found or "same"] += 1
-        if found:
-            print(f"{found}: {name}: {program}")
-            print(f"  bpftrace: {peer.status} {peer.output[:300]!r} {peer.first}")
-            print(f"  sonde:    {own.status} {own.output[:300]!r} {own.first}", flush=True)
-    print(dict(seen))
+    import sonde.api  # noqa: F401 - so that the copies have it
+    with multiprocessing.Pool(AT_ONCE, maxtasksperchild=200) as pool:
+        report(list(pool.imap_unordered(compare_named, programs(kind, int(first), int(count)))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""bpftrace 0.27 beside Sonde: the same program given to both, and what each of them answered.
+"""bpftrace 0.27 beside Sonde: the same command line given to both, and what each of them answered.
 
 SONDE_PEER names the program; else it is looked for in PATH.
 """
@@ -9,40 +9,66 @@ import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import IO
 
 from sonde.record import Record
 
-SECONDS = 20
+SECONDS = 60
 WANTED = "0.27"
 # What the peer says of the machine, not of the program.
-_NOISE = re.compile(r"(?:WARNING: (?:Could not read functions from|Unknown error -1: couldn't set RLIMIT)|Attached \d|"
+_NOISE = re.compile(r"(?:WARNING: (?:Could not read functions from|Unknown error -1: couldn't set RLIMIT)|"
                     r"ERROR: Failed to open kernel function info).*\n?")
-_PLACE = re.compile(r"^[\w./-]+:(\d+):(\d+)-(\d+): ")
+_PLACE = re.compile(r"^\S+:(\d+):(\d+)-(\d+): ")
+# Sonde does not warn of what scripts always do, and warns of failures while it runs without being asked (-k).
+_ON_PURPOSE = re.compile(r"Return value discarded\. *(?:delete|find)\(|This can lead to unexpected results|Can't delete map")
 
 
 class Answer(Record):
-    """What a tracer did with a program."""
+    """What a tracer did with a program. ``signal`` ended it if not 0."""
 
     status: int
     output: str
     errors: str
 
     @property
-    def accepted(self) -> bool:
-        return self.status == 0
+    def refused(self) -> bool:
+        return self.status != 0 and "Attached " not in self.errors
 
     @property
-    def sentence(self) -> str:
-        """The first complaint, without its place."""
-        return _PLACE.sub("", self.first)
+    def broken(self) -> bool:
+        """Whether what the program was made into was refused, by the kernel or by LLVM: no verdict on the program."""
+        return self.status == 255 or self.status < 0
+
+    def found(self, kind: str) -> list[str]:
+        """The complaints of a kind (ERROR, WARNING), with their places."""
+        return [line for line in self.errors.splitlines() if f"{kind}: " in line]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is warned of at places in the script."""
+        lines = [*self.errors.splitlines(), ""]
+        return [line for line, text in zip(lines, lines[1:]) if "WARNING: " in line and _PLACE.match(line)
+                and "expanded from" not in line and not line.startswith("stdlib/") and not _ON_PURPOSE.search(line + text)]
 
     @property
     def first(self) -> str:
-        """The first complaint, with its place."""
-        return next((line for line in self.errors.splitlines() if "ERROR: " in line), "")
+        """The first error, with its place."""
+        return next(iter(self.found("ERROR")), "")
+
+    @property
+    def underlined(self) -> str:
+        """The line of tildes below the first complaint, if that has a place."""
+        lines = self.errors.splitlines()
+        return lines[lines.index(self.first) + 2].rstrip() if _PLACE.match(self.first) else ""
+
+
+def without_place(line: str) -> str:
+    return _PLACE.sub("", line)
 
 
 @functools.cache
@@ -59,32 +85,75 @@ def find_peer() -> tuple[str, str]:
     return (path, "") if f"v{WANTED}" in version else ("", f"{path} is {version or 'no bpftrace'}, not {WANTED}")
 
 
-def ask_peer(program: str, *more: str) -> Answer:
-    """What bpftrace makes of a program."""
-    return _ask([find_peer()[0], *more, "-e", program])
+def ask_peer(arguments: Sequence[str]) -> Answer:
+    """What bpftrace makes of a command line."""
+    path = find_peer()[0]
+    return _ask(lambda: os.execv(path, [path, *arguments]))
 
 
-def ask_sonde(program: str, *more: str) -> Answer:
-    """What Sonde makes of it."""
-    return _ask([sys.executable, "-m", "sonde", *more, "-e", program])
+def ask_sonde(arguments: Sequence[str]) -> Answer:
+    """What Sonde makes of it, in a copy of this process: what is imported already need not be again."""
+    return _ask(functools.partial(_be_sonde, arguments))
 
 
-def _ask(command: list[str]) -> Answer:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BPFTRACE_", "SONDE_"))}
-    clean["PYTHONPATH"] = str(Path(__file__).parents[2] / "src")
+def _be_sonde(arguments: Sequence[str]) -> None:
+    from sonde.cli import main
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        setattr(sys, name, open(number, "w" if number else "r", errors="surrogateescape", closefd=False))
+    status = main(arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _ask(become: Callable[[], None]) -> Answer:
+    """Let a child become a tracer, and wait for it."""
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        child = os.fork()
+        if child == 0:
+            _enter([nothing, output, errors], become)
+        _, code = os.waitpid(child, 0)
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return Answer(os.waitstatus_to_exitcode(code), texts[0], _NOISE.sub("", texts[1]))
+
+
+def _enter(files: list[IO[bytes]], become: Callable[[], None]) -> None:
+    """The child's side: streams, environment and alarm; never returns."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=SECONDS, env=clean, check=False)
-    except subprocess.TimeoutExpired:
-        return Answer(-1, "", "ERROR: took too long")
-    return Answer(done.returncode, done.stdout.decode(errors="replace"),
-                  _NOISE.sub("", done.stderr.decode(errors="replace")))
+        for number, file in enumerate(files):
+            os.dup2(file.fileno(), number)
+        os.setpgid(0, 0)
+        for name in [name for name in os.environ if name.startswith(("BPFTRACE_", "SONDE_"))]:
+            del os.environ[name]
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        become()
+    finally:
+        os._exit(99)
 
 
 def difference(peer: Answer, own: Answer) -> str:
-    """In what two answers differ: "" in nothing, else verdict, status, output or words."""
-    if peer.accepted != own.accepted:
-        return "crash" if "internal error" in own.errors else "refused" if peer.accepted else "accepted"
-    if not peer.accepted:
-        return "" if peer.sentence == own.sentence else "words"
+    """In what two answers differ: "" in nothing; else the first of crash, verdict, status, output, words, place,
+    warnings."""
+    if "internal error" in own.errors or own.status in (99, -11):
+        return "crash"
+    if peer.broken:
+        return ""
+    if peer.refused != own.refused:
+        return "refused" if own.refused else "accepted"
+    if peer.refused:
+        if peer.status == 2:  # in clang's words
+            return ""
+        if without_place(peer.first) != without_place(own.first):
+            return "words"
+        return "" if (peer.first, peer.underlined) == (own.first, own.underlined) else "place"
+    if peer.status != own.status:
+        return "status"
     # The keys of a map come in the order of the kernel's hash in one, in the order of the values in the other.
-    return "" if sorted(peer.output.split("\n")) == sorted(own.output.split("\n")) else "output"
+    if sorted(peer.output.splitlines()) != sorted(own.output.splitlines()):
+        return "output"
+    return "" if sorted(peer.warnings) == sorted(own.warnings) else "warnings"

@@ -9,7 +9,7 @@ from typing import NoReturn
 from .ast import AttachPoint
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
-from .lexer import complaint
+from .lexer import COMPLAINTS, confusion
 from .source import Source, Span
 
 _PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
@@ -48,8 +48,8 @@ class AttachPointReader:
         for found in _PIECE.finditer(source, pos):
             piece, start = found[0], found.start()
             if not piece.isprintable() and not piece.isspace():
-                message, hints = complaint("invalid-character", piece[0])
-                self._fail("invalid-character", message, start, start + 1, hints)
+                self._fail("invalid-character", f"invalid character '{piece[0]}'", start, start + 1,
+                           confusion(piece[0]))
             if piece.isspace() or piece in "{}" or (piece == "," and not parens):
                 return parts, shown, start
             if piece == "/" and self._is_predicate(parts, start):
@@ -102,12 +102,13 @@ class AttachPointReader:
     def _no_probe(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""
         if self._source.text.startswith("/*", pos):
-            message, hints = complaint("unterminated-comment", "/")
-            self._fail("unterminated-comment", message, pos, len(self._source.text), hints)
+            end = len(self._source.text)
+            self._fail("unterminated-comment", "syntax: expected '{'", end, end, COMPLAINTS["unterminated-comment"][1:])
         char = self._source.text[pos:pos + 1]
         hints = []
         if char == "}":
-            hints.append("there is one } too many before this")
+            end = len(self._source.text)
+            self._fail(SYNTAX, "syntax: expected '{'", end, end, ["there is one } too many"])
         elif char == "{":
             hints.append("say when this is to run: begin { ... }, or tracepoint:syscalls:sys_enter_openat { ... }")
         shown = f"found '{char}'" if char else "the text ends here"

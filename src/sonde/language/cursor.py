@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NoReturn
 
 from .diagnostics import Diagnostics
-from .lexer import Token, complaint
+from .lexer import COMPLAINTS, Token, confusion
 from .source import Source, Span
 
 # Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
@@ -130,15 +131,25 @@ class Cursor:
 
     def unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
         """The current token is wrong here; say what would be right."""
-        kind, text, start, _ = self.token
-        if kind == "bad":
-            message, advice = complaint(text, self.source.text[start])
-            self.fail(text, message, self.place(self.token), advice)
+        kind, text, start, end = self.token
+        if kind == "bad" and text in COMPLAINTS:
+            message, *advice = COMPLAINTS[text]
+            self.fail(text, message or f"syntax: expected {expected}", Span(self.source, end, end), advice)
         if kind == "eof":
             self._unexpected_end(expected)
-        shown = "a string" if kind == "str" else f"'{text}'"
-        self.fail(SYNTAX, f"syntax: expected {expected}", self.place(self.token),
-                  [f"found {shown}", *(hints or self.advice())])
+        shown = "a string" if kind == "str" else f"'{self.place(self.token).text}'"
+        code, advice = (text, confusion(self.source.text[start])) if kind == "bad" else (SYNTAX, self.advice())
+        self.fail(code, f"syntax: expected {expected}", self._first_word(), [f"found {shown}", *(hints or advice)])
+
+    def _first_word(self) -> Span:
+        """What an error about the current token underlines: a word or a number, one character of anything else."""
+        kind, _, start, end = self.token
+        if kind == "int":
+            found = re.compile(r"[\w.]+", re.ASCII).match(self.source.text, start)
+            end = found.end() if found is not None else end
+        elif kind not in ("word", "var", "map", "param"):
+            end = min(end, start + 1)
+        return Span(self.source, start, end)
 
     def _unexpected_end(self, expected: str) -> NoReturn:
         """The text is over; the last brace that is still open is the likely cause."""

@@ -19,9 +19,8 @@ _LOGICAL = 2  # up to this precedence operators are && and ||, which may be grou
 _LONG_CHAIN = 16
 _PREFIXES = frozenset(("-", "!", "~", "*", "&", "++", "--"))
 _STEPS = frozenset(("++", "--"))
+_OF_TYPES = ("typeinfo", "container_of")  # functions that are given types as such
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
-KEYWORDS = frozenset(("break", "continue", "else", "for", "import", "let", "macro", "return", "unroll", "while",
-                      "struct", "union", "enum"))
 
 
 def _malformed(text: str) -> str:
@@ -54,7 +53,16 @@ class ExpressionParser(TypeParser):
         self.enter()
         outer, self.height = self.height, 0
         start = self.token[2]
-        left = self._operand()
+        left = self.operations(self.operand(), start, least)
+        if self.kind == "?" and least == 0:
+            left = self._ternary(left, start)
+        if self.height < outer:
+            self.height = outer
+        self.depth -= 1
+        return left
+
+    def operations(self, left: Expr, start: int, least: int = 0) -> Expr:
+        """The operators behind ``left``, which starts at ``start``, that bind tighter than ``least``."""
         while (precedence := PRECEDENCE.get(self.kind, 0)) > least:
             if precedence <= _LOGICAL:
                 left = self._logical(left, start, precedence)
@@ -63,11 +71,6 @@ class ExpressionParser(TypeParser):
             right = self.expr(precedence)
             left = ast.Binary(self.since(start), op=op, left=left, right=right)
             self.grow()
-        if self.kind == "?" and least == 0:
-            left = self._ternary(left, start)
-        if self.height < outer:
-            self.height = outer
-        self.depth -= 1
         return left
 
     def _logical(self, first: Expr, start: int, precedence: int) -> Expr:
@@ -103,7 +106,7 @@ class ExpressionParser(TypeParser):
         self.grow()
         return ast.Ternary(self.since(start), cond=cond, then=then, other=other)
 
-    def _operand(self) -> Expr:
+    def operand(self) -> Expr:
         """A primary expression with what stands before it (operators, casts) and behind it (members, indices)."""
         kind = self.kind
         before: list[tuple[int, str | ast.TypeSyntax]] = []
@@ -135,23 +138,24 @@ class ExpressionParser(TypeParser):
         if not isinstance(what, str):
             return ast.Cast(self.since(start), to=what, operand=operand)
         if what in _STEPS:
-            self._check_stepped(what, operand)
+            self._check_stepped(operand, start)
         return ast.Unary(self.since(start), op=what, operand=operand)
 
-    def _check_stepped(self, op: str, operand: Expr) -> None:
+    def _check_stepped(self, operand: Expr, at: int) -> None:
+        """What ``++`` or ``--``, which stands at ``at``, is applied to."""
         if not isinstance(operand, (ast.Variable, ast.MapRef)):
-            self.fail("not-assignable", "syntax: increment/decrement requires a variable or map", operand.span,
-                      ["only $variables and @maps can be changed"])
+            self.fail("not-assignable", "syntax: increment/decrement requires a variable or map",
+                      Span(self.source, at, at + 2), ["only $variables and @maps can be changed"])
 
     def _postfix(self, value: Expr, start: int) -> Expr:
         """``.name``, ``->name``, ``.0``, ``[i]``, ``++`` or ``--`` behind ``value``, which starts at ``start``."""
-        kind = self.advance()[0]
+        kind, _, at, _ = self.advance()
         if kind == "[":
             index = self.expr()
             self.expect("]")
             return ast.Index(self.since(start), operand=value, index=index)
         if kind in _STEPS:
-            self._check_stepped(kind, value)
+            self._check_stepped(value, at)
             return ast.Unary(self.since(start), op=kind, operand=value, postfix=True)
         if self.kind == "word":
             name = self.advance()[1]
@@ -290,8 +294,6 @@ class ExpressionParser(TypeParser):
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self)
-        if name in KEYWORDS:
-            self.unexpected("expression")
         self.advance()
         if self.kind == "(":
             return self._call(token[2], name)
@@ -303,7 +305,7 @@ class ExpressionParser(TypeParser):
         self.advance()
         args: list[Expr | ast.TypeSyntax] = []
         while self.kind != ")":
-            args.append(self.argument_type() or self.expr())
+            args.append(self._type_argument(name) or self.expr())
             if self.kind != ")":
                 self.expect(",", "')'")
                 if self.kind == ")":
@@ -312,6 +314,10 @@ class ExpressionParser(TypeParser):
         self.grow()
         self.depth -= 1
         return ast.Call(self.since(start), name=name, args=args)
+
+    def _type_argument(self, function: str) -> ast.TypeSyntax | None:
+        """A type as an argument: in most calls ``typeof(type)``."""
+        return self.argument_type() if function in _OF_TYPES or self.at_word("typeof") else None
 
     def _bool(self) -> Expr:
         token = self.advance()
@@ -341,7 +347,7 @@ class ExpressionParser(TypeParser):
         """``comptime e`` is kept as a call of that name."""
         self.enter()
         start = self.advance()[2]
-        value = self._operand()
+        value = self.operand()
         self.grow()
         self.depth -= 1
         return ast.Call(self.since(start), name="comptime", args=[value])

@@ -162,16 +162,18 @@ _CONFUSED = {
 }
 
 
-def complaint(code: str, char: str) -> tuple[str, list[str]]:
-    """Message and hints for a ``bad`` token with this code, that starts with ``char``."""
-    if code == "unterminated-string":
-        return "syntax: unterminated string", ['close it with " on the same line; a newline within a string is \\n']
-    if code == "unterminated-comment":
-        return "unterminated comment", ["close it with */"]
-    if code == "macro-arguments":
-        return "wrong number of arguments for a C macro", ["see its #define"]
-    shown = f"'{char}'" if char.isprintable() else f"U+{ord(char):04X}"
-    return f"invalid character {shown}", [_CONFUSED[char]] if char in _CONFUSED else []
+# What a ``bad`` token means wherever it stands: message ("": what was expected is missing) and hints.
+COMPLAINTS = {
+    "unterminated-string": ("syntax: unterminated string",
+                            'close it with " on the same line; a newline within a string is \\n'),
+    "unterminated-comment": ("", "close it with */"),
+    "macro-arguments": ("wrong number of arguments for a C macro", "see its #define"),
+}
+
+
+def confusion(char: str) -> list[str]:
+    """Hints for a character that is none of the language's."""
+    return [_CONFUSED[char]] if char in _CONFUSED else []
 
 
 # Patterns for what few scripts have are compiled when they are first needed: start-up is a budget.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from . import ast
 from .ast import Expr, Stmt
@@ -32,6 +33,8 @@ class StatementParser(DeclarationParser):
             tail = self.tail and isinstance(statement, (ast.ExprStmt, ast.If, ast.Block))
             if not (isinstance(statement, _LOOPS) and self._closed_by_brace(statement)) and self.accept(";"):
                 tail = False
+                if isinstance(statement, ast.ExprStmt) and self.kind != "}":
+                    statement.span = self.since(statement.span.start)
             elif self.kind != "}" and not self._closed_by_brace(statement):
                 self.unexpected("';'", self._missing_semicolon())
         self.advance()
@@ -83,24 +86,34 @@ class StatementParser(DeclarationParser):
         return node
 
     def _simple(self) -> Stmt:
-        """An assignment, or an expression for its effect."""
-        start = self.token[2]
-        target = self.expr()
-        if self.kind not in _ASSIGNMENTS:
+        """An assignment, or an expression for its effect: one that begins with a variable or a map is none with ``?:``
+        at its end, and a step stands alone."""
+        start, named = self.token[2], self.kind in ("var", "map")
+        target = self.operand() if named else self.expr()
+        if self.kind not in _ASSIGNMENTS or not named:
             self.tail = True
-            return ast.ExprStmt(self.since(start), target)
+            if named and not (isinstance(target, ast.Unary) and target.postfix):
+                target = self.operations(target, start)
+            return ast.ExprStmt(target.span, target)
         if not isinstance(target, (ast.Variable, ast.MapRef)):
-            hints = ["compare with =="] if self.kind == "=" else []
-            if isinstance(target, ast.FieldAccess):
-                hints = ["memory of the traced program or of the kernel is only read"]
-            wrong = "syntax: invalid assignment target" if isinstance(target, ast.Index) else "syntax: expected ';'"
-            self.fail("not-assignable", wrong, target.span, ["only $variables and @maps can be assigned to", *hints])
+            self._not_assignable(target, start)
         op = self.advance()[0]
         value = self.expr()
         self.tail = False
         if self.kind == "=":
             self.unexpected("';'", ["only one assignment per statement: $a = 1; $b = 1;"])
         return ast.Assign(self.since(start), target, "=" if op == "=" else op[:-1], value)
+
+    def _not_assignable(self, target: Expr, start: int) -> NoReturn:
+        """Only variables and maps can be assigned to."""
+        if self.kind != "=" or not isinstance(target, (ast.FieldAccess, ast.TupleAccess, ast.Index)):
+            self.unexpected("';'", ["only $variables and @maps can be assigned to"])
+        self.advance()
+        self.expr()
+        wrong = "invalid assignment target" if isinstance(target, ast.Index) else \
+            "Tuples and records are immutable once created. Consider creating a new value and assigning it instead."
+        self.fail("not-assignable", f"syntax: {wrong}", self.since(start),
+                  ["memory of the traced program or of the kernel is only read"])
 
     def _discard(self) -> Stmt:
         start = self.advance()[2]

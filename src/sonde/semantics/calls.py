@@ -125,7 +125,7 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
             types.append(None)
             continue
         if isinstance(arg, TypeSyntax):
-            context.error("bad-argument", f"{node.name}() expects a value, not a type", arg)
+            context.error("bad-argument", convert.NO_TYPE, arg)
             good = False
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \

@@ -29,6 +29,9 @@ from ..types import (
 )
 
 
+NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro calls that are expecting a type parameter"
+
+
 class Flexible(Int):
     """An integer made only of constants that are not negative: its sign adapts to what it meets.
 

@@ -9,7 +9,7 @@ from ..types import Type
 from . import expressions as rules
 from .calls import check_call
 from .context import Context
-from .convert import plain
+from .convert import NO_TYPE, plain
 from .operators import check_binary, check_ternary, check_unary
 
 _RULES: dict[type, Callable[..., Type | None]] = {
@@ -26,7 +26,7 @@ def evaluate(context: Context, node: ast.Expr) -> Type | None:
     """Type of ``node``. The tree gets the plain type, the caller one that may be :class:`~.convert.Flexible`."""
     rule = _RULES.get(type(node))
     if rule is None:
-        context.error("no-value", "a type is no value", node)
+        context.error("no-value", NO_TYPE, node)
         return None
     node.const = None
     found = rule(context, node)

@@ -15,7 +15,7 @@ def print_(context: Context, node: Call, types: Types) -> Type | None:
     """data: {"map": name, "top": n, "div": n} for a whole map, {} for a value."""
     target = node.args[0]
     if isinstance(target, TypeSyntax):
-        context.error("bad-argument", "print() expects a value or a map, not a type", target)
+        context.error("bad-argument", convert.NO_TYPE, target)
         return None
     if isinstance(target, MapRef) and target.key is None:
         return _print_map(context, node, target)

@@ -38,7 +38,7 @@ def _exits(node: Any) -> bool:
 def _whole(node: ast.Stmt) -> Span:
     """A statement with its semicolon, if it is one that has it behind it."""
     source, end = node.span.source, node.span.end
-    plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
+    plain = isinstance(node, (ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
     return Span(source, node.span.start, end + plain)
 
 
@@ -48,21 +48,29 @@ def _scoped(context: Context, body: Sequence[Any]) -> None:
     context.scopes.pop()
 
 
-EFFECTS = ("delete", "find", "skboutput", "write_user", "comptime")  # functions whose value may be left lying
+EFFECTS = ("delete", "find", "skboutput", "write_user")  # functions whose value may be left lying
 
 
 def _expression(context: Context, node: ast.ExprStmt) -> None:
     found = context.expr(node.expr)
-    if found is not None and not node.discard and _idle(context, node.expr):
-        context.warning("discarded", "Return value discarded.", _whole(node), ["_ = ... says that it is meant"])
+    if found is not None and not node.discard:
+        for idle in _idle_branches(context, node.expr):
+            context.warning("discarded", "Return value discarded.", node if idle is node.expr else idle,
+                            ["_ = ... says that it is meant"])
+
+
+def _idle_branches(context: Context, node: ast.Expr) -> list[ast.Expr]:
+    """What does nothing of an expression that stands alone: itself, or one or both of its two values."""
+    if isinstance(node, ast.Ternary):
+        return [idle for branch in (node.then, node.other) if branch is not None
+                for idle in _idle_branches(context, branch)]
+    return [node] if _idle(context, node) else []
 
 
 def _idle(context: Context, node: ast.Expr) -> bool:
     """Whether an expression that stands alone does nothing."""
     if isinstance(node, ast.BlockExpr):
         return node.value is not None and _idle(context, node.value)
-    if isinstance(node, ast.Ternary):
-        return (node.then is None or _idle(context, node.then)) and _idle(context, node.other)
     if isinstance(node, ast.Call):
         return not isinstance(node.type, NoneType) and node.name not in EFFECTS \
             and node.name not in context.subprograms

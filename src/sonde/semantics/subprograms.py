@@ -48,7 +48,7 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
         return None
     for parameter, arg in zip(made.params, node.args):
         if isinstance(arg, TypeSyntax):
-            context.error("bad-argument", f"{node.name}() expects a value, not a type", arg)
+            context.error("bad-argument", convert.NO_TYPE, arg)
             continue
         type = context.value(arg, f"{node.name}()")
         if type is not None and isinstance(parameter, VarState) and parameter.fixed:
