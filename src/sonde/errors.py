@@ -23,8 +23,8 @@ _WIDEST = 400  # characters of a line, and twice that of a message, that are sho
 
 
 def underlined(line: str, start: int, end: int) -> list[str]:
-    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part. A place without width, such
-    as the end of the text, has none."""
+    """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part.
+    A place without width, such as the end of the text, has no underline."""
     end = max(end, start)
     if len(line) > _WIDEST:
         first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))

@@ -21,7 +21,7 @@ SHAPES: tuple[Shape, ...] = ("int", "str", "pair", "nested", "record")
 PATTERNS = ("*", "h*o", "*ell*", "?bc*", "*[a-d]", "x*x*x", "long *g long*", "*[!a]?", "abc")
 NAMED = {"number": "42", "flag": "true", "word": "given"}  # --number=42 ... for getopt()
 MACROS = """macro twice(e) { (e) + (e) }
-macro between(low, high, most) { let $v = (int64)(low); $v < high && $v < most ? $v : high }
+macro between(low, high, most) { let $v = (int64)(low); ($v < high && $v < most) ? $v : high }
 macro bump($v, e) { $v += (int8)(e); $v++; $v }
 """
 EVENT = "tracepoint:syscalls:sys_enter_getppid"

@@ -27,8 +27,8 @@ def compare(arguments: list[str]) -> tuple[str, Answer, Answer]:
     """(in what the two answers differ, the peer's, Sonde's)."""
     peer, own = ask_peer(arguments), ask_sonde(arguments)
     found = difference(peer, own)
-    if found == "output" and ask_peer(arguments).output != peer.output:
-        found = ""  # what it prints depends on the moment
+    if found == "output" and ask_peer(arguments).output != peer.output:  # what it prints depends on the moment
+        found = difference(peer, Answer(own.status, peer.output, own.errors))
     if not found and "--fmt" in arguments and not own.refused:
         again = ask_sonde(["--fmt", "-e", own.output])
         found = "" if again.output == own.output else "unstable"

@@ -68,7 +68,7 @@ def test_macros_within_functions() -> None:
     ("macro f() { 1 } fn f() { } begin { }", "redefinition"),
     ("fn f($a: int64, $a: int64) { } begin { }", "redeclared"),
     ("fn f($a) { } begin { }", "syntax-error"),
-    ("fn f($p: int64 *): int64 { return *$p; } begin { print(f((int64 *)uptr($1)) + f((int64 *)kptr($1))); }",
+    ("fn f($p: int64 *): int64 { return *$p; } begin { print(f((int64 *)uptr(pid)) + f((int64 *)kptr(pid))); }",
      "mixed-memory"),
     ("fn f($a: int64, $b: int64, $c: int64, $d: int64, $e: int64, $f: int64) { } begin { f(1, 2, 3, 4, 5, 6); }",
      "too-many-parameters"),

@@ -76,9 +76,11 @@ class Name(Expr):
 
 
 class Positional(Expr):
-    """``$1`` ... (``number`` ≥ 1), or ``$#`` (``number`` 0). checked: const (int or str)."""
+    """``$1`` ... (``number`` ≥ 1), or ``$#`` (``number`` 0); ``as_text``: in ``str($1)``. checked: const (int or
+    str)."""
 
     number: int = 0
+    as_text: bool = False
 
 
 class Variable(Expr):

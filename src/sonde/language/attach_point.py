@@ -50,6 +50,8 @@ class AttachPointReader:
             if not piece.isprintable() and not piece.isspace():
                 self._fail("invalid-character", f"invalid character '{piece[0]}'", start, start + 1,
                            confusion(piece[0]))
+            if piece == "}" and start == pos:
+                return ["}"], piece, start + 1
             if piece.isspace() or piece in "{}" or (piece == "," and not parens):
                 return parts, shown, start
             if piece == "/" and self._is_predicate(parts, start):
@@ -106,10 +108,7 @@ class AttachPointReader:
             self._fail("unterminated-comment", "syntax: expected '{'", end, end, COMPLAINTS["unterminated-comment"][1:])
         char = self._source.text[pos:pos + 1]
         hints = []
-        if char == "}":
-            end = len(self._source.text)
-            self._fail(SYNTAX, "syntax: expected '{'", end, end, ["there is one } too many"])
-        elif char == "{":
+        if char == "{":
             hints.append("say when this is to run: begin { ... }, or tracepoint:syscalls:sys_enter_openat { ... }")
         shown = f"found '{char}'" if char else "the text ends here"
         self._fail(SYNTAX, "syntax: expected attach point", pos, pos + len(char), [shown, *hints])

@@ -10,8 +10,9 @@ import re
 
 from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, TypeSyntax
 from .constants import NotConstant, evaluate
+from .cursor import SYNTAX
 from .expressions import ExpressionParser
-from .lexer import integer
+from .lexer import Token, integer
 from .source import Span
 from .type_syntax import TAGS
 
@@ -37,9 +38,10 @@ class DeclarationParser(ExpressionParser):
         start = self.token[2]
         union = self.advance()[1] == "union"
         attributes = self._attributes()
+        named = self.token
         name = self.advance()[1] if self.kind == "word" else ""
         attributes += self._attributes()
-        self.expect("{", "'{' and the fields")
+        self._open_brace(named)
         fields: list[CField] = []
         while self.kind != "}":
             fields += self._members()
@@ -50,11 +52,18 @@ class DeclarationParser(ExpressionParser):
         self.apply(node, attributes)
         return node
 
+    def _open_brace(self, named: Token) -> None:
+        """The ``{`` of a definition, behind its name."""
+        if self.kind != "{":
+            self.fail(SYNTAX, "syntax: expected '{'", self.place(named), [f"found '{self.token[1]}'"])
+        self.advance()
+
     def enum(self) -> CEnum:
         """``enum name { A = 1, B }``."""
         start = self.advance()[2]
+        named = self.token
         name = self.advance()[1] if self.kind == "word" else ""
-        self.expect("{", "'{' and the constants")
+        self._open_brace(named)
         members: dict[str, int] = {}
         value = -1
         while self.kind != "}":

@@ -139,15 +139,16 @@ class Cursor:
             self._unexpected_end(expected)
         shown = "a string" if kind == "str" else f"'{self.place(self.token).text}'"
         code, advice = (text, confusion(self.source.text[start])) if kind == "bad" else (SYNTAX, self.advice())
-        self.fail(code, f"syntax: expected {expected}", self._first_word(), [f"found {shown}", *(hints or advice)])
+        self.fail(code, f"syntax: expected {expected}", self.first_word(), [f"found {shown}", *(hints or advice)])
 
-    def _first_word(self) -> Span:
-        """What an error about the current token underlines: a word or a number, one character of anything else."""
-        kind, _, start, end = self.token
+    def first_word(self) -> Span:
+        """What an error about the current token underlines: a word or a number, one character of anything else; the
+        use of the C macro from which the token comes."""
+        kind, text, start, end = self.token
         if kind == "int":
             found = re.compile(r"[\w.]+", re.ASCII).match(self.source.text, start)
             end = found.end() if found is not None else end
-        elif kind not in ("word", "var", "map", "param"):
+        elif kind not in ("word", "var", "map", "param") and (kind == "bad" or end - start == len(text)):
             end = min(end, start + 1)
         return Span(self.source, start, end)
 

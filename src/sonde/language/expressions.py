@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NoReturn
 
 from . import ast
 from .ast import Expr, Stmt
@@ -23,14 +24,15 @@ _OF_TYPES = ("typeinfo", "container_of")  # functions that are given types as su
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 
 
-def _malformed(text: str) -> str:
-    """What is wrong with a number."""
-    found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)([a-zA-Z_]\w*)", text)
-    if text.lower() == "0x":
-        return "syntax: invalid integer: "
+def _malformed(text: str) -> tuple[str, int, int]:
+    """What is wrong with a number, and from where to where. A unit or suffix that is one is read first: of ``5sec``,
+    ``ec`` is wrong."""
+    found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
+    if re.match(r"0[xX](?![0-9a-fA-F])", text):
+        return "syntax: invalid integer: ", 0, 2
     if found is not None and found[1].lower() not in ("e", "l"):
-        return f"syntax: invalid integer suffix '{found[1]}'"
-    return f"syntax: invalid trailing bytes: {text}"
+        return f"syntax: invalid integer suffix '{found[1]}'", found.start(1), len(text)
+    return f"syntax: invalid trailing bytes: {text}", 0, len(text)
 
 
 class ExpressionParser(TypeParser):
@@ -120,7 +122,11 @@ class ExpressionParser(TypeParser):
             else:
                 self.advance()
                 before.append((start, kind))
+                if kind == "&" and self.kind not in ("var", "map"):
+                    self._no_address(self.first_word())
             kind = self.kind
+        if kind == "&&":
+            self._no_address(Span(self.source, self.token[2] + 1, self.token[3]))
         primary = _PRIMARY.get(kind)
         if primary is None:
             self.unexpected("expression")
@@ -133,6 +139,9 @@ class ExpressionParser(TypeParser):
             value = self._prefixed(start, what, value)
             self.grow()
         return value
+
+    def _no_address(self, of: Span) -> NoReturn:
+        self.fail("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", of)
 
     def _prefixed(self, start: int, what: str | ast.TypeSyntax, operand: Expr) -> Expr:
         if not isinstance(what, str):
@@ -191,7 +200,8 @@ class ExpressionParser(TypeParser):
                 hints.append("a number that starts with 0 is octal")
             elif text[-1] in "eE" and self.kind in ("-", "+"):
                 hints.append("there are no floating-point numbers")
-            self.error("invalid-number", _malformed(shown), self.place(token), hints)
+            message, start, end = _malformed(shown)
+            self.error("invalid-number", message, Span(self.source, token[2] + start, token[2] + end), hints)
             return 0
         if value > MAX_INT:
             self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: {shown}",
@@ -311,6 +321,8 @@ class ExpressionParser(TypeParser):
                 if self.kind == ")":
                     self.unexpected("expression")
         self.advance()
+        if name == "str" and args and isinstance(args[0], ast.Positional):
+            args[0].as_text = True
         self.grow()
         self.depth -= 1
         return ast.Call(self.since(start), name=name, args=args)

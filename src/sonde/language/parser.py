@@ -25,9 +25,8 @@ from .statements import StatementParser
 # The items that start with a word; whatever else stands at the top level is a probe.
 _ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")
 _ITEM = (
-    r"(?P<config>config)\s*=\s*(?=\{)|(?P<c>struct|union|enum)\b(?=[\s{])|(?P<typedef>typedef)\s"
-    r"|(?P<let>let)\b(?=\s*[@$])|(?P<macro>macro)\s+(?=[A-Za-z_])|(?P<import>import)\s*(?=\")"
-    r"|(?P<fn>fn)\s+(?=[A-Za-z_]\w*\s*\()"
+    r"(?:(?P<config>config)|(?P<let>let)|(?P<macro>macro)|(?P<import>import))\b(?!\s*[:,/])"
+    r"|(?P<c>struct|union|enum)\b(?=[\s{])|(?P<typedef>typedef)\s|(?P<fn>fn)\s+(?=[A-Za-z_]\w*\s*\()"
 )
 
 
@@ -129,7 +128,7 @@ class Parser(StatementParser):
     def _item(self, found: re.Match[str], pos: int) -> int:
         kind = found.lastgroup
         if kind == "config":
-            self.load(self._lexer.chunk(found.end()))
+            self.load(self._lexer.chunk(pos))
             self._config()
         elif kind == "c":
             return self._definition(pos)
@@ -145,6 +144,7 @@ class Parser(StatementParser):
         else:
             self.load(self._lexer.chunk(pos, closing=";"))
             self._map_declaration() if kind == "let" else self._import()
+            return self.since(pos).end
         return self.tokens[-1][2]
 
     def _clause(self, pos: int) -> int:
@@ -182,7 +182,7 @@ class Parser(StatementParser):
         if pos >= len(text):
             self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, pos, pos),
                       [f"say what it is to do: {point.text} {{ ... }}"])
-        rest = re.compile(r"\w+|\S", re.ASCII).match(text, pos)
+        rest = re.compile(r"[@$]?\w+|\S", re.ASCII).match(text, pos)
         assert rest is not None
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
@@ -200,17 +200,17 @@ class Parser(StatementParser):
             if isinstance(node, ast.CStruct):
                 self.apply(node, split_attributes(attribute[1] or attribute[2] or ""))
             end = self._lexer.blank(attribute.end())
-        if not node.name and isinstance(node, ast.CStruct):
-            self.error("bad-definition", "a definition at the top level needs a name", node.span)
         self._script.definitions.append(node)
         return end + text.startswith(";", end)
 
     def _config(self) -> None:
-        """``{ name = value; ... }``."""
+        """``config = { name = value; ... }``."""
+        self.advance()
+        self.expect("=")
         self.expect("{")
         while self.kind != "}":
             start = self.token[2]
-            name = self.expect("word", "the name of a config variable")[1]
+            name = self.expect("word", "config key")[1]
             self.expect("=", "'='")
             value = self._config_value()
             self._script.config.append(ast.ConfigEntry(self.since(start), name, value))
@@ -223,7 +223,6 @@ class Parser(StatementParser):
         if self.kind == "str":
             return self.string_value(self.advance())
         start = self.token[2]
-        self.accept("-")
         if self.kind not in ("word", "int"):
             self.unexpected("string, int, boolean, or ident")
         self.advance()
@@ -237,9 +236,12 @@ class Parser(StatementParser):
                       Span(self.source, start, start + 3), ["variables are declared within probes"])
         name = self.advance()[1]
         kind, entries = "", 0
-        if self.accept("="):
-            kind = self.expect("word", "the type of the map", ["for example: let @m = hash(100);"])[1]
+        if self.kind != ";":
+            self.expect("=", "'='")
+            kind = self.expect("word", "map type name", ["for example: let @m = hash(100);"])[1]
             self.expect("(", "'('")
+            if self.kind == ")":
+                self.unexpected("positive integer for map declaration max entries")
             entries = self._entries()
             self.expect(")", "')'")
         self.accept(";")
@@ -267,24 +269,25 @@ class Parser(StatementParser):
 
     def _import(self) -> None:
         start = self.advance()[2]
-        token = self.expect("str")
+        token = self.expect("str", "string after 'import'")
         self.expect(";", "';'")
         self.imported(token, self.since(start))
 
     def _macro(self) -> None:
         """``macro name(a, $b, @c) { ... }``."""
         start = self.advance()[2]
-        name = self.advance()[1]
+        name = self.expect("word", "macro name")[1]
         self.expect("(", "'('")
         params: list[Expr] = []
-        while self.kind != ")":
+        while self.kind != ")" or params:
             param = self._macro_parameter()
             if any(param.span.text == other.span.text for other in params):
                 self.error("redeclared", f"Ident for macro argument has already been used: {param.span.text}",
                            param.span)
             params.append(param)
-            if self.kind != ")":
-                self.expect(",", "')'")
+            if self.kind == ")":
+                break
+            self.expect(",", "')'")
         self.advance()
         body = self.value_block()
         self._script.macros.append(ast.Macro(self.since(start), name, params, body))

@@ -26,7 +26,7 @@ class StatementParser(DeclarationParser):
         body: list[Stmt] = []
         tail = False
         while self.kind != "}":
-            if self.kind == "eof":
+            if self.kind == "eof" or self.token[1] == "unterminated-comment":
                 self.unexpected("'}'")
             statement = self.statement()
             body.append(statement)
@@ -199,11 +199,11 @@ class StatementParser(DeclarationParser):
         self.expect(":", "':'", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         first = self.expr()
         last = self.expr() if self.accept("..") else None
-        if last is None and not isinstance(first, ast.MapRef):
-            self.error("bad-range", "syntax: expected map or range in for loop", first.span,
-                       ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         if parens:
             self.expect(")", "')'")
+        if last is None and (not isinstance(first, ast.MapRef) or first.key is not None):
+            self.fail("bad-range", "syntax: expected map or range in for loop", self.first_word(),
+                      ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         body = self._body()
         self.tail = False
         return ast.For(self.since(start), variable, first, last, body)
@@ -228,7 +228,7 @@ class StatementParser(DeclarationParser):
 
     def _return(self) -> Stmt:
         start = self.advance()[2]
-        value = None if self.kind in (";", "}", "eof") else self.expr()
+        value = None if self.kind in (";", "}") else self.expr()
         self.tail = False
         return ast.Return(self.since(start), value)
 

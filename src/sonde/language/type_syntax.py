@@ -78,7 +78,8 @@ class TypeParser(Cursor):
         if written is not None and self.kind == ")":
             after = self.peek()[0]
             plain = not known and not written.pointers
-            if after in (_VALUE_STARTS if plain else _OPERAND_STARTS) and (known or names or not plain):
+            follows = after in (_VALUE_STARTS if plain else _OPERAND_STARTS) and (names or after != "{")
+            if follows and (known or names or not plain):
                 self.advance()
                 written.span = self.since(start)
                 return written

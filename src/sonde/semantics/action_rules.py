@@ -39,6 +39,9 @@ PRINTK_ARGUMENTS = 12  # MAX_BPRINTF_VARARGS in include/linux/bpf.h
 
 def debugf(context: Context, node: Call, types: Types) -> Type | None:
     """data: the format's parts. The kernel's printf takes integers, pointers and strings."""
+    if node.name == "debugf":
+        context.warning("not-for-production", "The debugf() builtin is not recommended for production use. For "
+                        "more information see bpf_trace_printk in bpf-helpers(7).", node)
     parts = check_format(context, node)
     if parts is None:
         return None

@@ -36,6 +36,12 @@ def check_call(context: Context, node: Call) -> Type | None:
     if row is None:
         _unknown(context, node)
         return None
+    if row.aggregate and context.aggregate is not node:
+        context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
+                      [f"as in: @x = {node.name}({'...' if node.args else ''})"])
+        return None
+    if row.macro and not _check_arity(context, row, node):
+        return None
     if row.unsafe and not context.options.unsafe:
         why = "is unsafe. To use you need the --unsafe flag" if row.macro else \
             "is an unsafe function being used in safe mode"

@@ -17,7 +17,7 @@ from ..language.ast import (
     Variable,
 )
 from ..language.diagnostics import ERROR, Diagnostics, nearest
-from ..language.source import Source
+from ..language.source import Source, Span
 from ..types import Int
 from . import attach
 from .config import read_config
@@ -186,11 +186,13 @@ def _visit(context: Context, program: Program) -> None:
     if clause.predicate is not None:
         found = context.value(clause.predicate, "a predicate")
         if found is not None and not condition(found) and not isinstance(clause.predicate, StrLiteral):
-            context.error("bad-condition", f"Invalid condition: {words(found)}", clause.predicate,
-                          meant_equal(clause.predicate))
+            inner = clause.predicate.span
+            text = inner.source.text
+            slashes = Span(inner.source, text.rfind("/", 0, inner.start), text.find("/", inner.end) + 1)
+            context.error("bad-condition", f"Invalid condition: {words(found)}", slashes, meant_equal(clause.predicate))
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.failed else ():
-        if isinstance(variable, VarState) and variable.inferred is None:
+        if isinstance(variable, VarState) and not variable.given:
             context.warning("never-assigned", f"Variable ${variable.name} was never assigned to.", variable.span)
 
 

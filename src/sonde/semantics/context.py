@@ -9,6 +9,7 @@ from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogr
 from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest
 from ..language.source import Span
 from ..record import Record
+from ..shipped import is_shipped
 from ..spec import Attach, Config
 from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType, Pointer, StackCopy, Struct, Tuple, Type
 from . import convert
@@ -22,10 +23,11 @@ _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned 
 
 
 class VarState(ScratchVar):
-    """A variable while its type is being found; ``fixed`` when declared with a type."""
+    """A variable while its type is being found; ``fixed`` when declared with a type, ``given`` when assigned to."""
 
     inferred: Type | None = None
     fixed: bool = False
+    given: bool = False
 
 
 class MapState(MapInfo):
@@ -156,12 +158,18 @@ class Context:
         self.program.probe.variables.append(state)
         return state
 
+    def advise(self, code: str, message: str, node: Node, hints: Sequence[str] = ()) -> None:
+        """A warning about how a script is written; not about those that come with Sonde."""
+        if not is_shipped(node.span.source.name):
+            self.warning(code, message, node, hints)
+
     def undefined_variable(self, node: Variable) -> None:
         names = [name for scope in self.scopes for name in scope]
         hints = [f"did you mean ${close}?" for close in nearest(node.name, names)[:1]] if self.shown else []
         if any(state.name == node.name for state in self.program.probe.variables):
             hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
-        self.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node, hints)
+        name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
+        self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
     def assign_variable(self, state: VarState, type: Type, node: Expr, const: Any = None,
                         computed: bool = False, place: Node | None = None) -> None:
@@ -172,6 +180,7 @@ class Context:
         if is_stack_copy(type):
             self.stack_copy(node)
             return
+        state.given = True
         if state.inferred is None:
             self._retype(state, type)
             return

@@ -28,8 +28,8 @@ from ..types import (
     USym,
 )
 
-
-NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro calls that are expecting a type parameter"
+NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro calls that are expecting a type " \
+          "parameter"
 
 
 class Flexible(Int):

@@ -191,10 +191,13 @@ class TypeNames:
     def unknown(self, syntax: TypeSyntax) -> None:
         """Say that nobody defines the type, and which ones are called nearly so."""
         tag, _, name = syntax.base.rpartition(" ")
+        start, end = syntax.span.start, syntax.span.end
+        brackets = syntax.span.text.startswith("(")  # of a cast
+        span = Span(syntax.span.source, start + brackets, end - brackets)
         if tag in ("struct", "union"):
             close = nearest(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
-            self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', syntax.span, hints)
+            self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
         close = nearest(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'

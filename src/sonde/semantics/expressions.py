@@ -75,6 +75,8 @@ def check_positional(context: Context, node: ast.Positional) -> Type:
     if node.number == 0:
         return fold(node, len(params))
     text = params[node.number - 1] if node.number <= len(params) else "0"
+    if node.number > len(params) and not node.as_text:
+        context.advise("missing-parameter", f"Positional parameter ${node.number} is empty or not provided. ", node)
     value = _parameter_number(text)
     if value is not None:
         return fold(node, value)
@@ -380,6 +382,9 @@ def check_cast(context: Context, node: ast.Cast) -> Type | None:
     if open_ended or not _castable(node.operand, operand, to):
         wanted = "string" if open_ended else convert.name(to)
         context.error("bad-cast", f'Cannot cast from "{convert.name(operand)}" to "{wanted}"', node.to)
+        return None
+    if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
+        context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
         return None
     if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
         node.const = convert.wrap(node.operand.const, to)

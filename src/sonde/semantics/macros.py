@@ -107,7 +107,7 @@ class _Expander:
                                    [f"{macro.name}() takes {arguments(len(macro.params))} ({len(args)} provided)"])
             return node  # type: ignore[no-any-return]
         self.uses += 1
-        bound = self._bind(macro, args)
+        bound = self._bind(macro, args, node)
         if bound is None:
             return IntLiteral(node.span, value=0)  # what went wrong has been said
         body = copy(macro.body)
@@ -122,7 +122,7 @@ class _Expander:
             return found.value
         return found
 
-    def _bind(self, macro: Macro, args: list[Any]) -> dict[str, Any] | None:
+    def _bind(self, macro: Macro, args: list[Any], call: Node) -> dict[str, Any] | None:
         """What each parameter stands for, by its name with its sigil; None after saying that an argument is wrong."""
         bound: dict[str, Any] = {}
         good = True
@@ -138,6 +138,8 @@ class _Expander:
                 bound[param.name] = arg
                 fits, wants = isinstance(arg, Expr) or arg.span.text.startswith("typeof"), "an expression"
             if not fits:
+                if good:
+                    self.diagnostics.error("bad-argument", no_match(macro.name), call.span)
                 good = False
                 shown = f"${param.name}" if isinstance(param, Variable) else param.name
                 self.diagnostics.error("bad-argument", f"Mismatched arg. {macro.name}() expects {wants} for arg "

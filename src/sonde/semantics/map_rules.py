@@ -169,10 +169,6 @@ def len_(context: Context, node: Call, types: Types) -> Type | None:
 def aggregate(kind: str) -> Rule:
     """count(), sum(n) ...: only as the value of ``@x = ...``."""
     def rule(context: Context, node: Call, types: Types) -> Type | None:
-        if context.aggregate is not node:
-            context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
-                          [f"as in: @x = {node.name}({'...' if node.args else ''})"])
-            return None
         return _aggregate_type(context, node, kind, types)
     return rule
 

@@ -30,7 +30,7 @@ from ..types import (
     Type,
 )
 from . import convert
-from .context import Context, fold
+from .context import Context, VarState, fold
 from .expressions import element_type
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -118,6 +118,8 @@ def _address(context: Context, node: ast.Unary) -> Type | None:
     target = node.operand
     if isinstance(target, ast.Variable):
         found = context.expr(target)
+        if isinstance(target.slot, VarState):
+            target.slot.given = True
     elif isinstance(target, ast.MapRef):
         found = context.map_value(context.use_map(target), target)
         target.type = None if found is None else convert.plain(found)
@@ -139,6 +141,8 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
         found = state.inferred_value
     elif isinstance(target, ast.Variable):
         found = context.expr(target)
+        if isinstance(target.slot, VarState):
+            target.slot.given = True
         if convert.as_int(found) is not None and target.slot is not None and not target.slot.fixed:
             context.assign_variable(target.slot, grown, target)
             found = target.slot.inferred

@@ -38,7 +38,7 @@ def _exits(node: Any) -> bool:
 def _whole(node: ast.Stmt) -> Span:
     """A statement with its semicolon, if it is one that has it behind it."""
     source, end = node.span.source, node.span.end
-    plain = isinstance(node, (ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
+    plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
     return Span(source, node.span.start, end + plain)
 
 
@@ -93,17 +93,16 @@ def _assign(context: Context, node: ast.Assign) -> None:
 
 def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
     state = context.find(target.name)
-    value = context.value(node.value, "a variable", node)
     compound = node.op != "="
+    if compound and state is None:
+        context.undefined_variable(target)
+    value = context.value(node.value, "a variable", node)
     if compound:
         if state is None or state.inferred is None:
-            if state is None:
-                context.undefined_variable(target)
             return
         target.slot, target.type = state, state.type
         if value is not None:
-            value = binary_type(context, target, node.op, (target, state.inferred), (node.value, value))
-            target.const = None
+            value = binary_type(context, _operation(node), node.op, (target, state.inferred), (node.value, value))
     if state is None:
         state = context.declare(target)
     target.slot = state
@@ -122,13 +121,20 @@ def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
         if isinstance(have, Aggregate):
             context.mismatch(target.name, UINT64, have, node, hints=[f"it is changed by assigning {have.kind}() again"])
             return
-        found = binary_type(context, target, node.op, (target, have), (node.value, value))
-        target.const = None
+        found = binary_type(context, _operation(node), node.op, (target, have), (node.value, value))
         if found is None:
             return
         value = found
     context.assign_map(state, value, node)
     target.type = None if state.inferred_value is None else convert.plain(state.inferred_value)
+
+
+def _operation(node: ast.Assign) -> ast.Binary:
+    """What ``x op= y`` computes, whose place is all behind ``x``."""
+    target, value = node.target, node.value
+    behind = target.span.source.text[target.span.end:value.span.start]
+    start = target.span.end + len(behind) - len(behind.lstrip())
+    return ast.Binary(Span(value.span.source, start, value.span.end), op=node.op, left=target, right=value)
 
 
 def _value_for_map(context: Context, node: ast.Assign) -> Type | None:
@@ -217,6 +223,9 @@ def _if(context: Context, node: ast.If) -> None:
 
 
 def _while(context: Context, node: ast.While) -> None:
+    context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
+        "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. These "
+        "are more easily proven to be bounded by the verifier."])
     _condition(context, node.cond, node)
     _loop(context, node.body)
 
