@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 
 from peer.programs import programs  # noqa: E402
-from peer.tracers import Answer, ask_peer, ask_sonde, difference, find_peer, without_place  # noqa: E402
+from peer.tracers import Answer, ask_peer, ask_sonde, difference, find_peer, import_sonde, without_place  # noqa: E402
 
 AT_ONCE = 12
 VERDICTS = ("crash", "refused", "accepted")
@@ -43,8 +43,9 @@ def cause(found: str, peer: Answer, own: Answer) -> str:
     """What differences of one cause have in common: the sentences, without names and numbers."""
     if found == "warnings":
         theirs, ours = (Counter(map(without_place, answer.warnings)) for answer in (peer, own))
-        said = [*(f"only bpftrace: {line}" for line in theirs - ours), *(f"only Sonde: {line}" for line in ours - theirs)]
-        return _NAMES.sub("_", "; ".join(said[:1]) or "place")
+        only = [f"only {who}: {line}" for who, lines in (("bpftrace", theirs - ours), ("Sonde", ours - theirs))
+                for line in lines]
+        return _NAMES.sub("_", only[0] if only else "place")
     said = [without_place(peer.first), *([without_place(own.first)] if found != "place" else [])]
     return _NAMES.sub("_", " <> ".join(said))
 
@@ -60,7 +61,8 @@ def report(results: list[Result]) -> None:
             print(f"  {name}: {shown(arguments, peer)}")
             for who, answer in (("bpftrace", peer), ("sonde", own)):
                 said = answer.found("ERROR")[:2] or answer.warnings[:3]
-                print(f"    {who + ':':9} {answer.status} {answer.output[:300]!r} {'; '.join(said)} {answer.underlined.strip()}")
+                print(f"    {who + ':':9} {answer.status} {answer.output[:300]!r} {'; '.join(said)} "
+                      f"{answer.underlined.strip()}")
     print(summary(results))
 
 
@@ -74,22 +76,26 @@ def shown(arguments: list[str], peer: Answer) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    seen = Counter(found or "same" for _, _, found, _, _ in results)
+    """The figures; programs that bpftrace took and LLVM or the kernel did not are left out of them."""
     results = [result for result in results if not result[3].broken or result[2]]
-    refused = [found for _, _, found, peer, _ in results if peer.refused]
-    ran = [found for _, _, found, peer, _ in results if not peer.refused]
-    verdict = 100 * (1 - sum(seen[name] for name in VERDICTS) / len(results))
-    words = [found for found in refused if found not in VERDICTS]
-    return (f"{dict(seen)}\n{len(ran)} that bpftrace runs, {len(refused)} that it refuses; same verdict {verdict:.1f} %, same in all "
-            f"{100 * seen['same'] / len(results):.1f} %, of those that both refuse: same words "
-            f"{100 * sum(found != 'words' for found in words) / max(1, len(words)):.1f} %, and place "
-            f"{100 * sum(not found for found in words) / max(1, len(words)):.1f} %")
+    seen = Counter(found or "same" for _, _, found, _, _ in results)
+    refused = sum(peer.refused for _, _, _, peer, _ in results)
+    both = [found for _, _, found, peer, own in results if peer.refused and own.refused]
+
+    def share(part: int, whole: int) -> str:
+        return f"{100 * part / max(1, whole):.1f} %"
+
+    different = sum(seen[name] for name in VERDICTS)
+    return (f"{dict(seen)}\n{len(results) - refused} that bpftrace runs, {refused} that it refuses: same verdict "
+            f"{share(len(results) - different, len(results))}, same in all {share(seen['same'], len(results))}; of "
+            f"those that both refuse, same words {share(len(both) - both.count('words'), len(both))}, and place "
+            f"{share(both.count(''), len(both))}")
 
 
 def main(kind: str, count: str = "100", first: str = "0") -> None:
     if find_peer()[1]:
         sys.exit(find_peer()[1])
-    import sonde.api  # noqa: F401 - so that the copies have it
+    import_sonde()
     with multiprocessing.Pool(AT_ONCE, maxtasksperchild=200) as pool:
         report(list(pool.imap_unordered(compare_named, programs(kind, int(first), int(count)))))
 

@@ -57,20 +57,23 @@ CONFIG = ("max_strlen", "max_map_keys", "max_cat_bytes", "missing_probes", "stac
           "max_bpf_progs", "lazy_symbolication", "cache_user_symbols", "show_debug_info", "use_blazesym", "nosuch",
           "unstable_tseries", "unstable_typeinfo", "unstable_import", "symbol_source", "BPFTRACE_MAX_STRLEN")
 PREAMBLE = "enum hue { RED, GREEN = 7 } struct box { int n; char s[8]; struct { short x; } inner; struct box *next; } "
-PROBES = ("begin", "end", "BEGIN", "interval:s:1", "interval:1s", "interval:ms", "interval:s:-1", "interval:x:1",
-          "interval:s:x", "interval", "profile:hz:99", "profile:hz:x", "profile:99", "p:us:5", "tracepoint:sched:sched_switch",
-          "tracepoint:sched:nosuch", "tracepoint:nosuch:x", "tracepoint:sched", "tracepoint:sched:sched_*", "tracepoint",
-          "t:syscalls:sys_enter_openat", "rawtracepoint:sched_switch", "rawtracepoint:nosuch", "rt:sys_enter",
-          "rawtracepoint:vmlinux:sched_switch", "kprobe", "kprobe:", "kprobe:vfs_read+x", "kprobe:a:b:c", "kprobe:*",
-          "software:cpu-clock:100", "software:cpu", "s:faults:1", "software:nosuch:1", "software:cpu:x", "hardware:cycles:1000",
-          "hardware:nosuch:5", "h:cache-misses", "uprobe:/bin/true:main", "uprobe:/nosuch:main", "uprobe:/bin/true",
-          "uprobe:/bin/true:*", "uprobe:/bin/bash:readline", "uprobe:libc:malloc", "uprobe:nosuchlib:malloc", "ur:/bin/bash:readline",
-          "uprobe:/bin/bash:readline+4", "uprobe:/bin/bash:0x0", "uretprobe:/bin/bash:readline+4", "usdt:/bin/bash:x",
-          "usdt:libc:libc:setjmp", "usdt:libc:setjmp", "usdt:libc:nosuch:setjmp", "iter:task", "iter:nosuch", "iter:task_file",
-          "iter:task:/tmp/x", "watchpoint:0x1000:8:w", "watchpoint:0x1000:3:w", "watchpoint:0x1000:8:q", "watchpoint:x:8:w",
-          "self:signal:SIGUSR1", "self:signal:SIGNOSUCH", "self:x:SIGUSR1", "self:signal", "test:a", "bench:b", "fentry:nosuch",
-          "fentry:bpf:nosuch", "nosuch:x", "nosuch", "x=begin", "begin, end", "begin:x", "end:1:2", "*:x", "t:sched:*,begin",
-          "tracepoint:*:sched_switch", "tracepoint:sched:sched_switch,tracepoint:sched:nosuch", "asyncwatchpoint:0x1:8:w")
+PROBES = (
+    "begin", "end", "BEGIN", "interval:s:1", "interval:1s", "interval:ms", "interval:s:-1", "interval:x:1",
+    "interval:s:x", "interval", "profile:hz:99", "profile:hz:x", "profile:99", "p:us:5",
+    "tracepoint:sched:sched_switch", "tracepoint:sched:nosuch", "tracepoint:nosuch:x", "tracepoint:sched",
+    "tracepoint:sched:sched_*", "tracepoint", "t:syscalls:sys_enter_openat", "rawtracepoint:sched_switch",
+    "rawtracepoint:nosuch", "rt:sys_enter", "rawtracepoint:vmlinux:sched_switch", "kprobe", "kprobe:",
+    "kprobe:vfs_read+x", "kprobe:a:b:c", "kprobe:*", "software:cpu-clock:100", "software:cpu", "s:faults:1",
+    "software:nosuch:1", "software:cpu:x", "hardware:cycles:1000", "hardware:nosuch:5", "h:cache-misses",
+    "uprobe:/bin/true:main", "uprobe:/nosuch:main", "uprobe:/bin/true", "uprobe:/bin/true:*",
+    "uprobe:/bin/bash:readline", "uprobe:libc:malloc", "uprobe:nosuchlib:malloc", "ur:/bin/bash:readline",
+    "uprobe:/bin/bash:readline+4", "uprobe:/bin/bash:0x0", "uretprobe:/bin/bash:readline+4", "usdt:/bin/bash:x",
+    "usdt:libc:libc:setjmp", "usdt:libc:setjmp", "usdt:libc:nosuch:setjmp", "iter:task", "iter:nosuch",
+    "iter:task_file", "iter:task:/tmp/x", "watchpoint:0x1000:8:w", "watchpoint:0x1000:3:w", "watchpoint:0x1000:8:q",
+    "watchpoint:x:8:w", "self:signal:SIGUSR1", "self:signal:SIGNOSUCH", "self:x:SIGUSR1", "self:signal", "test:a",
+    "bench:b", "fentry:nosuch", "fentry:bpf:nosuch", "nosuch:x", "nosuch", "x=begin", "begin, end", "begin:x",
+    "end:1:2", "*:x", "t:sched:*,begin", "tracepoint:*:sched_switch",
+    "tracepoint:sched:sched_switch,tracepoint:sched:nosuch", "asyncwatchpoint:0x1:8:w")
 
 
 class Construct:
@@ -111,11 +114,13 @@ class Construct:
         return f"{self.pick(*CALLS)}({', '.join([self.atom() for _ in range(count)])})"
 
     def access(self) -> str:
-        return self.atom() + self.pick(".0", ".1", ".5", ".a", ".n", ".inner.x", "->n", "->pid", "->nosuch", "[0]", "[1]",
-                                       "[9]", "[-1]", f"[{self.atom()}]", '["a"]', "[1, 2]", "++", "--", ".count")
+        return self.atom() + self.pick(".0", ".1", ".5", ".a", ".n", ".inner.x", "->n", "->pid", "->nosuch", "[0]",
+                                       "[1]", "[9]", "[-1]", f"[{self.atom()}]", '["a"]', "[1, 2]", "++", "--",
+                                       ".count")
 
     def target(self) -> str:
-        return self.pick(self.atom(), self.atom(), "$new", "@new", "@new[1]", f"@new[{self.atom()}]", "_", self.access())
+        return self.pick(self.atom(), self.atom(), "$new", "@new", "@new[1]", f"@new[{self.atom()}]", "_",
+                         self.access())
 
     def statement(self) -> str:
         kind = self.random.randrange(30)
@@ -133,13 +138,14 @@ class Construct:
         if kind < 20:
             return f"let $new: {self.pick(*TYPES)} = {value()};"
         if kind < 22:
-            return f"@new = {self.pick('count', 'sum', 'avg', 'min', 'max', 'stats', 'hist', 'lhist', 'tseries')}" \
-                   f"({self.pick('', value(), f'{value()}, 2', f'{value()}, 0, 10, 1', f'{value()}, 1s, 5')}); print(@new);"
+            name = self.pick("count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries")
+            more = self.pick("", ", 2", ", 0, 10, 1", ", 1s, 5")
+            return f"@new = {name}({self.pick('', f'{value()}{more}')}); print(@new);"
         if kind < 24:
             return f"if ({value()}) {{ print(1); }} else {{ print(2); }}"
         if kind < 26:
-            return f"for ({self.pick('$new', '$i', '@v')} : {self.pick(self.atom(), f'{self.atom()}..{self.atom()}')}) " \
-                   f"{{ print($new); break; }}"
+            over = self.pick(self.atom(), f"{self.atom()}..{self.atom()}")
+            return f"for ({self.pick('$new', '$i', '@v')} : {over}) {{ print($new); break; }}"
         if kind < 27:
             return f"while ({self.atom()}) {{ break; }}"
         if kind < 28:
@@ -150,23 +156,29 @@ class Construct:
 
     def program(self) -> str:
         kind = self.random.randrange(20)
-        if kind == 0:
-            value = self.pick("1", "0", "64", '"abc"', "true", "perf", '"warn"', "-1", "4096", "nosuch", "1k", "RED", "100000000")
-            return f"config = {{ {self.pick(*CONFIG)} = {value} }} begin {{ }}"
-        if kind == 1:
-            probe = self.pick(*PROBES)
-            action = self.pick("", "exit();", f"print({self.pick('args', 'arg0', 'retval', 'func', 'probe', 'ctx', 'comm')});")
-            return f"{probe} {{ {action} }}"
-        if kind == 2:
-            macro = f"macro m({self.pick('', 'a', '$a', '@a', 'a, b', '$a, b')}) {{ {self.pick('a', '$a', '@a', 'a + 1', '$a++', '@a = 1;')} }} "
-            return f"{macro}begin {{ {{}} print(m({self.pick('', self.atom(), f'{self.atom()}, 1')})); }}".replace(
-                "{}", " ".join(self.before))
-        if kind == 3:
-            predicate = self.atom()
-            return f"{PREAMBLE}begin {{ {' '.join(self.before)} }} begin /{predicate}/ {{ print(1); }}"
+        if kind < 4:
+            return (self.config, self.probe, self.macro, self.predicate)[kind]()
         statements = [self.statement() for _ in range(self.random.choice((1, 1, 1, 2)))]
         text = " ".join([*self.before, *statements])
         return f"{PREAMBLE if any(word in text for word in ('RED', 'hue', 'box')) else ''}begin {{ {text} }}"
+
+    def config(self) -> str:
+        value = self.pick("1", "0", "64", '"abc"', "true", "perf", '"warn"', "-1", "4096", "nosuch", "1k", "RED")
+        return f"config = {{ {self.pick(*CONFIG)} = {value} }} begin {{ }}"
+
+    def probe(self) -> str:
+        shown = self.pick("args", "arg0", "retval", "func", "probe", "ctx", "comm")
+        return f"{self.pick(*PROBES)} {{ {self.pick('', 'exit();', f'print({shown});')} }}"
+
+    def macro(self) -> str:
+        parameters = self.pick("", "a", "$a", "@a", "a, b", "$a, b")
+        body = self.pick("a", "$a", "@a", "a + 1", "$a++", "@a = 1;")
+        call = f"m({self.pick('', self.atom(), f'{self.atom()}, 1')})"
+        return f"macro m({parameters}) {{ {body} }} begin {{ {' '.join(self.before)} print({call}); }}"
+
+    def predicate(self) -> str:
+        predicate = self.atom()
+        return f"{PREAMBLE}begin {{ {' '.join(self.before)} }} begin /{predicate}/ {{ print(1); }}"
 
 
 def construct(seed: int) -> str:

@@ -47,7 +47,8 @@ def seeds() -> list[str]:
     found = [arguments[-1] for arguments in rows() if len(arguments) == 2] * 5
     for page in sorted((ROOT / "docs").glob("*.md")):
         found += [text.strip() for text in _FENCE.findall(page.read_text()) if "{" in text and "sonde" not in text]
-    tools = [*(ROOT / "src/sonde/tools").glob("*.bt"), *Path(os.environ.get("SONDE_PEER_TOOLS", "/nowhere")).glob("*.bt")]
+    folders = [ROOT / "src/sonde/tools", Path(os.environ.get("SONDE_PEER_TOOLS", "/nowhere"))]
+    tools = [path for folder in folders for path in folder.glob("*.bt")]
     found += [_COMMENT.sub("", path.read_text()).strip() for path in sorted(tools)]
     return [text for text in found if not _ADDITIONS.search(text)]
 

@@ -6,6 +6,7 @@ SONDE_PEER names the program; else it is looked for in PATH.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import IO
 
 from sonde.record import Record
@@ -25,7 +27,8 @@ _NOISE = re.compile(r"(?:WARNING: (?:Could not read functions from|Unknown error
                     r"ERROR: Failed to open kernel function info).*\n?")
 _PLACE = re.compile(r"^\S+:(\d+):(\d+)-(\d+): ")
 # Sonde does not warn of what scripts always do, and warns of failures while it runs without being asked (-k).
-_ON_PURPOSE = re.compile(r"Return value discarded\. *(?:delete|find)\(|This can lead to unexpected results|Can't delete map")
+_ON_PURPOSE = re.compile(r"Return value discarded\. *(?:delete|find)\(|This can lead to unexpected results|"
+                         r"Can't delete map")
 
 
 class Answer(Record):
@@ -51,9 +54,10 @@ class Answer(Record):
     @property
     def warnings(self) -> list[str]:
         """What is warned of at places in the script."""
-        lines = [*self.errors.splitlines(), ""]
-        return [line for line, text in zip(lines, lines[1:]) if "WARNING: " in line and _PLACE.match(line)
-                and "expanded from" not in line and not line.startswith("stdlib/") and not _ON_PURPOSE.search(line + text)]
+        lines = self.errors.splitlines()
+        return [line for line, text in pairwise([*lines, ""]) if "WARNING: " in line and _PLACE.match(line)
+                and "expanded from" not in line and not line.startswith("stdlib/")
+                and not _ON_PURPOSE.search(line + text)]
 
     @property
     def first(self) -> str:
@@ -96,10 +100,16 @@ def ask_sonde(arguments: Sequence[str]) -> Answer:
     return _ask(functools.partial(_be_sonde, arguments))
 
 
+def import_sonde() -> None:
+    """Import what a copy of this process will need of Sonde."""
+    for name in ("api", "cli", "language.parser", "semantics.check", "compiler.pipeline", "compiler.plan",
+                 "runtime.session", "output.losses", "kernel.world"):
+        importlib.import_module(f"sonde.{name}")
+
+
 def _be_sonde(arguments: Sequence[str]) -> None:
     from sonde.cli import main
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        setattr(sys, name, open(number, "w" if number else "r", errors="surrogateescape", closefd=False))
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", errors="surrogateescape", closefd=False) for number in (1, 2))
     status = main(arguments)
     sys.stdout.flush()
     sys.stderr.flush()
