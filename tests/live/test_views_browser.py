@@ -163,6 +163,22 @@ def test_an_address_has_the_whole_state(browser: Browser, known: Path) -> None:
     browser.wait_for(f"document.querySelectorAll('.frames:not([style*=none]) {frame('work')}').length == 2")
 
 
+def test_graphs_of_one_page_have_a_state_each(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "x.html"
+    done = run_sonde("-f", "html", "-o", str(file), "-e",
+                     "begin { @a[kstack] = count(); @b[kstack, comm] = count(); exit(); }")
+    assert done.returncode == 0, done.stderr
+    browser.open(file)
+    look = "Array.from(document.querySelectorAll('svg .icicle')).map(e => e.textContent)"
+    browser.eval("document.querySelectorAll('svg')[1].querySelector('.icicle').classList.add('second')")
+    browser.click(".second")
+    browser.wait_for("location.hash == '#form1=icicle'")
+    assert browser.eval(look) == ["icicles", "flames"]
+    browser.click(".icicle")
+    browser.wait_for("location.hash == '#form1=icicle&form=icicle'")
+    assert browser.eval(look) == ["flames", "flames"]
+
+
 def test_searching(browser: Browser, flame: Path) -> None:
     browser.open(flame)
     browser.reply = "^(hot|cool)_"

@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compiled import world
 from decoding import Names
 from perfetto_reader import read_trace
+from sonde import api
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
 from sonde.output.views import VIEWS, Target, check, fitting, view_class
-from sonde.output.views.csv import event_columns
+from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
 from sonde.output.views.flame_script import SCRIPT as FLAME_SCRIPT
 from sonde.output.views.flamegraph import fitting as fitting_name
@@ -416,6 +418,28 @@ def test_csv_of_events() -> None:
     run = Run("csv", script(sites=[site]))
     run.view.event(Event("printf", (1, 2, "x\udcff"), "tracepoint:a:b", 5 * SECOND, 0), site, "")
     assert run.finish() == "time,pid,took,arg3\n2023-11-14T22:13:25.000000000Z,1,2,x\ufffd\n"
+
+
+def test_csv_of_a_tools_tables() -> None:
+    """The columns are those of the heading; another heading begins another table."""
+    site = printf(FormatPart("", "d"))
+    run = Run("csv", script(COUNTS, sites=[site]), Target(title="x", table=("PID", "COMM", "NEW")))
+    run.view.heading(["PID", "COMM"])
+    run.view.row([("PID", "7", True), ("COMM", "a,b\x1b", False)], 5 * SECOND, "probe")
+    run.view.row([("NEW", "1", True)], 6 * SECOND, "probe")
+    first, one, second, two = csv.reader(io.StringIO(run.finish()))
+    assert first == ["time", "table", "key", "PID", "COMM", "value"] and one[1:] == ["x", "", "7", "a,b\\x1b", ""]
+    assert second == ["time", "table", "key", "NEW", "value"] and two[1:] == ["x", "", "1", ""]
+
+
+def test_columns_are_called_as_the_script_calls_the_values() -> None:
+    spec = api.compile('begin { printf("%d %s a=%d %d %d", pid, comm, 1, tid, tid); '
+                       '@a[comm, pid] = count(); @b[pid, pid, (uint8)cpu] = 1; @c[ntop(2), "x"] = count(); '
+                       "@p = 1; } end { clear(@p); }", world=world())
+    assert event_columns(spec.sites[0]) == ("pid", "comm", "a", "arg4", "arg5")
+    assert [key_columns(spec.map(name)) for name in ("@a", "@b", "@c")] == [
+        ("comm", "pid"), ("key1", "key2", "cpu"), ("ntop", "key2")]
+    assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.map("@p").private
 
 
 RECORD = type("record", (RecordValue,), {"_fields": ("name", "pid", "tid", "comm", "dur", "ret")})

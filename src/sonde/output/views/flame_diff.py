@@ -13,8 +13,9 @@ from .stacks import read_comments, read_folded
 def flame_diff(before: str, after: str) -> str:
     """The SVG file of ``after``, coloured by the change of each frame's share since ``before``; SondeError for a file
     that is not folded."""
-    title = f"{os.path.basename(after)}, compared with {os.path.basename(before)}"
     then, now = read_folded(before), read_folded(after)
+    title = (f"{os.path.basename(after)}: {sum(now.values()):,}, compared with {os.path.basename(before)}: "
+             f"{sum(then.values()):,}")
     return flame_graph(now, title, then, about=_about_both(("before", before), ("after", after)))
 
 
