@@ -140,7 +140,8 @@ TEXT = [
          r"HINT: did you mean --port\?\nHINT: expected program options: --port$", 1, params=("--", "--prot=5")),
     Case('begin { print((getopt("port", 1), $1, getopt("x"))); exit(); }', "(5, 7, true)", params=("--", "--port=5",
                                                                                               "--x", "7")),
-    Case("begin { @a[1] = 1; $x = @a[5]; if (@a[6]) { } $x = @a[1]; delete(@a, 7); has_key(@a, 8); exit(); }", "@a[1]: 1",
+    Case("begin { @a[1] = 1; $x = @a[5]; if (@a[6]) { } $x = @a[1]; delete(@a, 7); has_key(@a, 8); exit(); }",
+         "@a[1]: 1",
          "^stdin:1:25-30: WARNING: Can't lookup map element because it does not exist.\nAdditional Info - helper: "
          "map_lookup_elem, retcode: 0\n[^\n]*\n *~~~~~\nstdin:1:36-41: WARNING: Can't lookup[^\n]*\n[^\n]*\n"
          "[^\n]*\n *~~~~~\n$", options=("-k",)),

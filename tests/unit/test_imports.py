@@ -18,7 +18,7 @@ BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", 
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
-                              "tables", "reading", "notebook", "exporters", "monitor", "verbose", "scripts"}
+                              "tables", "reading", "expected", "notebook", "exporters", "monitor", "verbose", "scripts"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "options": {"record", "errors", "language", "commands", "aliases"},
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
+    "expected": BASE | BACK | {"tables"},
     "notebook": BASE | BACK | {"api", "tables"},
     "exporters": BASE | BACK | {"api", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
@@ -82,15 +83,18 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
 
 
 def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
-    """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute."""
+    """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute. What only
+    type checkers see is left out, unless it is our own."""
     tree = ast.parse(path.read_text(), str(path))
+    unseen = {id(node) for block in ast.walk(tree) if isinstance(block, ast.If)
+              and "TYPE_CHECKING" in ast.dump(block.test) for node in ast.walk(block)}
     package = ("sonde", *path.relative_to(ROOT).parent.parts)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
         outer = id(node) not in inner
         if isinstance(node, ast.Import):
-            for alias in node.names:
+            for alias in node.names if id(node) not in unseen else ():
                 yield alias.name, node.lineno, outer
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
