@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,13 +122,19 @@ def percent(values: list[float]) -> str:
     return f"{100 * statistics.mean(values):.2f}% ± {100 * error:.2f}"
 
 
-def report(work: Workload, rounds: list[Round], chosen: argparse.Namespace) -> None:
+def lost(work: Workload, rounds: list[Round]) -> tuple[list[float], list[float]]:
+    """What the workload lost in each round, as shares of one CPU: in the first second, and after it."""
     first, later = [], []
     for each in rounds:
         spans = [(max(begin, each.begin), end) for begin, end in each.attached if end > each.begin]
         second = each.begin + 1
         first.append(sum(work.added(*span) for span in spans if span[0] < second))
         later.append(sum(work.added(*span) for span in spans if span[0] >= second) / (each.end - second))
+    return first, later
+
+
+def report(work: Workload, rounds: list[Round], chosen: argparse.Namespace) -> None:
+    first, later = lost(work, rounds)
     rate = statistics.mean([work.rate(r.begin, r.end) for r in rounds])
     print(f"{chosen.kind}, {chosen.threads} threads, {rate:,.0f} events/s, budget {chosen.budget:g}% of one CPU, "
           f"{len(rounds)} rounds")
@@ -139,7 +145,22 @@ def report(work: Workload, rounds: list[Round], chosen: argparse.Namespace) -> N
           f"{100 * statistics.mean([r.detached for r in rounds]):.1f}% of the time")
 
 
-def main() -> int:
+def measure(binary: Path, chosen: argparse.Namespace) -> tuple[Workload, list[Round]]:
+    """The rounds, and the workload that has ended."""
+    point = "tracepoint:syscalls:sys_enter_getppid" if chosen.kind == "getppid" else f"uprobe:{binary}:f"
+    work = Workload(binary, chosen)
+    try:
+        rounds = []
+        for _ in range(chosen.rounds):
+            time.sleep(chosen.seconds)
+            rounds.append(trace(f"{point} {{ @ = count(); }}", chosen.budget / 100, chosen.seconds))
+        time.sleep(chosen.seconds)
+    finally:
+        work.close()
+    return work, rounds
+
+
+def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--budget", type=float, default=2.0, help="percent of one CPU's time")
     parser.add_argument("--rounds", type=int, default=8)
@@ -147,22 +168,15 @@ def main() -> int:
     parser.add_argument("--spin", type=int, default=350, help="what the workload does between two events")
     parser.add_argument("--kind", choices=("getppid", "f"), default="getppid")
     parser.add_argument("--threads", type=int, default=2)
-    chosen = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    chosen = options()
     if os.geteuid() != 0:
         sys.exit("bench: needs root")
     with tempfile.TemporaryDirectory() as folder:
-        binary = build(Path(folder))
-        point = "tracepoint:syscalls:sys_enter_getppid" if chosen.kind == "getppid" else f"uprobe:{binary}:f"
-        work = Workload(binary, chosen)
-        try:
-            rounds = []
-            for _ in range(chosen.rounds):
-                time.sleep(chosen.seconds)
-                rounds.append(trace(f"{point} {{ @ = count(); }}", chosen.budget / 100, chosen.seconds))
-            time.sleep(chosen.seconds)
-        finally:
-            work.close()
-        report(work, rounds, chosen)
+        report(*measure(build(Path(folder)), chosen), chosen)
     return 0
 
 
