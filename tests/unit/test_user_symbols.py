@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import sys
 import time
+from pathlib import Path
 from sys import getsizeof
+from types import SimpleNamespace
 
 import pytest
 
-from sonde.kernel import user_symbols
-from sonde.kernel.user_symbols import Mapping, UserSymbols
+from sonde.errors import EnvironmentProblem
+from sonde.kernel import binaries, user_symbols
+from sonde.kernel.foreign import files
+from sonde.kernel.mappings import MappingLog
+from sonde.kernel.user_symbols import Mapping, UserSymbol, UserSymbols
 
 
 @pytest.fixture
@@ -51,3 +59,42 @@ def test_bounded(symbols: UserSymbols) -> None:
     for address in range(0x1000, 0x9000, 4):  # one process with many addresses
         symbols.lookup(1999, address)
         assert symbols._processes.size <= most and 1999 in symbols._processes
+
+
+# ---- files of processes that have another root
+
+def reported(path: bytes) -> bytes:
+    """What a perf event says of an executable mapping of process 77: PERF_RECORD_MMAP2."""
+    return struct.pack("=IIQQQ", 77, 77, 0x1000, 0x1000, 0) + bytes(32) + path + b"\0"
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MappingLog:
+    """Of a process whose root is a folder."""
+    monkeypatch.setattr(binaries, "process_root", lambda pid: str(tmp_path))
+    return MappingLog()
+
+
+def test_a_file_of_another_root_is_not_taken_for_ours(log: MappingLog, tmp_path: Path) -> None:
+    """It cannot be read there, and ours has another of its name: no names are better than wrong ones."""
+    program = os.path.realpath(sys.executable)
+    log._opening = time.monotonic() + 100
+    log._take(10, 0, reported(os.fsencode(program)))
+    mapping = log.mapping(77, 0x1234)
+    assert mapping is not None and mapping.name == program and mapping.path == str(tmp_path) + program
+    assert UserSymbols(log).lookup(77, 0x1234) == UserSymbol("", 0x234, program)
+
+
+def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def slow(path: str) -> None:
+        opened.append(path)
+        time.sleep(0.03)
+        raise EnvironmentProblem("no such file")
+    monkeypatch.setattr(files, "open_elf", slow)
+    body = [reported(b"/lib/file%d" % number) + bytes(8) for number in range(500)]
+    log._rings = [SimpleNamespace(records=lambda: [(10, 0, each) for each in body])]  # type: ignore[list-item]
+    log.read()
+    assert 1 <= len(opened) <= 4
+    assert log.mapping(77, 0x1234) is not None

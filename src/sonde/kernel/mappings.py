@@ -29,6 +29,7 @@ _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
 LOOK = 0.2        # s: at most so long for the processes that run at the start
+OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
 PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
 
@@ -49,6 +50,7 @@ class MappingLog:
         self._rings: list[PerfRing] = []
         self._found: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
+        self._opening = 0.0  # the moment until which files are opened
 
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
@@ -106,6 +108,7 @@ class MappingLog:
         for ring in self._rings:
             for kind, misc, body in ring.records():
                 found.append((int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8]))
+        self._opening = time.monotonic() + OPENING
         for _, kind, misc, body in sorted(found):
             self._take(kind, misc, body)
 
@@ -119,7 +122,7 @@ class MappingLog:
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-            path = _openable(pid, name) if is_file(name) else ""
+            path = self._openable(pid, name) if is_file(name) else ""
             self._remember(pid, Mapping(start, start + length, offset, path, name))
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
@@ -139,13 +142,15 @@ class MappingLog:
             self._found.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
             del known[:len(known) // 2]
 
-
-def _openable(pid: int, name: str) -> str:
-    """Where the file can be opened from here: in the process's root while there is one."""
-    root = binaries.process_root(pid)
-    if not root:
-        return name
-    try:  # the way there ends with the process: the file is opened now
-        return files.open_elf(root + name).path
-    except EnvironmentProblem:
-        return name
+    def _openable(self, pid: int, name: str) -> str:
+        """Where the file can be opened from here: in the process's root while there is one. What cannot be read there
+        is not looked for in ours, where another file may have its name."""
+        root = binaries.process_root(pid)
+        if not root:
+            return name
+        if time.monotonic() < self._opening:
+            try:  # the way there ends with the process: the file is opened now
+                return files.open_elf(root + name).path
+            except EnvironmentProblem:
+                pass
+        return root + name
