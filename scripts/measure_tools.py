@@ -33,8 +33,16 @@ PARTS = {  # of the workload, where it is not ALL
     "biosnoop": ("writes",), "biostacks": ("writes",), "bitesize": ("writes",), "syncsnoop": ("writes",),
     "naptime": ("sleeps",) * 20, "cpuwalk": ("busy",), "runqlen": ("sleeps",) * 20,
     "pidpersec": ("execs",), "capable": ("execs",), "statsnoop": ("execs",), "undump": ("fds",),
+    "biotop": ("writes",), "cachestat": ("writes",) * 5, "cpudist": ("sleeps",) * 20, "drsnoop": ("writes",),
+    "exitsnoop": ("execs",), "fileslower": ("writes",) * 5, "filetop": ("writes",) * 5, "killsnoop": ("kills",),
+    "memleak": ("udp",), "hrtimers": ("sleeps",) * 20, "setuids": ("identities",), "slabratetop": ("udp",),
+    "stackcount": ("execs",), "funccount": ("execs",), "threadsnoop": ("threads",), "wakeuptime": ("sleeps",) * 20,
+    "writeback": ("writes",) * 5, "tcpcong": ("tcp",) * 5, "tcpnagle": ("tcp",) * 5, "netqtop": ("udp",) * 10,
+    "sslsnoop": ("handshakes",), "ssllatency": ("handshakes",),
 }
-EVERYBODY = {"bashreadline", "capable", "statsnoop"}  # events in programs that the workload starts
+# Events in programs that the workload starts.
+EVERYBODY = {"bashreadline", "capable", "statsnoop", "exitsnoop", "stackcount", "funccount"}
+OPTIONS = {"netqtop": ("-n", "lo"), "memleak": ("-z", "1")}
 SETTLED = ("begin", "end", "interval")
 
 
@@ -47,7 +55,7 @@ def measure(name: str) -> dict[str, object]:
         tool = tools.find(name)
         assert tool is not None
         mine = ["-p", str(process.pid)] if tool.takes_process and name not in EVERYBODY else []
-        with Tracer("--stats", "-f", "json", *mine, name, timeout=100) as tracer:
+        with Tracer("--stats", "-f", "json", *mine, name, *OPTIONS.get(name, tool.sample), timeout=100) as tracer:
             os.kill(process.pid, signal.SIGUSR1)
             assert process.stdout.readline() == "done\n"
         os.kill(process.pid, signal.SIGUSR1)

@@ -211,9 +211,50 @@ def listens() -> None:
             pass
 
 
+def kills() -> None:
+    """50 signals that only ask whether the process is there."""
+    for _ in range(50):
+        os.kill(os.getpid(), 0)
+
+
+def identities() -> None:
+    """50 changes to the user that the process has already."""
+    for _ in range(50):
+        os.setuid(os.getuid())
+
+
+def threads() -> None:
+    """50 threads that end at once."""
+    for _ in range(50):
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+
+
+def handshakes() -> None:
+    """20 TLS handshakes in memory, without certificates."""
+    import ssl
+    kinds = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
+    for context in kinds:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")
+    kinds[1].check_hostname = False
+    kinds[1].verify_mode = ssl.CERT_NONE
+    for _ in range(20):
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ends = [kinds[0].wrap_bio(there, back, server_side=True), kinds[1].wrap_bio(back, there)]
+        while ends:
+            for end in list(ends):
+                try:
+                    end.do_handshake()
+                    ends.remove(end)
+                except ssl.SSLWantReadError:
+                    pass
+
+
 PARTS: dict[str, Callable[[], None]] = {part.__name__: part for part in (
     tcp, refused, udp, polls, reads, busy, sleeps, opens, unanswered, shaped, execs, shells, writes, names, fds,
-    udpconnects, listens)}
+    udpconnects, listens, kills, identities, threads, handshakes)}
 busy_until = 0.0
 
 

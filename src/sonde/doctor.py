@@ -80,7 +80,7 @@ def report(world: World, btf: str = "", allowed: bool = True, bar: Progress | No
         lines += [f"{'':{width}}    {line}" for line in more]
     working = sum(verdict.works for verdict in found)
     if not allowed:
-        lines.append(f"0 of {len(found)} tools work for this user; {working} may for root.")
+        lines.append(f"0 of {len(found)} tools work for this user; what works for root, root can find out.")
         return "".join(line + "\n" for line in lines), False
     lines.append(f"{working} of {len(found)} tools work on this kernel ({world.release})." if not btf else
                  f"{working} of {len(found)} tools compile for the kernel of {btf}; whether it allows their probes, "

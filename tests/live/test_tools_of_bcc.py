@@ -171,8 +171,13 @@ def test_fileslower_shows_the_slow_ones() -> None:
 
 
 def test_cachestat(tmp_path: Path) -> None:
+    device(tmp_path)
+    check_cachestat(tmp_path)
+
+
+def check_cachestat(folder: Path) -> None:
     """A file of 2000 pages that is read when it is not in memory, and then twice when it is."""
-    path = tmp_path / "pages"
+    path = folder / "pages"
     path.write_bytes(os.urandom(2000 * mmap.PAGESIZE))
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)

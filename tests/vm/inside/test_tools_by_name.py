@@ -21,6 +21,7 @@ from live.test_tools_disk import (  # noqa: F401
     test_bitesize,
     test_swapin,
 )
+from live.test_tools_of_bcc import check_cachestat
 from live.test_tools_tasks import small_group, test_capable, test_loads, test_oomkill, test_runqlen  # noqa: F401
 from printed import histogram_total, rows
 from support import Tracer
@@ -126,6 +127,10 @@ def test_vfsstat_and_vfscount(tmp_path: Path) -> None:
         assert {name: found.get(name) for name in exact} == exact
         assert found["vfs_read"] in (9, 10)  # the one that waits for us may have begun
     assert re.search(r"^\d\d:\d\d:\d\d$", seconds.stdout, re.M)
+
+
+def test_cachestat(xfs: Path) -> None:
+    check_cachestat(xfs)
 
 
 def test_dcsnoop(tmp_path: Path) -> None:
