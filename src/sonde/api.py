@@ -23,11 +23,9 @@ from .language.source import Source
 from .memory import Memory
 from .semantics.typed import CheckedScript, Options
 from .spec import MapSpec, ScriptSpec
+from .tabular import Tabular
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
 
     from .reading import Events
     from .runtime.child import Process
@@ -127,30 +125,6 @@ class _Any(Sequence[str]):
 def environment() -> dict[str, str]:
     """The environment's variables that configure scripts."""
     return {k: v for k, v in os.environ.items() if k.startswith(("BPFTRACE_", "SONDE_"))}
-
-
-class Tabular:
-    """What can be had as a table; needs the extra ``tables``."""
-
-    _trace: Trace
-
-    def _columns(self) -> Any:
-        raise NotImplementedError
-
-    def to_arrow(self) -> pyarrow.Table:
-        """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
-        from .tables import arrow_table
-        return arrow_table(self._columns(), self._trace.provenance)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """The same as a pandas.DataFrame, with the run in its ``attrs``."""
-        from .tables import to_pandas
-        return to_pandas(self._columns(), self._trace.provenance)
-
-    def to_polars(self) -> polars.DataFrame:
-        """The same as a polars.DataFrame."""
-        from .tables import to_polars
-        return to_polars(self._columns())
 
 
 K = TypeVar("K")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import SondeError, UsageError
 from .options import Parsed
+from .watching import can_draw_on, count, counts_down, every, pictures, redraws, runs_tests, whole_number
 
 if TYPE_CHECKING:
     from .api import Trace
@@ -23,65 +24,6 @@ LOOK = 0.25           # s: so often the terminal's size is looked at while nothi
 _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
 
 _Records = Iterable[tuple[int, Any, int]]
-
-
-def redraws(parsed: Parsed) -> bool:
-    """Whether blocks are to be redrawn in place: for tools, and for scripts with --redraw, if somebody looks on."""
-    if parsed.has("no-redraw") or parsed.has("output") or parsed.get("format", "text") != "text":
-        return False
-    return (bool(parsed.tool) or parsed.has("redraw")) and _terminal(1) and not _rehearses(parsed)
-
-
-def pictures(parsed: Parsed) -> bool:
-    """Whether a heat map is to be drawn while it grows."""
-    return parsed.get("format") == "heatmap" and not parsed.has("output") and not parsed.has("no-redraw") \
-        and _terminal(1)
-
-
-def _rehearses(parsed: Parsed) -> bool:
-    return parsed.has("test") or parsed.has("bench") or parsed.has("mode")
-
-
-def _terminal(descriptor: int) -> bool:
-    """One that can be drawn on."""
-    return os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def count(parsed: Parsed) -> int:
-    """--count: end after so many blocks; 0 for no end."""
-    return _whole(parsed, "count", 0)
-
-
-def every(parsed: Parsed) -> float:
-    """--every: seconds between two looks at the maps."""
-    text = parsed.get("every", "1")
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0.05 <= found <= 86400:
-        raise UsageError(f"--every takes seconds from 0.05 up, not '{text}'")
-    return found
-
-
-def _whole(parsed: Parsed, key: str, default: int) -> int:
-    if not parsed.has(key):
-        return default
-    text = parsed.get(key)
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise UsageError(f"--{key} takes a whole number from 1 up, not '{text}'")
-    return int(text)
-
-
-def watched(parsed: Parsed) -> bool:
-    """Whether the run needs more than printing what comes."""
-    return parsed.has("count") or redraws(parsed) or parsed.get("format") == "heatmap" or bool(parsed.command) \
-        or counts_down(parsed)
-
-
-def counts_down(parsed: Parsed) -> bool:
-    """Whether a bar is to say how much of the time has passed."""
-    return parsed.seconds > 0 and _terminal(2) and not parsed.has("quiet") and not _rehearses(parsed)
 
 
 def blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
@@ -274,12 +216,12 @@ _ENDS = {"exit": "the script called exit()", "signal": "interrupted", "child": "
 def show(trace: Trace, parsed: Parsed) -> int:
     """``sonde top`` and ``sonde serve``."""
     from .output import output
-    if parsed.get("format", "text") not in ("text", "json") or _rehearses(parsed) or parsed.has("dry-run"):
+    if parsed.get("format", "text") not in ("text", "json") or runs_tests(parsed) or parsed.has("dry-run"):
         raise UsageError(f"sonde {parsed.command} shows a running script; -f, --test, --bench and --dry-run have no "
                          "place there")
-    port = _whole(parsed, "port", 0)
+    port = whole_number(parsed, "port", 0)
     every(parsed)
-    from .cli import open_output
+    from .invocation import open_output
     descriptor = open_output(parsed)
     out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
                  trace.ending)
@@ -311,7 +253,7 @@ def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
     """The screen belongs to this thread, the session to another one, that neither waits for the other."""
     import signal
     from threading import Thread
-    if not _terminal(0) or not _terminal(1):
+    if not can_draw_on(0) or not can_draw_on(1):
         raise UsageError("sonde top needs a terminal", ["without one: sonde serve, or the program by itself"])
     try:
         from .output.live.top import TopApp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .api import Tabular
+from .tabular import Tabular
 
 if TYPE_CHECKING:
     from .api import Trace

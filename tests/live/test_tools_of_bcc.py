@@ -171,7 +171,7 @@ def test_fileslower_shows_the_slow_ones() -> None:
 
 
 def test_cachestat(tmp_path: Path) -> None:
-    device(tmp_path)
+    disk_or_skip(tmp_path)
     check_cachestat(tmp_path)
 
 

@@ -18,7 +18,8 @@ BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", 
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
-                              "tables", "reading", "expected", "notebook", "exporters", "monitor", "verbose", "scripts"}
+                              "tables", "tabular", "reading", "expected", "watching",
+                              "invocation", "running", "notebook", "exporters", "monitor", "verbose", "scripts"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -55,6 +56,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
     "expected": BASE | BACK | {"tables"},
+    "watching": {"errors", "options"},
+    "invocation": ROOMS,  # what api is asked for by the words of the command line
+    "running": ROOMS | {"invocation"},
+    "tabular": BASE | {"tables", "api"},
     "notebook": BASE | BACK | {"api", "tables"},
     "exporters": BASE | BACK | {"api", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
@@ -86,8 +91,7 @@ def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
     """(dotted name, line, at module level) of everything that ``path`` imports; relative names made absolute. What only
     type checkers see is left out, unless it is our own."""
     tree = ast.parse(path.read_text(), str(path))
-    unseen = {id(node) for block in ast.walk(tree) if isinstance(block, ast.If)
-              and "TYPE_CHECKING" in ast.dump(block.test) for node in ast.walk(block)}
+    unseen = type_checked(tree)
     package = ("sonde", *path.relative_to(ROOT).parent.parts)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {id(node) for function in functions for node in ast.walk(function)}
@@ -129,6 +133,59 @@ def test_imports_go_down(path: Path) -> None:
         if there not in MAY_IMPORT[here] and there in MAY_IMPORT
     ]
     assert not upward
+
+
+# Modules that still import one another, within functions; no other may.
+CIRCLES = [{"sonde.language.headers", "sonde.language.parser"},
+           {"sonde.language.cmacros", "sonde.language.lexer", "sonde.language.preprocessor"},
+           {f"sonde.semantics.{name}" for name in ("action_rules", "attach", "existence", "expressions", "functions",
+                                                    "map_rules", "rules")}]
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Dotted names of what a file imports when it runs, modules or names in them."""
+    tree = ast.parse(path.read_text(), str(path))
+    unseen = type_checked(tree)
+    package = ("sonde", *path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in unseen:
+            base = [*package[:len(package) - node.level + 1]] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from [module, *[f"{module}.{alias.name}" for alias in node.names]]
+        elif isinstance(node, ast.Import) and id(node) not in unseen:
+            yield from [alias.name for alias in node.names]
+
+
+def type_checked(tree: ast.AST) -> set[int]:
+    """The nodes, by id, that only type checkers see."""
+    return {id(node) for block in ast.walk(tree) if isinstance(block, ast.If)
+            and "TYPE_CHECKING" in ast.dump(block.test) for node in ast.walk(block)}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(["sonde", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def test_no_modules_import_one_another() -> None:
+    """Imports within functions included."""
+    modules = {module_of(path): path for path in FILES}
+    graph = {module: {target for target in imported_modules(path) if target in modules and target != module}
+             for module, path in modules.items()}
+    reach = {module: reached(graph, module) for module in graph}
+    circles = {frozenset(other for other in reach[module] if module in reach[other]) for module in graph
+               if module in reach[module]}
+    assert circles <= {frozenset(known) for known in CIRCLES}
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """All modules that one leads to, itself if there is a way back."""
+    found: set[str] = set()
+    pending = [start]
+    while pending:
+        for module in graph[pending.pop()] - found:
+            found.add(module)
+            pending.append(module)
+    return found
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -11,9 +11,9 @@ import pytest
 
 from sonde import tools
 from sonde.aliases import ALIASES
-from sonde.cli import _tool_options
 from sonde.commands import COMMANDS
 from sonde.errors import UsageError
+from sonde.invocation import options_of_tool
 from sonde.options import OPTIONS, SHARED, TOOL, Option, parse
 from sonde.tools.arguments import check
 from support import run_sonde
@@ -70,7 +70,7 @@ def test_names_that_others_have() -> None:
         assert name in [*SHIPPED, *COMMANDS] and alias not in [*SHIPPED, *COMMANDS]
         done = run_sonde(alias, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"{name}: ")
-        parsed = parse(["-q", alias, "5"], _tool_options)
+        parsed = parse(["-q", alias, "5"], options_of_tool)
         assert (parsed.words, parsed.first) == ([name, "5"], name)
         assert not options or parsed.named["language"] == options[1]
     assert run_sonde("help", "javagc").stdout == run_sonde("ugc", "--help").stdout

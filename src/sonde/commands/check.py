@@ -38,25 +38,26 @@ NOTES
 
 def main(parsed: Parsed) -> int:
     """Compile each; the exit status."""
-    from .. import api, cli
+    from .. import api, invocation
     from ..scripts import read_script
     paths = parsed.words[1:]
     if not paths:
         raise UsageError("check needs at least one script", ["sonde check --help explains"])
     if btf := parsed.named.pop("btf", ""):
         parsed.options["btf"] = btf
-    world = cli.kernel_of(parsed)
+    world = invocation.kernel_of(parsed)
     status = 0
     for path in paths:
         try:
-            spec = api.compile(read_script(path), cli.options_of(parsed, []), cli.permitted(world, parsed))
+            spec = api.compile(read_script(path), invocation.options_of(parsed, []),
+                               invocation.permitted(world, parsed))
         except CompileError as error:
             status = 1
             for diagnostic in error.diagnostics:
-                cli.complain(diagnostic.render())
+                invocation.complain(diagnostic.render())
             continue
         for warning in spec.warnings:
-            cli.complain(warning.render())
+            invocation.complain(warning.render())
         sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
                          f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
                          f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")

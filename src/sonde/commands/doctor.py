@@ -41,7 +41,7 @@ NOTES
 
 def main(parsed: Parsed) -> int:
     """Examine and say; the exit status."""
-    from .. import cli
+    from .. import invocation
     from ..doctor import report
     from ..installed import as_root
     from ..output.progress import progress
@@ -49,8 +49,9 @@ def main(parsed: Parsed) -> int:
     parsed.options |= {"btf": btf} if btf else {}
     allowed = bool(btf) or may_trace()
     if not allowed:
-        cli.complain(f"WARNING: this user may not trace, so that nothing can be tried\nHINT: {as_root()}")
-    text, all_work = report(cli.permitted(cli.kernel_of(parsed), parsed), btf, allowed, progress(parsed.has("quiet")))
+        invocation.complain(f"WARNING: this user may not trace, so that nothing can be tried\nHINT: {as_root()}")
+    kernel = invocation.permitted(invocation.kernel_of(parsed), parsed)
+    text, all_work = report(kernel, btf, allowed, progress(parsed.has("quiet")))
     sys.stdout.write(text)
     return 0 if all_work else 1
 

@@ -70,16 +70,16 @@ _TARGETS = ["prometheus", "otlp", "parquet"]
 
 def main(parsed: Parsed) -> int:
     """Trace and export; the exit status."""
-    from .. import cli
+    from .. import invocation
     asked = wanted(parsed)
-    source, params = cli.program_of(parsed)
+    source, params = invocation.program_of(parsed)
     if source is None:
         return 0
-    options, process = cli.options_and_process(parsed, params)
+    options, process = invocation.options_and_process(parsed, params)
     options.timed = True
-    trace = cli.new_trace(source, options, process, parsed)
+    trace = invocation.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
-        cli.complain(warning.render())
+        invocation.complain(warning.render())
     with trace:
         return _export(trace, parsed, asked)
 
@@ -120,7 +120,7 @@ def script_name(source: Source) -> str:
 
 
 def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
-    from .. import cli
+    from .. import invocation
     from ..exporters.metrics import Gatherer
     from ..output import output
     lock = threading.Lock()
@@ -128,7 +128,7 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
     gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, int(asked["keys"]),
                         lambda: trace.provenance)
     if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
-        cli.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
+        invocation.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
     out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
     exporters = _exporters(trace, gatherer, asked, lock)
     try:
@@ -145,7 +145,7 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
 
 
 def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
-    from .. import cli
+    from .. import invocation
 
     def gather() -> Any:
         with lock:
@@ -162,7 +162,8 @@ def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: An
             made.append(Prometheus(asked["prometheus"], gather))
         if "otlp" in asked:
             from ..exporters.otlp import Exporter as Otlp
-            made.append(Otlp(asked["otlp"], gather, float(asked["interval"]), cli.complain, script_name(trace.source)))
+            made.append(Otlp(asked["otlp"], gather, float(asked["interval"]), invocation.complain,
+                             script_name(trace.source)))
     except BaseException:
         for exporter in made:
             exporter.finish()

@@ -63,7 +63,7 @@ KINDS = {
 
 def main(parsed: Parsed) -> int:
     """Draw; the exit status."""
-    from .. import cli, tools
+    from .. import invocation, running, tools
     before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
     if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
         options["output"] = "flame.svg"
@@ -73,27 +73,27 @@ def main(parsed: Parsed) -> int:
     if len(asked) > 1:
         raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
     script, title, options["unit"] = KINDS[asked[0] if asked else "on-cpu"]
-    process = cli.process_of(parsed)
+    process = invocation.process_of(parsed)
     options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
     named["pid"] = str(process.pid if process else 0)
     options.setdefault("format", "flamegraph")
-    parsed.seconds = cli.seconds_of(parsed.words[1:])
+    parsed.seconds = invocation.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
     source = read_script(os.path.join(tools.FOLDER, "flame", script))
-    trace = cli.new_trace(source, cli.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
-    status = cli.run(trace, parsed)
+    trace = invocation.new_trace(source, invocation.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
+    status = running.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
-        cli.complain(f"Wrote {options['output']}")
+        invocation.complain(f"Wrote {options['output']}")
     return status
 
 
 def _diff(before: str, parsed: Parsed) -> int:
-    from .. import cli
+    from .. import invocation
     from ..output.views.flame_diff import flame_diff
     if len(parsed.words) != 2:
         raise UsageError("--diff takes two files of folded stacks: sonde flame --diff BEFORE AFTER")
     text = flame_diff(before, parsed.words[1])
-    descriptor = cli.open_output(parsed)
+    descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", closefd=descriptor != 1) as file:
         file.write(text)
     return 0

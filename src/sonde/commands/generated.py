@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
     """Trace with the script ``text``, which ends after ``seconds`` if they are not 0, as Sonde's own options in
     ``parsed`` say; the exit status."""
-    from .. import cli
+    from .. import invocation, running
     from ..language.source import Source
     from . import warnings
     parsed.named.clear()
     parsed.process_option, parsed.seconds = "pid", seconds
-    options, process = cli.options_and_process(parsed, [])
-    trace = cli.new_trace(Source(name, text), options, process, parsed)
+    options, process = invocation.options_and_process(parsed, [])
+    trace = invocation.new_trace(Source(name, text), options, process, parsed)
     for text in warnings(trace.spec, parsed, options.pid) if options.warnings else []:
-        cli.complain(text)
-    return cli.run(trace, parsed)
+        invocation.complain(text)
+    return running.run(trace, parsed)
 
 
 def number(named: Mapping[str, str], name: str, default: int = 0, most: int = 10**6) -> int:

@@ -87,8 +87,8 @@ def main(parsed: Parsed) -> int:
         found = _all(seconds, stopped, form)
     if bar is not None:
         bar.clear()
-    from .. import cli
-    descriptor = cli.open_output(parsed)
+    from .. import invocation
+    descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
         file.write(found.text)
         if descriptor != 1:
@@ -228,7 +228,7 @@ def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -
 
 def _say(text: str) -> None:
     """What is being done, from now on: on stderr, for one who waits."""
-    from ..cli import complain
+    from ..invocation import complain
     complain(text)
 
 

@@ -148,8 +148,8 @@ def seconds_of(name: str, words: list[str], most: int = 1) -> list[int]:
 def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
     """The runtimes of the process that -p or -c names which have one of the probes that the command ``needs`` of their
     language; -l chooses the language. UsageError if there are none."""
-    from .. import cli
-    pid = cli.pid_of(parsed)
+    from .. import invocation
+    pid = invocation.pid_of(parsed)
     wanted = wanted_languages(parsed, needs)
     if pid:
         from ..kernel.binaries import mapped_files

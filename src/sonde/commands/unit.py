@@ -114,7 +114,7 @@ WantedBy=multi-user.target
 
 def main(parsed: Parsed) -> int:
     """Print the unit file; the exit status."""
-    from .. import cli
+    from .. import invocation
     from ..api import compile, live_world
     from ..memory import Memory, parse_memory
     from ..options import budget_of
@@ -123,10 +123,10 @@ def main(parsed: Parsed) -> int:
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     asked = wanted(parsed)
     _refuse_what_is_not_lasting(parsed)
-    source, params = cli.program_of(parsed)
+    source, params = invocation.program_of(parsed)
     if source is None:
         return 0
-    spec = compile(source, cli.options_of(parsed, params), cli.permitted(live_world(), parsed))
+    spec = compile(source, invocation.options_of(parsed, params), invocation.permitted(live_world(), parsed))
     name = escaped(script_name(source) or "a program")
     capabilities = needed(spec)
     bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"
@@ -135,7 +135,7 @@ def main(parsed: Parsed) -> int:
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
         command=" ".join(map(quoted, [*program(), "export", "-q", *_arguments(parsed, asked)])),
         files=most_files(spec), bounds=bounds, capabilities=" ".join(capabilities))
-    descriptor = cli.open_output(parsed)
+    descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
         file.write(text)
     return 0
@@ -188,7 +188,7 @@ def _arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
     if meaning(script) == FILE:
         script = os.path.abspath(script)
         if not os.stat(script).st_mode & 4:
-            from ..cli import complain
+            from ..invocation import complain
             complain(f"WARNING: {script} cannot be read by every user: the service could not")
     return [*found, script, *params, *(["--", *parsed.rest] if parsed.rest else [])]
 

@@ -1,0 +1,195 @@
+"""What the command line asks for: the script, the options, the process, and the trace of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import commands
+from .errors import UsageError
+from .language.source import Source
+from .options import TOOL as TOOLS_OWN
+from .options import Option, Parsed, budget_of, usage
+from .ownership import open_guarded
+from .scripts import COMMAND, LARGEST, TOOL, meaning, read_script, script_of
+from .watching import is_watched
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .semantics.typed import Options
+
+
+def complain(text: str) -> None:
+    """A message for people, on standard error. Names of files and functions in it steer no terminal."""
+    from .output.text import terminal_safe
+    sys.stdout.flush()
+    sys.stderr.write(terminal_safe(text).encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+
+
+def options_of_tool(name: str) -> list[Option]:
+    """The own options of the tool or command called ``name``; none if there is neither."""
+    from . import tools
+    kind = meaning(name)
+    tool = commands.page(name) if kind == COMMAND else tools.find(name) if kind == TOOL else None
+    return [Option(row.names, row.value, TOOLS_OWN, row.help) for row in tool.options] if tool else []
+
+
+def kernel_of(parsed: Parsed) -> Any:
+    """The World to compile for: this machine, or the kernel whose BTF --btf names."""
+    if parsed.has("btf"):
+        from .kernel.recorded import BtfWorld
+        return BtfWorld(parsed.get("btf"))
+    from .api import live_world
+    return live_world()
+
+
+def permitted(world: Any, parsed: Parsed) -> Any:
+    """The World without the features that --no-feature denies."""
+    from .api import Without
+    denied = [name for name in parsed.get("no-feature").split(",") if name]
+    return Without(world, frozenset(denied)) if denied else world
+
+
+def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
+    """The script, and the parameters given to it; None if only a tool's help was wanted."""
+    words = parsed.words
+    if parsed.has("e") and not parsed.get("e"):
+        raise UsageError("USAGE: filename or -e 'program' required.")
+    if parsed.has("e"):
+        return Source("stdin", parsed.get("e")), words + parsed.rest
+    if not words:
+        complain(usage())
+        raise UsageError("USAGE: filename or -e 'program' required.")
+    name, params = words[0], words[1:] + parsed.rest
+    if name == "-":
+        return script_of("stdin", sys.stdin.buffer.read(LARGEST + 1)), params
+    from . import tools
+    tool = tools.find(name) if meaning(name) == TOOL else None
+    if tool is None and not os.path.exists(name):
+        from .language.diagnostics import nearest
+        raise UsageError(f"failed to open file '{name}': No such file or directory",
+                         [f"did you mean the tool {c}?" for c in nearest(name, tools.names())[:1]])
+    if tool is not None:
+        if parsed.has("help"):
+            sys.stdout.write(tools.help(tool))
+            return None, []
+        from .tools.arguments import check, probes_by_regex
+        for warning in check(tool, params, parsed.named):
+            complain(warning)
+        if parsed.named.pop("regexp", ""):
+            params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
+        if parsed.has("pid"):
+            tool.check_process()
+        parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
+        if tool.parameters[:1] == ["SECONDS"]:
+            parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
+        elif "duration" in parsed.named:
+            parsed.seconds = seconds_of([parsed.named["duration"]])
+    return read_script(name), params
+
+
+def pid_of(parsed: Parsed) -> int:
+    """The number of -p, 0 without it."""
+    if not parsed.has("pid"):
+        return 0
+    text = parsed.get("pid")
+    if not text.removeprefix("-").isdecimal() or not text.isascii():
+        wrong = "trailing bytes" if text[:1].isdigit() else "integer"
+        raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}")
+    if not 0 < int(text) <= 1 << 22:
+        raise UsageError(f"Pid out of range: {text}", [f"a process has a number from 1 to {1 << 22}"])
+    return int(text)
+
+
+def process_of(parsed: Parsed) -> Any:
+    """The process of -p or -c; None without either."""
+    from .runtime.child import Child, Process
+    if parsed.has("cmd") and parsed.has("pid"):
+        raise UsageError("USAGE: Cannot use both -c and -p.")
+    if parsed.has("cmd"):
+        return Child(parsed.get("cmd"))
+    pid = pid_of(parsed)
+    return Process(pid) if pid else None
+
+
+def options_of(parsed: Parsed, params: list[str]) -> Options:
+    """What the command line asks of the compiler, with a script's parameters."""
+    from .api import environment
+    from .semantics.typed import Options
+    named = dict(parsed.named)
+    plain = []
+    for word in params:
+        if word.startswith("--") and len(word) > 2:
+            name, _, value = word[2:].partition("=")
+            named[name] = value
+        else:
+            plain.append(word)
+    if parsed.get("B", "line") not in ("line", "full", "none"):
+        raise UsageError("USAGE: -B must be either 'line', 'full', or 'none'.")
+    viewed = parsed.get("format", "text") not in ("text", "json")
+    if viewed:
+        from .output.views import view_class
+        view_class(parsed.get("format"))
+    return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
+                   warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
+                   probe_filter=parsed.get("probe-filter"), timed=viewed or is_watched(parsed), env=environment(),
+                   directories=parsed.get("I").split("\n") if parsed.has("I") else [],
+                   headers=parsed.get("include").split("\n") if parsed.has("include") else [])
+
+
+def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Any]:
+    """What is asked of the compiler, and the process of -p or -c. A tool or command that can be limited to a process
+    traces that of -c alone; a script asks for ``cpid`` itself."""
+    options = options_of(parsed, params)
+    process = process_of(parsed)
+    if parsed.has("cmd"):
+        options.cpid = process.pid
+        if parsed.process_option == "pid":
+            options.pid = process.pid
+        elif parsed.process_option:
+            options.named.setdefault(parsed.process_option, str(process.pid))
+    return options, process
+
+
+def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, show: Any = None) -> Trace:
+    """The trace of a script, as the options of the command line have it."""
+    from .api import Trace, live_world
+    from .memory import Memory, parse_memory
+    measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
+    memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
+    trace = Trace(source, options, process, permitted(live_world(), parsed), True, measured, show, memory,
+                  budget_of(parsed))
+    trace.words = parsed.given
+    return trace
+
+
+def seconds_of(params: list[str]) -> int:
+    """For how long to trace, where that is the first parameter; 0 if there is none."""
+    return int(params[0]) if params and params[0].isascii() and params[0].isdigit() else 0
+
+
+def open_output(parsed: Parsed) -> int:
+    """A descriptor of -o's file, or 1."""
+    if not parsed.has("output"):
+        return 1
+    path = parsed.get("output")
+    try:
+        return open_guarded(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError as error:
+        raise UsageError(f'Failed to open output file: "{path}": {error.strerror}') from None
+
+
+_MODES = ("trace", "test", "bench", "format", "codegen", "compiler-bench")
+
+
+def _mode(parsed: Parsed) -> str:
+    """test, bench, or "" for tracing."""
+    asked = {name for name in ("test", "bench") if parsed.has(name) or parsed.get("mode") == name}
+    if len(asked) > 1:
+        raise UsageError("tests and benchmarks are run one at a time: --test or --bench")
+    if parsed.has("mode") and parsed.get("mode") not in _MODES:
+        raise UsageError("USAGE: --mode can only be 'codegen', 'compiler-bench', 'bench', 'test' or 'format'.",
+                         ["and 'trace', which is what happens without it"])
+    return next(iter(asked), "")
+

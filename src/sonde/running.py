@@ -1,0 +1,177 @@
+"""A run of the command line: records printed as they come, until the end."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError
+from .invocation import open_output
+from .options import Parsed
+from .watching import is_watched
+
+if TYPE_CHECKING:
+    from .api import Trace
+    from .monitor import Follower
+    from .output import Output
+    from .output.views import Showing
+
+
+def run(trace: Trace, parsed: Parsed) -> int:
+    """Attach, print until the end, print maps and losses, detach."""
+    from .output import output
+    _be_called("sonde")
+    if parsed.command:
+        from .monitor import show
+        return show(trace, parsed)
+    showing = _showing(trace, parsed)
+    descriptor = open_output(parsed)
+    follower = _follower(trace, parsed, showing)
+    if follower is not None and follower.screen is not None:
+        out: Output = follower.screen
+        if showing is not None:
+            showing.text = out
+            showing.open(descriptor)
+    elif showing is not None:
+        out = showing.open(descriptor)
+    else:
+        out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
+                     trace.ending)
+    try:
+        with trace:
+            return _print_all(trace, parsed, out, showing, follower)
+    finally:
+        if follower is not None and follower.screen is not None:
+            follower.screen.leave()
+        out.flush(True)
+        out.close()
+        if showing is not None:
+            showing.close()
+        if descriptor != 1:
+            os.close(descriptor)
+
+
+def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
+    """The view of -f, if it asks for one and the script has what it shows."""
+    name = parsed.get("format", "text")
+    if name in ("text", "json"):
+        return None
+    from .output.views import Showing
+    if trace.options.mode:
+        raise UsageError("tests and benchmarks are printed as text or json")
+    return Showing(name, trace.spec, parsed.get("output"), parsed.has("quiet"), parsed.get("title"), parsed.get("unit"),
+                   trace.ending, trace.memory, parsed.columns)
+
+
+def _be_called(name: str) -> None:
+    """In ps, and for scripts that leave out the tracer by ``comm``."""
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write(name)
+    except OSError:
+        pass
+
+
+def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:
+    """The run loop of what is redrawn, counted or looked at; None if records are just to be printed."""
+    if not is_watched(parsed) or trace.options.mode:
+        return None
+    from . import monitor
+    return monitor.Follower(trace, parsed, monitor.blocks(trace, parsed, showing),
+                            showing.sample if showing is not None else None)
+
+
+def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
+               follower: Follower | None = None) -> int:
+    from .output import Printer
+    from .output.losses import report_losses, report_unfinished
+    session = trace.session
+    if showing is not None:
+        printer: Printer = showing.printer(trace.spec, trace.context, trace.take, trace.act, trace.options.warnings)
+    else:
+        printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings,
+                          parsed.columns if parsed.get("format") == "json" else ())
+    printer.ending = trace.ending
+    for warning in session.warnings:
+        out.note(f"WARNING: {warning.message}")
+        for hint in warning.hints if parsed.has("verbose") else []:
+            out.note(f"HINT: {hint}")
+    if trace.retried is not None and parsed.has("verbose"):
+        out.note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    printer.is_incomplete, session.tell = session.is_incomplete, out.note
+    trace.keeps_maps = False
+    if os.isatty(2) and not parsed.has("quiet"):
+        trace.when_reading(_reading_bar())
+    if not parsed.has("dry-run"):
+        if not trace.options.mode:
+            out.attached(trace.session.attached)
+            out.flush()
+        if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
+            out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
+            out.flush(True)
+    else:
+        return 0
+    if parsed.has("verbose"):
+        from .verbose import say_how
+        say_how(trace, out)
+    for path in session.pinned:
+        out.note(f"Pinned: cat {path} runs it; rm {path} removes it")
+    if trace.options.mode:
+        return _rehearse(trace, printer, out, parsed.get("format", "text"))
+    if follower is not None:
+        follower.run(printer, out.flush)
+        follower.rest(printer)
+    else:
+        _follow(trace, printer, out, showing)
+        printer.show(trace.rest(), trace.act)
+    printer.final_maps()
+    if showing is not None:
+        showing.finish(trace.provenance)
+    if trace.options.warnings:
+        report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        report_unfinished(out, printer.commands_left)
+    if showing is None and parsed.has("output") and session.losses():
+        out.run(trace.provenance)
+    if parsed.has("stats"):
+        from .runtime.statistics import costs
+        out.statistics(costs(session))
+    if session.detaching:
+        out.note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
+    out.flush(True)
+    return session.status if session.reason == "exit" else 0
+
+
+def _reading_bar() -> Any:
+    """Says how far the reading of a large map is."""
+    bars: list[Any] = []
+
+    def tell(name: str, done: int, whole: int) -> None:
+        from .output.progress import progress
+        bar = bars[0] if bars else progress()
+        bars[:] = [bar]
+        if bar is not None:
+            bar.show(f"reading {name}", done, whole, "keys")
+            if done >= whole:
+                bar.clear()
+    return tell
+
+
+def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) -> None:
+    """Print what comes until the script has ended."""
+    session = trace.session
+    while not session.done:
+        printer.show(trace.records(), trace.act)
+        if session.asked:
+            session.asked = False
+            if showing is None:  # a view is made once, at the end
+                printer.maps()
+        out.flush()
+
+
+def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:
+    """Run tests or benchmarks between begin and end."""
+    from . import selftest
+    printer.show(trace.records(0), trace.act)
+    status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
+    printer.show(trace.rest(), trace.act)
+    return status

@@ -1,0 +1,35 @@
+"""What can be had as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from .api import Trace
+
+class Tabular:
+    """What can be had as a table; needs the extra ``tables``."""
+
+    _trace: Trace
+
+    def _columns(self) -> Any:
+        raise NotImplementedError
+
+    def to_arrow(self) -> pyarrow.Table:
+        """All of it as a pyarrow.Table, with the run in its metadata. A RuntimeWarning says if something was lost."""
+        from .tables import arrow_table
+        return arrow_table(self._columns(), self._trace.provenance)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas.DataFrame, with the run in its ``attrs``."""
+        from .tables import to_pandas
+        return to_pandas(self._columns(), self._trace.provenance)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The same as a polars.DataFrame."""
+        from .tables import to_polars
+        return to_polars(self._columns())

@@ -1,0 +1,69 @@
+"""How a run is to be looked at, by the words of its command line."""
+
+from __future__ import annotations
+
+import os
+
+from .errors import UsageError
+from .options import Parsed
+
+
+def redraws(parsed: Parsed) -> bool:
+    """Whether blocks are to be redrawn in place: for tools, and for scripts with --redraw, if somebody looks on."""
+    if parsed.has("no-redraw") or parsed.has("output") or parsed.get("format", "text") != "text":
+        return False
+    return (bool(parsed.tool) or parsed.has("redraw")) and can_draw_on(1) and not runs_tests(parsed)
+
+
+def pictures(parsed: Parsed) -> bool:
+    """Whether a heat map is to be drawn while it grows."""
+    return parsed.get("format") == "heatmap" and not parsed.has("output") and not parsed.has("no-redraw") \
+        and can_draw_on(1)
+
+
+def runs_tests(parsed: Parsed) -> bool:
+    """Whether it is no trace, but a test or a benchmark."""
+    return parsed.has("test") or parsed.has("bench") or parsed.has("mode")
+
+
+def can_draw_on(descriptor: int) -> bool:
+    """One that can be drawn on."""
+    return os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def count(parsed: Parsed) -> int:
+    """--count: end after so many blocks; 0 for no end."""
+    return whole_number(parsed, "count", 0)
+
+
+def every(parsed: Parsed) -> float:
+    """--every: seconds between two looks at the maps."""
+    text = parsed.get("every", "1")
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.05 <= found <= 86400:
+        raise UsageError(f"--every takes seconds from 0.05 up, not '{text}'")
+    return found
+
+
+def whole_number(parsed: Parsed, key: str, default: int) -> int:
+    """An option's number, from 1 up."""
+    if not parsed.has(key):
+        return default
+    text = parsed.get(key)
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise UsageError(f"--{key} takes a whole number from 1 up, not '{text}'")
+    return int(text)
+
+
+def is_watched(parsed: Parsed) -> bool:
+    """Whether the run needs more than printing what comes."""
+    return parsed.has("count") or redraws(parsed) or parsed.get("format") == "heatmap" or bool(parsed.command) \
+        or counts_down(parsed)
+
+
+def counts_down(parsed: Parsed) -> bool:
+    """Whether a bar is to say how much of the time has passed."""
+    return parsed.seconds > 0 and can_draw_on(2) and not parsed.has("quiet") and not runs_tests(parsed)
