@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.errors import CompileError
-from unit.fake_world import FakeWorld, KprobeWorld, check_text
+from unit.fake_world import FakeWorld, FentryWorld, KprobeWorld, check_text
 
 
 def said(text: str, world: FakeWorld | None = None, **options: object) -> list[str]:
@@ -255,3 +255,15 @@ def test_limits_and_the_environment() -> None:
     assert said("config = { max_probes = 0 } begin { }") == [
         "ERROR: Can't attach to 1 probes because it exceeds the current limit of 0 probes."]
     assert said("begin { }", env={"BPFTRACE_MAX_STRLEN": "x"}) == ["ERROR: max_strlen: expecting a number, got x"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("kprobe:vfs_read { print(path(arg0)); }",
+     "25-35: ERROR: The path function can only be used with 'fentry', 'fexit', 'iter' probes"),
+    ("fentry:tcp_connect { print(path(5)); }",
+     "28-35: ERROR: path() only supports pointer or C type argument (int provided)"),
+    ("fentry:tcp_connect { print(path(args.sk, pid)); }",
+     "28-46: ERROR: path: invalid size value, need non-negative literal"),
+])
+def test_path(text: str, expected: str) -> None:
+    assert said(text, KprobeWorld() if text.startswith("kprobe") else FentryWorld()) == [expected]

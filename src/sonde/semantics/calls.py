@@ -47,8 +47,8 @@ def check_call(context: Context, node: Call) -> Type | None:
             "is an unsafe function being used in safe mode"
         context.error("unsafe", f"{node.name}() {why}", node, ["run with --unsafe if you know what it does"])
     if row.probes and context.program.kind not in row.probes:
-        context.error("function-probe", f'{node.name} can not be used with "{context.program.kind}" probes', node,
-                      [f"it works in: {', '.join(row.probes)}"])
+        wrong = _PLACES.get(node.name, f'{node.name} can not be used with "{context.program.kind}" probes')
+        context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
         return None
     if not _check_arity(context, row, node):
         return None
@@ -198,4 +198,7 @@ _WANTS = {  # where bpftrace says it in words of its own
     "usym address": "usym() expects an integer or pointer argument",
     "pton text": "pton() expects an string literal at the first argument",
     "ntop address": "ntop() expects an integer or array argument, got {given}",
+    "path path": "path() only supports pointer or C type argument ({given} provided)",
+    "path length": "path: invalid size value, need non-negative literal",
 }
+_PLACES = {"path": "The path function can only be used with 'fentry', 'fexit', 'iter' probes"}  # likewise
