@@ -50,6 +50,23 @@ def test_columns_are_joined_when_they_are_too_many() -> None:
     assert heat.columns[-1].time == 999
 
 
+def test_long_keys_take_their_room() -> None:
+    totals = Totals(100_000)
+    for second in range(30):
+        totals.add([((str(second) * 10_000, 1), 1)], "clear")
+    assert 4 < len(totals.items) < 12 and len(totals.items) + totals.left_out == 30
+
+
+def test_keys_of_heat_maps_that_find_no_room_are_joined() -> None:
+    collector = Collector("@h", 2_000_000)
+    for second in range(1000):
+        collector.add([(f"{second:03}" * 2_000, histogram(second % 7))], second, "clear")
+        assert collector._bytes <= 2_000_000 and len(collector._keys) < 20
+    heats = collector.heats
+    assert sum(sum(heat.totals) for heat in heats) == 1000 and 10 < len(heats) <= 20
+    assert heats[0].name == "@h[[left out: --memory]]" and sum(heats[0].totals) > 900
+
+
 def test_pairs_that_find_no_room_are_counted() -> None:
     totals = Totals(4000)
     for second in range(30):

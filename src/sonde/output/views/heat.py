@@ -13,7 +13,7 @@ from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import label
 from ..units import unit_behind
-from .view import Items, is_printed
+from .view import Items, is_printed, text_bytes
 
 MOST_MAPS = 12  # of one map with keys, those with most values
 MOST_SERIES = 40  # keys of a map of tseries(), those with the greatest values
@@ -105,7 +105,8 @@ def shows_heat(named: MapSpec, spec: ScriptSpec) -> bool:
     return is_histogram(named) and is_printed(named, spec)
 
 
-_CELL = 250    # bytes of a histogram, without its counts
+_CELL = 250    # bytes of a histogram, without its counts and the texts in its key
+LEFT_OUT = "[left out: --memory]"  # the key of all for which there was no room
 _FEWEST = 16   # columns that are kept whatever they take
 
 
@@ -120,6 +121,8 @@ class Collector:
         self.name = name
         self._memory = memory  # bytes: beyond it neighbouring columns become one
         self._bytes = 0
+        self._room = memory
+        self._keys = set[Any]()
         self._columns: list[tuple[int, dict[Any, Histogram]]] = []
         self._before: dict[Any, Histogram] = {}
 
@@ -128,11 +131,26 @@ class Collector:
         now = dict(items)
         gained = {key: _less(value, self._before[key]) if key in self._before else value for key, value in now.items()}
         self._before = {} if then in ("clear", "zero") else now
+        gained = self._admit(gained)
         if then != "final" or any(value.total for value in gained.values()):
             self._columns.append((wall, gained))
-            self._bytes += sum([_CELL + 8 * len(value.counts) for value in gained.values()])
+            self._bytes += _bytes_of(gained)
             while self._bytes > self._memory and len(self._columns) > _FEWEST:
                 self._halve()
+
+    def _admit(self, gained: dict[Any, Histogram]) -> dict[Any, Histogram]:
+        """The same with what there is no room for under one key: each key may be in all of the fewest columns."""
+        found: dict[Any, Histogram] = {}
+        for key, value in gained.items():
+            if key not in self._keys:
+                size = _FEWEST * _bytes_of({key: value})
+                if size > self._room:
+                    key = LEFT_OUT
+                else:
+                    self._room -= size
+                    self._keys.add(key)
+            found[key] = _more(found[key], value) if key in found else value
+        return found
 
     def _halve(self) -> None:
         """Make one column of each two: nothing is lost but detail of time."""
@@ -144,7 +162,7 @@ class Collector:
                 both = both | {key: _more(both[key], value) if key in both else value for key, value in found.items()}
             merged.append((wall, both))
         self._columns = merged
-        self._bytes = sum([_CELL + 8 * len(value.counts) for _, found in merged for value in found.values()])
+        self._bytes = sum([_bytes_of(found) for _, found in merged])
 
     def cleared(self) -> None:
         """The map has been emptied."""
@@ -167,6 +185,10 @@ class Collector:
         empty = [0] * len(rows)
         columns = [Column(wall, found[key].counts[used] if key in found else empty) for wall, found in self._columns]
         return Heat(label(self.name, key).replace("\n", " "), rows, columns)
+
+
+def _bytes_of(column: dict[Any, Histogram]) -> int:
+    return sum([_CELL + text_bytes(key) + 8 * len(value.counts) for key, value in column.items()])
 
 
 def _with(histogram: Histogram, counts: list[int]) -> Histogram:

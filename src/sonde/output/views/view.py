@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 from typing import Any
 
 from ...runtime.events import Event
@@ -13,7 +14,7 @@ from ..progress import Progress
 from ..rows import RowCell
 
 Items = Sequence[tuple[Any, Any]]
-_PAIR = 400  # bytes of a key with its value
+_PAIR = 400  # bytes of a key with its value, without the texts in the key
 
 
 class View:
@@ -87,7 +88,7 @@ class Totals:
     """
 
     def __init__(self, memory: int) -> None:
-        self._most = memory // _PAIR
+        self._room = memory
         self.left_out = 0  # pairs for which there was no room
         self.kept: list[tuple[Any, Any]] = []
         self.latest: list[tuple[Any, Any]] = []
@@ -100,9 +101,13 @@ class Totals:
 
     def cleared(self) -> None:
         """What was seen last is gone from the map."""
-        room = max(self._most - len(self.kept), 0)
-        self.kept += self.latest[:room]
-        self.left_out += len(self.latest[room:])
+        for pair in self.latest:
+            size = _PAIR + text_bytes(pair[0])
+            if size > self._room:
+                self.left_out += 1
+            else:
+                self._room -= size
+                self.kept.append(pair)
         self.latest = []
 
     @property
@@ -123,6 +128,11 @@ def key_parts(key: Any) -> tuple[Any, ...]:
     if key is None:
         return ()
     return key if isinstance(key, tuple) and type(key) is tuple else (key,)
+
+
+def text_bytes(key: Any) -> int:
+    """What the texts in a key take."""
+    return sum([getsizeof(part) for part in key_parts(key) if isinstance(part, str | bytes)])
 
 
 def has_stack(type: Type) -> bool:
