@@ -271,6 +271,9 @@ def test_what_a_process_does_not_have() -> None:
     done = run_sonde("ucalls", "-l", "perl", me)
     assert done.returncode == 1 and f"ERROR: process {me} has no such static probes of perl" in done.stderr
     assert "lists all that it has" in done.stderr
+    kernel = next(name for name in os.listdir("/proc") if name.isdigit() and not os.path.exists(f"/proc/{name}/exe"))
+    done = run_sonde("ucalls", kernel)
+    assert done.returncode == 1 and f"ERROR: process {kernel} shows none of its files" in done.stderr
     done = run_sonde("ugc", "-l", "perl", me)
     assert done.returncode == 1 and "ERROR: -l takes java, node, python or ruby, not 'perl'" in done.stderr
     done = run_sonde("ucalls", "-l", "none", me)

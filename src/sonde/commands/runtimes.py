@@ -159,6 +159,10 @@ def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:
     else:
         command = parsed.get("cmd")
         files, whose, condition = list(_files_of_command(command)), command, "pid == cpid"
+    if pid and not files:
+        from ..installed import as_root
+        raise UsageError(f"process {pid} shows none of its files: it is the kernel's, or another user's",
+                         [f"run as root: {as_root()}"] if os.geteuid() else [])
     found = [runtime for path in files for runtime in runtimes_in(path, condition)]
     chosen = usable_of(found, wanted, needs)
     if not chosen:
