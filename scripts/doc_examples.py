@@ -294,6 +294,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unbalanced-conditional": ("#if and #endif do not match.", "#if 1\nbegin { }"),
     "unclosed-brace": ("A } is missing.", "begin { if (1) { print(1);"),
     "undefined-map": ("Nothing is ever stored in this map.", "begin { print(@x); }"),
+    "no-boundary": ("Nothing says where instructions start at this place of a program: --unsafe attaches all the same.",
+                    ""),
     "other-default": ("A named parameter has one default.", 'begin { print(getopt("n", 1)); print(getopt("n", 2)); }'),
     "unused-map": ("The map is declared and never used.", "let @x = hash(10);\nbegin { }"),
     "undefined-variable": ("The variable has no value here.", "begin { print($x); }"),

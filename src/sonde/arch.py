@@ -37,6 +37,7 @@ class Arch(Record):
 def _x86_64() -> Arch:
     order = str.split("r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss")
     at = {name: 8 * index for index, name in enumerate(order)}
+    at["pc"] = at["ip"]
     return Arch(
         name="x86_64",
         syscalls={"bpf": 321, "perf_event_open": 298, "membarrier": 324, "openat2": 437, "capset": 126},

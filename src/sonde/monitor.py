@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import SondeError, UsageError
 from .options import Parsed
+from .service import tell_manager
 from .watching import can_draw_on, count, counts_down, every, pictures, redraws, runs_tests, whole_number
 
 if TYPE_CHECKING:
@@ -229,8 +230,10 @@ def show(trace: Trace, parsed: Parsed) -> int:
         trace.keeps_maps = False
         with trace:
             out.attached(trace.session.attached)
+            tell_manager("READY=1")
             return _serve(trace, parsed, out, port) if parsed.command == "serve" else _top(trace, parsed, out)
     finally:
+        tell_manager("STOPPING=1")
         out.flush(True)
         out.close()
         if descriptor != 1:

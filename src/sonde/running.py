@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import UsageError
 from .invocation import open_output
 from .options import Parsed
+from .service import tell_manager
 from .watching import is_watched
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
             out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
             out.flush(True)
+        tell_manager("READY=1")
     else:
         return 0
     if parsed.has("verbose"):
@@ -123,6 +125,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         follower.rest(printer)
     else:
         _follow(trace, printer, out, showing)
+        tell_manager("STOPPING=1")
         printer.show(trace.rest(), trace.act)
     printer.final_maps()
     if showing is not None:

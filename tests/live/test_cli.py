@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -480,3 +481,15 @@ def test_definitions_name_their_module() -> None:
 def test_any_kind_of_a_files_probes() -> None:
     found = run_sonde("-l", "*:/bin/bash:readline*").stdout.split()
     assert found and all(line.startswith("uprobe:/bin/bash:readline") for line in found)
+
+
+def test_a_service_manager_is_told(tmp_path: Path) -> None:
+    """READY=1 once all is attached, STOPPING=1 when the run ends, to the socket of NOTIFY_SOCKET (sd_notify(3))."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        done = run_sonde("-e", "i:ms:20 { exit(); }", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert done.returncode == 0
+        assert [manager.recv(64), manager.recv(64)] == [b"READY=1", b"STOPPING=1"]
+    gone = run_sonde("-e", "begin { print(1); exit(); }", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    assert (gone.returncode, gone.stdout) == (0, "1\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,3 +124,36 @@ def test_nothing_is_left_behind(built: Path) -> None:
     assert not events.exists() or str(built) not in events.read_text()
     done = run_sonde("-l", f"uprobe:{built}/prog:pl*")
     assert done.stdout == f"uprobe:{built}/prog:plus\n"
+
+
+FLAT = r"""
+import ctypes, mmap, sys
+with open(sys.argv[1], "rb") as file:
+    code = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC | mmap.PROT_WRITE)
+function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)) + 16)
+print(function() + function())
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the code is that of x86-64")
+def test_a_file_that_is_no_program(tmp_path: Path) -> None:
+    """Code that a process has mapped from a flat file: mov $21, %eax; ret, at offset 16."""
+    flat, program = tmp_path / "flat.bin", tmp_path / "run.py"
+    flat.write_bytes(b"\xcc" * 16 + b"\xb8\x15\0\0\0\xc3" + bytes(4074))
+    program.write_text(FLAT)
+    script = f"uprobe:{flat}:0x10 {{ @ = count(); }}"
+    done = run_sonde("--unsafe", "-q", "-c", f"{sys.executable} {program} {flat}", "-e", script)
+    assert done.returncode == 0 and "42\n" in done.stdout and "@: 2\n" in done.stdout
+    assert "Could not determine instruction boundary" in done.stderr
+    assert "is not executable" in run_sonde("-e", script).stderr
+
+
+def test_places_that_nobody_can_judge_take_unsafe(tmp_path: Path) -> None:
+    """An address in no function, and a function without a size."""
+    target = compile_c('__asm__(".text\\n.globl zero\\n.type zero,@function\\nzero: nop\\n ret\\n");\n'
+                       "void zero(void);\nint main(void) { zero(); return 0; }\n", tmp_path, "zero")
+    for place in ("zero", "0x10"):
+        refused = run_sonde("-e", f"uprobe:{target}:{place} {{ }}")
+        assert refused.returncode == 1 and "HINT: Use --unsafe to force attachment" in refused.stderr
+    done = run_sonde("--unsafe", "-q", "-c", str(target), "-e", f"uprobe:{target}:zero {{ @ = count(); }}")
+    assert done.stdout.endswith("@: 1\n")

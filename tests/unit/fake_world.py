@@ -206,6 +206,9 @@ class FakeWorld:
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         return (0x4000, 4) if symbol == "counter" else None
 
+    def file_size(self, path: str) -> int:
+        return 4096 if path.endswith(".bin") else 0
+
     def user_offset(self, path: str, address: int) -> int | None:
         return address - 0x1000 if address >= 0x1000 else None
 

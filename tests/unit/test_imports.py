@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
 BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
-        "shipped", "aliases"}
+        "shipped", "aliases", "service"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ownership": set(),
     "installed": set(),
     "shipped": set(),
+    "service": set(),
     "aliases": set(),
     "btf": {"record", "errors", "types", "uapi", "ownership"},
     "language": {"record", "errors", "types", "installed", "shipped"},

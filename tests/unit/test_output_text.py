@@ -75,7 +75,7 @@ FRAMES = "        do_x+1\n        0x2002\n"
     ([((stack(7), 1), 3)], f"@x[\n{FRAMES}, 1]: 3\n"),
     ([(None, stack(7))], f"@x: \n{FRAMES}\n"),
     ([(1, stack(7)), (2, stack(7))], f"@x[1]: \n{FRAMES}\n@x[2]: \n{FRAMES}\n"),
-    ([(1, stack(0)), (2, stack(0))], "@x[1]: \n@x[2]: \n"),
+    ([(1, stack(0)), (2, stack(0))], "@x[1]: \n\n@x[2]: \n\n"),
 ])
 def test_maps(screen: Screen, items: list[tuple[Any, Any]], expected: str) -> None:
     screen.text.map("@x", items)

@@ -118,11 +118,11 @@ def stack(user: bool, mode: str, id: int, tgid: int, limit: int = 127) -> StackT
 @pytest.mark.parametrize(("value", "expected"), [
     (stack(False, "bpftrace", 7, 0), "\n        do_x+1\n        0x2002\n"),
     (stack(False, "perf", 7, 0), "\n\t1001 do_x+1\n\t2002 0x2002\n"),
-    (stack(False, "raw", 7, 0), "\n        1001\n        2002\n"),
+    (stack(False, "raw", 7, 0), "\n1001\n2002\n"),
     (stack(True, "perf", 8, 5), "\n\t400010 main+16 (/bin/x)\n"),
     (stack(True, "perf", 8, 6), "\n\t400010 0x400010 ([unknown])\n"),
-    (stack(True, "build_id", 8, 5), "\n        abcd 0x10\n"),
-    (stack(False, "bpftrace", 7, 0, 1), "\n        do_x+1\n"), (stack(False, "bpftrace", 0, 0), ""),
+    (stack(True, "build_id", 8, 5), "\nabcd 0x10\n"),
+    (stack(False, "bpftrace", 7, 0, 1), "\n        do_x+1\n"), (stack(False, "bpftrace", 0, 0), "\n"),
     (stack(False, "bpftrace", 9, 0), "\n        [lost]\n"),
 ])
 def test_stacks(value: StackTrace, expected: str) -> None:

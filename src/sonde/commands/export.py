@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..service import tell_manager
 
 if TYPE_CHECKING:
     from ..api import Trace
@@ -136,8 +137,10 @@ def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
             for exporter in exporters:
                 out.note(exporter.where())
         out.attached(len(trace.spec.probes))
+        tell_manager("READY=1")
         return _run(trace, _handlers(trace, gatherer, exporters, out), exporters, out, lock)
     finally:
+        tell_manager("STOPPING=1")
         for exporter in exporters:
             exporter.finish()
         for line in [line for each in exporters for line in getattr(each, "written", list)()]:

@@ -80,7 +80,7 @@ Description={description}
 After=network.target
 
 [Service]
-Type=exec
+Type=notify
 ExecStart={command}
 Restart=on-failure
 RestartSec=10

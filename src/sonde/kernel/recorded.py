@@ -96,6 +96,10 @@ class RecordedWorld(KernelTypes):
         rows |= {name: (address, size) for name, (address, size) in binary["objects"].items()}
         return rows.get(symbol)
 
+    def file_size(self, path: str) -> int:
+        """None are recorded."""
+        return 0
+
     def user_offset(self, path: str, address: int) -> int | None:
         """The offset of an address within a recorded function."""
         for function in self.user_functions(path):

@@ -55,6 +55,17 @@ class UserSide:
         except EnvironmentProblem:
             return None
 
+    def file_size(self, path: str) -> int:
+        """Bytes of a regular file; 0 if it is none."""
+        import os
+        import stat
+
+        try:
+            found = os.stat(path)
+        except (OSError, ValueError):
+            return 0
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address."""
         try:

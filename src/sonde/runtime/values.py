@@ -300,10 +300,10 @@ class StackTrace:
         return f"{address:x} {frame}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
 
     def render(self, indent: int) -> str:
-        """The text, each frame on its own line and a line break at both ends; "" for an empty stack."""
-        lead = "\t" if self.type.mode == "perf" else " " * indent
+        """The text, each frame on a line of its own behind a line break; addresses alone are not indented."""
+        lead = {"perf": "\t", "raw": "", "build_id": ""}.get(self.type.mode, " " * indent)
         lines = [lead + self._line(address) for address in self.addresses] or [lead + LOST] * self.lost
-        return "\n" + "\n".join(lines) + "\n" if lines else ""
+        return "\n" + "".join([f"{line}\n" for line in lines])
 
     def __str__(self) -> str:
         return self.render(8)

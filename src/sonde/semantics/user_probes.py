@@ -5,7 +5,9 @@
     uprobe:path:function[+offset]     a symbol, with wildcards
     uprobe:path:address               a virtual address of the file
     uprobe:path:cpp:"ns::f(int)"      a C++ function; without parentheses all of its overloads; with wildcards
-    uprobe:path:file.c:line[:column]  where the code of a source line begins (also @file.c:line)
+    uprobe:path@file.c:line[:column]  where the code of a source line begins (also path:file.c:line)
+
+A place in no function, and a file without functions at all, take --unsafe: nobody can tell where instructions start.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
 
 _LANGUAGES = ("cpp", "cxx")
 _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
-          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path:file.c:12"]
+          "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
 
 
 def user_function(kind: str) -> Expand:
     """The ``expand`` of one of the two kinds."""
     def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+        parts = _with_source(finder, parts)
         line = _source_line(parts)
         named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
         if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
@@ -41,7 +44,7 @@ def user_function(kind: str) -> Expand:
             return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
         paths = finder.world.find_binary(parts[0], finder.options.pid)
         if not paths:
-            return no_file(finder, point, parts[0])
+            return _in_flat_file(finder, point, kind, parts) or no_file(finder, point, parts[0])
         found: list[Attach] = []
         for path in paths:
             if line:
@@ -66,6 +69,38 @@ def no_file(finder: Finder, point: AttachPoint, name: str) -> list[Attach]:
                           f"{finder.kind} target file '{name}' does not exist or is not executable")
 
 
+def _with_source(finder: Finder, parts: list[str]) -> list[str]:
+    """``path@file.c:12`` as ``path:file.c:12``; a file whose own name has an @ stays what it is."""
+    path, _, source = parts[0].rpartition("@")
+    if path and source and len(parts) in (2, 3) and number(parts[1]) \
+            and not finder.world.find_binary(parts[0], finder.options.pid):
+        return [path, source, *parts[1:]]
+    return parts
+
+
+def _in_flat_file(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+    """A place in a file that is no program, such as what a run-time compiler keeps; [] if that is not meant."""
+    path, offset = parts[0], number(parts[1]) if len(parts) == 2 else None
+    if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
+        return []
+    _unknown_boundary(finder, point, f"{kind}:{path}")
+    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.pid)]
+
+
+def _unknown_boundary(finder: Finder, point: AttachPoint, what: str) -> bool:
+    """Nobody can tell whether an instruction starts there: an error, or a warning with --unsafe (True)."""
+    message = f"Could not determine instruction boundary for {what} (binary appears stripped)."
+    if finder.options.unsafe:
+        finder.diagnostics.warning("no-boundary", f"{message} Misaligned probes can lead to tracee crashes!",
+                                   point.span)
+    else:
+        finder.error("no-boundary", message, point, [_FORCE])
+    return finder.options.unsafe
+
+
+_FORCE = "Use --unsafe to force attachment. WARNING: This option could lead to data corruption in the target process."
+
+
 def _source_line(parts: list[str]) -> tuple[str, int, int] | None:
     """(file, line, column) of ``path:file.c:12[:3]``."""
     if len(parts) not in (3, 4) or parts[1] in _LANGUAGES or not parts[1].lstrip("@"):
@@ -78,7 +113,7 @@ def _at_line(finder: Finder, point: AttachPoint, path: str, source: str, line: i
     shown = f"{source}:{line}" + (f":{column}" if column else "")
     found = finder.world.source_lines(path, source, line, column)
     if found.problem:
-        return finder.missing(point, [found.problem, *found.hints])
+        return finder.missing(point, [found.problem, *found.hints], f"DWARF error: Unable to map '{shown}' to address")
     return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
                    extra={"line": True}) for place in found.places]
 
@@ -102,6 +137,9 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
         return finder.missing(point, unreadable(finder, path) or did_you_mean(
             f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
             [] if functions else ["the file has no symbols: is a debug package missing?"]))
+    if not chosen[0].size and not offset and not is_pattern(symbol) and not finder.options.unsafe:
+        return finder.error("no-boundary", f"Could not determine boundary for {symbol} (symbol has size 0).", point,
+                            [_FORCE])
     if offset and offset >= max(chosen[0].size, 1):
         return finder.error("probe-form", f"Offset outside the function bounds ('{symbol}' size is {chosen[0].size})",
                             point)
@@ -124,7 +162,8 @@ def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: 
     if offset is None:
         return finder.missing(point, [f"address {text} is in no segment of the file"])
     inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
-    if inside and not _between_instructions(finder, path, inside[0], offset - inside[0].offset, point):
+    if not (_between_instructions(finder, path, inside[0], offset - inside[0].offset, point) if inside
+            else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
         return []
     entry = {"entry": True} if inside and inside[0].offset == offset else {}
     return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, extra=entry)]

@@ -132,6 +132,10 @@ class World(Protocol):
         """(virtual address, size) of a data or function symbol of an ELF file."""
         ...
 
+    def file_size(self, path: str) -> int:
+        """Bytes of a regular file that need not be a program; 0 if there is none."""
+        ...
+
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address of an ELF file."""
         ...
