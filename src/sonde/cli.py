@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import commands
 from .commands import COMMANDS
@@ -24,9 +24,6 @@ from .language.source import Source
 from .options import Parsed, parse, usage
 from .running import run
 from .scripts import FILE, meaning, read_script
-
-if TYPE_CHECKING:
-    pass
 
 VERSION = "0.1.0"
 
