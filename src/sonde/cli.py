@@ -236,7 +236,3 @@ def _shower(wanted: str, tool: str = "") -> Any:
         if "all" in stages or stage in stages:
             sys.stdout.write(f"; --- {stage}\n{text.rstrip()}\n")
     return show
-
-
-# --- tracing ----------------------------------------------------------------------------------------------
-
