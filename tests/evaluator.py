@@ -324,7 +324,8 @@ class Evaluator(Calls):
 
     def _ternary(self, expr: ast.Ternary) -> Any:
         if expr.then is not None:
-            return self._as(expr.then if self.true(expr.cond) else expr.other, expr.type)
+            chosen = isinstance(expr.other, ast.RuledOut) or self.true(expr.cond)
+            return self._as(expr.then if chosen else expr.other, expr.type)
         first = self.value(expr.cond)
         return converted(first, expr.cond.type, expr.type) if first else self._as(expr.other, expr.type)
 

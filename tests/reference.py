@@ -18,6 +18,7 @@ from sonde.language.ast import (
     ExprStmt,
     If,
     IntLiteral,
+    RuledOut,
     Ternary,
     Unary,
     Variable,
@@ -88,7 +89,8 @@ def evaluate(expr: Expr, env: Mapping[str, int]) -> int:
         condition = evaluate(expr.cond, env)
         if expr.then is None:
             return cut(condition if condition else evaluate(expr.other, env), expr.type)
-        return cut(evaluate(expr.then if condition else expr.other, env), expr.type)
+        chosen = expr.then if condition or isinstance(expr.other, RuledOut) else expr.other
+        return cut(evaluate(chosen, env), expr.type)
     if isinstance(expr, BlockExpr):
         chosen = expr.value if expr.value is not None else _branch(expr.body, env)
         return cut(evaluate(chosen, env), expr.type)

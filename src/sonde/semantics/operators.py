@@ -426,6 +426,8 @@ def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
         node.then = node.then if node.cond.const else node.other  # as with if: what is ruled out is not checked
         node.other = ast.RuledOut(node.other.span)
     then = context.expr(node.then) if node.then is not None else condition
+    if isinstance(node.other, ast.RuledOut) and node.then is not None:
+        node.other.type = node.then.type
     other = then if isinstance(node.other, ast.RuledOut) else context.expr(node.other)
     if condition is None or then is None or other is None:
         return then or other
