@@ -291,13 +291,14 @@ time.sleep(0.1)
 """
 def test_nanoseconds_of_interrupts() -> None:
     """Sums in nanoseconds are some thousand times those in microseconds of the same seconds."""
-    with Tracer("softirqs") as coarse, Tracer("softirqs", "-N") as fine, Tracer("softirqs", "-dN") as drawn:
+    with Tracer("softirqs") as coarse, Tracer("softirqs", "-N") as fine, Tracer("softirqs", "-dNT") as drawn:
         time.sleep(1.5)
     us, ns = ({kind: int(n) for kind, n in re.findall(rf"^@total_{unit}\[(\w+)\]: (\d+)$", text, re.M)}
               for unit, text in (("us", coarse.stdout), ("ns", fine.stdout)))
     assert us.keys() & ns.keys() and "total_us" not in fine.stdout
     assert sum(ns.values()) > 100 * sum(us.values())
     assert re.search(r"^@ns\[\w+\]: *$", drawn.stdout, re.M) and "@us" not in drawn.stdout
+    assert re.search(r"^\d\d:\d\d:\d\d$", drawn.stdout, re.M) and not re.search(r"^\d\d:", fine.stdout, re.M)
 
 
 def test_binds_and_connects_that_are_chosen() -> None:
@@ -305,7 +306,8 @@ def test_binds_and_connects_that_are_chosen() -> None:
     with Tracer("tcpbind", "-t", "-P", "18432", "-u", "root", "-p", ME, "-f", "json") as binds, \
             Tracer("tcpbind", "-u", "nobody", "-f", "json") as others, \
             Tracer("soconnect", "-t", "-6", "-p", ME, "-f", "json") as six, \
-            Tracer("soconnect", "-4", "-p", ME, "-f", "json") as four:
+            Tracer("soconnect", "-4", "-p", ME, "-f", "json") as four, \
+            Tracer("soconnect", "-p", ME, "-f", "json", "5000") as slow:
         for port in (18431, 18432):
             with socket.create_server(("127.0.0.1", port)):
                 pass
@@ -317,7 +319,7 @@ def test_binds_and_connects_that_are_chosen() -> None:
     assert [(row["FAM"], row["ADDRESS"]) for row in json_rows(four.stdout)] == [(2, "127.0.0.1")]
     for found in (json_rows(binds.stdout), json_rows(six.stdout)):
         assert re.fullmatch(r"\d\d:\d\d:\d\d", str(found[0]["TIME"]))
-    assert "TIME" not in json_rows(four.stdout)[0]
+    assert "TIME" not in json_rows(four.stdout)[0] and json_rows(slow.stdout) == []
 
 
 def test_descriptors_of_one_thread() -> None:
