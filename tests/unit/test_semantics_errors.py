@@ -22,7 +22,7 @@ from unit.fake_world import check_text, findings
     ("@[1] = 1; @[comm] = 2", "key-mismatch", "@[comm]"), ("@[1] = 1; @[1, 2] = 2", "key-mismatch", "@[1, 2]"),
     ("@ = 1; @[1] = 1", "map-key", "@[1]"), ("@[1] = 1; @ = 1", "map-key", "@"),
     ("@ = 1; for ($kv : @) { }", "map-key", "@"), ("$x = count()", "aggregate-value", "count()"),
-    ("print(count())", "aggregate-value", "count()"), ("@ = hist(1); $x = @", "aggregate-value", "@"),
+    ("print(count())", "aggregate-value", "count()"), ("@ = hist(1); $x = @", "aggregate-value", "$x = @"),
     ("$x = printf(\"\")", "no-value", "$x = printf(\"\")"), ("@ = exit()", "no-value", "@ = exit()"),
     ("foo()", "unknown-function", "foo()"), ("print(foo)", "unknown-identifier", "foo"),
     ("quantize(1)", "unknown-function", "quantize(1)"),

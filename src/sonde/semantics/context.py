@@ -18,6 +18,8 @@ from .nodes import walk
 from .typed import CheckedFunction, CheckedProbe, MapInfo, Options, ScratchVar
 from .world import World
 
+# For what no histogram or stats() can be read, which those who ask for the value say themselves.
+_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast")
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
@@ -129,6 +131,10 @@ class Context:
         if isinstance(type, NoneType):
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
             self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
+            return None
+        if isinstance(type, Aggregate) and isinstance(node, MapRef) and purpose not in _REFUSING:
+            self.error("aggregate-value", f"'{type}' of {node.span.text} cannot be read in a program; print it instead",
+                       node)
             return None
         return type
 

@@ -168,11 +168,7 @@ def check_map(context: Context, node: ast.MapRef) -> Type | None:
     if value is None or not isinstance(value, Aggregate):
         return value
     state.read = True
-    found = convert.read_type(value)
-    if found is None:
-        context.error("aggregate-value", f"'{value}' of {node.name} cannot be read in a program; print it instead",
-                      node)
-    return found
+    return convert.read_type(value) or value
 
 
 # --- members ----------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def check_unary(context: Context, node: ast.Unary) -> Type | None:
         return _step(context, node)
     if node.op == "&":
         return _address(context, node)
-    operand = context.value(node.operand)
+    operand = context.value(node.operand, "an operand")
     if operand is None:
         return None
     if node.op == "*":
@@ -163,7 +163,7 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
 
 
 def check_binary(context: Context, node: ast.Binary) -> Type | None:
-    left, right = context.value(node.left), context.value(node.right)
+    left, right = context.value(node.left, "an operand"), context.value(node.right, "an operand")
     if left is None or right is None:
         return _guess(node.op, left or right)
     return binary_type(context, node, node.op, (node.left, left), (node.right, right))
