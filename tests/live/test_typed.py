@@ -21,7 +21,8 @@ SCRIPT = """begin { printf("%d %s", 5, comm); printf("a=%d b=%s", 1, "x"); print
 
 def mypy(file: Path) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("mypy")
-    return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file=", str(file)],
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file=", str(file)]
+    return subprocess.run(command,
                           capture_output=True, text=True, cwd=file.parent, check=False,
                           env=environment(None) | {"MYPYPATH": str(Path(sonde.__file__).parents[1])})
 
