@@ -80,8 +80,8 @@ def test_every_node_is_lowered() -> None:
     """Statements by their table. Expressions by theirs, or because they are constants or live in memory alone."""
     assert subclasses(ast.Stmt) == set(statements._STATEMENTS)
     constant = {ast.StrLiteral, ast.Positional, ast.SizeOf, ast.OffsetOf}
-    in_memory = {ast.TupleExpr}
-    assert subclasses(ast.Expr) == set(expressions._SCALARS) | constant | in_memory
+    in_memory, never = {ast.TupleExpr}, {ast.RuledOut}
+    assert subclasses(ast.Expr) == set(expressions._SCALARS) | constant | in_memory | never
 
 
 @pytest.mark.parametrize("kernel", list(KERNELS))
