@@ -85,7 +85,7 @@ def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: b
 
     match = compile(translate(search)).match
     pattern = kind.functions and any(c in search.rpartition(":")[2] for c in "*?[")
-    forbidden = world.forbidden_functions() if pattern and kind.parts == 1 else ()
+    forbidden = world.forbidden_functions() if pattern else ()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
         if not match(line) or "\n" in line:  # a symbol's name can hold anything, but must not pass for two

@@ -198,7 +198,7 @@ def _matching(finder: Finder, module: str, function: str, way: str) -> list[tupl
     found = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
     if not is_pattern(function):
         return list(found)
-    forbidden = finder.world.forbidden_functions() if way not in TYPED else frozenset()
+    forbidden = finder.world.forbidden_functions()
     return [(m, f) for m, f in found if f not in forbidden and not is_left_out(f)]
 
 
