@@ -492,4 +492,4 @@ def test_a_service_manager_is_told(tmp_path: Path) -> None:
         assert done.returncode == 0
         assert [manager.recv(64), manager.recv(64)] == [b"READY=1", b"STOPPING=1"]
     gone = run_sonde("-e", "begin { print(1); exit(); }", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
-    assert (gone.returncode, gone.stdout) == (0, "1\n")
+    assert (gone.returncode, gone.stdout.strip()) == (0, "1")

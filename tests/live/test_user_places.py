@@ -128,9 +128,11 @@ def test_nothing_is_left_behind(built: Path) -> None:
 
 FLAT = r"""
 import ctypes, mmap, sys
+map_file = ctypes.CDLL(None).mmap  # not Python's: uprobes are not planted in mappings that may be written
+map_file.restype, map_file.argtypes = ctypes.c_size_t, [ctypes.c_size_t] * 2 + [ctypes.c_int] * 3 + [ctypes.c_long]
 with open(sys.argv[1], "rb") as file:
-    code = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC | mmap.PROT_WRITE)
-function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)) + 16)
+    code = map_file(0, 4096, mmap.PROT_READ | mmap.PROT_EXEC, mmap.MAP_PRIVATE, file.fileno(), 0)
+function = ctypes.CFUNCTYPE(ctypes.c_int)(code + 16)
 print(function() + function())
 """
 
