@@ -296,7 +296,9 @@ class Session:
             return
         field = next(iter(self.spec.sites[site].fields), None)
         self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
-        if not self.done:
+        if self._in_end:
+            self.reason = "exit"
+        else:
             self._end("exit")
             self._span[1] = time.monotonic_ns()
 
