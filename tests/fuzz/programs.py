@@ -165,7 +165,7 @@ class Writer(Things):
             lambda: f"(if ({self.condition(depth - 1)}) {{ {left} }} else {{ {right} }})",
             lambda: f"{{ let $b = {left}; $b + 1 }}",
             lambda: f"({self.unknown_text(depth - 1)})[({left}) & {self.random.choice((0, 1, 3, 7))}]",
-            lambda: f'(getopt("number", {self.literal()}) + {left})', lambda: f'(getopt("flag") ? {left} : {right})',
+            lambda: f'(getopt("number", 255) + {left})', lambda: f'(getopt("flag") ? {left} : {right})',
             lambda: f'(getopt("absent", 5) - {left})', lambda: f"(int64){self.condition(depth - 1)}",
             lambda: f"(int64)(bool)({left})", lambda: f"(1, (a={left}, b=({right}, 2))).1.b.0",
             lambda: f"({self.condition(depth - 1)} + {right})"]
