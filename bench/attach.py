@@ -74,7 +74,7 @@ def available() -> list[str]:
     world = LiveWorld()
     needs = {"uprobe": "uprobes", "uretprobe": "uprobes", "kprobe": "kprobes", "kretprobe": "kprobes",
              "fentry": "fentry", "fexit": "fentry"}
-    return [kind for kind, feature in needs.items() if world.feature(feature)]
+    return [kind for kind, feature in needs.items() if world.has_feature(feature)]
 
 
 def main() -> int:

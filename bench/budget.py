@@ -99,9 +99,9 @@ def trace(program: str, budget: float, seconds: float) -> Round:
             moments[-1] = time.monotonic() if late else moments[-1]
         return both
 
-    before = Budget._detach, Budget._attach_again
-    Budget._detach = noting(before[0], True)  # type: ignore[method-assign]
-    Budget._attach_again = noting(before[1], False)  # type: ignore[method-assign]
+    before = Budget._detach_programs, Budget._reattach_programs
+    Budget._detach_programs = noting(before[0], True)  # type: ignore[method-assign]
+    Budget._reattach_programs = noting(before[1], False)  # type: ignore[method-assign]
     try:
         moments.append(time.monotonic())
         with sonde.trace(program, budget=budget) as tracing:
@@ -109,7 +109,7 @@ def trace(program: str, budget: float, seconds: float) -> Round:
             tracing.session.poll(seconds)
             kept, seen = tracing.losses.withheld, tracing.maps["@"].value or 0
     finally:
-        Budget._detach, Budget._attach_again = before  # type: ignore[method-assign]
+        Budget._detach_programs, Budget._reattach_programs = before  # type: ignore[method-assign]
     moments.append(time.monotonic())
     assert kept is not None
     return Round(begin, moments[-1], list(zip(moments[::2], moments[1::2])), kept.spent_ns / kept.traced_ns, seen,

@@ -29,7 +29,7 @@ from doc_examples import (
 from sonde.options import OPTIONS
 from sonde.semantics.builtins import ARGUMENT, BUILTINS
 from sonde.semantics.config import VARIABLES
-from sonde.semantics.functions import FUNCTIONS, Function
+from sonde.semantics.functions import FUNCTIONS, FunctionRow
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "sonde"
@@ -67,7 +67,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *[f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]])
 
 
-def signature(row: Function) -> str:
+def signature(row: FunctionRow) -> str:
     """``str(data[, length])``."""
     text = ""
     for at, param in enumerate(row.params):

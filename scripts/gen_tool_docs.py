@@ -77,7 +77,7 @@ def body(section: str, text: str) -> str:
 
 def table(what: str, text: str) -> str:
     """The entries of ``text`` as a table."""
-    rows = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in tools.pairs(text)]
+    rows = [f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |" for name, meaning in tools.parse_entries(text)]
     return "\n".join([f"| {what} | what it is |", "|---|---|", *rows])
 
 
@@ -102,7 +102,8 @@ def overhead(name: str, measured: dict[str, Any]) -> str:
 
 def index(found: list[tools.Tool]) -> str:
     rows = [f"| [{tool.name}]({tool.name}.md) | {tool.purpose} |" for tool in found]
-    others = [f"| [{each.name}]({each.name}.md) | {each.purpose} |" for each in map(commands.page, commands.COMMANDS)]
+    others = [f"| [{each.name}]({each.name}.md) | {each.purpose} |"
+              for each in map(commands.command_page, commands.COMMANDS)]
     return "\n".join([MADE.format(source="tools/*.bt", which="those"), "", "# The tools", "",
                       "`sonde NAME --help` prints these pages; `sonde doctor` says which tools work on this kernel.",
                       "Every tool takes Sonde's own options too: `-f json` makes an object of each row.", "",
@@ -115,9 +116,9 @@ def index(found: list[tools.Tool]) -> str:
 
 def pages() -> dict[str, str]:
     """File name to content."""
-    found = tools.tools()
+    found = tools.all_tools()
     return {"README.md": index(found)} | {
-        f"{tool.name}.md": page(tool) for tool in [*found, *map(commands.page, commands.COMMANDS)]}
+        f"{tool.name}.md": page(tool) for tool in [*found, *map(commands.command_page, commands.COMMANDS)]}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from sonde import __version__, commands, tools  # noqa: E402
-from sonde.options import OPTIONS, Option, usage  # noqa: E402
+from sonde.options import OPTIONS, Option, usage_text  # noqa: E402
 from sonde.output.views import FORMATS  # noqa: E402
 from sonde.tools import Tool, ToolOption  # noqa: E402
 
@@ -36,7 +36,7 @@ def man_page(name: str, purpose: str, sections: Iterable[tuple[str, str]]) -> st
 
 def main_page(found: Sequence[Tool]) -> str:
     """``man sonde``."""
-    synopsis, _, rest = usage().partition("\n\n")
+    synopsis, _, rest = usage_text().partition("\n\n")
     listing = [("TOOLS AND COMMANDS", "".join([f"  {tool.name:16} {tool.purpose}\n" for tool in found]).rstrip())]
     sections = [(head.rstrip(":"), body) for head, _, body in (part.partition("\n") for part in rest.split("\n\n"))]
     return man_page("sonde", "a tracer for Linux: bpftrace's language, compiled in Python straight to eBPF",
@@ -145,7 +145,7 @@ def fish_option(row: Option | ToolOption, condition: str) -> str:
 
 def files() -> dict[str, str]:
     """Every file, by its path below the prefix."""
-    found = [*tools.tools(), *[commands.page(name) for name in commands.COMMANDS]]
+    found = [*tools.all_tools(), *[commands.command_page(name) for name in commands.COMMANDS]]
     return {f"{MAN}/sonde.1": main_page(found), **{f"{MAN}/sonde-{tool.name}.1": tool_page(tool) for tool in found},
             "share/bash-completion/completions/sonde": bash(found), "share/zsh/site-functions/_sonde": zsh(found),
             "share/fish/vendor_completions.d/sonde.fish": fish(found)}

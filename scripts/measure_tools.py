@@ -52,10 +52,11 @@ def measure(name: str) -> dict[str, object]:
     command = [sys.executable, "-S", str(ROOT / "scripts" / "workload.py"), *parts]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        tool = tools.find(name)
+        tool = tools.find_tool(name)
         assert tool is not None
         mine = ["-p", str(process.pid)] if tool.takes_process and name not in EVERYBODY else []
-        with Tracer("--stats", "-f", "json", *mine, name, *OPTIONS.get(name, tool.sample), timeout=100) as tracer:
+        with Tracer("--stats", "-f", "json", *mine, name, *OPTIONS.get(name, tool.sample_arguments),
+                    timeout=100) as tracer:
             os.kill(process.pid, signal.SIGUSR1)
             assert process.stdout.readline() == "done\n"
         os.kill(process.pid, signal.SIGUSR1)
@@ -67,7 +68,7 @@ def measure(name: str) -> dict[str, object]:
 
 def main() -> None:
     found = json.loads(FILE.read_text()) if FILE.exists() else {}
-    for name in sys.argv[1:] or tools.names():
+    for name in sys.argv[1:] or tools.tool_names():
         found[name] = measure(name)
         print(name, sum(row["runs"] for row in found[name]["probes"]), file=sys.stderr)
         FILE.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")

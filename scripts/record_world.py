@@ -9,10 +9,10 @@ import fnmatch
 import sys
 
 from sonde.btf import codec
-from sonde.btf.subset import subset
+from sonde.btf.subset import extract_subset
 from sonde.kernel import tracefs
 from sonde.kernel.features import TABLE
-from sonde.kernel.recorded import save
+from sonde.kernel.recorded import save_world
 from sonde.kernel.world import LiveWorld
 
 STRUCTS = """
@@ -82,16 +82,17 @@ BINARIES = {
 def types(world: LiveWorld) -> str:
     btf = world.btf
     assert btf
-    roots = [btf.find(name, codec.STRUCT) for name in STRUCTS]
-    roots += [btf.find(name, codec.TYPEDEF) for name in TYPEDEFS]
-    roots += [btf.find(name, codec.ENUM, codec.ENUM64) for name in ENUMS]
-    roots += [btf.find(name, codec.FUNC) for name in FUNCTIONS]
+    roots = [btf.find_id(name, codec.STRUCT) for name in STRUCTS]
+    roots += [btf.find_id(name, codec.TYPEDEF) for name in TYPEDEFS]
+    roots += [btf.find_id(name, codec.ENUM, codec.ENUM64) for name in ENUMS]
+    roots += [btf.find_id(name, codec.FUNC) for name in FUNCTIONS]
     for name in CONSTANTS:
-        roots += [i for i in btf.index.with_enumerator(name) if any(n == name for _, n in btf.enumerators(btf.raw(i)))]
+        roots += [i for i in btf.index.candidate_enums(name)
+                  if any(n == name for _, n in btf.enumerators(btf.raw_type(i)))]
     for event in {event for _, event in events(world)} | {"sys_enter", "sys_exit"}:
         for prefix, kind in (("btf_trace_", codec.TYPEDEF), ("__probestub_", codec.FUNC), ("__traceiter_", codec.FUNC)):
-            roots.append(btf.find(prefix + event, kind))
-    return base64.b64encode(subset(btf, [root for root in roots if root])).decode()
+            roots.append(btf.find_id(prefix + event, kind))
+    return base64.b64encode(extract_subset(btf, [root for root in roots if root])).decode()
 
 
 def events(world: LiveWorld) -> list[tuple[str, str]]:
@@ -116,13 +117,13 @@ def main() -> None:
     world = LiveWorld()
     binaries = {}
     for name, (names, functions, objects) in BINARIES.items():
-        for path in world.find_binary(name):
+        for path in world.find_binaries(name):
             binaries[path] = binary(world, path, names, functions, objects)
-    save(sys.argv[1] if len(sys.argv) > 1 else "tests/unit/world.json.z", {
+    save_world(sys.argv[1] if len(sys.argv) > 1 else "tests/unit/world.json.z", {
         "arch": world.arch, "cpus": world.cpus, "release": world.release,
-        "features": {row.name: world.feature(row.name) for row in TABLE},
+        "features": {row.name: world.has_feature(row.name) for row in TABLE},
         "btf": types(world),
-        "tracepoints": {f"{category}:{event}": without_print(tracefs.format_text(world.tracefs, category, event) or "")
+        "tracepoints": {f"{category}:{event}": without_print(tracefs.read_format(world.tracefs, category, event) or "")
                         for category, event in events(world)},
         "symbols": {name: address for name in SYMBOLS if (address := world.kernel_symbol(name))},
         "functions": [["vmlinux", name] for name in FUNCTIONS],

@@ -87,7 +87,7 @@ class Context(Names):
         self.probes = spec.probes
         self.text_size = spec.config.text_size
 
-    def probe(self, index: int) -> str:
+    def probe_name(self, index: int) -> str:
         return self.probes[index]
 
 
@@ -163,11 +163,11 @@ class Kernel:
 
     def map(self, name: str = "@") -> dict[Any, Any]:
         """A map's contents as the runtime would decode them; key None for one without keys."""
-        made, spec = self.maps[name], self.spec.map(name)
+        made, spec = self.maps[name], self.spec.find_map(name)
         decode = MapDecoder(spec, self.names)
         found = {}
         for key, regions in made.elements.items():
-            found[None if spec.memory else decode.key(key)] = decode.value(self._raw(spec, regions))
+            found[None if spec.memory else decode.decode_key(key)] = decode.decode_value(self._raw(spec, regions))
         return found
 
     def value(self, name: str = "@") -> Any:
@@ -179,7 +179,7 @@ class Kernel:
         size = spec.value.size
         parts = [bytes(regions[0].data[i * spec.stride:][:size]) for i in range(spec.cpus)] if spec.stride \
             else [bytes(r.data[:size]) for r in regions]
-        return merge.finish(spec.value, merge.merge(spec.value, b"".join(parts), len(parts)))[0]
+        return merge.apply_signs(spec.value, merge.merge_states(spec.value, b"".join(parts), len(parts)))[0]
 
     def lost(self) -> dict[str, int]:
         """Records lost by probe, where there are any."""

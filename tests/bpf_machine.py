@@ -27,7 +27,7 @@ from sonde.asm.insn import (
     ST,
     STX,
     Insn,
-    decode,
+    decode_program,
 )
 
 MASK = (1 << 64) - 1
@@ -141,7 +141,7 @@ class Machine:
     def __init__(self, code: bytes, relocations: dict[int, int], memory: Memory,
                  helpers: dict[int, Callable[..., int]], kfuncs: dict[int, Callable[..., int]],
                  limit: int = 2_000_000) -> None:
-        self.insns: dict[int, Insn] = dict(decode(code))
+        self.insns: dict[int, Insn] = dict(decode_program(code))
         self.relocations, self.memory, self.helpers, self.kfuncs = relocations, memory, helpers, kfuncs
         self.left = limit
         self.steps = 0

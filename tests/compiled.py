@@ -68,7 +68,7 @@ def loaded(text: str, kernel: str = "6.18", **options: Any) -> Kernel:
 
 def fill_task(here: RecordedWorld, region: Region, **members: int | bytes) -> None:
     """Members of a task_struct."""
-    task = here.struct("task_struct")
+    task = here.find_struct("task_struct")
     assert task is not None
     for name, content in members.items():
         field = task.field(name)

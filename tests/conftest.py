@@ -71,7 +71,7 @@ def lacking(why: str) -> bool:
         return False
     from sonde.kernel.features import ROWS
     from sonde.kernel.world import LiveWorld
-    return name in ROWS and not LiveWorld().feature(name)
+    return name in ROWS and not LiveWorld().has_feature(name)
 
 
 def refuse_skip(report: Any, ring: str) -> None:

@@ -11,7 +11,7 @@ class Names:
     text_size = 8
     trailer = ".."
 
-    def frames(self, stack: int) -> Sequence[int]:
+    def stack_frames(self, stack: int) -> Sequence[int]:
         return {7: (0x1001, 0x2002), 8: (0x400010,)}.get(stack, ())
 
     def ksym(self, address: int) -> tuple[str, int] | None:
@@ -23,10 +23,10 @@ class Names:
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return ("abcd", 0x10) if address == 0x400010 else None
 
-    def probe(self, index: int) -> str:
+    def probe_name(self, index: int) -> str:
         return ["begin", "tracepoint:a:b"][index]
 
-    def username(self, uid: int) -> str:
+    def user_name(self, uid: int) -> str:
         return "root" if uid == 0 else str(uid)
 
     def syscall_name(self, number: int) -> str:

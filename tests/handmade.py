@@ -35,7 +35,7 @@ def count(map_name: str, offset: int = 0) -> list[Item]:
 
 def only_process(pid: int) -> list[Item]:
     """Leave unless the current process is ``pid``."""
-    return [insn.call(HELPERS["get_current_pid_tgid"]), insn.alu("rsh", 0, imm=32),
+    return [insn.call_helper(HELPERS["get_current_pid_tgid"]), insn.alu("rsh", 0, imm=32),
             insn.branch("jne", 0, None, pid, "out")]
 
 
@@ -50,17 +50,19 @@ def emit(site: int, probe: int = 0, control: bool = False, payload: int | None =
     header = CONTROL_HEADER if control else RECORD_HEADER
     lost, sent = f"lost{site}", f"sent{site}"
     code: list[Item] = [insn.alu("mov", 8, imm=payload)] if payload is not None else []
-    code += [insn.call(HELPERS["ktime_get_boot_ns"]) if timed else insn.alu("mov", 0, imm=0), insn.alu("mov", 7, 0)]
+    code += [insn.call_helper(HELPERS["ktime_get_boot_ns"]) if timed else insn.alu("mov", 0, imm=0),
+             insn.alu("mov", 7, 0)]
     if control:
         code += [insn.map_fd(1, DATA_RING), insn.alu("mov", 2, imm=BPF_RB_PROD_POS),
-                 insn.call(HELPERS["ringbuf_query"]), insn.store(10, -8, 0, 8)]
+                 insn.call_helper(HELPERS["ringbuf_query"]), insn.store(10, -8, 0, 8)]
     code += [insn.map_fd(1, CONTROL_RING if control else DATA_RING), insn.alu("mov", 2, imm=header + 8),
-             insn.alu("mov", 3, imm=0), insn.call(HELPERS["ringbuf_reserve"]), insn.branch("jeq", 0, None, 0, lost),
+             insn.alu("mov", 3, imm=0), insn.call_helper(HELPERS["ringbuf_reserve"]),
+             insn.branch("jeq", 0, None, 0, lost),
              insn.store_imm(0, 0, site, 4), insn.store_imm(0, 4, probe, 4), insn.store(0, 8, 7, 8)]
     if control:
         code += [insn.load(1, 10, -8, 8), insn.store(0, 16, 1, 8)]
     code += [insn.store(0, header, 8, 8), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=0),
-             insn.call(HELPERS["ringbuf_submit"]), insn.jump(sent), lost, *count(STATE, 8 * probe), sent]
+             insn.call_helper(HELPERS["ringbuf_submit"]), insn.jump(sent), lost, *count(STATE, 8 * probe), sent]
     return code
 
 

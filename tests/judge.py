@@ -13,12 +13,12 @@ from bpf_kernel import Kernel
 from evaluator import Evaluator
 from evaluator_json import canonical
 from evaluator_text import buckets_text
-from sonde.api import _check, live_world
+from sonde.api import _check_source, live_world
 from sonde.compiler.pipeline import compile_checked
 from sonde.language.source import Source
 from sonde.output import Printer
 from sonde.output.json import JsonOutput
-from sonde.output.text import TextOutput, label
+from sonde.output.text import TextOutput, element_label
 from sonde.runtime.aggregates import Histogram
 from sonde.runtime.context import LiveContext
 from sonde.runtime.events import MapReader
@@ -50,11 +50,11 @@ class Capture(TextOutput):
         self.written = _Pieces()
         super().__init__(self.written, self.written)  # type: ignore[arg-type]
 
-    def _drawings(self, name: str, items: Any, div: int) -> None:
+    def _write_drawings(self, name: str, items: Any, div: int) -> None:
         for key, value in items:
             assert isinstance(value, Histogram)
             shown = buckets_text([(b.low, b.high, b.count) for b in value.buckets if b.count])
-            self.written.write(f"{label(name, key)}: {shown}\n".encode())
+            self.written.write(f"{element_label(name, key)}: {shown}\n".encode())
 
     @property
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Capture(TextOutput):
 
 def checked(script: str, world: World | None = None, **options: Any) -> CheckedScript:
     """CompileError if the script is wrong."""
-    return _check(Source("stdin", script), Options(**options), world or live_world(), None)
+    return _check_source(Source("stdin", script), Options(**options), world or live_world(), None)
 
 
 class JsonCapture(JsonOutput):
@@ -112,9 +112,9 @@ def on_kernel(spec: ScriptSpec, hit: Callable[[], object] = lambda: None, json: 
             printer = Printer(spec, context, out, MapReader(session.maps, context))
             session.attach()
             hit()
-            for batch in session.finish():
+            for batch in session.stop_in_batches():
                 _handle(spec, session, printer, batch)
-            printer.final_maps()
+            printer.print_final_maps()
         finally:
             context.close()
         lost = session.losses()
@@ -151,7 +151,7 @@ def interpreted(spec: ScriptSpec, cpus: int = 2) -> str:
                 handler(record, 0)
             elif site.kind in ("clear", "zero"):
                 _take(kernel, site.data["map"], site.kind)
-    printer.final_maps()
+    printer.print_final_maps()
     return out.text
 
 
@@ -162,7 +162,7 @@ def _take(kernel: Kernel, name: str, then: str) -> list[tuple[Any, Any]]:
     elif then:
         for region in [r for regions in made.elements.values() for r in regions]:
             region.data[:] = bytes(len(region.data))
-    short = kernel.spec.map(name).short
+    short = kernel.spec.find_map(name).short
     return found + _take(kernel, short, then) if short else found
 
 

@@ -50,8 +50,8 @@ class Without:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._world, name)
 
-    def feature(self, name: str) -> bool:
-        return name not in self._denied and self._world.feature(name)
+    def has_feature(self, name: str) -> bool:
+        return name not in self._denied and self._world.has_feature(name)
 
 
 def live_world() -> World:
@@ -67,45 +67,46 @@ def compile(source: str | Source, options: Options | None = None, world: World |
     ``world`` describes the kernel that the script is for (default: the running one). ``show(stage, text)``
     gets each stage of the compiler as text; ``verify`` checks the intermediate code after each pass.
     """
-    options = options or Options(env=environment())
+    options = options or Options(env=script_environment())
     world = world or live_world()
     if sys.getrecursionlimit() < RECURSION:
         sys.setrecursionlimit(RECURSION)
-    checked = _check(source, options, world, show)
+    checked = _check_source(source, options, world, show)
     from .compiler.pipeline import compile_checked
     return compile_checked(checked, world, show, verify)
 
 
-def _check(source: str | Source, options: Options, world: World, show: Show | None) -> CheckedScript:
+def _check_source(source: str | Source, options: Options, world: World, show: Show | None) -> CheckedScript:
     from .language.files import Files
-    from .language.parser import parse
-    from .semantics.check import check
+    from .language.parser import parse_script
+    from .semantics.check import check_script
     if isinstance(source, str):
         source = Source("stdin", source)
     diagnostics = Diagnostics()
-    script = parse(source, diagnostics, options.params, Files(options.directories, options.headers, world.release))
+    script = parse_script(source, diagnostics, options.params,
+                          Files(options.directories, options.headers, world.release))
     if show is not None:
-        from .language.dump import dump
-        show("ast", dump(script))
-    diagnostics.check()
-    checked = check(script, source, world, options, diagnostics)
+        from .language.dump import dump_script
+        show("ast", dump_script(script))
+    diagnostics.raise_if_errors()
+    checked = check_script(script, source, world, options, diagnostics)
     if show is not None:
         from .language.dump import dump_clauses
         show("types", dump_clauses([p.clause for p in checked.probes]))
     return checked
 
 
-def format(source: str | Source, params: Sequence[str] = ()) -> str:
+def format_source(source: str | Source, params: Sequence[str] = ()) -> str:
     """The script laid out evenly, with its comments. Raises CompileError if it cannot be parsed; files that it
     includes or imports need not be there."""
     from .language.files import Files
-    from .language.format import format as lay_out
-    from .language.parser import parse
+    from .language.format import format_script as lay_out
+    from .language.parser import parse_script
     source = source if isinstance(source, Source) else Source("stdin", source)
     diagnostics = Diagnostics()
-    script = parse(source, diagnostics, _Any(params), Files(release=os.uname().release))
-    diagnostics.keep([d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")])
-    diagnostics.check()
+    script = parse_script(source, diagnostics, _Any(params), Files(release=os.uname().release))
+    diagnostics.keep_only([d for d in diagnostics.items if d.code not in ("header-not-found", "import-not-found")])
+    diagnostics.raise_if_errors()
     return lay_out(source, script)
 
 
@@ -122,7 +123,7 @@ class _Any(Sequence[str]):
         return self._given[index] if index < len(self._given) else f"${index + 1}"
 
 
-def environment() -> dict[str, str]:
+def script_environment() -> dict[str, str]:
     """The environment's variables that configure scripts."""
     return {k: v for k, v in os.environ.items() if k.startswith(("BPFTRACE_", "SONDE_"))}
 
@@ -266,12 +267,12 @@ class Trace:
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
                  show: Show | None = None, memory: Memory | None = None, budget: float = 0.0) -> None:
         self.source = source if isinstance(source, Source) else Source("stdin", source)
-        self.options = options or Options(env=environment())
+        self.options = options or Options(env=script_environment())
         self.options.gated = budget > 0
         self.process = process
         self.world = world or live_world()
         self.ending = Ending()
-        notices.follow(self.ending)
+        notices.follow_ending(self.ending)
         try:
             self.spec = compile(self.source, self.options, self.world, show)
         except BaseException:
@@ -305,7 +306,7 @@ class Trace:
     def attach(self) -> None:
         """Load, run ``begin``, attach everything. VerifierError, PrivilegeError, AttachError ..."""
         try:
-            self._load()
+            self._load_session()
             self.session.attach()
         except BaseException:
             self.ending.over = True
@@ -321,17 +322,17 @@ class Trace:
         if self.process is not None:
             self.process.close()
 
-    def _load(self) -> None:
+    def _load_session(self) -> None:
         self._session = self._new_session()
         try:
             self._session.load()
         except VerifierError as error:
-            if self.options.count_reads or not any(self.world.feature(name) for name in DIRECT):
+            if self.options.count_reads or not any(self.world.has_feature(name) for name in DIRECT):
                 raise
             self._session.process = None  # stays ours
             self._session.close()
             self._compile_without_loads(error)
-        self._bind()
+        self._bind_session()
 
     def _compile_without_loads(self, error: VerifierError) -> None:
         """The verifier did not accept a direct load of kernel memory: read it with helper calls instead."""
@@ -346,27 +347,28 @@ class Trace:
 
     def _new_session(self) -> Session:
         from .runtime.session import Session
-        return Session(self.spec, self.process, self._values(), self._handle_signals, self._statistics, self.ending,
+        return Session(self.spec, self.process, self._global_values(), self._handle_signals, self._statistics,
+                       self.ending,
                        self.memory.records, self._budget)
 
-    def _values(self) -> dict[str, int]:
+    def _global_values(self) -> dict[str, int]:
         wanted = self.spec.globals
         values: dict[str, int] = {}
         if "pidns_dev" in wanted:
             info = os.stat("/proc/self/ns/pid")
             values = {"pidns_dev": info.st_dev, "pidns_ino": info.st_ino}
         if "tai_offset" in wanted:
-            from .kernel.host import boot_to_tai
-            values["tai_offset"] = boot_to_tai()
+            from .kernel.host import tai_clock_offset
+            values["tai_offset"] = tai_clock_offset()
         return values
 
-    def _bind(self) -> None:
+    def _bind_session(self) -> None:
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
         self._context = LiveContext(self.spec, self.session.maps, memory=self.memory)
-        self.session.follow(self._context.log)
+        self.session.follow_mappings(self._context.mapping_log)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
-            self._context.remember(self.process.pid)
+            self._context.remember_process(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
         self._decoder = EventDecoder(self.spec, self._context)
 
@@ -386,22 +388,22 @@ class Trace:
         """Have ``tell(map, elements read, of how many)`` called while a large map is read."""
         self._reader.progress = tell
 
-    def take(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
         """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
         return self._reader(name, then)  # type: ignore[no-any-return]
 
     # records, for the command line: raw and in order
 
-    def records(self, timeout: float | None = None) -> list[tuple[int, Any, int]]:
+    def next_records(self, timeout: float | None = None) -> list[tuple[int, Any, int]]:
         """The next records (site, buffer, offset), in order; [] after ``timeout`` seconds or at the end."""
         return self.session.poll(timeout)
 
-    def rest(self) -> Iterator[tuple[int, Any, int]]:
+    def drain_records(self) -> Iterator[tuple[int, Any, int]]:
         """Detach with the first step, give what is left, run ``end`` when all of that has been taken, and give that."""
-        for batch in self.session.finish():
+        for batch in self.session.stop_in_batches():
             yield from batch
 
-    def act(self, site: int) -> None:
+    def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""
         spec = self.spec.sites[site]
         if spec.kind in ("clear", "zero"):
@@ -433,28 +435,28 @@ class Trace:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def decoded(self, records: Iterable[tuple[int, Any, int]]) -> Iterator[Event]:
+    def decode_records(self, records: Iterable[tuple[int, Any, int]]) -> Iterator[Event]:
         """The events of records; what the script asks for on the way (print a map, clear it) is done."""
         for site, buffer, offset in records:
             event = self._decoder.decode(buffer, offset)
             if event.kind == "print_map":
                 data = self.spec.sites[site].data
-                event.args = (data["map"], self.take(data["map"], data.get("then") or ""))
+                event.args = (data["map"], self.take_map(data["map"], data.get("then") or ""))
             elif event.kind in ("clear", "zero"):
-                self.act(site)
+                self.act_on_site(site)
             if event.kind not in ("exit", "clear", "zero"):
                 keep_stacks(event.args)
                 yield event
 
     def stop(self) -> list[Event]:
         """Detach, run ``end``, and give the events that are left."""
-        return list(self.decoded(self.rest()))
+        return list(self.decode_records(self.drain_records()))
 
     def show(self, timeout: float | None = None, every: float = 0.5) -> None:
         """In a notebook: the maps, drawn again and again in one output until the script ends or ``timeout`` seconds
         have passed; interrupting the cell ends it too. Needs IPython."""
-        from .notebook import show
-        show(self, timeout, every)
+        from .notebook import show_maps
+        show_maps(self, timeout, every)
 
     def run(self, callback: Callable[[Event], object] | None = None, timeout: float | None = None) -> Self:
         """Trace until the script ends or ``timeout`` seconds have passed, calling back for each event."""
@@ -474,7 +476,7 @@ class Trace:
     @property
     def maps(self) -> Mapping[str, MapView[Any, Any]]:
         """The script's maps by name (``@``, ``@x``)."""
-        return {m.name: MapView(m.name, self.take, self._final, m, self) for m in self.spec.maps
+        return {m.name: MapView(m.name, self.take_map, self._final, m, self) for m in self.spec.maps
                 if m.name.startswith("@")}
 
     @property
@@ -503,10 +505,10 @@ class Trace:
             self._release_process()
             return
         if self._reader is not None and self.session.maps:
-            for _ in self.decoded(self.rest()):
+            for _ in self.decode_records(self.drain_records()):
                 pass
             for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
-                self._final[name] = list(self.take(name))
+                self._final[name] = list(self.take_map(name))
                 self._incomplete |= {name} if self.session.is_incomplete(name) else set()
                 keep_stacks([key for key, _ in self._final[name]])
             self._losses = self.session.losses()
@@ -543,6 +545,6 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         from .runtime.child import Process as Watched
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, cpid=process.pid if command is not None and process else 0,
-                      unsafe=unsafe, timed=True, env=environment())
+                      unsafe=unsafe, timed=True, env=script_environment())
     return Trace(Source("stdin", source), options, process, world, handle_signals,
                  memory=Memory(memory) if memory else None, budget=budget)

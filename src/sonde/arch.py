@@ -72,7 +72,7 @@ ARCHES = {row.name: row for row in (_x86_64(), _aarch64())}
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def arch(name: str) -> Arch | None:
+def find_arch(name: str) -> Arch | None:
     """The row for a machine name as ``uname -m`` (or Debian) spells it; None if Sonde does not support it."""
     return ARCHES.get(_ALIASES.get(name, name))
 
@@ -84,7 +84,7 @@ def this_arch() -> Arch:
     from .errors import MissingFeatureError
 
     machine = os.uname().machine
-    row = arch(machine)
+    row = find_arch(machine)
     if row is None:
         raise MissingFeatureError(f"Sonde does not know the CPU architecture {machine}", "architecture",
                                   [f"supported are {', '.join(ARCHES)}"])

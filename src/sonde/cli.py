@@ -9,21 +9,21 @@ from typing import Any
 
 from . import commands
 from .commands import COMMANDS
-from .errors import CompileError, OptionError, SondeError, UsageError, VerifierError, shortened
+from .errors import CompileError, OptionError, SondeError, UsageError, VerifierError, shorten_message
 from .invocation import (
-    complain,
     new_trace,
     options_and_process,
     options_of,
     options_of_tool,
     pid_of,
+    print_to_stderr,
     program_of,
 )
 from .kernel import notices
 from .language.source import Source
-from .options import Parsed, parse, usage
+from .options import Parsed, parse_command_line, usage_text
 from .running import run
-from .scripts import FILE, meaning, read_script
+from .scripts import FILE, classify_word, read_script
 
 VERSION = "0.1.0"
 
@@ -35,28 +35,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed: Parsed | None = None
     try:
-        parsed = parse(arguments, options_of_tool)
-        status = _dispatch(parsed)
+        parsed = parse_command_line(arguments, options_of_tool)
+        status = _dispatch_command(parsed)
         if argv is None and parsed.command == "top":
-            from .monitor import leave
-            leave(status)
+            from .monitor import exit_at_once
+            exit_at_once(status)
         return status
     except CompileError as error:
-        for text in commands.findings(error, parsed):
-            complain(text)
+        for text in commands.compile_findings(error, parsed):
+            print_to_stderr(text)
         return 2 if any(item.code == "header-not-found" for item in error.diagnostics) else 1  # as bpftrace
     except VerifierError as error:
         _explain_rejection(error, parsed is not None and parsed.has("verbose"))
         return 255  # as bpftrace
     except OptionError as error:
-        complain("\n".join([f"ERROR: {shortened(error.message)}", *[f"HINT: {hint}" for hint in error.hints]]))
+        print_to_stderr("\n".join([f"ERROR: {shorten_message(error.message)}",
+                                   *[f"HINT: {hint}" for hint in error.hints]]))
         if arguments[0].startswith("-"):
-            complain("\n" + usage())
+            print_to_stderr("\n" + usage_text())
         return 1
     except SondeError as error:
-        complain(f"ERROR: {shortened(error.message)}")
+        print_to_stderr(f"ERROR: {shorten_message(error.message)}")
         for hint in error.hints:
-            complain(f"HINT: {shortened(hint)}")
+            print_to_stderr(f"HINT: {shorten_message(hint)}")
         return 1
     except BrokenPipeError:
         _give_up_stdout()
@@ -64,19 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except RecursionError:
-        complain("ERROR: the program is nested too deeply")
+        print_to_stderr("ERROR: the program is nested too deeply")
         return 1
     except MemoryError:
-        complain("ERROR: out of memory")
+        print_to_stderr("ERROR: out of memory")
         return 1
     except OSError as error:  # a full disk, a terminal that is gone
         _give_up_stdout()
-        complain(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        print_to_stderr(f"ERROR: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
         return 1
     except Exception as error:  # a mistake of Sonde's own: said in a line, in full with -v
         if parsed is not None and parsed.has("verbose"):
             raise
-        complain(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
+        print_to_stderr(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
                   "HINT: -v shows where it happened")
         return 1
 
@@ -101,50 +102,50 @@ def _give_up_stdout() -> None:
 def _explain_rejection(error: VerifierError, verbose: bool) -> None:
     from .language.diagnostics import ERROR, Diagnostic
     hints = [] if verbose else ["-v shows the verifier's log"]
-    complain(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
+    print_to_stderr(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
                          else error.message, error.span, hints).render())
     if verbose:
-        complain(error.log)
+        print_to_stderr(error.log)
 
 
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def _dispatch(parsed: Parsed) -> int:
-    notices.tell = complain
+def _dispatch_command(parsed: Parsed) -> int:
+    notices.tell = print_to_stderr
     words = parsed.words
     if parsed.has("heatmap") and parsed.options.setdefault("format", "heatmap") != "heatmap":
         raise UsageError(f"one form at a time: --heatmap or -f {parsed.get('format')}")
     tool = words[0] if words and not parsed.has("e") else ""
     if parsed.has("help") and not tool and not parsed.command:
-        sys.stdout.write(usage())
+        sys.stdout.write(usage_text())
         return 0
     if parsed.has("version"):
         sys.stdout.write(f"sonde v{VERSION}\n")
         return 0
     if parsed.has("info"):
-        return _info()
+        return _print_info()
     if parsed.has("debuginfo") or parsed.has("traceable-functions"):
         _look_elsewhere(parsed)
     if parsed.has("list"):
-        return _list(parsed)
+        return _list_probes(parsed)
     if parsed.first in COMMANDS:
-        return commands.run(parsed.first, parsed)
+        return commands.run_command(parsed.first, parsed)
     if parsed.command and not words and not parsed.has("e"):
-        return commands.run(parsed.command, parsed)
-    return _trace(parsed)
+        return commands.run_command(parsed.command, parsed)
+    return _trace_script(parsed)
 
 
 def _look_elsewhere(parsed: Parsed) -> None:
-    from .kernel.places import look_for
-    look_for(parsed.get("debuginfo"), parsed.get("traceable-functions"))
+    from .kernel.places import set_search_places
+    set_search_places(parsed.get("debuginfo"), parsed.get("traceable-functions"))
 
 
-def _info() -> int:
-    from .kernel.info import info
+def _print_info() -> int:
+    from .kernel.info import info_rows
     from .kernel.world import LiveWorld
     section = ""
-    for title, name, value in info(LiveWorld().features, VERSION):
+    for title, name, value in info_rows(LiveWorld().features, VERSION):
         if title != section:
             sys.stdout.write(f"{section and chr(10)}{title}\n")
             section = title
@@ -152,36 +153,38 @@ def _info() -> int:
     return 0
 
 
-def _list(parsed: Parsed) -> int:
-    from .kernel.listing import listing, why_nothing
+def _list_probes(parsed: Parsed) -> int:
+    from .kernel.listing import listing_lines, missing_kind_hints
     from .kernel.world import LiveWorld
-    from .output.text import encode, terminal_safe
+    from .output.text import encode_text, terminal_safe
     pattern = parsed.get("list") or (parsed.words[0] if parsed.words else "")
     pid = pid_of(parsed)
     found = False
     world = LiveWorld()
-    for wanted in _points(parsed, pattern):
-        for line in listing(world, wanted, parsed.has("verbose"), pid):
+    for wanted in _points_to_list(parsed, pattern):
+        for line in listing_lines(world, wanted, parsed.has("verbose"), pid):
             found = True
-            sys.stdout.buffer.write(encode(terminal_safe(line) + "\n"))
+            sys.stdout.buffer.write(encode_text(terminal_safe(line) + "\n"))
     sys.stdout.flush()
     if not found and pattern:
         file = pattern.endswith(".bt")
-        complain("\n".join([f"WARNING: It appears that '{pattern}' is a filename but the file does not exist. Treating "
-                            f"'{pattern}' as a search pattern." if file else f"WARNING: nothing matches {pattern!r}",
-                            *[f"HINT: {hint}" for hint in why_nothing(world, pattern)]]))
+        print_to_stderr(
+            "\n".join([f"WARNING: It appears that '{pattern}' is a filename but the file does not exist. Treating "
+                                   f"'{pattern}' as a search pattern." if file
+                                   else f"WARNING: nothing matches {pattern!r}",
+                                   *[f"HINT: {hint}" for hint in missing_kind_hints(world, pattern)]]))
     return 0
 
 
-def _points(parsed: Parsed, pattern: str) -> list[str]:
+def _points_to_list(parsed: Parsed, pattern: str) -> list[str]:
     """What -l is to list: a pattern, or the attach points of a script."""
-    if not parsed.has("e") and not (meaning(pattern) == FILE and os.path.isfile(pattern)):
+    if not parsed.has("e") and not (classify_word(pattern) == FILE and os.path.isfile(pattern)):
         return [pattern]
     from .language.diagnostics import Diagnostics
-    from .language.parser import parse as parse_script
+    from .language.parser import parse_script as parse_script
     diagnostics = Diagnostics()
     script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(pattern), diagnostics)
-    diagnostics.check()
+    diagnostics.raise_if_errors()
     from .semantics.providers import find_provider
     points = [point.parts for clause in script.clauses for point in clause.points]
     with_count = ("interval", "profile", "software", "hardware")
@@ -190,23 +193,23 @@ def _points(parsed: Parsed, pattern: str) -> list[str]:
             for kind, parts in zip(kinds, points) if kind not in ("begin", "end", "self", "test", "bench")]
 
 
-def _trace(parsed: Parsed) -> int:
+def _trace_script(parsed: Parsed) -> int:
     source, params = program_of(parsed)
     if source is None:
         return 0
     if parsed.has("fmt") or parsed.get("mode") == "format":
-        return _format(source, params)
+        return _print_formatted(source, params)
     from .api import live_world
     if "--help" in params:
         from .parameters import parameter_hints
         sys.stderr.write(f"HINT: {parameter_hints(source, options_of(parsed, params), live_world().release)}")
         return 1
     options, process = options_and_process(parsed, params)
-    show = _shower(parsed.get("debug"), parsed.tool) if parsed.has("debug") else None
+    show = _stage_printer(parsed.get("debug"), parsed.tool) if parsed.has("debug") else None
     trace = new_trace(source, options, process, parsed, show)
-    from .commands import warnings
-    for text in warnings(trace.spec, parsed, options.pid) if options.warnings else []:
-        complain(text)
+    from .commands import startup_warnings
+    for text in startup_warnings(trace.spec, parsed, options.pid) if options.warnings else []:
+        print_to_stderr(text)
     if show is not None or parsed.get("mode") == "codegen":
         return 0
     if parsed.get("mode") == "compiler-bench":
@@ -215,15 +218,15 @@ def _trace(parsed: Parsed) -> int:
     return run(trace, parsed)
 
 
-def _format(source: Source, params: list[str]) -> int:
-    from .api import format
-    formatted = format(source, params)
+def _print_formatted(source: Source, params: list[str]) -> int:
+    from .api import format_source
+    formatted = format_source(source, params)
     sys.stdout.buffer.write(formatted.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()
     return 0
 
 
-def _shower(wanted: str, tool: str = "") -> Any:
+def _stage_printer(wanted: str, tool: str = "") -> Any:
     """-d: print the stages that were asked for, a list with commas."""
     from .compiler.pipeline import BPFTRACE_STAGES, STAGES
     stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}
@@ -232,7 +235,7 @@ def _shower(wanted: str, tool: str = "") -> Any:
             f"{tool} has no -d of its own: see sonde {tool} --help"] if tool else [
             f"stages are: all, {', '.join(STAGES)}"])
 
-    def show(stage: str, text: str) -> None:
+    def print_stage(stage: str, text: str) -> None:
         if "all" in stages or stage in stages:
             sys.stdout.write(f"; --- {stage}\n{text.rstrip()}\n")
-    return show
+    return print_stage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import api, tools
 from .errors import SondeError
-from .output.progress import watched
+from .output.progress import track_progress
 from .record import Record
 from .scripts import read_script
 from .semantics.typed import Options
@@ -31,17 +31,17 @@ class Verdict(Record):
     why: list[str] = []
 
 
-def examine(tool: tools.Tool, world: World) -> Verdict:
+def examine_tool(tool: tools.Tool, world: World) -> Verdict:
     """Compile ``tool`` for the kernel that ``world`` describes."""
     try:
-        options = Options(params=tool.sample, env=api.environment())
+        options = Options(params=tool.sample_arguments, env=api.script_environment())
         spec = api.compile(read_script(tool.path), options, world)
     except SondeError as error:
-        return Verdict(tool.name, False, [], _reasons(error))
-    return Verdict(tool.name, True, ways(spec), [warning.message for warning in spec.warnings])
+        return Verdict(tool.name, False, [], _failure_reasons(error))
+    return Verdict(tool.name, True, attach_methods(spec), [warning.message for warning in spec.warnings])
 
 
-def _reasons(error: SondeError) -> list[str]:
+def _failure_reasons(error: SondeError) -> list[str]:
     """The distinct messages and hints, shortly: a missing probe or type is named once, after what the whole kernel
     lacks."""
     found = getattr(error, "diagnostics", None) or [error]
@@ -50,12 +50,12 @@ def _reasons(error: SondeError) -> list[str]:
     return sorted(distinct, key=lambda line: not line.startswith("this kernel"))
 
 
-def ways(spec: ScriptSpec) -> list[str]:
+def attach_methods(spec: ScriptSpec) -> list[str]:
     """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ..."""
-    return sorted({_way(program) for program in spec.programs} - {""})
+    return sorted({_attach_method(program) for program in spec.programs} - {""})
 
 
-def _way(program: ProgramSpec) -> str:
+def _attach_method(program: ProgramSpec) -> str:
     kind = program.attach[0].kind
     if kind in _LATER:
         return ""
@@ -64,12 +64,12 @@ def _way(program: ProgramSpec) -> str:
     return str(program.attach[0].extra.get("how", kind))
 
 
-def report(world: World, btf: str = "", allowed: bool = True, bar: Progress | None = None) -> tuple[str, bool]:
+def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progress | None = None) -> tuple[str, bool]:
     """What ``sonde doctor`` prints, and whether every tool works. ``btf`` is the file that ``world`` knows its kernel
     from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
     user who is not ``allowed`` to trace no tool works, though it may compile."""
-    world.struct("task_struct")  # a file that is no BTF is one error, not one for each tool
-    found = [examine(tool, world) for tool in watched(bar, tools.tools(), "compiling", "tools", 1)]
+    world.find_struct("task_struct")  # a file that is no BTF is one error, not one for each tool
+    found = [examine_tool(tool, world) for tool in track_progress(bar, tools.all_tools(), "compiling", "tools", 1)]
     width = max(len(verdict.name) for verdict in found)
     lines = []
     for verdict in found:

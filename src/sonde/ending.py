@@ -18,10 +18,10 @@ class Ending:
         self.asked_at = 0.0
         self.over = False
 
-    def ask(self) -> None:
+    def request_end(self) -> None:
         """The wish is made; a repeated one changes nothing."""
         self.asked_at = self.asked_at or monotonic()
 
-    def overdue(self, seconds: float = GRACE) -> bool:
+    def is_overdue(self, seconds: float = GRACE) -> bool:
         """Whether the wish was made more than ``seconds`` ago."""
         return bool(self.asked_at) and monotonic() - self.asked_at > seconds

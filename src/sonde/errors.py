@@ -22,7 +22,7 @@ from typing import Any
 _WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
 
 
-def underlined(line: str, start: int, end: int) -> list[str]:
+def underline_span(line: str, start: int, end: int) -> list[str]:
     """A line of a script, and one that underlines it from ``start`` to ``end``; of an endless line, a part.
     A place without width, such as the end of the text, has no underline."""
     end = max(end, start)
@@ -37,7 +37,7 @@ def underlined(line: str, start: int, end: int) -> list[str]:
     return [line, pad + "~" * (end - start)]
 
 
-def shortened(text: str) -> str:
+def shorten_message(text: str) -> str:
     """A message, without the middle of what is endless in it."""
     return text if len(text) <= 4 * _WIDEST else f"{text[:_WIDEST]} ... {text[-_WIDEST:]}"
 

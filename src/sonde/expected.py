@@ -12,25 +12,25 @@ from .output.views.csv import event_columns
 from .runtime.aggregates import Histogram, Stats
 from .runtime.series import Series
 from .runtime.values import (
-    Address,
     ArrayValue,
     Buffer,
     EnumValue,
+    InetAddress,
     MacAddress,
     Moment,
-    Name,
+    NamedNumber,
     PointerValue,
     StackTrace,
     StructValue,
-    UserSymbol,
+    UserAddress,
 )
 from .spec import EventSite, MapSpec, ScriptSpec
 from .tables import is_row, member_types
 
 _VALUES: list[tuple[type, type]] = [
     (t.Bool, bool), (t.Enum, EnumValue), (t.Pointer, PointerValue), (t.Timestamp, Moment), (t.Int, int), (t.Str, str),
-    (t.Buf, Buffer), (t.Inet, Address), (t.MacAddr, MacAddress), (t.Stack, StackTrace), (t.USym, UserSymbol),
-    (t.Symbol, Name), (t.Struct, StructValue), (t.Array, ArrayValue),
+    (t.Buf, Buffer), (t.Inet, InetAddress), (t.MacAddr, MacAddress), (t.Stack, StackTrace), (t.USym, UserAddress),
+    (t.Symbol, NamedNumber), (t.Struct, StructValue), (t.Array, ArrayValue),
 ]
 _AGGREGATES = {"hist": Histogram, "lhist": Histogram, "stats": Stats, "tseries": Series}
 

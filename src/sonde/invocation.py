@@ -10,9 +10,9 @@ from . import commands
 from .errors import UsageError
 from .language.source import Source
 from .options import TOOL as TOOLS_OWN
-from .options import Option, Parsed, budget_of, usage
+from .options import Option, Parsed, budget_of, usage_text
 from .ownership import open_guarded
-from .scripts import COMMAND, LARGEST, TOOL, meaning, read_script, script_of
+from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 from .watching import is_watched
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .semantics.typed import Options
 
 
-def complain(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """A message for people, on standard error. Names of files and functions in it steer no terminal."""
     from .output.text import terminal_safe
     sys.stdout.flush()
@@ -30,8 +30,8 @@ def complain(text: str) -> None:
 def options_of_tool(name: str) -> list[Option]:
     """The own options of the tool or command called ``name``; none if there is neither."""
     from . import tools
-    kind = meaning(name)
-    tool = commands.page(name) if kind == COMMAND else tools.find(name) if kind == TOOL else None
+    kind = classify_word(name)
+    tool = commands.command_page(name) if kind == COMMAND else tools.find_tool(name) if kind == TOOL else None
     return [Option(row.names, row.value, TOOLS_OWN, row.help) for row in tool.options] if tool else []
 
 
@@ -59,24 +59,24 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
     if parsed.has("e"):
         return Source("stdin", parsed.get("e")), words + parsed.rest
     if not words:
-        complain(usage())
+        print_to_stderr(usage_text())
         raise UsageError("USAGE: filename or -e 'program' required.")
     name, params = words[0], words[1:] + parsed.rest
     if name == "-":
         return script_of("stdin", sys.stdin.buffer.read(LARGEST + 1)), params
     from . import tools
-    tool = tools.find(name) if meaning(name) == TOOL else None
+    tool = tools.find_tool(name) if classify_word(name) == TOOL else None
     if tool is None and not os.path.exists(name):
-        from .language.diagnostics import nearest
+        from .language.diagnostics import nearest_names
         raise UsageError(f"failed to open file '{name}': No such file or directory",
-                         [f"did you mean the tool {c}?" for c in nearest(name, tools.names())[:1]])
+                         [f"did you mean the tool {c}?" for c in nearest_names(name, tools.tool_names())[:1]])
     if tool is not None:
         if parsed.has("help"):
-            sys.stdout.write(tools.help(tool))
+            sys.stdout.write(tools.tool_help(tool))
             return None, []
-        from .tools.arguments import check, probes_by_regex
-        for warning in check(tool, params, parsed.named):
-            complain(warning)
+        from .tools.arguments import check_arguments, probes_by_regex
+        for warning in check_arguments(tool, params, parsed.named):
+            print_to_stderr(warning)
         if parsed.named.pop("regexp", ""):
             params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
         if parsed.has("pid"):
@@ -115,7 +115,7 @@ def process_of(parsed: Parsed) -> Any:
 
 def options_of(parsed: Parsed, params: list[str]) -> Options:
     """What the command line asks of the compiler, with a script's parameters."""
-    from .api import environment
+    from .api import script_environment
     from .semantics.typed import Options
     named = dict(parsed.named)
     plain = []
@@ -133,7 +133,8 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         view_class(parsed.get("format"))
     return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
-                   probe_filter=parsed.get("probe-filter"), timed=viewed or is_watched(parsed), env=environment(),
+                   probe_filter=parsed.get("probe-filter"), timed=viewed or is_watched(parsed),
+                   env=script_environment(),
                    directories=parsed.get("I").split("\n") if parsed.has("I") else [],
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 

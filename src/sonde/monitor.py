@@ -15,11 +15,12 @@ from .watching import can_draw_on, count, counts_down, every, pictures, redraws,
 
 if TYPE_CHECKING:
     from .api import Trace
-    from .output import Output
+    from .output import Output, Printer
     from .output.live.blocks import Blocks, Counter
     from .output.live.model import Snapshot
     from .output.progress import Progress
     from .output.views import Showing
+    from .runtime.losses import Losses
 
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
 _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
@@ -27,21 +28,21 @@ _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has c
 _Records = Iterable[tuple[int, Any, int]]
 
 
-def blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
+def make_blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
     """The output that redraws, if this run does."""
-    title = _name(parsed)
+    title = _run_title(parsed)
     if showing is not None:
         if not pictures(parsed):
             return None
         from .output.live.blocks import Blocks
-        return Blocks(trace.spec, title, parsed.has("quiet"), 2, showing.picture)
+        return Blocks(trace.spec, title, parsed.has("quiet"), 2, showing.render_picture)
     if not redraws(parsed):
         return None
     from .output.live.blocks import Blocks
     return Blocks(trace.spec, title, parsed.has("quiet"))
 
 
-def _name(parsed: Parsed) -> str:
+def _run_title(parsed: Parsed) -> str:
     """What is running, for headings."""
     return parsed.tool or (os.path.basename(parsed.words[0]) if parsed.words and not parsed.has("e") else "sonde")
 
@@ -63,97 +64,98 @@ class Follower:
         self._next = time.monotonic() + self._every
         self._enough = False
         drawn = parsed.command or screen is not None and pictures(parsed)
-        self._bar = None if drawn else _bar(parsed)
+        self._bar = None if drawn else _make_bar(parsed)
         self._seconds = parsed.seconds
         self._started = 0.0
         self._time = 0
 
-    def run(self, printer: Any, flush: Callable[[], object]) -> None:
+    def run_loop(self, printer: Printer, flush: Callable[[], object]) -> None:
         """Until the script has ended; what is left is for :meth:`rest`."""
         session = self.trace.session
         self._started = time.monotonic()
         while not session.done:
-            records = self.trace.records(self._patience())
+            records = self.trace.next_records(self._poll_timeout())
             if self._bar is not None and (records or session.done):
-                self._bar.clear()
-            self._handle(printer, records)
+                self._bar.clear_bar()
+            self._print_records(printer, records)
             if session.asked:
                 session.asked = False
                 if self.sample is None:  # else the maps are to be seen
-                    printer.maps()
+                    printer.print_maps()
             flush()
-            self._look()
-            if self._most and self._settled():
-                session.end("count")
+            self._look_at_maps()
+            if self._most and self._has_settled():
+                session.request_end("count")
 
-    def rest(self, printer: Any) -> None:
+    def print_rest(self, printer: Printer) -> None:
         """Detach, and print what is left: after --count only what ``end`` prints."""
         if self._bar is not None:
-            self._bar.clear()
-        records, enough = self.trace.rest(), self._enough
-        self._handle(printer, (each for each in records if not enough or self._probe(each) in ("end", "END")))
+            self._bar.clear_bar()
+        records, enough = self.trace.drain_records(), self._enough
+        self._print_records(printer,
+                            (each for each in records if not enough or self._probe_of_record(each) in ("end", "END")))
         for _ in records:  # what is left of a block that is one too many
             pass
         if self.screen is not None:
-            self.screen.leave()
+            self.screen.leave_screen()
 
-    def _patience(self) -> float:
+    def _poll_timeout(self) -> float:
         wait = LOOK if self.screen is not None or self._most or self._bar is not None else 3600.0
         if self.sample is not None:
             wait = min(wait, LOOK, max(0.0, self._next - time.monotonic()))
         return wait
 
-    def _look(self) -> None:
+    def _look_at_maps(self) -> None:
         now = time.monotonic()
         if self.sample is not None and now >= self._next:
             self.sample()
             done = time.monotonic()
             self._next = max(self._next + self._every, done + 4 * (done - now))  # a fifth of the time, at most
         if self.screen is not None:
-            self.screen.lost(losses_in_words(self.trace.session.losses()))
-            self.screen.show()
+            self.screen.set_losses(losses_in_words(self.trace.session.losses()))
+            self.screen.draw_if_changed()
         if self._bar is not None and not self.trace.session.done and not (self.screen and self._counter.blocks):
-            self._bar.show("tracing", now - self._started, self._seconds, "s", True)
+            self._bar.show_progress("tracing", now - self._started, self._seconds, "s", True)
 
-    def _settled(self) -> bool:
+    def _has_settled(self) -> bool:
         """Have all blocks that were asked for come whole?"""
         if self._counter.blocks < self._most:
             return False
         self._enough = self._enough or time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self._counter.begun > _SETTLED
         return self._enough
 
-    def _probe(self, record: tuple[int, Any, int]) -> str:
+    def _probe_of_record(self, record: tuple[int, Any, int]) -> str:
         _, buffer, offset = record
         number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
         return self.trace.spec.probes[number] if number < len(self.trace.spec.probes) else ""
 
-    def _handle(self, printer: Any, records: _Records) -> None:
+    def _print_records(self, printer: Printer, records: _Records) -> None:
         for record in records:
             _, buffer, offset = record
-            if not self._starts(self._probe(record), buffer, offset):
+            if not self._accepts_record(self._probe_of_record(record), buffer, offset):
                 return
-            printer.show((record,), self.trace.act)
+            printer.print_records((record,), self.trace.act_on_site)
 
-    def _starts(self, probe: str, buffer: Any, offset: int) -> bool:
+    def _accepts_record(self, probe: str, buffer: Any, offset: int) -> bool:
         """Note where a record comes from; False if it belongs to a block that is one too many."""
         self._time = int.from_bytes(buffer[offset + 8:offset + 16], sys.byteorder) or self._time
         if self.screen is not None:
-            self.screen.at(probe, self._time)
+            self.screen.switch_probe(probe, self._time)
         elif probe in self._counter.periods:
             self._counter.is_new(probe, self._time)
         if self._most and self._counter.blocks > self._most:
             self._enough = True
-            self.trace.session.end("count")
+            self.trace.session.request_end("count")
             return False
         return True
 
 
-def _bar(parsed: Parsed) -> Progress | None:
-    from .output.progress import progress
-    return progress(parsed.has("quiet")) if counts_down(parsed) else None
+def _make_bar(parsed: Parsed) -> Progress | None:
+    from .output.progress import make_progress
+    return make_progress(parsed.has("quiet")) if counts_down(parsed) else None
 
 
-def losses_in_words(losses: Any) -> str:
+def losses_in_words(losses: Losses) -> str:
     """All that was lost, in a line; "" if nothing was."""
     parts = [(sum(n for _, n in losses.records), "events lost"),
              (sum(n for site, n in losses.errors if site.kind == "map_full"), "updates found a map full"),
@@ -167,7 +169,7 @@ def losses_in_words(losses: Any) -> str:
 # --- top and serve ----------------------------------------------------------------------------------------
 
 
-class Show:
+class LiveRun:
     """A run whose model is shown by something else than text, until :meth:`finish` prints what is left."""
 
     def __init__(self, trace: Trace, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
@@ -175,34 +177,34 @@ class Show:
         self.trace = trace
         self.parsed = parsed
         self.publish = publish
-        title = f"sonde {_name(parsed)}" if _name(parsed) != "sonde" else "sonde"
+        title = f"sonde {_run_title(parsed)}" if _run_title(parsed) != "sonde" else "sonde"
         self.model = Model(trace.spec, title, parsed.tool, parsed.columns)
-        self.printer = ModelPrinter(trace.spec, trace.context, trace.take, self.model, trace.options.warnings)
-        self.follower = Follower(trace, parsed, None, self.look)
+        self.printer = ModelPrinter(trace.spec, trace.context, trace.take_map, self.model, trace.options.warnings)
+        self.follower = Follower(trace, parsed, None, self.publish_state)
 
-    def look(self, ended: str = "") -> None:
+    def publish_state(self, ended: str = "") -> None:
         """Read the maps and publish what there is."""
-        self.model.look(self.trace.take)
-        self.publish(self.model.snapshot(self.trace.session, ended))
+        self.model.read_maps(self.trace.take_map)
+        self.publish(self.model.take_snapshot(self.trace.session, ended))
 
-    def run(self) -> None:
+    def trace_session(self) -> None:
         """Trace until the session is done, in the thread that calls this."""
         for warning in self.trace.session.warnings:
-            self.model.out.note(f"WARNING: {warning.message}")
-        self.trace.session.tell = self.model.out.note
-        self.look()
-        self.follower.run(self.printer, lambda: None)
-        self.look(_ENDS.get(self.trace.session.reason, self.trace.session.reason))
+            self.model.out.write_note(f"WARNING: {warning.message}")
+        self.trace.session.tell = self.model.out.write_note
+        self.publish_state()
+        self.follower.run_loop(self.printer, lambda: None)
+        self.publish_state(_ENDS.get(self.trace.session.reason, self.trace.session.reason))
 
-    def finish(self, out: Output) -> int:
+    def finish_run(self, out: Output) -> int:
         """Detach; print what ``end`` prints, the maps and the losses."""
         from .output import Printer
         from .output.losses import report_losses
         trace = self.trace
-        printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings)
+        printer = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings)
         printer.is_incomplete = trace.session.is_incomplete
-        self.follower.rest(printer)
-        printer.final_maps()
+        self.follower.print_rest(printer)
+        printer.print_final_maps()
         if trace.options.warnings:
             report_losses(out, trace.session.losses(), reads=True, asked=trace.options.count_reads)
         out.flush(True)
@@ -214,9 +216,9 @@ _ENDS = {"exit": "the script called exit()", "signal": "interrupted", "child": "
          "process": "the process has ended", "count": "--count", "quit": "quit", "iterators": "all has been read"}
 
 
-def show(trace: Trace, parsed: Parsed) -> int:
+def show_live(trace: Trace, parsed: Parsed) -> int:
     """``sonde top`` and ``sonde serve``."""
-    from .output import output
+    from .output import make_output
     if parsed.get("format", "text") not in ("text", "json") or runs_tests(parsed) or parsed.has("dry-run"):
         raise UsageError(f"sonde {parsed.command} shows a running script; -f, --test, --bench and --dry-run have no "
                          "place there")
@@ -224,14 +226,16 @@ def show(trace: Trace, parsed: Parsed) -> int:
     every(parsed)
     from .invocation import open_output
     descriptor = open_output(parsed)
-    out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
-                 trace.ending)
+    out = make_output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
+                      trace.ending)
     try:
         trace.keeps_maps = False
         with trace:
-            out.attached(trace.session.attached)
+            out.report_attached(trace.session.attached)
             tell_manager("READY=1")
-            return _serve(trace, parsed, out, port) if parsed.command == "serve" else _top(trace, parsed, out)
+            if parsed.command == "serve":
+                return _show_in_browser(trace, parsed, out, port)
+            return _show_on_terminal(trace, parsed, out)
     finally:
         tell_manager("STOPPING=1")
         out.flush(True)
@@ -240,19 +244,19 @@ def show(trace: Trace, parsed: Parsed) -> int:
             os.close(descriptor)
 
 
-def _serve(trace: Trace, parsed: Parsed, out: Output, port: int) -> int:
-    from .output.live.serve import Server
-    server = Server(port)
+def _show_in_browser(trace: Trace, parsed: Parsed, out: Output, port: int) -> int:
+    from .output.live.serve import PageServer
+    server = PageServer(port)
     try:
-        shown = Show(trace, parsed, server.publish)
-        out.note(f"Serving on {server.url} until Ctrl-C")
-        shown.run()
+        shown = LiveRun(trace, parsed, server.publish_snapshot)
+        out.write_note(f"Serving on {server.url} until Ctrl-C")
+        shown.trace_session()
     finally:
         server.close()
-    return shown.finish(out)
+    return shown.finish_run(out)
 
 
-def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
+def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
     """The screen belongs to this thread, the session to another one, that neither waits for the other."""
     import signal
     from threading import Thread
@@ -263,32 +267,32 @@ def _top(trace: Trace, parsed: Parsed, out: Output) -> int:
     except ModuleNotFoundError as error:
         from .installed import how_to_add
         raise UsageError(f"sonde top needs the Python package {error.name}", [how_to_add("ui")]) from None
-    app = TopApp(lambda: trace.session.end("quit"))
-    shown = Show(trace, parsed, app.show)
+    app = TopApp(lambda: trace.session.request_end("quit"))
+    shown = LiveRun(trace, parsed, app.show_snapshot)
     failed: list[BaseException] = []
 
-    def work() -> None:
+    def trace_in_thread() -> None:
         try:
-            shown.run()
+            shown.trace_session()
         except BaseException as error:  # said by the main thread, when the terminal is its own again
             failed.append(error)
             app.give_up()
 
-    thread = Thread(target=work, name="sonde-session")
-    before = signal.signal(signal.SIGINT, lambda number, frame: trace.session.end("signal"))
+    thread = Thread(target=trace_in_thread, name="sonde-session")
+    before = signal.signal(signal.SIGINT, lambda number, frame: trace.session.request_end("signal"))
     thread.start()
     try:
         app.run()
     finally:
-        trace.session.end("quit")
+        trace.session.request_end("quit")
         thread.join()
         signal.signal(signal.SIGINT, before)
     if failed or app.failure is not None:
         raise failed[0] if failed else app.failure or SondeError("the view has ended")
-    return shown.finish(out)
+    return shown.finish_run(out)
 
 
-def leave(status: int) -> NoReturn:
+def exit_at_once(status: int) -> NoReturn:
     """End at once: taking apart what Textual has made takes the interpreter a quarter of a second."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .output import look
-from .output.text import TextOutput, ordered
+from .output.text import TextOutput, sort_items
 from .output.views import svg
 from .output.views.html import map_elements
 from .output.views.stacks import Folder, shows_stacks
@@ -26,23 +26,23 @@ _STYLE = (f"{look.colours('.sonde')}.sonde {{ --paper: transparent; --ink: inher
 
 def map_html(spec: MapSpec, items: Items, run: Provenance | None = None) -> str:
     """A map as HTML for a notebook's output, with the run that it is of."""
-    name = f"<b>{svg.escape(spec.name)}</b>"
-    shown = _flame(spec, items) if shows_stacks(spec) and items else \
-        f"{name}{''.join(map_elements(spec, ordered(items)))}"
+    name = f"<b>{svg.escape_markup(spec.name)}</b>"
+    shown = _flame_html(spec, items) if shows_stacks(spec) and items else \
+        f"{name}{''.join(map_elements(spec, sort_items(items)))}"
     return f'<div class="sonde"><style>{_STYLE}</style>{shown}{svg.run_html(run)}</div>'
 
 
-def _flame(spec: MapSpec, items: Items) -> str:
+def _flame_html(spec: MapSpec, items: Items) -> str:
     """The flame graph in a frame of its own: its style and script stay there."""
     from .output.views.flame_script import SCRIPT
     from .output.views.flamegraph import STYLE as FLAME_STYLE
     from .output.views.flamegraph import flame_element
     folder = Folder([spec.name])
-    folder.add(spec, items, "")
+    folder.add_items(spec, items, "")
     title = f"{spec.name}: {sum(folder.folded.values()):,}"
-    page = svg.page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)], SCRIPT)
+    page = svg.html_page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)], SCRIPT)
     return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
-            f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape(spec.name)}"></iframe>')
+            f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape_markup(spec.name)}"></iframe>')
 
 
 class _Sink:
@@ -65,31 +65,31 @@ def _text_output(write: Callable[[bytes], object]) -> TextOutput:
 def map_text(name: str, items: Items) -> str:
     """What sonde prints of a map."""
     pieces: list[bytes] = []
-    _text_output(pieces.append).map(name, items)
+    _text_output(pieces.append).write_map(name, items)
     return b"".join(pieces).decode("utf-8", "replace").rstrip("\n")
 
 
-def show(trace: Trace, timeout: float | None, every: float) -> None:
+def show_maps(trace: Trace, timeout: float | None, every: float) -> None:
     """Draw the trace's maps in one output until the script ends or the time is over."""
     import sys
     import time
 
     from .output import Printer
-    from .tables import require
-    display = require("IPython.display", "notebook")
+    from .tables import import_extra
+    display = import_extra("IPython.display", "notebook")
     out = _text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
-    printer = Printer(trace.spec, trace.context, out, trace.take)
-    handle = display.display(display.HTML(_maps(trace)), display_id=True)
+    printer = Printer(trace.spec, trace.context, out, trace.take_map)
+    handle = display.display(display.HTML(_maps_html(trace)), display_id=True)
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         while not trace.session.done and (deadline is None or time.monotonic() < deadline):
             left = every if deadline is None else min(every, deadline - time.monotonic())
-            printer.show(trace.records(max(left, 0.01)), trace.act)
-            handle.update(display.HTML(_maps(trace)))
+            printer.print_records(trace.next_records(max(left, 0.01)), trace.act_on_site)
+            handle.update(display.HTML(_maps_html(trace)))
     except KeyboardInterrupt:
-        handle.update(display.HTML(_maps(trace)))
+        handle.update(display.HTML(_maps_html(trace)))
 
 
-def _maps(trace: Trace) -> str:
+def _maps_html(trace: Trace) -> str:
     maps = "".join([map_html(view.spec, view.pairs()) for _, view in sorted(trace.maps.items())])
     return maps + svg.run_html(trace.provenance)

@@ -102,7 +102,7 @@ class Parsed(Record):
         return self.options.get(key, default)
 
 
-def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
+def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
     """Options may stand before and, as long as they are known, behind the program; ``--`` ends them.
 
     ``own`` tells the options of a tool; behind its name they come before ours of the same name.
@@ -115,7 +115,7 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
         if word == "--":
             found.rest = pending
             break
-        if word == "-" or not word.startswith("-") or _number(word) and word not in known:
+        if word == "-" or not word.startswith("-") or _is_number(word) and word not in known:
             if word in VIEWERS and not found.words and not found.command and not found.has("e") and own is not None:
                 found.command = word
                 continue
@@ -127,8 +127,8 @@ def parse(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None)
                 _hand_over(found, known)
             found.words.append(word)
             continue
-        for single in _split(word, known):
-            _option(single, pending, found, known)
+        for single in _split_switches(word, known):
+            _parse_option(single, pending, found, known)
     return found
 
 
@@ -140,12 +140,12 @@ def _hand_over(found: Parsed, known: dict[str, Option]) -> None:
         found.named[row.key] = found.options.pop("pid")
 
 
-def _number(word: str) -> bool:
+def _is_number(word: str) -> bool:
     """A negative number is a parameter, but where a tool has an option like -4."""
     return word[1:].isdigit()
 
 
-def _split(word: str, known: dict[str, Option]) -> list[str]:
+def _split_switches(word: str, known: dict[str, Option]) -> list[str]:
     """``-lv`` → -l -v; ``-qe`` → -q -e, ``-vfjson`` → -v -fjson: the first that takes a value has what is left, or the
     next word; ``--x=y`` and single options as they are."""
     if word.startswith("--") or len(word) == 2 or word in known:
@@ -160,7 +160,7 @@ def _split(word: str, known: dict[str, Option]) -> list[str]:
     return sorted(letters, key=lambda letter: letter in known and known[letter].value.startswith("["))
 
 
-def _option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
+def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str, Option]) -> None:
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
     row = known.get(name)
     if row is None and not word.startswith("--") and known.get(word[:2]) is not None:
@@ -212,15 +212,15 @@ def budget_of(parsed: Parsed) -> float:
 
 def _other_options(word: str, program: str, known: dict[str, Option]) -> list[str]:
     """Hints for an option that is none: of a tool or command its own, which were meant."""
-    from .language.diagnostics import nearest
+    from .language.diagnostics import nearest_names
     own = [name for name, row in known.items() if row.group == TOOL]
     if own or program in COMMANDS:
-        return [*[f"did you mean {close}?" for close in nearest(word, own)[:1]], f"see sonde {program} --help"]
-    return [f"did you mean {close}?" for close in nearest(word, known)[:1]] \
+        return [*[f"did you mean {close}?" for close in nearest_names(word, own)[:1]], f"see sonde {program} --help"]
+    return [f"did you mean {close}?" for close in nearest_names(word, known)[:1]] \
         or ["parameters of the program that begin with a dash stand behind --"]
 
 
-def usage() -> str:
+def usage_text() -> str:
     """``--help``."""
     lines = ["USAGE:", "    sonde [options] FILE [parameters]", "    sonde [options] - [parameters]",
              "    sonde [options] -e 'PROGRAM' [parameters]", "    sonde TOOL [options]",

@@ -22,7 +22,7 @@ def own_users() -> frozenset[int]:
 
 def open_guarded(path: str, flags: int, mode: int = 0o644) -> int:
     """As ``os.open``, but that no link is followed that somebody else made."""
-    folder, name, follow = _locate(path, own_users())
+    folder, name, follow = _locate_path(path, own_users())
     try:
         return os.open(name, flags | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=folder)
     finally:
@@ -32,7 +32,7 @@ def open_guarded(path: str, flags: int, mode: int = 0o644) -> int:
 def open_private_folder(path: str, make: bool = False) -> int:
     """A descriptor of a folder that nobody but this user and root can change, nor any on the way to it. OSError if that
     is not so, or there is none; ``make`` makes it, and what is missing on the way."""
-    return _locate(f"{path}/.", frozenset({0, os.geteuid()}), True, make)[0]
+    return _locate_path(f"{path}/.", frozenset({0, os.geteuid()}), True, make)[0]
 
 
 def is_private(found: os.stat_result) -> bool:
@@ -40,9 +40,9 @@ def is_private(found: os.stat_result) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
 
 
-def _locate(path: str, owners: frozenset[int], private: bool = False, make: bool = False) -> tuple[int, str, bool]:
+def _locate_path(path: str, owners: frozenset[int], private: bool = False, make: bool = False) -> tuple[int, str, bool]:
     """(descriptor of the folder, name in it, whether a link of that name is to be followed), behind all other links."""
-    pending = _names(path)
+    pending = _split_path(path)
     folder = os.open("/" if path.startswith("/") else ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     links = 0
     try:
@@ -50,16 +50,16 @@ def _locate(path: str, owners: frozenset[int], private: bool = False, make: bool
             if private:
                 _check_folder(folder)
             name = pending.pop()
-            kind = _kind(name, folder, owners, make and bool(pending))
+            kind = _link_kind(name, folder, owners, make and bool(pending))
             if kind == LINK:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 text = os.readlink(name, dir_fd=folder)
-                pending += _names(text)
-                folder = _enter("/", folder, 0) if text.startswith("/") else folder
+                pending += _split_path(text)
+                folder = _enter_folder("/", folder, 0) if text.startswith("/") else folder
             elif pending:
-                folder = _enter(name, folder, 0 if kind == MAGIC else os.O_NOFOLLOW)
+                folder = _enter_folder(name, folder, 0 if kind == MAGIC else os.O_NOFOLLOW)
             else:
                 return folder, name, kind == MAGIC
     except BaseException:
@@ -67,20 +67,20 @@ def _locate(path: str, owners: frozenset[int], private: bool = False, make: bool
         raise
 
 
-def _names(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     """The parts of a path, the first one last; a slash at the end asks for a folder."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return [*(["."] if path.endswith(("/", "/.")) or not parts else []), *reversed(parts)]
 
 
-def _enter(name: str, folder: int, nofollow: int) -> int:
+def _enter_folder(name: str, folder: int, nofollow: int) -> int:
     """From a folder into one that it names; the first is closed."""
     entered = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | nofollow, dir_fd=folder)
     os.close(folder)
     return entered
 
 
-def _kind(name: str, folder: int, owners: frozenset[int], make: bool) -> str:
+def _link_kind(name: str, folder: int, owners: frozenset[int], make: bool) -> str:
     """LINK, MAGIC, or "" for all else, also for nothing, of which a folder is made with ``make``."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -6,7 +6,7 @@ from .language.ast import BoolLiteral, Call, Expr, Script, StrLiteral, Unary
 from .language.diagnostics import Diagnostics
 from .language.source import Source
 from .record import Record
-from .semantics.nodes import walk
+from .semantics.nodes import walk_nodes
 from .semantics.typed import Options
 
 
@@ -18,37 +18,37 @@ class Parameter(Record):
     help: str
 
 
-def parameters(script: Script) -> list[Parameter]:
+def named_parameters(script: Script) -> list[Parameter]:
     """Every named parameter that a script asks for, by name; the first call that describes it counts."""
     found: dict[str, Parameter] = {}
-    for node in walk([script.clauses, script.macros, script.functions]):
+    for node in walk_nodes([script.clauses, script.macros, script.functions]):
         if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral):
             name = node.args[0].value
             text = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], StrLiteral) else ""
             known = found.get(name)
             if known is None or text and not known.help:
-                found[name] = Parameter(name, _shown(node.args[1]) if len(node.args) > 1 else "", text)
+                found[name] = Parameter(name, _default_text(node.args[1]) if len(node.args) > 1 else "", text)
     return [found[name] for name in sorted(found)]
 
 
-def _shown(default: Expr) -> str:
+def _default_text(default: Expr) -> str:
     if isinstance(default, BoolLiteral):
         return "true" if default.value else ""
     if isinstance(default, StrLiteral):
         return f'"{default.value}"'
     if isinstance(default, Unary) and default.op == "-":
-        return "-" + _shown(default.operand)
+        return "-" + _default_text(default.operand)
     return str(getattr(default, "value", "..."))
 
 
 def parameter_hints(source: Source, options: Options, release: str) -> str:
     """The named parameters as lines, each with what the script says about it. CompileError if it cannot be read."""
     from .language.files import Files
-    from .language.parser import parse
+    from .language.parser import parse_script
     diagnostics = Diagnostics()
-    script = parse(source, diagnostics, options.params, Files(options.directories, options.headers, release))
-    diagnostics.check()
-    rows = parameters(script)
+    script = parse_script(source, diagnostics, options.params, Files(options.directories, options.headers, release))
+    diagnostics.raise_if_errors()
+    rows = named_parameters(script)
     if not rows:
         return "no custom program options defined.\n"
     return "".join(["expected program options:\n", *[

@@ -34,13 +34,13 @@ class Events(Tabular):
 
     def __iter__(self) -> Iterator[Event]:
         if self._iterator is None:
-            self._iterator = self._read()
+            self._iterator = self._read_events()
         return self._iterator
 
     def __next__(self) -> Event:
         return next(iter(self))
 
-    def _read(self) -> Iterator[Event]:
+    def _read_events(self) -> Iterator[Event]:
         import time
         trace = self._trace
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
@@ -48,9 +48,9 @@ class Events(Tabular):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            yield from trace.decoded(trace.records(left))
+            yield from trace.decode_records(trace.next_records(left))
             if trace.session.done:
-                yield from trace.decoded(trace.rest())
+                yield from trace.decode_records(trace.drain_records())
                 return
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -61,19 +61,19 @@ class Events(Tabular):
         trace, session = self._trace, self._trace.session
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
-            for event in trace.decoded(trace.records(0)):
+            for event in trace.decode_records(trace.next_records(0)):
                 yield event
             if session.done:
-                for event in trace.decoded(trace.rest()):
+                for event in trace.decode_records(trace.drain_records()):
                     yield event
                 return
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            if session.holding:
+            if session.is_holding:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
-                await _readable(session.fileno(), left)
+                await _wait_readable(session.fileno(), left)
 
     def of(self, row: type[R]) -> Iterator[R]:
         """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
@@ -84,8 +84,8 @@ class Events(Tabular):
         return (row(*event_values(event)) for event in self if event.site in sites)
 
     def _columns(self) -> Any:
-        from .tables import event_table, require
-        require("pyarrow", "tables")  # before any event is taken
+        from .tables import event_table, import_extra
+        import_extra("pyarrow", "tables")  # before any event is taken
         trace = self._trace
         found = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
         warn_of_losses(trace)
@@ -108,7 +108,7 @@ def warn_of_losses(trace: Trace) -> None:
                       stacklevel=4)
 
 
-async def _readable(fd: int, timeout: float | None) -> None:
+async def _wait_readable(fd: int, timeout: float | None) -> None:
     """Wait until a descriptor is readable, so many seconds at most."""
     import asyncio
     loop, ready = asyncio.get_running_loop(), asyncio.Event()

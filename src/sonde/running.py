@@ -14,17 +14,17 @@ from .watching import is_watched
 if TYPE_CHECKING:
     from .api import Trace
     from .monitor import Follower
-    from .output import Output
+    from .output import Output, Printer
     from .output.views import Showing
 
 
 def run(trace: Trace, parsed: Parsed) -> int:
     """Attach, print until the end, print maps and losses, detach."""
-    from .output import output
+    from .output import make_output
     _be_called("sonde")
     if parsed.command:
-        from .monitor import show
-        return show(trace, parsed)
+        from .monitor import show_live
+        return show_live(trace, parsed)
     showing = _showing(trace, parsed)
     descriptor = open_output(parsed)
     follower = _follower(trace, parsed, showing)
@@ -36,14 +36,14 @@ def run(trace: Trace, parsed: Parsed) -> int:
     elif showing is not None:
         out = showing.open(descriptor)
     else:
-        out = output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
-                     trace.ending)
+        out = make_output(parsed.get("format", "text"), descriptor, 2, parsed.get("B", "line"), parsed.has("quiet"),
+                          trace.ending)
     try:
         with trace:
             return _print_all(trace, parsed, out, showing, follower)
     finally:
         if follower is not None and follower.screen is not None:
-            follower.screen.leave()
+            follower.screen.leave_screen()
         out.flush(True)
         out.close()
         if showing is not None:
@@ -78,8 +78,8 @@ def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower
     if not is_watched(parsed) or trace.options.mode:
         return None
     from . import monitor
-    return monitor.Follower(trace, parsed, monitor.blocks(trace, parsed, showing),
-                            showing.sample if showing is not None else None)
+    return monitor.Follower(trace, parsed, monitor.make_blocks(trace, parsed, showing),
+                            showing.sample_maps if showing is not None else None)
 
 
 def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
@@ -88,24 +88,25 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     from .output.losses import report_losses, report_unfinished
     session = trace.session
     if showing is not None:
-        printer: Printer = showing.printer(trace.spec, trace.context, trace.take, trace.act, trace.options.warnings)
+        printer: Printer = showing.make_printer(trace.spec, trace.context, trace.take_map, trace.act_on_site,
+                                                trace.options.warnings)
     else:
-        printer = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings,
+        printer = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings,
                           parsed.columns if parsed.get("format") == "json" else ())
     printer.ending = trace.ending
     for warning in session.warnings:
-        out.note(f"WARNING: {warning.message}")
+        out.write_note(f"WARNING: {warning.message}")
         for hint in warning.hints if parsed.has("verbose") else []:
-            out.note(f"HINT: {hint}")
+            out.write_note(f"HINT: {hint}")
     if trace.retried is not None and parsed.has("verbose"):
-        out.note(f"reads kernel memory with helper calls: {trace.retried.cause}")
-    printer.is_incomplete, session.tell = session.is_incomplete, out.note
+        out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    printer.is_incomplete, session.tell = session.is_incomplete, out.write_note
     trace.keeps_maps = False
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     if not parsed.has("dry-run"):
         if not trace.options.mode:
-            out.attached(trace.session.attached)
+            out.report_attached(trace.session.attached)
             out.flush()
         if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
             out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
@@ -117,29 +118,29 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         from .verbose import say_how
         say_how(trace, out)
     for path in session.pinned:
-        out.note(f"Pinned: cat {path} runs it; rm {path} removes it")
+        out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
-        follower.run(printer, out.flush)
-        follower.rest(printer)
+        follower.run_loop(printer, out.flush)
+        follower.print_rest(printer)
     else:
         _follow(trace, printer, out, showing)
         tell_manager("STOPPING=1")
-        printer.show(trace.rest(), trace.act)
-    printer.final_maps()
+        printer.print_records(trace.drain_records(), trace.act_on_site)
+    printer.print_final_maps()
     if showing is not None:
         showing.finish(trace.provenance)
     if trace.options.warnings:
         report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
         report_unfinished(out, printer.commands_left)
     if showing is None and parsed.has("output") and session.losses():
-        out.run(trace.provenance)
+        out.write_provenance(trace.provenance)
     if parsed.has("stats"):
-        from .runtime.statistics import costs
-        out.statistics(costs(session))
+        from .runtime.statistics import probe_costs
+        out.report_statistics(probe_costs(session))
     if session.detaching:
-        out.note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
+        out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     out.flush(True)
     return session.status if session.reason == "exit" else 0
 
@@ -149,32 +150,32 @@ def _reading_bar() -> Any:
     bars: list[Any] = []
 
     def tell(name: str, done: int, whole: int) -> None:
-        from .output.progress import progress
-        bar = bars[0] if bars else progress()
+        from .output.progress import make_progress
+        bar = bars[0] if bars else make_progress()
         bars[:] = [bar]
         if bar is not None:
-            bar.show(f"reading {name}", done, whole, "keys")
+            bar.show_progress(f"reading {name}", done, whole, "keys")
             if done >= whole:
-                bar.clear()
+                bar.clear_bar()
     return tell
 
 
-def _follow(trace: Trace, printer: Any, out: Output, showing: Showing | None) -> None:
+def _follow(trace: Trace, printer: Printer, out: Output, showing: Showing | None) -> None:
     """Print what comes until the script has ended."""
     session = trace.session
     while not session.done:
-        printer.show(trace.records(), trace.act)
+        printer.print_records(trace.next_records(), trace.act_on_site)
         if session.asked:
             session.asked = False
             if showing is None:  # a view is made once, at the end
-                printer.maps()
+                printer.print_maps()
         out.flush()
 
 
-def _rehearse(trace: Trace, printer: Any, out: Output, form: str) -> int:
+def _rehearse(trace: Trace, printer: Printer, out: Output, form: str) -> int:
     """Run tests or benchmarks between begin and end."""
     from . import selftest
-    printer.show(trace.records(0), trace.act)
+    printer.print_records(trace.next_records(0), trace.act_on_site)
     status = (selftest.run_tests if trace.options.mode == "test" else selftest.run_benchmarks)(trace, out, form)
-    printer.show(trace.rest(), trace.act)
+    printer.print_records(trace.drain_records(), trace.act_on_site)
     return status

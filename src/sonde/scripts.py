@@ -19,14 +19,14 @@ COMMAND, TOOL, FILE = "command", "tool", "file"
 LARGEST = 16 << 20  # bytes of a script
 
 
-def meaning(word: str) -> str:
+def classify_word(word: str) -> str:
     """COMMAND, TOOL, FILE, or "" for what is none of them."""
     if is_path(word):
         return FILE
     if word in COMMANDS:
         return COMMAND
-    from .tools import names
-    if word in names():
+    from .tools import tool_names
+    if word in tool_names():
         return TOOL
     try:
         return FILE if _why_not(os.stat(word)) == "" else ""
@@ -41,7 +41,7 @@ def is_path(word: str) -> bool:
 
 def read_script(name: str) -> Source:
     """A tool's script, or a file's. UsageError if it cannot be read, is none, or not the caller's own."""
-    if meaning(name) == TOOL:
+    if classify_word(name) == TOOL:
         name = _tool_path(name)
     if is_shipped(name):
         return script_of(name, read_shipped(name))
@@ -69,8 +69,8 @@ def script_of(name: str, data: bytes) -> Source:
 
 
 def _tool_path(name: str) -> str:
-    from .tools import find
-    tool = find(name)
+    from .tools import find_tool
+    tool = find_tool(name)
     assert tool is not None
     return tool.path
 

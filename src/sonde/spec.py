@@ -141,7 +141,7 @@ class Inlined(Record):
     places: int
     line: str = ""
 
-    def shown(self, names: list[str] | None = None) -> str:
+    def format_callers(self, names: list[str] | None = None) -> str:
         """``main, work (3 places)``; with ``names`` in place of the callers, as many as there are."""
         found = names or self.callers
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
@@ -400,7 +400,7 @@ class ScriptSpec(Record):
     warnings: list[Any] = []  # Diagnostic
     gate: Gate | None = None
 
-    def map(self, name: str) -> MapSpec:
+    def find_map(self, name: str) -> MapSpec:
         """The map called ``name``."""
         return next(m for m in self.maps if m.name == name)
 

@@ -39,7 +39,7 @@ TIME, DURATION, CATEGORY = "time", "duration", "category"  # what a column may b
 _SHOWN = ("printf", "print")  # kinds of events that are rows
 
 
-class Column(Record):
+class TableColumn(Record):
     """``type`` is the script's, or one of the words above (nanoseconds; text that comes again and again)."""
 
     name: str
@@ -51,7 +51,7 @@ class NotInstalled(SondeError):
     """A package of an extra is not there; the message says how to get it."""
 
 
-def require(name: str, extra: str) -> Any:
+def import_extra(name: str, extra: str) -> Any:
     """Import a package of an extra."""
     from importlib import import_module
     try:
@@ -64,13 +64,13 @@ def require(name: str, extra: str) -> Any:
 
 # maps ---------------------------------------------------------------------------------------------------------------
 
-def map_columns(spec: MapSpec, items: Sequence[tuple[Any, Any]]) -> list[Column]:
+def map_columns(spec: MapSpec, items: Sequence[tuple[Any, Any]]) -> list[TableColumn]:
     """The columns of a map: its keys, then its values."""
-    keys = [Column(name, _key_type(name, type), []) for name, type in zip(key_columns(spec), key_types(spec))]
-    values = [Column(name, type, []) for name, type in zip(value_columns(spec), _value_types(spec))]
+    keys = [TableColumn(name, _key_type(name, type), []) for name, type in zip(key_columns(spec), key_types(spec))]
+    values = [TableColumn(name, type, []) for name, type in zip(value_columns(spec), _value_types(spec))]
     for key, value in items:
         parts = key_parts(key)
-        for row in _rows(value, len(values)):
+        for row in _value_rows(value, len(values)):
             for column, cell in zip(keys + values, (*parts, *row)):
                 column.cells.append(cell)
     return keys + values
@@ -92,37 +92,37 @@ def _value_types(spec: MapSpec) -> list[Any]:
     return [t.UINT64, number, number] if value.kind == "stats" else [t.UINT64 if value.kind == "count" else number]
 
 
-def _rows(value: Any, width: int) -> Iterable[Sequence[Any]]:
+def _value_rows(value: Any, width: int) -> Iterable[Sequence[Any]]:
     if isinstance(value, Histogram):
         return [(bucket.low, bucket.high, bucket.count) for bucket in value]
     if isinstance(value, Series):
         return [(point.start, point.value) for point in value]
     if isinstance(value, Stats):
         return [(value.count, value.average, value.total)]
-    return [_members(value) if width > 1 else [value]]
+    return [_value_members(value) if width > 1 else [value]]
 
 
 def event_values(event: Event) -> Sequence[Any]:
     """What printf() or print() sent: the arguments, the members of a struct, record or tuple, or the value."""
     value = event.args[0] if event.kind == "print" else None
     is_several = isinstance(value, StructValue | RecordValue) or type(value) is tuple
-    return _members(value) if is_several else event.args
+    return _value_members(value) if is_several else event.args
 
 
-def _members(value: Any) -> Sequence[Any]:
+def _value_members(value: Any) -> Sequence[Any]:
     return list(value.values()) if isinstance(value, StructValue) else list(value)
 
 
 def member_types(type: t.Type) -> list[Any]:
     """Types of the columns that csv.value_columns and event_columns name."""
     if isinstance(type, t.Struct):
-        return [_found(type, name) for name in type.field_names()]
+        return [_field_type(type, name) for name in type.field_names()]
     if isinstance(type, t.Tuple):
         return [_key_type(name, each) for name, each in zip(type.names or [""] * len(type.of), type.of)]
     return [type]
 
 
-def _found(type: t.Struct, name: str) -> t.Type:
+def _field_type(type: t.Struct, name: str) -> t.Type:
     field = type.field(name)
     assert field is not None
     return t.UINT32 if field.data_loc else field.type
@@ -130,7 +130,7 @@ def _found(type: t.Struct, name: str) -> t.Type:
 
 # events -------------------------------------------------------------------------------------------------------------
 
-def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int], int]) -> list[Column]:
+def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int], int]) -> list[TableColumn]:
     """The columns of events: time, probe, then those of what printf() and print() sent.
 
     Sites with columns of the same name share them; where their types differ the column is text. ``wall`` gives
@@ -140,9 +140,9 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
     types: dict[str, Any] = {}
     for shape in shapes.values():
         for name, type in shape:
-            types[name] = _common(types[name], type) if name in types else type
-    lead = [Column("time", TIME, []), Column("probe", CATEGORY, [])]
-    columns = {name: Column(name, type, []) for name, type in types.items()}
+            types[name] = _common_type(types[name], type) if name in types else type
+    lead = [TableColumn("time", TIME, []), TableColumn("probe", CATEGORY, [])]
+    columns = {name: TableColumn(name, type, []) for name, type in types.items()}
     last = 0
     for event in events:
         if event.site not in shapes:
@@ -169,7 +169,7 @@ def _site_columns(site: EventSite) -> list[tuple[str, Any]]:
     return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))
 
 
-def _common(one: Any, other: Any) -> Any:
+def _common_type(one: Any, other: Any) -> Any:
     if isinstance(one, t.Int) and isinstance(other, t.Int):
         if one.signed == other.signed:
             return one if one.bits >= other.bits else other
@@ -182,11 +182,11 @@ def _common(one: Any, other: Any) -> Any:
 
 # Arrow and what is made of it ---------------------------------------------------------------------------------------
 
-def arrow_table(columns: Sequence[Column], run: Provenance | None = None) -> Any:
+def arrow_table(columns: Sequence[TableColumn], run: Provenance | None = None) -> Any:
     """A pyarrow.Table; its metadata says of which run it is (``sonde.run``, JSON)."""
-    pa = require("pyarrow", "tables")
+    pa = import_extra("pyarrow", "tables")
     names = [column.name for column in columns]
-    table = pa.table([_array(pa, column) for column in columns], names=names)
+    table = pa.table([_arrow_array(pa, column) for column in columns], names=names)
     return table.replace_schema_metadata(metadata(run)) if run is not None else table
 
 
@@ -196,12 +196,12 @@ def metadata(run: Provenance) -> dict[str, str]:
     return {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
 
 
-def to_pandas(columns: Sequence[Column], run: Provenance | None = None) -> Any:
+def to_pandas(columns: Sequence[TableColumn], run: Provenance | None = None) -> Any:
     """A pandas.DataFrame. Integers stay integers: a column in which some are missing gets pandas' nullable type. Its
     ``attrs`` have the run."""
-    pd = require("pandas", "tables")
+    pd = import_extra("pandas", "tables")
     table = arrow_table(columns)
-    pa = require("pyarrow", "tables")
+    pa = import_extra("pyarrow", "tables")
     nullable = {getattr(pa, f"{sign}int{bits}")(): getattr(pd, f"{sign.upper()}Int{bits}Dtype")()
                 for sign in ("", "u") for bits in (8, 16, 32, 64)}
     with_gaps = {field.type for field, column in zip(table.schema, table.columns) if column.null_count}
@@ -210,13 +210,13 @@ def to_pandas(columns: Sequence[Column], run: Provenance | None = None) -> Any:
     return frame
 
 
-def to_polars(columns: Sequence[Column]) -> Any:
+def to_polars(columns: Sequence[TableColumn]) -> Any:
     """A polars.DataFrame."""
-    return require("polars", "tables").from_arrow(arrow_table(columns))
+    return import_extra("polars", "tables").from_arrow(arrow_table(columns))
 
 
-def _array(pa: Any, column: Column) -> Any:
-    values = [None if value is None else plain(value, column.type) for value in column.cells]
+def _arrow_array(pa: Any, column: TableColumn) -> Any:
+    values = [None if value is None else arrow_value(value, column.type) for value in column.cells]
     if column.type == CATEGORY or isinstance(column.type, t.Enum):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, arrow_type(pa, column.type))
@@ -239,17 +239,17 @@ def arrow_type(pa: Any, type: Any) -> Any:
     if isinstance(type, t.Array):
         return pa.list_(arrow_type(pa, type.of))
     if isinstance(type, t.Tuple | t.Struct):
-        return pa.struct([(name, arrow_type(pa, each)) for name, each in _fields(type)])
+        return pa.struct([(name, arrow_type(pa, each)) for name, each in _member_fields(type)])
     return pa.string()
 
 
-def _fields(type: t.Tuple | t.Struct) -> list[tuple[str, Any]]:
+def _member_fields(type: t.Tuple | t.Struct) -> list[tuple[str, Any]]:
     if isinstance(type, t.Struct):
-        return [(name, _found(type, name)) for name in type.field_names()]
+        return [(name, _field_type(type, name)) for name in type.field_names()]
     return list(zip(type.names or [f"value{i}" for i in range(1, len(type.of) + 1)], type.of))
 
 
-def plain(value: Any, type: Any) -> Any:
+def arrow_value(value: Any, type: Any) -> Any:
     """A value as Arrow takes it: numbers, text, bytes, lists and dictionaries of those."""
     if type in (TIME, DURATION):
         return int(value)
@@ -266,14 +266,14 @@ def plain(value: Any, type: Any) -> Any:
     if isinstance(type, t.Buf):
         return bytes(value)
     if isinstance(type, t.Array):
-        return [plain(each, type.of) for each in value]
+        return [arrow_value(each, type.of) for each in value]
     if isinstance(type, t.Tuple | t.Struct):
         parts = value.values() if isinstance(value, StructValue) else tuple(value)
-        return {name: plain(part, each) for (name, each), part in zip(_fields(type), parts)}
-    return text(value)
+        return {name: arrow_value(part, each) for (name, each), part in zip(_member_fields(type), parts)}
+    return utf8_text(value)
 
 
-def text(value: Any) -> str:
+def utf8_text(value: Any) -> str:
     """A value's text, as UTF-8."""
     return to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -370,13 +370,13 @@ class Tuple(Type):
     def size(self) -> int:
         return self.layout()[0]
 
-    def ordered(self, names: tuple[str, ...]) -> list[int]:
+    def element_order(self, names: tuple[str, ...]) -> list[int]:
         """Which element of this record each of ``names`` is: records of one kind may have their fields in any order."""
         if not names or names == self.names:
             return list(range(len(self.of)))
         return [self.names.index(name) for name in names]
 
-    def alike(self, other: Tuple) -> bool:
+    def has_same_shape(self, other: Tuple) -> bool:
         """Whether the other has as many elements, and the same names if any."""
         return len(self.of) == len(other.of) and sorted(self.names) == sorted(other.names)
 

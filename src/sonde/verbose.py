@@ -27,9 +27,9 @@ def say_how(trace: Trace, out: Output) -> None:
             why = "which attaches many at once" if "together" in point.extra else \
                 "which misses no call" if "exact" in point.extra else f"for this kernel has no {point.kind}"
             how = f"by {program.how}, {why}"
-        elif not program.how and program.attach[0].kind == "kretprobe" and not live_world().feature("probe_misses"):
+        elif not program.how and program.attach[0].kind == "kretprobe" and not live_world().has_feature("probe_misses"):
             how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
-        out.note(f"{names}: {how}, {len(program.code) // 8} instructions")
+        out.write_note(f"{names}: {how}, {len(program.code) // 8} instructions")
         _say_what_is_inlined(program, out)
 
 
@@ -37,6 +37,6 @@ def _say_what_is_inlined(program: ProgramSpec, out: Output) -> None:
     """A function that has code of its own may be inlined into others all the same; a probe does not see that."""
     for point in program.attach[:MOST]:
         whole = point.kind in ("uprobe", "uretprobe") and point.event and point.extra.get("entry")
-        copies = live_world().inlined(point.target, point.event) if whole else None
+        copies = live_world().inlined_copies(point.target, point.event) if whole else None
         if copies is not None and copies.callers:
-            out.note(f"{point.name}: not seen are the calls that are inlined into {copies.shown()}")
+            out.write_note(f"{point.name}: not seen are the calls that are inlined into {copies.format_callers()}")

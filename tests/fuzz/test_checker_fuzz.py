@@ -12,7 +12,7 @@ from sonde.errors import CompileError
 from sonde.language.ast import Expr
 from sonde.semantics.builtins import BUILTINS
 from sonde.semantics.functions import FUNCTIONS
-from sonde.semantics.nodes import walk
+from sonde.semantics.nodes import walk_nodes
 from sonde.types import Type
 from unit.fake_world import KprobeWorld, check_text
 
@@ -209,8 +209,9 @@ def check(text: str) -> bool:
             item.render()
         return False
     for probe in checked.probes:
-        assert [node for node in walk(probe.clause) if isinstance(node, Expr) and not isinstance(node.type,
-                                                                                                 Type)] == [], text
+        untyped = [node for node in walk_nodes(probe.clause)
+                   if isinstance(node, Expr) and not isinstance(node.type, Type)]
+        assert not untyped, text
         assert all(type(v.type).__module__ == "sonde.types" for v in probe.variables), text
     for info in checked.maps.values():
         assert isinstance(info.value, Type) and (info.key is None or isinstance(info.key, Type)), text

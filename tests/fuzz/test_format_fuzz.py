@@ -10,8 +10,8 @@ import pytest
 from sonde import api
 from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.dump import dump
-from sonde.language.parser import parse
+from sonde.language.dump import dump_script
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 
 PARTS = ["$x = 1;", "@a[pid, comm] = count();", "if ($x == 1) {", "}", "} else {", "for ($i : 0..10) {", "while (1) {",
@@ -37,9 +37,9 @@ def script(choice: random.Random) -> str:
 
 def tree(text: str) -> str:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", text), diagnostics)
-    diagnostics.check()
-    return re.sub(r"\s+", "", dump(found))
+    found = parse_script(Source("stdin", text), diagnostics)
+    diagnostics.raise_if_errors()
+    return re.sub(r"\s+", "", dump_script(found))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -53,7 +53,7 @@ def test_formatting(seed: int) -> None:
         except CompileError:
             continue
         formatted += 1
-        once = api.format(text)
+        once = api.format_source(text)
         assert tree(once) == before, text
-        assert api.format(once) == once, text
+        assert api.format_source(once) == once, text
     assert formatted > 5

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.dump import dump
-from sonde.language.parser import parse, parse_expression
+from sonde.language.dump import dump_script
+from sonde.language.parser import parse_expression, parse_script
 from sonde.language.source import Source
 
 PIECES = (
@@ -31,15 +31,15 @@ TEMPLATES = ("{}", "begin {{ {} }}", "kprobe:f /{}/ {{ }}", "struct S {{ {} }};"
 def check(text: str) -> None:
     source = Source("fuzz", text)
     diagnostics = Diagnostics()
-    script = parse(source, diagnostics, ["param", "2"])
-    dump(script)
+    script = parse_script(source, diagnostics, ["param", "2"])
+    dump_script(script)
     for item in diagnostics.items:
         item.render()
         if item.code == "empty-script":  # there is nothing to point at
             continue
         assert item.span is not None
         assert 0 <= item.span.start <= item.span.end <= len(text)
-    assert diagnostics.failed or script.clauses or script.span.text.strip()
+    assert diagnostics.has_errors or script.clauses or script.span.text.strip()
     parse_expression(source, Diagnostics())
 
 
@@ -89,5 +89,5 @@ def test_damaged_script(edits: list[tuple[int, int, str]]) -> None:
 
 def test_undamaged_script() -> None:
     diagnostics = Diagnostics()
-    parse(Source("stdin", SCRIPT), diagnostics)
+    parse_script(Source("stdin", SCRIPT), diagnostics)
     assert diagnostics.items == []

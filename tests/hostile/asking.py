@@ -24,11 +24,12 @@ QUESTIONS = {
     "symbol": lambda path: file_symbol(path, TEXT + 4).name,
     "name": lambda path: (files.demangle([file_symbol(path, TEXT + 4).name], path) or [""])[0],
     "functions": lambda path: len(files.open_elf(path).functions()),
-    "object": lambda path: files.open_elf(path).object("nosuch"),
+    "object": lambda path: files.open_elf(path).find_object("nosuch"),
     "frame": lambda path: files.open_elf(path).frame_row(BASE + 8) is not None,
-    "prototype": lambda path: "; ".join(p.declarations) if not (p := files.open_elf(path).prototype(TEXT)).problem
+    "prototype": lambda path: "; ".join(p.declarations)
+    if not (p := files.open_elf(path).function_prototype(TEXT)).problem
     else p.problem,
-    "probes": lambda path: [[p.name, [a.kind for a in p.arguments]] for p in files.open_elf(path).static_probes()],
+    "probes": lambda path: [[p.name, [a.kind for a in p.arguments]] for p in files.open_elf(path).usdt_probes()],
 }
 
 
@@ -75,14 +76,14 @@ def main() -> None:
     begin, moment = used(), time.monotonic()
     answer = ask(question, path)
     took = time.monotonic() - moment
-    files.release()  # so that what the reader used is counted
+    files.release_files()  # so that what the reader used is counted
     seconds = used() - begin
     watch.stopped = True
     watch.join()
     memory = watch.peak + peak_of("self") >> 10
     again = ask(question, path)
     ordinary = file_symbol(sys.argv[3], TEXT + 4).name
-    files.release()
+    files.release_files()
     print(json.dumps({"answer": answer, "seconds": seconds, "took": took, "memory": memory, "again": again,
                       "ordinary": ordinary, "told": told}))
 

@@ -16,9 +16,9 @@ import pytest
 
 from sonde.btf import codec, ctext, query
 from sonde.btf.codec import PAIR, TRIPLE, WORD, Writer
-from sonde.btf.query import Btf, parse
+from sonde.btf.query import Btf, parse_btf
 from sonde.errors import EnvironmentProblem
-from sonde.kernel.kernel_types import KernelTypes, prototype
+from sonde.kernel.kernel_types import KernelTypes, function_prototype
 from sonde.types import Struct
 
 MUTANTS = int(os.environ.get("SONDE_HOSTILE_BTF", "600"))
@@ -28,10 +28,10 @@ BASE_TYPES = 3  # of the base; a module's own begin behind them
 
 def base() -> Btf:
     writer = Writer()
-    writer.integer("int", 4)
-    writer.integer("char", 1)
-    writer.struct("task", 4, [("pid", 1, 0)])
-    return parse(writer.blob())
+    writer.add_integer("int", 4)
+    writer.add_integer("char", 1)
+    writer.add_struct("task", 4, [("pid", 1, 0)])
+    return parse_btf(writer.build_blob())
 
 
 class Split(Writer):
@@ -43,34 +43,34 @@ class Split(Writer):
         self._known = {}
 
     def string(self, text: str) -> int:
-        return super().string(text) + self._shift if text else 0
+        return super().add_string(text) + self._shift if text else 0
 
 
 def module(below: Btf) -> bytes:
     """One record of each kind, some of which lead to others in a ring."""
     made = Split(below)
     first = made.count + 1
-    made.pointer(first + 2)
-    made.array(1, 1, 16)
-    made.struct("node", 32, [("next", first, 0), ("data", first + 1, 8), ("task", 3, 24)])
-    made.struct("either", 8, [("a", 1, 0), ("b", first + 2, 0)], union=True)
-    made.add(codec.STRUCT, "bits", 8, TRIPLE.pack(made.string("x"), 1, 3 << 24 | 2), 1, kflag=True)
-    made.add(codec.ENUM, "colour", 4, PAIR.pack(made.string("RED"), 1) + PAIR.pack(made.string("BLUE"), 2), 2)
-    made.add(codec.ENUM64, "wide", 8, TRIPLE.pack(made.string("HUGE"), 1, 1), 1)
-    made.add(codec.FWD, "task", 0)
-    made.add(codec.TYPE_TAG, "user", first + 2)
-    made.add(codec.CONST, "", first + 8)
-    made.add(codec.VOLATILE, "", first + 9)
-    made.pointer(first + 10)
-    called = made.proto(1, [("data", 0), ("node", first), ("user", first + 11), ("", 0)])
-    made.function("work", called)
-    made.function("__traceiter_event", called)
-    made.typedef("btf_trace_event", made.pointer(called))
-    made.add(codec.VAR, "v", 1, WORD.pack(0))
-    made.add(codec.DATASEC, ".data", 4, TRIPLE.pack(made.count, 0, 4), 1)
-    made.add(codec.FLOAT, "double", 8)
-    made.add(codec.DECL_TAG, "tag", first + 2, WORD.pack(0))
-    return made.blob()
+    made.add_pointer(first + 2)
+    made.add_array(1, 1, 16)
+    made.add_struct("node", 32, [("next", first, 0), ("data", first + 1, 8), ("task", 3, 24)])
+    made.add_struct("either", 8, [("a", 1, 0), ("b", first + 2, 0)], union=True)
+    made.add_record(codec.STRUCT, "bits", 8, TRIPLE.pack(made.string("x"), 1, 3 << 24 | 2), 1, kflag=True)
+    made.add_record(codec.ENUM, "colour", 4, PAIR.pack(made.string("RED"), 1) + PAIR.pack(made.string("BLUE"), 2), 2)
+    made.add_record(codec.ENUM64, "wide", 8, TRIPLE.pack(made.string("HUGE"), 1, 1), 1)
+    made.add_record(codec.FWD, "task", 0)
+    made.add_record(codec.TYPE_TAG, "user", first + 2)
+    made.add_record(codec.CONST, "", first + 8)
+    made.add_record(codec.VOLATILE, "", first + 9)
+    made.add_pointer(first + 10)
+    called = made.add_prototype(1, [("data", 0), ("node", first), ("user", first + 11), ("", 0)])
+    made.add_function("work", called)
+    made.add_function("__traceiter_event", called)
+    made.add_typedef("btf_trace_event", made.add_pointer(called))
+    made.add_record(codec.VAR, "v", 1, WORD.pack(0))
+    made.add_record(codec.DATASEC, ".data", 4, TRIPLE.pack(made.count, 0, 4), 1)
+    made.add_record(codec.FLOAT, "double", 8)
+    made.add_record(codec.DECL_TAG, "tag", first + 2, WORD.pack(0))
+    return made.build_blob()
 
 
 class Types(KernelTypes):
@@ -97,13 +97,14 @@ def ask_everything(btf: Btf, below: Btf) -> None:
     types = Types(below, {"mod": btf})
     for number in range(btf.end):
         attempt(lambda number=number: fields_of(btf, number))  # type: ignore[misc]
-        attempt(lambda number=number: ctext.declaration(btf, number, "x"))  # type: ignore[misc]
-        if number and btf.raw(number).kind in (codec.STRUCT, codec.UNION, codec.ENUM, codec.ENUM64):
-            attempt(lambda number=number: ctext.definition(btf, number))  # type: ignore[misc]
-        attempt(lambda number=number: btf.params(number))  # type: ignore[misc]
-        attempt(lambda number=number: prototype(btf, number, "f", "mod"))  # type: ignore[misc]
+        attempt(lambda number=number: ctext.format_declaration(btf, number, "x"))  # type: ignore[misc]
+        if number and btf.raw_type(number).kind in (codec.STRUCT, codec.UNION, codec.ENUM, codec.ENUM64):
+            attempt(lambda number=number: ctext.format_definition(btf, number))  # type: ignore[misc]
+        attempt(lambda number=number: btf.function_params(number))  # type: ignore[misc]
+        attempt(lambda number=number: function_prototype(btf, number, "f", "mod"))  # type: ignore[misc]
     for name in ("node", "either", "task", "nosuch", "colour", "RED", "HUGE", "work", "event"):
-        for ask in (types.struct, types.named_type, types.enum_constant, types.raw_tracepoint, types.kernel_function,
+        for ask in (types.find_struct, types.named_type, types.enum_constant, types.raw_tracepoint_args,
+                    types.kernel_function,
                     types.function_params):
             attempt(lambda ask=ask, name=name: ask(name))  # type: ignore[misc]
     for listing in (types.struct_names, types.raw_tracepoints, types.function_names):
@@ -111,7 +112,7 @@ def ask_everything(btf: Btf, below: Btf) -> None:
 
 
 def fields_of(btf: Btf, number: int) -> None:
-    found = btf.type(number)
+    found = btf.convert_type(number)
     if isinstance(found, Struct):
         assert all(field.type.size >= 0 for field in found.fields)
 
@@ -140,11 +141,11 @@ def mutant(chance: random.Random, whole: bytes) -> bytes:
 def test_mutants_of_a_module() -> None:
     below = base()
     whole, read = module(below), 0
-    ask_everything(parse(whole, below), below)
+    ask_everything(parse_btf(whole, below), below)
     for number in range(MUTANTS):
         data = mutant(random.Random(SEED * 1_000_003 + number), whole)
         try:
-            btf = parse(data, below)
+            btf = parse_btf(data, below)
         except EnvironmentProblem:
             continue
         try:
@@ -159,34 +160,34 @@ def test_mutants_of_a_module() -> None:
 def test_what_leads_to_itself(kind: int) -> None:
     """Directly, by way of another, and behind a pointer."""
     writer = Writer()
-    writer.add(kind, "a", 1)
-    writer.add(kind, "b", 3)
-    writer.add(kind, "c", 2)
-    writer.pointer(2)
-    btf = parse(writer.blob())
+    writer.add_record(kind, "a", 1)
+    writer.add_record(kind, "b", 3)
+    writer.add_record(kind, "c", 2)
+    writer.add_pointer(2)
+    btf = parse_btf(writer.build_blob())
     ask_everything(btf, btf)
 
 
 def test_a_long_chain_of_pointers() -> None:
     writer = Writer()
     for number in range(100_000):
-        writer.pointer(number)
-    btf = parse(writer.blob())
-    for ask in (btf.type, btf.params, lambda number: ctext.declaration(btf, number, "x")):
+        writer.add_pointer(number)
+    btf = parse_btf(writer.build_blob())
+    for ask in (btf.convert_type, btf.function_params, lambda number: ctext.format_declaration(btf, number, "x")):
         attempt(lambda ask=ask: ask(100_000))  # type: ignore[misc]
 
 
 def test_structs_that_double() -> None:
     """Each has two of the one before it, none has a name: its definition would have 2^40 lines."""
     writer = Writer()
-    writer.integer("int", 4)
+    writer.add_integer("int", 4)
     for number in range(1, 41):
-        writer.struct("", 4 << min(number, 29), [("a", number, 0), ("b", number, min(2 << number, 1 << 28))])
-    btf = parse(writer.blob())
+        writer.add_struct("", 4 << min(number, 29), [("a", number, 0), ("b", number, min(2 << number, 1 << 28))])
+    btf = parse_btf(writer.build_blob())
     with pytest.raises(EnvironmentProblem):
-        ctext.definition(btf, 41)
+        ctext.format_definition(btf, 41)
     with pytest.raises(EnvironmentProblem):
-        ctext.declaration(btf, 41, "x")
+        ctext.format_declaration(btf, 41, "x")
 
 
 def test_damaged_elf_files(tmp_path: Path) -> None:

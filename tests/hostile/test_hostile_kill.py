@@ -199,7 +199,7 @@ def kill_at(moment: float, kind: str, mark: str, target: Target) -> tuple[bool, 
 
 @pytest.mark.timeout(120 + 5 * MOMENTS)
 def test_nothing_is_left_at_any_moment(target: Target) -> None:
-    kinds = [kind for kind in SCRIPTS if kind != "function" or LiveWorld().feature("kprobes")]
+    kinds = [kind for kind in SCRIPTS if kind != "function" or LiveWorld().has_feature("kprobes")]
     lives = {kind: whole_life(kind, target) for kind in kinds}
     chance, loaded, parents = random.Random(SEED), 0, 0
     for number in range(MOMENTS):

@@ -14,7 +14,7 @@ from sonde.btf.cache import read_cache, write_cache
 from sonde.errors import SondeError, UsageError
 from sonde.output.packets import PacketFile
 from sonde.ownership import open_guarded
-from sonde.scripts import COMMAND, FILE, LARGEST, TOOL, meaning, read_script
+from sonde.scripts import COMMAND, FILE, LARGEST, TOOL, classify_word, read_script
 from support import run_sonde
 
 STRANGER = 65534
@@ -52,12 +52,12 @@ def linked(path: Path, target: Path) -> Path:
 @pytest.mark.parametrize("name, kind", [("opensnoop", TOOL), ("flame", COMMAND), ("unit", COMMAND)])
 def test_tools_and_commands_win_over_files(folder: Path, name: str, kind: str) -> None:
     (folder / name).write_text(TRAP)
-    assert meaning(name) == kind and meaning(f"./{name}") == FILE
+    assert classify_word(name) == kind and classify_word(f"./{name}") == FILE
     shown = run_sonde(name, "--help", cwd=folder).stdout
     assert shown.startswith(f"{name}: ")
-    assert meaning("mine") == ""
+    assert classify_word("mine") == ""
     (folder / "mine").write_text(TRAP)
-    assert meaning("mine") == FILE and read_script("mine").text == TRAP
+    assert classify_word("mine") == FILE and read_script("mine").text == TRAP
 
 
 def test_a_tool_is_checked_and_made_a_unit_of_under_its_name(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_tool_is_checked_and_made_a_unit_of_under_its_name(folder: Path) -> No
 @root
 def test_a_strangers_file_is_run_only_by_its_path(folder: Path) -> None:
     theirs(folder / "helper", TRAP)
-    assert meaning("helper") == ""
+    assert classify_word("helper") == ""
     with pytest.raises(UsageError, match="is another user's: not run") as caught:
         read_script("helper")
     assert caught.value.hints == ["./helper runs it all the same"]
@@ -85,7 +85,7 @@ def test_a_strangers_file_is_run_only_by_its_path(folder: Path) -> None:
 def test_who_came_by_sudo_runs_his_own_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs(folder / "helper", TRAP)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
-    assert meaning("helper") == FILE and read_script("helper").text == TRAP
+    assert classify_word("helper") == FILE and read_script("helper").text == TRAP
 
 
 def test_a_plain_name_is_no_pipe_and_no_file_of_everybodys(folder: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_script_without_end_is_refused(folder: Path) -> None:
 
 def test_nothing_is_imported_from_the_working_directory(folder: Path) -> None:
     """The commands that Sonde writes: a unit's."""
-    from sonde.commands.unit import program
+    from sonde.commands.unit import start_command
     for module in ("sonde", "os", "json"):
         (folder / f"{module}.py").write_text("raise SystemExit('trapped')")
     sys.argv[0], kept = str(folder / "elsewhere"), sys.argv[0]
     try:
-        command = program()
+        command = start_command()
     finally:
         sys.argv[0] = kept
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, cwd=folder, check=False)
@@ -193,7 +193,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found.mkdir()
     monkeypatch.setenv("HOME", str(found))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("sonde.btf.cache._bases", lambda: iter([str(found / ".cache")]))
+    monkeypatch.setattr("sonde.btf.cache._cache_bases", lambda: iter([str(found / ".cache")]))
     return found
 
 

@@ -52,7 +52,7 @@ def test_links_are_followed_as_the_process_would(jail: Path, inmate: int) -> Non
     (jail / "lib" / "magic.so").symlink_to(f"/proc/{os.getpid()}/exe")
     where = f"/proc/{inmate}/root/lib"
     assert [files.is_elf(f"{where}/{name}.so") for name in ("host", "own", "up", "magic")] == [False, True, True, False]
-    assert binaries.find("/lib/own.so", inmate) == [f"{where}/own.so"]
+    assert binaries.find_binaries("/lib/own.so", inmate) == [f"{where}/own.so"]
     assert files.open_elf(f"{where}/own.so").build_id == files.open_elf("/bin/true").build_id
 
 
@@ -69,7 +69,7 @@ def cache_of(path: str) -> bytes:
 def test_the_cache_of_another_root(jail: Path, inmate: int) -> None:
     shutil.copy("/bin/true", jail / "lib" / "trap")
     (jail / "etc" / "ld.so.cache").write_bytes(cache_of("/lib/trap"))
-    assert binaries.find("libtrap", inmate) == [f"/proc/{inmate}/root/lib/trap"]
+    assert binaries.find_binaries("libtrap", inmate) == [f"/proc/{inmate}/root/lib/trap"]
 
 
 @root
@@ -85,7 +85,7 @@ def test_a_cache_without_end(jail: Path, inmate: int, where: str) -> None:
         (jail / where.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         cache.symlink_to(where)
     begin = time.monotonic()
-    assert binaries.find("libtrap", inmate) == [] and time.monotonic() - begin < 20
+    assert binaries.find_binaries("libtrap", inmate) == [] and time.monotonic() - begin < 20
 
 
 def test_no_file_is_opened_that_is_none(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sonde.ending import Ending
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
 from sonde.kernel.foreign import answers, files, reader
-from sonde.kernel.foreign.questions import QUESTIONS, fits
+from sonde.kernel.foreign.questions import QUESTIONS, has_shape
 from sonde.kernel.foreign.reader import Reader, Unread
 from support import environment
 
@@ -133,16 +133,16 @@ def test_killed_between_two_questions(ordinary: str, tmp_path: Path, how: signal
 def test_a_run_that_is_over_hurries_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "_endings", [])
     first, second, third = Ending(), Ending(), Ending()
-    notices.follow(first)
-    notices.follow(second)
-    assert not notices.hurried()
-    first.ask()  # while the second runs on
-    assert wait_until(notices.hurried)
+    notices.follow_ending(first)
+    notices.follow_ending(second)
+    assert not notices.is_hurried()
+    first.request_end()  # while the second runs on
+    assert wait_until(notices.is_hurried)
     first.over = True
-    notices.follow(third)
-    assert not notices.hurried()
-    third.ask()
-    assert wait_until(notices.hurried)
+    notices.follow_ending(third)
+    assert not notices.is_hurried()
+    third.request_end()
+    assert wait_until(notices.is_hurried)
 
 
 def wait_until(true: Callable[[], bool]) -> bool:
@@ -186,20 +186,20 @@ def say(answer: str) -> str:
 def test_nonsense_is_not_believed(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_START", code)
     monkeypatch.setattr(reader, "_HURRY", 0.2)
-    monkeypatch.setattr(notices, "hurried", lambda: True)
+    monkeypatch.setattr(notices, "is_hurried", lambda: True)
     asked = Reader()
     try:
         with pytest.raises(Unread) as caught:
-            asked.ask("around", "/some/file", [], 0)
+            asked.ask_question("around", "/some/file", [], 0)
         assert len(caught.value.message) < 400
     finally:
-        asked.end()
+        asked.end_process()
 
 
 def test_blocks_that_do_not_have_the_address(ordinary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = files.open_elf(ordinary)
     for block in ([5, 6, []], [0, 1 << 63, [[9, 1, "b"], [3, 1, "a"]]]):
-        monkeypatch.setattr(reader, "ask", lambda *_, block=block: block)
+        monkeypatch.setattr(reader, "ask_shared_reader", lambda *_, block=block: block)
         with pytest.raises(EnvironmentProblem):
             file.function_at(0x1000)
 
@@ -214,7 +214,7 @@ def test_blocks_that_do_not_have_the_address(ordinary: str, monkeypatch: pytest.
     (json.loads("[\"pointer\"," * 200 + "[\"void\"]" + "]" * 200), QUESTIONS["members"].shape[0][1], False),
 ])
 def test_shapes(value: Any, shape: Any, fit: bool) -> None:
-    assert fits(value, shape) is fit
+    assert has_shape(value, shape) is fit
 
 
 def test_each_question_has_an_answer() -> None:
@@ -229,7 +229,7 @@ def test_after_some_files_no_more_of_that_user(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(notices, "tell", told.append)
     monkeypatch.setattr(files, "_strikes", {})
     monkeypatch.setattr(reader, "_HURRY", 0.1)
-    monkeypatch.setattr(notices, "hurried", lambda: True)
+    monkeypatch.setattr(notices, "is_hurried", lambda: True)
     for number in range(files.STRIKES + 2):
         path = made.endless_program(tmp_path / f"bad{number}")
         os.chown(path, 65533, 65533)

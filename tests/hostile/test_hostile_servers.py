@@ -17,13 +17,13 @@ from sonde.exporters.prometheus import _Scraped
 from sonde.output.live.bounded import (
     LARGEST_HEAD,
     MOST_CONNECTIONS,
+    BoundedServer,
     Client,
     Request,
-    Server,
-    named_here,
+    build_response,
+    is_named_here,
     own_names,
     parse_request,
-    response,
 )
 
 # Opens connections as fast as it can: silent ones, such that send the half of a request, or whole ones whose answer is
@@ -71,11 +71,11 @@ class Attack:
             each.stdout.close()
 
 
-class Echo(Server):
+class Echo(BoundedServer):
     """Says what it was asked for."""
 
-    def answer(self, client: Client, request: Request) -> None:
-        self.send(client, response(200, "text/plain", request.path.encode() * self.times))
+    def answer_request(self, client: Client, request: Request) -> None:
+        self.send_data(client, build_response(200, "text/plain", request.path.encode() * self.times))
 
     times = 1
 
@@ -218,7 +218,7 @@ def test_headers_are_found_in_any_case_of_letters() -> None:
     (f"{os.uname().nodename}:9941", True), ("monitored:1", True), ("evil.example", False),
     ("127.0.0.1.evil.example", False), ("localhost.evil.example:9941", False), ("", False), ("[evil]", False)])
 def test_hosts(host: str, here: bool) -> None:
-    assert named_here(host, own_names("monitored")) == here
+    assert is_named_here(host, own_names("monitored")) == here
 
 
 def test_metrics_are_not_for_pages_of_other_origins() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from sonde.kernel.world import LiveWorld
-from sonde.output.json import JsonOutput, quote
+from sonde.output.json import JsonOutput, quote_json
 from sonde.output.stream import NONE, Stream
 from sonde.output.text import TextOutput, terminal_safe
-from sonde.output.views.csv import cell
-from sonde.output.views.dot import quoted
-from sonde.output.views.stacks import clean
-from sonde.output.views.svg import escape
+from sonde.output.views.csv import cell_value
+from sonde.output.views.dot import quote_dot
+from sonde.output.views.stacks import clean_text
+from sonde.output.views.svg import escape_markup
 from support import Tracer, compile_c, environment, run_sonde, sonde_command
 
 ESCAPES = "\x1b[31mred\x9b31m\x7f\x00\r"  # C0, C1 as UTF-8, DEL
@@ -58,7 +58,7 @@ def test_what_is_escaped() -> None:
     assert terminal_safe(b"\x9b31m\xff".decode("utf-8", "surrogateescape")) == "\\x9b31m\udcff"
 
 
-@pytest.mark.parametrize("form", [clean, quoted, quote, cell, escape])
+@pytest.mark.parametrize("form", [clean_text, quote_dot, quote_json, cell_value, escape_markup])
 def test_files_that_are_read_on_terminals(form: Callable[[str], str]) -> None:
     """folded, dot, json, csv and svg."""
     assert not dangerous(form(ESCAPES).encode())
@@ -66,24 +66,24 @@ def test_files_that_are_read_on_terminals(form: Callable[[str], str]) -> None:
 
 def test_json_keeps_what_it_escapes() -> None:
     import json
-    assert json.loads(quote(ESCAPES)) == ESCAPES
+    assert json.loads(quote_json(ESCAPES)) == ESCAPES
 
 
 def test_cat_and_notes(terminal: tuple[int, Callable[[], bytes]]) -> None:
     descriptor, read = terminal
     out = TextOutput(Stream(descriptor, NONE), Stream(descriptor, NONE))
-    out.cat(ESCAPES.encode() + b"\x9b\n")
+    out.write_file_content(ESCAPES.encode() + b"\x9b\n")
     assert read() == f"{SHOWN}\\x9b\n".encode()
-    out.note(f"ERROR: failed to open file '{ESCAPES}'")
+    out.write_note(f"ERROR: failed to open file '{ESCAPES}'")
     assert SHOWN.encode() in read()
-    JsonOutput(Stream(descriptor, NONE), Stream(descriptor, NONE)).note(ESCAPES)
+    JsonOutput(Stream(descriptor, NONE), Stream(descriptor, NONE)).write_note(ESCAPES)
     assert read() == f"{SHOWN}\n".encode()
 
 
 def test_a_pipe_gets_the_bytes_as_they_are() -> None:
     read, write = os.pipe()
     try:
-        TextOutput(Stream(write, NONE), Stream(write, NONE)).cat(ESCAPES.encode())
+        TextOutput(Stream(write, NONE), Stream(write, NONE)).write_file_content(ESCAPES.encode())
         assert os.read(read, 100) == ESCAPES.encode()
     finally:
         os.close(read)
@@ -150,7 +150,7 @@ int main(void) { prctl(PR_SET_NAME, "\\033[31m\\302\\2335m"); for (;;) { getppid
 ''', tmp_path)
     process = subprocess.Popen([binary])
     try:
-        if LiveWorld().tracepoint("syscalls", "sys_enter_getppid") is None:
+        if LiveWorld().tracepoint_format("syscalls", "sys_enter_getppid") is None:
             pytest.skip("this kernel has no syscalls:sys_enter_getppid")
         for form in ("folded", "json", "csv", "dot"):
             key = "comm, kstack" if form == "folded" else "comm, comm"

@@ -14,7 +14,7 @@ from sonde.kernel.world import LiveWorld
 @pytest.fixture
 def socket_lengths() -> None:
     """For what traces sock:sock_send_length."""
-    if LiveWorld().tracepoint("sock", "sock_send_length") is None:
+    if LiveWorld().tracepoint_format("sock", "sock_send_length") is None:
         pytest.skip("this kernel has no sock:sock_send_length (Linux 6.3)")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sonde.btf.codec import build_program_btf
 from sonde.kernel import syscalls
-from sonde.kernel.program_image import image
+from sonde.kernel.program_image import read_program_image
 from sonde.uapi import PROG_TYPES
 from support import Tracer, run_sonde
 
@@ -86,7 +86,7 @@ def test_source_lines_of_a_program() -> None:
     kind = PROG_TYPES["raw_tracepoint"]
     with syscalls.btf_load(btf_data) as btf, syscalls.prog_load(
             kind, code, license="GPL", btf=btf, func_info=functions, line_info=lines) as program:
-        found = image(syscalls.prog_info(program).id)
+        found = read_program_image(syscalls.prog_info(program).id)
     assert found is not None and len(found.functions) == 1
     start, size = found.functions[0].address, len(found.functions[0].code)
     assert [text for _, text in found.lines] == ["zero = 0;", "return zero;"]

@@ -116,7 +116,7 @@ def test_errors_carry_data() -> None:
 
 def test_spec_is_data() -> None:
     spec = sonde.compile("begin { @x = count(); }")
-    assert [p.attach[0].kind for p in spec.programs] == ["begin"] and spec.map("@x").value.kind == "count"
+    assert [p.attach[0].kind for p in spec.programs] == ["begin"] and spec.find_map("@x").value.kind == "count"
 
 
 def test_a_trace_can_be_left_early() -> None:

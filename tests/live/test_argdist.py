@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sonde import tools
-from sonde.commands import page
+from sonde.commands import command_page
 from support import Tracer, run_sonde
 
 ME = str(os.getpid())
@@ -107,8 +107,8 @@ def test_mistakes_are_explained(words: tuple[str, ...], said: str) -> None:
 
 def test_help() -> None:
     done = run_sonde("argdist", "--help")
-    assert done.stdout == tools.help(page("argdist"))
-    assert {"USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "NEEDS", "NOTES"} == set(page("argdist").sections)
+    assert done.stdout == tools.tool_help(command_page("argdist"))
+    assert {"USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "NEEDS", "NOTES"} == set(command_page("argdist").sections)
 
 
 @pytest.mark.parametrize("order", ["before", "behind"])
@@ -126,10 +126,10 @@ def test_shipped_tools_print_whole_numbers() -> None:
     from sonde.semantics.typed import Options
     from sonde.types import Int
     cut, looked_at = [], 0
-    for tool in tools.tools():
+    for tool in tools.all_tools():
         source = api.Source(tool.path, Path(tool.path).read_text())
         try:
-            spec = api.compile(source, Options(params=tool.sample))
+            spec = api.compile(source, Options(params=tool.sample_arguments))
         except CompileError:  # what it needs is missing here; the doctor's tests are about that
             continue
         for site in spec.sites:

@@ -295,7 +295,7 @@ def test_info() -> None:
     from sonde.kernel.world import LiveWorld
     world = LiveWorld()
     for name, feature in (("kprobe", "kprobes"), ("fentry", "fentry"), ("uprobe_multi", "uprobe_multi")):
-        assert sections["Probe types"][name] == ("yes" if world.feature(feature) else "no")
+        assert sections["Probe types"][name] == ("yes" if world.has_feature(feature) else "no")
 
 
 @pytest.mark.parametrize("stage", ["ast", "types", "ir", "dis"])

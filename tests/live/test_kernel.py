@@ -18,8 +18,8 @@ from sonde.errors import MissingFeatureError, SyscallError
 from sonde.kernel import binaries, features, host, procfs, syscalls, tracefs, user_symbols
 from sonde.kernel.features import Features
 from sonde.kernel.foreign import elf, files
-from sonde.kernel.info import info
-from sonde.kernel.listing import listing
+from sonde.kernel.info import info_rows
+from sonde.kernel.listing import listing_lines
 from sonde.kernel.recorded import BtfWorld
 from sonde.kernel.world import LiveWorld
 from sonde.types import Int, Pointer, Struct
@@ -65,14 +65,14 @@ def test_all_struct_members(btf: query.Btf, raw_dump: str) -> None:
             current.append((found[1].replace("(anon)", ""), int(found[2]), int(found[3]), int(found[4] or 0)))
     assert len(expected) > 5000
     for number, (name, size, members) in expected.items():
-        raw = btf.raw(number)
+        raw = btf.raw_type(number)
         assert (raw.name, raw.value, btf.members(raw)) == (name, size, members)
 
 
 def test_every_type_converts(btf: query.Btf, raw_dump: str) -> None:
     assert btf.end - 1 == len(re.findall(r"^\[\d+\]", raw_dump, re.MULTILINE))
     for number in range(1, btf.end):
-        kind = btf.type(number)
+        kind = btf.convert_type(number)
         if isinstance(kind, Struct):
             for field in kind.fields:
                 assert field.offset + (0 if field.bit_size else field.type.size) <= max(kind.size, field.offset)
@@ -83,7 +83,7 @@ def test_every_type_converts(btf: query.Btf, raw_dump: str) -> None:
 def test_definitions(name: str, btf: query.Btf) -> None:
     dump = output("bpftool", "btf", "dump", "file", VMLINUX, "format", "c")
     found = re.search(rf"^struct {name} {{\n.*?^}}.*?;$", dump, re.MULTILINE | re.DOTALL)
-    assert found and ctext.definition(btf, btf.find(name, codec.STRUCT)) == found[0]
+    assert found and ctext.format_definition(btf, btf.find_id(name, codec.STRUCT)) == found[0]
 
 
 def test_most_definitions(btf: query.Btf) -> None:
@@ -91,17 +91,17 @@ def test_most_definitions(btf: query.Btf) -> None:
     dump = output("bpftool", "btf", "dump", "file", VMLINUX, "format", "c")
     found = re.findall(r"^((struct|union) (\w+) {\n.*?^}.*?;)$", dump, re.MULTILINE | re.DOTALL)
     kinds = {"struct": codec.STRUCT, "union": codec.UNION}
-    known = [(text, number) for text, tag, name in found if (number := btf.find(name, kinds[tag]))]
-    same = [ctext.definition(btf, number) == text for text, number in known]
+    known = [(text, number) for text, tag, name in found if (number := btf.find_id(name, kinds[tag]))]
+    same = [ctext.format_definition(btf, number) == text for text, number in known]
     assert len(same) > 5000 and sum(same) > 0.97 * len(same)
 
 
 def test_second_start_does_not_walk(btf: query.Btf, monkeypatch: pytest.MonkeyPatch) -> None:
-    def walk(*args: object, **more: object) -> index.Index:
+    def walk(*args: object, **more: object) -> index.TypeIndex:
         raise AssertionError("walked")
 
-    monkeypatch.setattr(index, "build", walk)
-    task = query.open_kernel().struct("task_struct")
+    monkeypatch.setattr(index, "build_index", walk)
+    task = query.open_kernel().find_struct("task_struct")
     assert task and task.field("comm")
 
 
@@ -142,7 +142,7 @@ def test_formats_parse(world: LiveWorld) -> None:
     events = world.tracepoints()
     assert len(events) > 500
     for category, event in events:
-        found = world.tracepoint(category, event)
+        found = world.tracepoint_format(category, event)
         assert found and found.id > 0
         for field in found.args.fields:
             size = 4 if field.data_loc else field.type.size
@@ -153,8 +153,8 @@ def test_formats_against_btf(world: LiveWorld) -> None:
     """Where an event has a BTF record of its own name, names, places and sizes agree."""
     checked = 0
     for category, event in world.tracepoints():
-        record = world.struct(f"trace_event_raw_{event}") if category not in ("syscalls", "raw_syscalls") else None
-        found = world.tracepoint(category, event)
+        record = world.find_struct(f"trace_event_raw_{event}") if category not in ("syscalls", "raw_syscalls") else None
+        found = world.tracepoint_format(category, event)
         if record is None or found is None:
             continue
         places = {f.name.removeprefix("__data_loc_"): (f.offset, f.type.size) for f in record.fields}
@@ -177,7 +177,7 @@ def test_own_system_calls_have_the_right_numbers() -> None:
     macros = subprocess.run(["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], text=True,
                             capture_output=True, check=True).stdout
     known = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+) (\d+)", macros)}
-    own = host.syscalls(os.uname().machine)
+    own = host.syscall_numbers(os.uname().machine)
     assert len(known) > 200 and {name: own.get(name) for name in known} == known
 
 
@@ -187,25 +187,26 @@ def test_raw_tracepoints(world: LiveWorld) -> None:
     found = world.raw_tracepoints()
     assert len(found) > 300
     for module, event in found:
-        args = world.raw_tracepoint(event)
+        args = world.raw_tracepoint_args(event)
         owner = world.btf if module == "vmlinux" else world.modules[module]
-        assert args and len(args.fields) == len(owner.params(owner.find(f"btf_trace_{event}", codec.TYPEDEF))) - 1
-    switch = world.raw_tracepoint("sched_switch")
+        assert args and len(args.fields) == len(owner.function_params(owner.find_id(f"btf_trace_{event}",
+                                                                                    codec.TYPEDEF))) - 1
+    switch = world.raw_tracepoint_args("sched_switch")
     assert switch and switch.fields[1].name == "prev" and isinstance(switch.fields[1].type, Pointer)
-    assert switch.fields[1].type.to is world.struct("task_struct")
+    assert switch.fields[1].type.to is world.find_struct("task_struct")
 
 
 def test_a_missing_tracefs_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracefs, "MOUNTS", ("/nosuch/tracing",))
     with pytest.raises(MissingFeatureError, match="tracefs is not mounted"):
-        tracefs.find()
+        tracefs.find_tracefs()
 
 
 def test_btf_world_agrees(world: LiveWorld) -> None:
     other = BtfWorld(VMLINUX)
     same = 0
     for category, event in random.Random(1).sample(world.tracepoints(), 120):
-        live, guessed = world.tracepoint(category, event), other.tracepoint(category, event)
+        live, guessed = world.tracepoint_format(category, event), other.tracepoint_format(category, event)
         if live and guessed:
             same += [(f.name, f.offset) for f in live.args.fields] == [(f.name, f.offset) for f in guessed.args.fields]
     assert same > 90
@@ -214,18 +215,18 @@ def test_btf_world_agrees(world: LiveWorld) -> None:
 # ---- features
 
 def test_features_agree_with_the_machine(world: LiveWorld) -> None:
-    assert world.feature("btf")
-    assert world.feature("kprobes") == os.path.exists("/sys/bus/event_source/devices/kprobe")
-    if not world.feature("kprobes"):
-        assert not world.feature("kprobe_multi") and world.kernel_functions() == []
-    assert not world.feature("nosuch")
-    assert world.feature("helper_get_current_pid_tgid") and not world.feature("helper_nosuch")
+    assert world.has_feature("btf")
+    assert world.has_feature("kprobes") == os.path.exists("/sys/bus/event_source/devices/kprobe")
+    if not world.has_feature("kprobes"):
+        assert not world.has_feature("kprobe_multi") and world.kernel_functions() == []
+    assert not world.has_feature("nosuch")
+    assert world.has_feature("helper_get_current_pid_tgid") and not world.has_feature("helper_nosuch")
 
 
 def test_features_are_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, btf: query.Btf) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = Features(btf)
-    answers = {row.name: first.ask(row.name) for row in features.TABLE}
+    answers = {row.name: first.check_feature(row.name) for row in features.TABLE}
     assert None not in answers.values()
 
     def refuse(*args: object, **more: object) -> syscalls.Fd:
@@ -233,17 +234,17 @@ def test_features_are_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(syscalls, "prog_load", refuse)
     second = Features(btf)
-    assert {row.name: second.ask(row.name) for row in features.TABLE} == answers
+    assert {row.name: second.check_feature(row.name) for row in features.TABLE} == answers
 
 
 def test_helpers_against_bpftool(world: LiveWorld) -> None:
     probed = output("bpftool", "feature", "probe", "kernel")
     for name in ("bpf_loop", "bpf_for_each_map_elem", "bpf_get_attach_cookie"):
-        assert world.feature("helper_" + name.removeprefix("bpf_")) == (f"- {name}\n" in probed)
+        assert world.has_feature("helper_" + name.removeprefix("bpf_")) == (f"- {name}\n" in probed)
 
 
 def test_info(world: LiveWorld) -> None:
-    rows = info(world.features, "1.2.3")
+    rows = info_rows(world.features, "1.2.3")
     assert ("Build", "version", "v1.2.3") in rows
     assert ("Kernel features", "btf", "yes") in rows
     assert all(section and name and value for section, name, value in rows)
@@ -269,13 +270,13 @@ def test_kernel_symbols_against_kallsyms(world: LiveWorld) -> None:
 
 @pytest.mark.parametrize("name", ["c", "python3", "bash"])
 def test_functions_against_nm(name: str) -> None:
-    path = binaries.find(name)[0]
+    path = binaries.find_binaries(name)[0]
     dynamic = output("nm", "-D", "--defined-only", path)
     own = {(f.address, f.name) for f in files.open_elf(path).functions()}
     listed = [line.split() for line in dynamic.splitlines()]
     # W and V are data too; elf says which, so only T and t (functions and nothing else) are compared
     with open(path, "rb") as stream:
-        text = elf.Elf(stream.fileno()).section(".text")
+        text = elf.Elf(stream.fileno()).find_section(".text")
     assert text
     missing = [row for row in listed if len(row) == 3 and row[1] in "Tt" and row[2].partition("@")[0]
                and text.address <= int(row[0], 16) < text.address + text.size
@@ -308,12 +309,12 @@ def test_compiled_program(program: str) -> None:
     functions = {f.name: f for f in file.functions()}
     for name in ("inner", "outer", "main"):
         assert functions[name].address == known[name]
-        assert file.address(functions[name].offset) == known[name]
+        assert file.offset_to_address(functions[name].offset) == known[name]
         assert file.function_at(known[name] + 1) == (name, 1)
-    assert file.object("counter") == (known["counter"], 4)
+    assert file.find_object("counter") == (known["counter"], 4)
     assert file.build_id.hex() in output("readelf", "-n", program)
     with open(program, "rb") as data:
-        data.seek(file.offset(known["counter"]) or 0)
+        data.seek(file.address_to_offset(known["counter"]) or 0)
         assert data.read(4) == (7).to_bytes(4, sys.byteorder)
 
 
@@ -346,7 +347,7 @@ def test_own_addresses() -> None:
         address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
         found = users.lookup(os.getpid(), address)
         assert found and found.offset == 0 and "libc" in found.module
-        path = binaries.find("c")[0]
+        path = binaries.find_binaries("c")[0]
         aliases = {f.name for f in files.open_elf(path).functions()
                    if f.address == next(g.address for g in files.open_elf(path).functions() if g.name == name)}
         assert found.name in aliases
@@ -366,9 +367,9 @@ def test_a_process_that_has_gone(program: str) -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         while not any("libc" in m.name for m in user_symbols.read_maps(child.pid)):
             pass
-        users.snapshot(child.pid)
+        users.remember_process(child.pid)
         mapping = next(m for m in user_symbols.read_maps(child.pid) if "libc" in m.name)
-        assert binaries.find("libc", child.pid) == [mapping.path]
+        assert binaries.find_binaries("libc", child.pid) == [mapping.path]
         child.kill()
     found = users.lookup(child.pid, mapping.start + 0x1000)
     assert found and "libc" in found.module
@@ -393,7 +394,7 @@ def test_jit_map() -> None:
 # ---- processes, cgroups
 
 def test_cgroups() -> None:
-    mount = procfs.cgroup2_mount()
+    mount = procfs.cgroup2_mount_point()
     if mount is None:
         pytest.skip("cgroup v2 is not mounted")
     folder = Path(mount) / f"sonde-test-{os.getpid()}"
@@ -402,8 +403,8 @@ def test_cgroups() -> None:
         number = procfs.cgroup_id(str(folder))
         assert number == folder.stat().st_ino == procfs.cgroup_id(f"/{folder.name}")
         cgroups = procfs.Cgroups()
-        assert cgroups.paths(number) == [("unified", f"/{folder.name}")]
-        assert cgroups.paths(number, "uni*") and not cgroups.paths(number, "x*")
+        assert cgroups.cgroup_paths(number) == [("unified", f"/{folder.name}")]
+        assert cgroups.cgroup_paths(number, "uni*") and not cgroups.cgroup_paths(number, "x*")
     finally:
         folder.rmdir()
     assert procfs.cgroup_id("/nosuch") is None
@@ -411,7 +412,7 @@ def test_cgroups() -> None:
 
 def test_cpus() -> None:
     assert host.possible_cpus() >= len(host.online_cpus()) == os.cpu_count()
-    assert os.uname().release.startswith(host.release())
+    assert os.uname().release.startswith(host.kernel_release())
 
 
 # ---- listing
@@ -420,17 +421,17 @@ def test_cpus() -> None:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_listing_against_bpftrace(pattern: str, verbose: bool, world: LiveWorld) -> None:
     expected = output("bpftrace", *(["-lv"] if verbose else ["-l"]), pattern)
-    assert list(listing(world, pattern, verbose)) == expected.splitlines()
+    assert list(listing_lines(world, pattern, verbose)) == expected.splitlines()
 
 
 @pytest.mark.parametrize("pattern", ["struct qstr", "union nf_inet_addr", "enum pid_type", "struct tcp_s*"])
 def test_listing_of_types(pattern: str, world: LiveWorld) -> None:
-    assert list(listing(world, pattern)) == output("bpftrace", "-l", pattern).splitlines()
+    assert list(listing_lines(world, pattern)) == output("bpftrace", "-l", pattern).splitlines()
 
 
 @pytest.mark.parametrize("pattern", ["struct qstr", "union nf_inet_addr", "enum pid_type"])
 def test_listing_of_definitions(pattern: str, world: LiveWorld) -> None:
-    lines = "".join([line + "\n" for line in listing(world, pattern, True)])
+    lines = "".join([line + "\n" for line in listing_lines(world, pattern, True)])
     expected = output("bpftrace", "-lv", pattern)
     if not expected and pattern.startswith("enum") and lines:
         pytest.skip("this bpftrace finds no enum in this kernel's type information")
@@ -438,26 +439,26 @@ def test_listing_of_definitions(pattern: str, world: LiveWorld) -> None:
 
 
 def test_listing_of_raw_tracepoints(world: LiveWorld) -> None:
-    lines = list(listing(world, "rawtracepoint:*:inet_sock_set_state", True))
+    lines = list(listing_lines(world, "rawtracepoint:*:inet_sock_set_state", True))
     assert lines == ["rawtracepoint:vmlinux:inet_sock_set_state", "    const struct sock * sk",
                      "    const int oldstate", "    const int newstate"]
-    assert list(listing(world, "rt:inet_sock_set_state")) == lines[:1]
+    assert list(listing_lines(world, "rt:inet_sock_set_state")) == lines[:1]
 
 
 def test_listing_of_functions(program: str, world: LiveWorld) -> None:
-    assert list(listing(world, f"uprobe:{program}:*ner")) == [f"uprobe:{program}:inner"]
-    assert f"uretprobe:{program}:main" in list(listing(world, f"ur:{program}:*"))
-    assert list(listing(world, "uprobe:/nosuch:*")) == []
+    assert list(listing_lines(world, f"uprobe:{program}:*ner")) == [f"uprobe:{program}:inner"]
+    assert f"uretprobe:{program}:main" in list(listing_lines(world, f"ur:{program}:*"))
+    assert list(listing_lines(world, "uprobe:/nosuch:*")) == []
 
 
 def test_listing_of_all(world: LiveWorld) -> None:
-    kinds = {line.partition(":")[0] for line in listing(world)}
+    kinds = {line.partition(":")[0] for line in listing_lines(world)}
     assert {"tracepoint", "rawtracepoint", "software", "hardware"} <= kinds and "uprobe" not in kinds
-    assert kinds == {line.partition(":")[0] for line in listing(world, "*")}
-    found = list(listing(world, "nanosleep"))
+    assert kinds == {line.partition(":")[0] for line in listing_lines(world, "*")}
+    found = list(listing_lines(world, "nanosleep"))
     assert "tracepoint:syscalls:sys_enter_nanosleep" in found and all("nanosleep" in line for line in found)
-    assert list(listing(world, "interval:*")) == ["interval:hz:", "interval:ms:", "interval:s:", "interval:us:"]
-    assert list(listing(world, "software:cs:,hardware:cycles:")) == ["software:cs:", "hardware:cycles:"]
+    assert list(listing_lines(world, "interval:*")) == ["interval:hz:", "interval:ms:", "interval:s:", "interval:us:"]
+    assert list(listing_lines(world, "software:cs:,hardware:cycles:")) == ["software:cs:", "hardware:cycles:"]
 
 
 def test_integers_of_the_kernel(world: LiveWorld) -> None:

@@ -24,13 +24,13 @@ TARGET = "hrtimer_nanosleep"  # a kernel function that nobody else probes meanwh
 def script() -> str:
     """A probe of every kind that this kernel has."""
     world = LiveWorld()
-    libc = world.find_binary("libc")[0]
+    libc = world.find_binaries("libc")[0]
     probes = [f"uprobe:{libc}:getppid", f"uretprobe:{libc}:getppid", f"uprobe:{libc}:get*id",
               "tracepoint:sched:sched_process_exec", "rawtracepoint:sched_process_exec",
               "tracepoint:syscalls:sys_enter_get*", "software:page-faults:100000", "profile:hz:1", "interval:s:1"]
-    if world.feature("kprobes"):
+    if world.has_feature("kprobes"):
         probes += [f"kprobe:{TARGET}", f"kretprobe:{TARGET}", f"kprobe:{TARGET}*"]
-    if world.feature("fentry"):
+    if world.has_feature("fentry"):
         probes += [f"fentry:{TARGET}", f"fexit:{TARGET}"]
     return " ".join(f"{probe} /pid == 1/ {{ @[probe] = count(); }}" for probe in probes)
 
@@ -103,7 +103,7 @@ def test_killed_while_it_traces(pins: set[str]) -> None:
     with Tracer("-c", "sleep 1000", "-e", script(), timeout=150) as tracer:
         ours, started = held(tracer.pid), children(tracer.pid)
         assert {kind for kind, _ in ours} == {"prog", "map", "link"} and started
-        if LiveWorld().feature("kprobes"):
+        if LiveWorld().has_feature("kprobes"):
             assert lines(FUNCTIONS, TARGET)
         tracer.process.kill()
         tracer.process.wait()

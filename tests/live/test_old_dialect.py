@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sonde import api, tools
-from sonde.doctor import examine
+from sonde.doctor import examine_tool
 from sonde.errors import CompileError
 from sonde.language.source import Source
 from sonde.semantics.typed import Options
@@ -66,8 +66,8 @@ class WithKprobes(api.Without):
     def __init__(self) -> None:
         super().__init__(api.live_world(), frozenset())
 
-    def feature(self, name: str) -> bool:
-        return name in ("kprobes", "fentry") or super().feature(name)
+    def has_feature(self, name: str) -> bool:
+        return name in ("kprobes", "fentry") or super().has_feature(name)
 
     @functools.cached_property
     def _functions(self) -> list[tuple[str, str]]:
@@ -131,11 +131,11 @@ def test_programs_compile(path: Path, opened: list[str]) -> None:
 @pytest.mark.parametrize("path", TOOLS, ids=lambda p: p.name)
 def test_tools_compile(path: Path, opened: list[str]) -> None:
     """But those that need a probe that this kernel does not have; and that it has it, they say themselves."""
-    tool = tools.find(path.stem)
+    tool = tools.find_tool(path.stem)
     assert tool is not None
-    verdict = examine(tool, api.live_world())
+    verdict = examine_tool(tool, api.live_world())
     if verdict.works:
-        compile_without_headers(path.read_text(), opened, tool.sample)
+        compile_without_headers(path.read_text(), opened, tool.sample_arguments)
     else:
         assert any(word in " ".join(verdict.why) for word in ("this kernel", "No matches")), verdict.why
         assert not headers(opened)

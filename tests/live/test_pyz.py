@@ -31,7 +31,7 @@ def run(pyz: Path, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_what_comes_with_it(pyz: Path, tmp_path: Path) -> None:
     listed = run(pyz, "tools", cwd=tmp_path).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == tools.names()
+    assert [line.split()[0] for line in listed.splitlines()] == tools.tool_names()
     assert run(pyz, "help", "tcplife", cwd=tmp_path).stdout.startswith("tcplife: ")
 
 

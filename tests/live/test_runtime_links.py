@@ -58,7 +58,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 def by_cookie(points: list[Attach]) -> ProgramSpec:
     """Sends the probe's index."""
-    return program("uprobes", points, [insn.call(HELPERS["get_attach_cookie"]), insn.alu("mov", 8, 0), *emit(0)],
+    return program("uprobes", points, [insn.call_helper(HELPERS["get_attach_cookie"]), insn.alu("mov", 8, 0), *emit(0)],
                    type="kprobe", cookies=True)
 
 
@@ -76,7 +76,7 @@ def fired(session: Session, path: str) -> dict[str, int]:
 @pytest.mark.parametrize("multi", [True, False])
 def test_uprobes_count_exactly(target: Target, kind: str, multi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not multi:
-        monkeypatch.setattr(links, "multi_type", lambda spec: 0)
+        monkeypatch.setattr(links, "multi_attach_type", lambda spec: 0)
     with Session(script([by_cookie(target.points(kind))])) as session:
         session.attach()
         assert fired(session, target.path) == {"one": 100, "two": 100, "three": 25}
@@ -85,7 +85,7 @@ def test_uprobes_count_exactly(target: Target, kind: str, multi: bool, monkeypat
 @pytest.mark.parametrize("multi", [True, False])
 def test_uprobes_of_one_process(target: Target, multi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not multi:
-        monkeypatch.setattr(links, "multi_type", lambda spec: 0)
+        monkeypatch.setattr(links, "multi_attach_type", lambda spec: 0)
     child = Child([target.path])
     with Session(script([by_cookie(target.points(pid=child.pid, names="one three"))]), process=child) as session:
         session.attach()
@@ -153,7 +153,7 @@ def test_a_callback_is_loaded() -> None:
 
     done = assemble([
         "main", insn.alu("mov", 1, imm=5), insn.func_address(2, "each"), insn.alu("mov", 3, imm=0),
-        insn.alu("mov", 4, imm=0), insn.call(HELPERS["loop"]), insn.alu("mov", 0, imm=0), insn.exit_(),
+        insn.alu("mov", 4, imm=0), insn.call_helper(HELPERS["loop"]), insn.alu("mov", 0, imm=0), insn.exit_(),
         "each", *count(SEQUENCE), insn.alu("mov", 0, imm=0), insn.exit_()], ["main", "each"])
     begin = ProgramSpec("begin", "raw_tracepoint", done.code, [Attach("begin", "begin")], done.relocations,
                         functions=done.functions)

@@ -34,7 +34,7 @@ def make() -> Iterator[Make]:
     made: list[Map] = []
 
     def create(spec: MapSpec) -> Map:
-        made.append(mapping.create(spec, CPUS))
+        made.append(mapping.create_map(spec, CPUS))
         return made[-1]
 
     yield create
@@ -61,23 +61,23 @@ def test_plain_values(make: Make, type: str, flags: int) -> None:
     expected = {key(n): struct.pack("=q", -n) for n in range(100)}
     for k, v in expected.items():
         map.update(k, v)
-    assert dict(map.items()) == expected and map.count() == 100
+    assert dict(map.items()) == expected and map.count_keys() == 100
     assert map.get(key(5)) == struct.pack("=q", -5)
     assert map.get(key(1000)) is None
     assert map.delete(key(5)) and not map.delete(key(5))
     map.zero()
     assert {v for _, v in map.items()} == {bytes(8)}
-    assert len(map.take()) == 99 and map.items() == []
+    assert len(map.read_and_clear()) == 99 and map.items() == []
     map.update(key(1), bytes(8))
     map.clear()
-    assert map.count() == 0
+    assert map.count_keys() == 0
 
 
 def test_per_cpu_aggregates_are_merged(make: Make) -> None:
     map = make(hashed("percpu_hash", Aggregate("sum")))
     map.update(key(1), per_cpu(5, 2**64 - 7))
     assert map.items() == [(key(1), (-2 if CPUS > 1 else 5,))]
-    assert map.get(key(1)) == map.take()[0][1]
+    assert map.get(key(1)) == map.read_and_clear()[0][1]
 
 
 def test_many_keys_in_small_batches(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_walking_key_by_key(make: Make, take: bool, monkeypatch: pytest.MonkeyPa
     map = make(hashed())
     for n in range(300):
         map.update(key(n), struct.pack("=q", n))
-    monkeypatch.setattr(syscalls, "map_batch", lambda *_, **__: (0, 524))
-    found = map.take() if take else map.items()
+    monkeypatch.setattr(syscalls, "map_lookup_batch", lambda *_, **__: (0, 524))
+    found = map.read_and_clear() if take else map.items()
     assert dict(found) == {key(n): struct.pack("=q", n) for n in range(300)}
     assert len(map.items()) == (0 if take else 300)
 
@@ -147,7 +147,7 @@ def test_keyless_value(make: Make) -> None:
     assert map.items() == [(b"", bytes(8))]
     map.update(b"", struct.pack("=q", -3))
     assert map.get() == struct.pack("=q", -3)
-    assert map.take() == [(b"", struct.pack("=q", -3))]
+    assert map.read_and_clear() == [(b"", struct.pack("=q", -3))]
     assert map.get() == bytes(8)
 
 
@@ -159,7 +159,7 @@ def test_taking_a_keyless_count_loses_nothing(make: Make) -> None:
     """The kernel's memory is not touched: counts that arrive between reading and emptying stay."""
     map = make(memory("@c", COUNT, cpus=2))
     slots(map, 5, 6)
-    assert map.take() == [(b"", (11,))]
+    assert map.read_and_clear() == [(b"", (11,))]
     assert map.get() is None
     slots(map, 5, 9)
     assert map.get() == (3,)
@@ -173,25 +173,25 @@ def test_taking_a_keyless_count_loses_nothing(make: Make) -> None:
 def test_what_the_kernel_reads_is_zeroed(make: Make) -> None:
     map = make(memory("@c", COUNT, cpus=2, read_in_kernel=True))
     slots(map, 5, 6)
-    assert map.take() == [(b"", (11,))]
+    assert map.read_and_clear() == [(b"", (11,))]
     assert bytes(map.memory[:16]) == bytes(16)
 
 
 def test_keyless_extremes(make: Make) -> None:
     map = make(memory("@m", Aggregate("min"), cpus=2))
     slots(map, 0, 0, -4 & 2**64 - 1, 1)
-    assert map.take() == [(b"", (-4, 1))]
+    assert map.read_and_clear() == [(b"", (-4, 1))]
     assert map.get() is None and map.items() == []
 
 
 def test_a_keyless_value_is_there_once_it_is_set(make: Make) -> None:
     map = make(MapSpec("@n", "array", 4, 16, 1, value=INT64, memory=True, stride=16, marker=8))
-    assert map.get() is None and map.items() == [] and map.count() == 0
+    assert map.get() is None and map.items() == [] and map.count_keys() == 0
     map.update(b"", bytes(8))
-    assert map.items() == [(b"", bytes(8))] and map.count() == 1
+    assert map.items() == [(b"", bytes(8))] and map.count_keys() == 1
     map.zero()
-    assert map.items() == map.take() == [(b"", bytes(8))]
-    assert map.items() == map.take() == [] and map.get() is None
+    assert map.items() == map.read_and_clear() == [(b"", bytes(8))]
+    assert map.items() == map.read_and_clear() == [] and map.get() is None
 
 
 def test_slots_with_room_between_them(make: Make) -> None:
@@ -214,14 +214,14 @@ def test_taking_while_counting() -> None:
     keyed.name = "@k"
     code = [
         *only_system_call(number), *only_process(os.getpid()),
-        insn.call(HELPERS["get_smp_processor_id"]), insn.alu("lsh", 0, imm=3), insn.map_value(1, "@c", 0),
+        insn.call_helper(HELPERS["get_smp_processor_id"]), insn.alu("lsh", 0, imm=3), insn.map_value(1, "@c", 0),
         insn.branch("jgt", 0, None, 8 * CPUS - 8, "out"),
         insn.alu("add", 1, 0), insn.alu("mov", 2, imm=1), insn.atomic_add(1, 0, 2, 8),
         insn.store_imm(10, -4, 7, 4), insn.alu("mov", 2, 10), insn.alu("add", 2, imm=-4), insn.map_fd(1, "@k"),
-        insn.call(HELPERS["map_lookup_elem"]), insn.branch("jne", 0, None, 0, "there"),
+        insn.call_helper(HELPERS["map_lookup_elem"]), insn.branch("jne", 0, None, 0, "there"),
         insn.store_imm(10, -16, 1, 8), insn.alu("mov", 2, 10), insn.alu("add", 2, imm=-4), insn.alu("mov", 3, 10),
         insn.alu("add", 3, imm=-16), insn.alu("mov", 4, imm=0), insn.map_fd(1, "@k"),
-        insn.call(HELPERS["map_update_elem"]), insn.jump("out"),
+        insn.call_helper(HELPERS["map_update_elem"]), insn.jump("out"),
         "there", insn.alu("mov", 1, imm=1), insn.atomic_add(0, 0, 1, 8)]
     spec = script([program("enter", [Attach("rawtracepoint", "r", event="sys_enter")], code)],
                   maps=[memory("@c", COUNT, cpus=CPUS), keyed])
@@ -237,12 +237,12 @@ def test_taking_while_counting() -> None:
         thread.start()
         keyless = total = 0
         while thread.is_alive():
-            keyless += sum(value[0] for _, value in session.maps["@c"].take())
-            total += sum(value[0] for _, value in session.maps["@k"].take())
+            keyless += sum(value[0] for _, value in session.maps["@c"].read_and_clear())
+            total += sum(value[0] for _, value in session.maps["@k"].read_and_clear())
         thread.join()
         session.stop()
-        keyless += sum(value[0] for _, value in session.maps["@c"].take())
-        total += sum(value[0] for _, value in session.maps["@k"].take())
+        keyless += sum(value[0] for _, value in session.maps["@c"].read_and_clear())
+        total += sum(value[0] for _, value in session.maps["@k"].read_and_clear())
     assert keyless == calls
     # A program that looked its key up just before the kernel deleted it counts into memory that is gone.
     assert calls - total <= calls // 1000

@@ -22,7 +22,7 @@ from sonde.kernel import syscalls
 from sonde.runtime.child import Child, Process
 from sonde.runtime.order import Raw
 from sonde.runtime.session import Session
-from sonde.runtime.statistics import costs
+from sonde.runtime.statistics import probe_costs
 from sonde.spec import Attach, ProgramSpec
 from support import environment
 
@@ -304,7 +304,7 @@ def test_run_statistics() -> None:
         session.attach()
         calls(10)
         session.stop()
-        cost, = costs(session)
+        cost, = probe_costs(session)
         assert cost.probe == "rawtracepoint:sys_enter" and cost.runs >= 10 and cost.time_ns > 0
         assert 0 < cost.share < 1 and cost.mean * cost.runs == pytest.approx(cost.time_ns)
 
@@ -352,7 +352,7 @@ def test_an_end_from_another_thread_is_seen_at_once() -> None:
     """poll() without a time-out, with nothing to come: only end() can wake it."""
     with Session(script([enter(numbered())])) as session:
         session.attach()
-        ending = threading.Timer(0.2, session.end, ["quit"])
+        ending = threading.Timer(0.2, session.request_end, ["quit"])
         ending.start()
         assert session.poll() == [] and session.done and session.reason == "quit"
         ending.join()

@@ -99,7 +99,7 @@ uprobe:TARGET:name {
 
 @pytest.mark.parametrize("case", USER, ids=lambda case: case.program[:60])
 def test_user_programs(case: Case, target: Path) -> None:
-    if "uretprobe" in case.program and not LiveWorld().feature("uretprobe_func"):
+    if "uretprobe" in case.program and not LiveWorld().has_feature("uretprobe_func"):
         pytest.skip("kernel lacks uretprobe_func")
     check(case, str(target))
 

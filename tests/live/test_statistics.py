@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.runtime.overhead import Meter, bucket
+from sonde.runtime.overhead import Meter, bucket_index
 from sonde.types import Aggregate
 from support import compile_c, run_sonde
 
@@ -63,9 +63,9 @@ def test_nothing_is_counted_without_the_switch(target: Path) -> None:
 
 def test_overhead_counts_every_program(target: Path) -> None:
     with sonde.trace(f"uprobe:{target}:counted {{ @ = count(); }}") as tracing, Meter() as meter:
-        number = tracing.session.programs[0].info().id
+        number = tracing.session.programs[0].program_info().id
         subprocess.run([target], check=True)
-        cost, = [cost for cost in meter.costs() if cost.id == number]
+        cost, = [cost for cost in meter.program_costs() if cost.id == number]
         assert cost.runs == CALLS and cost.type == "kprobe" and cost.time_ns > 0 and cost.name == "sonde_counted"
         assert cost.mean * cost.runs == pytest.approx(cost.time_ns)
         if shutil.which("bpftool"):
@@ -78,23 +78,23 @@ def test_overhead_counts_every_program(target: Path) -> None:
 def test_a_program_that_ends_meanwhile_is_counted(target: Path) -> None:
     with sonde.trace(f"uprobe:{target}:counted {{ @ = count(); }}") as tracing:
         meter = Meter()
-        number = tracing.session.programs[0].info().id
+        number = tracing.session.programs[0].program_info().id
         subprocess.run([target], check=True)
     with meter:
-        assert [cost.runs for cost in meter.costs() if cost.id == number] == [CALLS]
+        assert [cost.runs for cost in meter.program_costs() if cost.id == number] == [CALLS]
 
 
 def test_latencies_of_one_program(target: Path) -> None:
     """Every run is in the histogram; runs of processes that are started one by one stand alone."""
     with sonde.trace(f"uprobe:{target}:main {{ @ = count(); }}") as tracing, Meter() as meter:
-        number = tracing.session.programs[0].info().id
+        number = tracing.session.programs[0].program_info().id
         workload = threading.Thread(target=lambda: [subprocess.run([target], check=True) for _ in range(12)])
 
         def stopped() -> bool:
             if not workload.ident:
                 workload.start()
             return not workload.is_alive()
-        latency = meter.watch(number, 60, stopped)
+        latency = meter.watch_program(number, 60, stopped)
         workload.join()
     assert latency.runs == 12 == latency.histogram.total
     assert 0 < latency.alone <= 12
@@ -103,7 +103,7 @@ def test_latencies_of_one_program(target: Path) -> None:
 def test_the_command_shows_who_holds_a_program(target: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         with sonde.trace(f"uprobe:{target}:counted {{ @ = count(); }}", pid=sleeper.pid) as tracing:
-            number = tracing.session.programs[0].info().id
+            number = tracing.session.programs[0].program_info().id
             shown = json.loads(run_sonde("overhead", "-f", "json", "0.2").stdout)["data"]["programs"]
             text = run_sonde("overhead", "0.2").stdout
             single = run_sonde("overhead", f"id:{number}", "0.2")
@@ -130,6 +130,6 @@ def test_complaints(words: list[str], complaint: str) -> None:
 @pytest.mark.parametrize("value", [0, 1, 7, 8, 9, 10, 100, 1000, 12345, 1 << 40])
 def test_buckets_hold_their_values(value: int) -> None:
     counts = [0] * Aggregate("hist", bits=2).words
-    counts[bucket(value)] = 1
+    counts[bucket_index(value)] = 1
     found, = sonde.Histogram(counts, 2)
     assert found.low is not None and found.high is not None and found.low <= value < found.high

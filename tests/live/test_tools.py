@@ -31,11 +31,11 @@ def elsewhere() -> dict[str, str]:
     """The tools that this kernel cannot serve, and what the doctor says about them."""
     world = api.live_world()
     lacks = {}
-    if not world.feature("kprobes") and not world.feature("fentry"):
+    if not world.has_feature("kprobes") and not world.has_feature("fentry"):
         lacks |= dict.fromkeys(("dcsnoop", "funcprofile", "skblife", "vfscount", "vfsstat", "xfsdist"), "this kernel (")
     elif world.kernel_symbol("xfs_file_read_iter") is None:  # the module is not loaded
         lacks["xfsdist"] = "No matches for kprobe xfs_file_read_iter."
-    if not world.tracepoint("mac80211", "drv_config"):
+    if not world.tracepoint_format("mac80211", "drv_config"):
         lacks["ieee80211scan"] = "No matches for tracepoint cfg80211:rdev_scan."
     return lacks
 
@@ -480,10 +480,10 @@ def test_tools_are_listed() -> None:
 
 
 def test_every_tool_compiles_and_attaches() -> None:
-    for tool in tools.tools():
+    for tool in tools.all_tools():
         if tool.name in ELSEWHERE:
             continue
-        done = run_sonde("--dry-run", tool.path, *tool.sample)
+        done = run_sonde("--dry-run", tool.path, *tool.sample_arguments)
         if OTHER_KERNEL and "ERROR: No matches for" in done.stderr:
             continue
         assert (done.returncode, done.stdout) == (0, ""), f"{tool.name}: {done.stderr}"
@@ -493,7 +493,7 @@ def test_every_tool_compiles_and_attaches() -> None:
 def test_doctor_knows_them_all() -> None:
     done = run_sonde("doctor")
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line[0] != " "}
-    assert {name for name in tools.names() if "works: " not in lines[name]} == set(ELSEWHERE)
+    assert {name for name in tools.tool_names() if "works: " not in lines[name]} == set(ELSEWHERE)
     assert all(why in lines[name] for name, why in ELSEWHERE.items())
     assert done.returncode == bool(ELSEWHERE)
     assert run_sonde("tools", "--check").stdout == done.stdout
@@ -523,7 +523,7 @@ def test_doctor_says_once_that_a_file_is_no_btf(path: str, why: str) -> None:
 def test_doctor_says_what_is_missing(text: str, word: str, tmp_path: Path) -> None:
     file = tmp_path / "x.bt"
     file.write_text(f"// x: for this test\n{text}\n")
-    verdict = doctor.examine(tools.parse("x", str(file), file.read_text()), api.live_world())
+    verdict = doctor.examine_tool(tools.parse_tool("x", str(file), file.read_text()), api.live_world())
     assert not verdict.works
     assert word in verdict.why[0]
 

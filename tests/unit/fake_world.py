@@ -6,9 +6,9 @@ from typing import Any
 
 from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.parser import parse
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
-from sonde.semantics.check import check
+from sonde.semantics.check import check_script
 from sonde.semantics.typed import CheckedScript, Options
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.spec import Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
@@ -131,13 +131,13 @@ class FakeWorld:
     release = "6.18.0-test"
     features = frozenset(("bpf_loop",))
 
-    def feature(self, name: str) -> bool:
+    def has_feature(self, name: str) -> bool:
         return name in self.features or name.startswith("kfunc_") and self.kfunc_id(name[6:]) != 0
 
     def kfunc_id(self, name: str) -> int:
         return 7 if name == "bpf_strlen" else 0
 
-    def struct(self, name: str, union: bool = False) -> Struct | None:
+    def find_struct(self, name: str, union: bool = False) -> Struct | None:
         return None if union else STRUCTS.get(name)
 
     def named_type(self, name: str) -> Type | None:
@@ -155,13 +155,13 @@ class FakeWorld:
     def tracepoints(self) -> list[tuple[str, str]]:
         return list(EVENTS)
 
-    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
         return EVENTS.get((category, event))
 
     def raw_tracepoints(self) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in RAW]
 
-    def raw_tracepoint(self, event: str) -> Struct | None:
+    def raw_tracepoint_args(self, event: str) -> Struct | None:
         return RAW.get(event)
 
     def syscall_number(self, name: str) -> int | None:
@@ -170,11 +170,11 @@ class FakeWorld:
     def kernel_functions(self) -> list[tuple[str, str]]:
         return [("vmlinux", "vfs_read"), ("vmlinux", "tcp_connect")] if "kprobes" in self.features else []
 
-    def traceable(self, name: str) -> bool:
+    def is_function_traceable(self, name: str) -> bool:
         return name in [known for _, known in self.kernel_functions()]
 
     def is_changed(self, name: str) -> bool:
-        return not self.traceable(name)
+        return not self.is_function_traceable(name)
 
     def forbidden_functions(self) -> frozenset[str]:
         return frozenset(("vfs_die",))
@@ -196,7 +196,7 @@ class FakeWorld:
     def kernel_symbol(self, name: str) -> int | None:
         return 0xFFFFFFFF81000000 if name == "_text" else None
 
-    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         return ["/bin/prog"] if name in ("prog", "/bin/prog") else []
 
     def user_functions(self, path: str) -> list[UserFunction]:
@@ -212,7 +212,7 @@ class FakeWorld:
     def user_offset(self, path: str, address: int) -> int | None:
         return address - 0x1000 if address >= 0x1000 else None
 
-    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+    def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         return True
 
     def process_symbol(self, pid: int, name: str) -> int | None:
@@ -237,7 +237,7 @@ class FakeWorld:
     def file_problem(self, path: str) -> str:
         return ""
 
-    def inlined(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str) -> Inlined | None:
         return Inlined(["main", "work"], 3, "prog.c:7") if name == "folded" else None
 
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
@@ -268,9 +268,9 @@ class KprobeWorld(FakeWorld):
 def check_text(text: str, world: FakeWorld | None = None, **options: Any) -> CheckedScript:
     """Parse and check a script against the fake World."""
     source, diagnostics, chosen = Source("stdin", text), Diagnostics(), Options(**options)
-    script = parse(source, diagnostics, chosen.params)
-    diagnostics.check()
-    return check(script, source, world or FakeWorld(), chosen, diagnostics)
+    script = parse_script(source, diagnostics, chosen.params)
+    diagnostics.raise_if_errors()
+    return check_script(script, source, world or FakeWorld(), chosen, diagnostics)
 
 
 def findings(text: str, world: FakeWorld | None = None, **options: Any) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bpf_machine import Machine, Memory
 from sonde.asm import insn as asm
-from sonde.asm.assemble import assemble, listing
+from sonde.asm.assemble import assemble, format_listing
 from sonde.asm.insn import Insn
 from sonde.errors import SondeError
 from sonde.language.source import Source, Span
@@ -36,8 +36,8 @@ KNOWN: list[tuple[Insn, str, str]] = [
     (asm.alu("neg", 4), "8704000000000000", "r4 = -r4"),
     (asm.sign_extend(1, 2, 8), "bf21080000000000", "r1 = (s8)r2"),
     (asm.sign_extend(1, 2, 32), "bf21200000000000", "r1 = (s32)r2"),
-    (asm.swap(1, 16), "dc01000010000000", "r1 = be16 r1"),
-    (asm.swap(1, 64), "dc01000040000000", "r1 = be64 r1"),
+    (asm.byte_swap(1, 16), "dc01000010000000", "r1 = be16 r1"),
+    (asm.byte_swap(1, 64), "dc01000040000000", "r1 = be64 r1"),
     (asm.load(1, 6, 8, 8), "7961080000000000", "r1 = *(u64 *)(r6 + 8)"),
     (asm.load(1, 10, -4, 4), "61a1fcff00000000", "r1 = *(u32 *)(r10 - 4)"),
     (asm.load(1, 2, 0, 2), "6921000000000000", "r1 = *(u16 *)(r2 + 0)"),
@@ -52,8 +52,8 @@ KNOWN: list[tuple[Insn, str, str]] = [
     (asm.atomic_add(1, 4, 2, 4), "c321040000000000", "lock *(u32 *)(r1 + 4) += r2"),
     (asm.atomic_exchange("xchg", 1, 0, 2, 8), "db210000e1000000", "lock *(u64 *)(r1 + 0) xchg r2"),
     (asm.atomic_exchange("fetch_add", 1, 0, 2, 8), "db21000001000000", "lock *(u64 *)(r1 + 0) fetch_add r2"),
-    (asm.call(14), "850000000e000000", "call helper 14"),
-    (asm.kfunc(7000), "85200000581b0000", "call kfunc 7000"),
+    (asm.call_helper(14), "850000000e000000", "call helper 14"),
+    (asm.call_kfunc(7000), "85200000581b0000", "call kfunc 7000"),
     (asm.exit_(), "9500000000000000", "exit"),
     (Insn(asm.JMP32 | asm.JMP_OPS["ja"], imm=70000), "0600000070110100", "gotol +70000"),
     (asm.load_imm64(1, 0x1122334455667788), "18010000887766550000000044332211", "r1 = 0x1122334455667788 ll"),
@@ -64,7 +64,7 @@ KNOWN: list[tuple[Insn, str, str]] = [
 @pytest.mark.parametrize(("insn", "code", "text"), KNOWN, ids=[text for _, _, text in KNOWN])
 def test_known_instructions(insn: Insn, code: str, text: str) -> None:
     assert insn.encode().hex() == code and str(insn) == text
-    (index, back), = asm.decode(bytes.fromhex(code))
+    (index, back), = asm.decode_program(bytes.fromhex(code))
     assert index == 0 and str(back) == text and back.encode().hex() == code
 
 
@@ -80,7 +80,7 @@ def test_known_instructions(insn: Insn, code: str, text: str) -> None:
 ), max_size=20))
 def test_decoding_gives_back_what_was_encoded(program: list[Insn]) -> None:
     code = b"".join(i.encode() for i in program)
-    found = list(asm.decode(code))
+    found = list(asm.decode_program(code))
     assert [str(i) for _, i in found] == [str(i) for i in program]
     assert b"".join(i.encode() for _, i in found) == code
     assert [at for at, _ in found] == [sum(2 if i.wide else 1 for i in program[:n]) for n in range(len(program))]
@@ -89,7 +89,7 @@ def test_decoding_gives_back_what_was_encoded(program: list[Insn]) -> None:
 @pytest.mark.parametrize("code", [b"\0" * 7, b"\x18" + b"\0" * 7])
 def test_truncated_code(code: bytes) -> None:
     with pytest.raises(ValueError):
-        list(asm.decode(code))
+        list(asm.decode_program(code))
 
 
 def test_labels_maps_functions_and_lines() -> None:
@@ -106,17 +106,17 @@ def test_labels_maps_functions_and_lines() -> None:
     assert made.relocations == [Relocation(0, "@x", "fd", 0), Relocation(2, "__state", "value", 16)]
     assert made.functions == [(0, "main"), (10, "each")]
     assert made.lines == [(0, one), (9, two), (10, one), (11, two)]
-    texts = dict(asm.decode(made.code))
+    texts = dict(asm.decode_program(made.code))
     assert texts[4].off == 4 and texts[5].off == -4 and texts[8].off == -7
     assert texts[6].src == asm.PSEUDO_FUNC and texts[6].imm & 0xFFFFFFFF == 10 - 6 - 1
-    shown = listing(made.code, made.relocations, made.lines)
+    shown = format_listing(made.code, made.relocations, made.lines)
     assert "r1 = map[@x] ll" in shown and "r2 = map[__state][0]+16 ll" in shown and "; stdin:1:1-4: one" in shown
 
 
 def test_function_addresses_count_slots() -> None:
     """The immediate is the distance from the next slot's predecessor, as the verifier's check_ld_imm wants it."""
     made = assemble([asm.func_address(2, "f"), asm.exit_(), "f", asm.exit_()], ["f"])
-    (_, first), *_ = asm.decode(made.code)
+    (_, first), *_ = asm.decode_program(made.code)
     assert first.imm & 0xFFFFFFFF == 3 - 0 - 1
 
 
@@ -137,7 +137,7 @@ def test_long_jumps(long_jumps: bool, count: int) -> None:
              "out", asm.exit_()]
     made = assemble(items, ["main"], lambda: long_jumps)
     assert Machine(made.code, {}, Memory(), {}, {}).run() == 1001
-    offsets = [insn for _, insn in asm.decode(made.code) if insn.code == asm.JMP32]
+    offsets = [insn for _, insn in asm.decode_program(made.code) if insn.code == asm.JMP32]
     assert bool(offsets) == (long_jumps and count > 32_767)
 
 

@@ -13,8 +13,8 @@ from compiled import KERNELS, compiled, loaded
 from sonde.compiler.lower.gate import PURSE
 from sonde.errors import UsageError
 from sonde.kernel.syscalls import ProgramInfo
-from sonde.options import budget_of, parse
-from sonde.output import output
+from sonde.options import budget_of, parse_command_line
+from sonde.output import make_output
 from sonde.output.losses import report_losses
 from sonde.runtime import budget as keeping
 from sonde.runtime.budget import Budget
@@ -142,19 +142,19 @@ def test_without_a_budget_there_is_no_gate() -> None:
 
 @pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("2", 0.02), ("0.5%", 0.005), ("100%", 1.0), (".1", 0.001)])
 def test_shares(text: str, share: float) -> None:
-    assert budget_of(parse(["--budget", text, "-e", "x"])) == pytest.approx(share)
+    assert budget_of(parse_command_line(["--budget", text, "-e", "x"])) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("text", ["", "%", "x", "0", "0.01%", "101", "-1", "1e1", "2%%", "nan", "1" * 5000, "١"])
 def test_what_is_no_share(text: str) -> None:
     with pytest.raises(UsageError):
-        budget_of(parse([f"--budget={text}", "-e", "x"]))
+        budget_of(parse_command_line([f"--budget={text}", "-e", "x"]))
 
 
 def test_tests_run_whole() -> None:
     with pytest.raises(UsageError):
-        budget_of(parse(["--budget", "2", "--test", "-e", "x"]))
-    assert budget_of(parse(["-e", "x"])) == 0.0
+        budget_of(parse_command_line(["--budget", "2", "--test", "-e", "x"]))
+    assert budget_of(parse_command_line(["-e", "x"])) == 0.0
 
 
 # --- the account ------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class FakeMap:
     def __init__(self, spec: Any) -> None:
         self.spec, self.memory, self.taken = spec, bytearray(spec.value_size), 0
 
-    def take(self) -> list[Any]:
+    def read_and_clear(self) -> list[Any]:
         self.taken += 1
         return [(b"", b"")]
 
@@ -184,7 +184,7 @@ class Flood:
         monkeypatch.setattr(keeping, "enable_if_allowed", lambda: None)
         monkeypatch.setattr(keeping, "always_counted", lambda: True)
         monkeypatch.setattr(keeping, "Floor", lambda programs: self)
-        monkeypatch.setattr(keeping.attaching, "attach", self.attach)
+        monkeypatch.setattr(keeping.attaching, "attach_program", self.attach)
         self.spec = spec.programs[0]
         self.budget = Budget(0.02, spec, self.maps, self, lambda: None)  # type: ignore[arg-type]
         monkeypatch.setattr(keeping.threading.Thread, "start", lambda thread: None)
@@ -193,10 +193,10 @@ class Flood:
 
     # what the budget asks of the floor, of links, and of a program
 
-    def around(self, program: Any) -> float:
+    def overhead_ns(self, program: Any) -> float:
         return self.AROUND
 
-    def slow(self) -> int:
+    def count_slow_links(self) -> int:
         return 0
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class Flood:
         self.attachments += 1
         return 1
 
-    def info(self) -> ProgramInfo:
+    def program_info(self) -> ProgramInfo:
         return ProgramInfo(1, "", self.took, self.count, 0, 0)
 
     # time passes
@@ -217,7 +217,7 @@ class Flood:
         wait = 0.005
         while self.now < end:
             self.pass_time(int(wait * 1e9))
-            wait = self.budget._look()
+            wait = self.budget._check_account()
 
     def pass_time(self, span: int) -> None:
         self.now += span
@@ -265,7 +265,7 @@ def test_without_statistics_the_programs_count_themselves(monkeypatch: pytest.Mo
     monkeypatch.setattr(flood, "info", lambda: pytest.fail("the kernel was asked"))
     struct.pack_into("=Q", flood.maps[BUDGET].memory, 8, 100_000)
     flood.now += 10_000_000
-    flood.budget._look()
+    flood.budget._check_account()
     assert not flood.attached and flood.budget.withheld().spent_ns >= 100_000 * flood.AROUND
 
 
@@ -282,12 +282,12 @@ def test_a_trace_that_cannot_be_attached_again_says_so(monkeypatch: pytest.Monke
 
     def refuse(*arguments: Any) -> int:
         raise AttachError("it has gone", "x", 2)
-    monkeypatch.setattr(keeping.attaching, "attach", refuse)
+    monkeypatch.setattr(keeping.attaching, "attach_program", refuse)
     waits = iter(range(100))
     monkeypatch.setattr(flood.budget._ending, "wait", lambda wait: (
         flood.pass_time(int(wait * 1e9)), next(waits) > 90)[1])
     monkeypatch.setattr(keeping.os, "setpriority", lambda *arguments: None)
-    flood.budget._keep()
+    flood.budget._keep_budget()
     assert flood.budget.notices[-1].endswith("cannot attach again what it has detached: it has gone")
     assert flood.state.read_global("gate") == 1 and not flood.attached
     before = flood.budget.withheld().detached_ns
@@ -303,8 +303,8 @@ KEPT = Withheld(0.02, [("tracepoint:a:b", 7)], 1_500_000_000, 10_000_000_000, 19
 
 def test_what_was_withheld_in_words(tmp_path: Any) -> None:
     said: list[str] = []
-    out = output("text", 1, 2)
-    out.note = said.append  # type: ignore[method-assign]
+    out = make_output("text", 1, 2)
+    out.write_note = said.append  # type: ignore[method-assign]
     report_losses(out, Losses([], [], [], withheld=KEPT))
     assert said == [
         "WARNING: --budget 2%: the programs took 2% of one CPU's time in 10.0 s\n"
@@ -315,10 +315,10 @@ def test_what_was_withheld_in_words(tmp_path: Any) -> None:
 
 def test_what_was_withheld_as_an_object(tmp_path: Any) -> None:
     with (tmp_path / "out").open("w+b") as file:
-        out = output("json", file.fileno(), 2)
+        out = make_output("json", file.fileno(), 2)
         report_losses(out, Losses([], [], [], withheld=KEPT))
-        out.map("@x", [(None, 5)], incomplete=True)
-        out.map("@y", [(None, 5)])
+        out.write_map("@x", [(None, 5)], incomplete=True)
+        out.write_map("@y", [(None, 5)])
         out.flush(True)
         file.seek(0)
         found = [json.loads(line) for line in file]
@@ -330,9 +330,9 @@ def test_what_was_withheld_as_an_object(tmp_path: Any) -> None:
 
 def test_maps_are_marked_in_text(tmp_path: Any) -> None:
     with (tmp_path / "out").open("w+b") as file:
-        out = output("text", file.fileno(), 2)
-        out.map("@x", [(None, 5)], incomplete=True)
-        out.map("@y", [], incomplete=True)
+        out = make_output("text", file.fileno(), 2)
+        out.write_map("@x", [(None, 5)], incomplete=True)
+        out.write_map("@y", [], incomplete=True)
         out.flush(True)
         file.seek(0)
         assert file.read() == b"@x is incomplete:\n@x: 5\n"

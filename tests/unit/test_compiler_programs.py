@@ -9,7 +9,7 @@ import pytest
 
 from compiled import KERNELS, begin, compiled, loaded, run
 from sonde.errors import CompileError
-from sonde.language.diagnostics import nearest
+from sonde.language.diagnostics import nearest_names
 from sonde.types import Aggregate
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
@@ -401,6 +401,6 @@ def test_near_names_of_many() -> None:
     """The same as of few: candidates are only sorted out before they are compared letter by letter."""
     names = [f"{a}{b}{c}" for a in ("tcp_", "vfs_", "mptcp_", "x") for b in ("connect", "read", "open", "mmio_enable")
              for c in range(400)] + ["tcp_connect", "vfs_read", "Vfs_Open"]
-    assert nearest("tcp_conect", names)[0] == "tcp_connect"
-    assert nearest("vfs_raed", names)[0] == "vfs_read" and nearest("VFS_OPEN", names)[0] == "Vfs_Open"
-    assert nearest("zzqqyy", names) == [] and nearest("z", names) == []
+    assert nearest_names("tcp_conect", names)[0] == "tcp_connect"
+    assert nearest_names("vfs_raed", names)[0] == "vfs_read" and nearest_names("VFS_OPEN", names)[0] == "Vfs_Open"
+    assert nearest_names("zzqqyy", names) == [] and nearest_names("z", names) == []

@@ -86,13 +86,13 @@ def test_every_node_is_lowered() -> None:
 
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("name", tools.names())
+@pytest.mark.parametrize("name", tools.tool_names())
 def test_every_tool_compiles(name: str, arch: str, kernel: str) -> None:
     """With the intermediate code checked after each pass."""
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     try:
-        spec = compiled(Path(tool.path).read_text(), kernel, arch, params=tool.sample)
+        spec = compiled(Path(tool.path).read_text(), kernel, arch, params=tool.sample_arguments)
     except CompileError as error:
         raise AssertionError("\n".join(d.render() for d in error.diagnostics)) from None
     assert spec.programs and all(p.code for p in spec.programs)

@@ -14,7 +14,7 @@ from sonde import api, options
 from sonde.errors import CompileError
 from sonde.language import libclang
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.parser import parse
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 from sonde.semantics.builtins import ARGUMENT, BUILTINS
 from sonde.semantics.config import VARIABLES
@@ -71,12 +71,12 @@ def test_errors(code: str, example: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     how, _, rest = example.removeprefix("// ").partition("\n")
     if example.startswith("// sonde "):
-        line = options.parse(shlex.split(how)[1:])
+        line = options.parse_command_line(shlex.split(how)[1:])
         assert code in finding(rest, probe_filter=line.get("probe-filter"),
                                named=dict(word[2:].split("=") for word in line.rest))
     elif example.startswith("// on "):
         assert code in finding(rest, world(arch=how.removeprefix("on ")))
-    elif code == "bad-header" and not libclang.available():
+    elif code == "bad-header" and not libclang.has_libclang():
         pytest.skip("libclang is not installed")
     elif re.match(r"// \w+\.h: ", example):
         name, _, text = how.partition(": ")
@@ -101,14 +101,14 @@ def test_language(example: str) -> None:
     except CompileError as error:
         errors.items = [d for d in error.diagnostics if d.code not in OF_THE_MACHINE]
     assert not [d.render() for d in errors.items]
-    assert api.format(example)
+    assert api.format_source(example)
 
 
 def test_every_row_has_its_example() -> None:
     assert set(BUILTIN_EXAMPLES) == {*BUILTINS, ARGUMENT.name}
     assert set(CONFIG_EXAMPLES) == set(VARIABLES)
     kinds = {row.points[0].parts[0] for _, _, text in PROBES
-             for row in parse(Source("example", text), Diagnostics()).clauses}
+             for row in parse_script(Source("example", text), Diagnostics()).clauses}
     assert {provider.name for provider in (find_provider(kind) for kind in kinds) if provider is not None} >= \
         set(KINDS) - {"end", "kretprobe", "fexit", "uretprobe", "hardware"}  # named beside their brothers
 
@@ -117,7 +117,7 @@ def test_every_row_has_its_example() -> None:
 def test_options(key: str, command: str) -> None:
     """The command line is one, and has that option."""
     name, *words = shlex.split(command)
-    assert name == "sonde" and options.parse(words).has(key)
+    assert name == "sonde" and options.parse_command_line(words).has(key)
 
 
 def test_the_documents_are_up_to_date() -> None:

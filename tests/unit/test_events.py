@@ -11,7 +11,7 @@ import pytest
 
 from decoding import Names
 from sonde import types as t
-from sonde.output import Printer, output
+from sonde.output import Printer, make_output
 from sonde.runtime.aggregates import Stats
 from sonde.runtime.events import Event, EventDecoder, MapDecoder
 from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
@@ -38,7 +38,7 @@ def printed(script: ScriptSpec, *records: bytes, maps: Any = None, form: str = "
     """What a printer writes for the records, both streams together."""
     reader, writer = os.pipe()
     try:
-        out = output(form, writer, writer)
+        out = make_output(form, writer, writer)
         printer = Printer(script, Names(), out, maps or (lambda name, then: []), warnings)
         for raw in records:
             handler = printer.handlers[int.from_bytes(raw[:4], "little")]
@@ -63,9 +63,9 @@ def test_map_elements() -> None:
     key = t.Tuple((t.INT64, t.Str(4)))
     keyed = MapDecoder(MapSpec("@x", "hash", 16, 8, 10, key=key, value=t.INT64), Names())
     raw = struct.pack("=q4s4x", 1, b"ab")
-    assert keyed.items([(raw, struct.pack("=q", -2))]) == [((1, "ab"), -2)]
+    assert keyed.decode_items([(raw, struct.pack("=q", -2))]) == [((1, "ab"), -2)]
     stats = MapDecoder(MapSpec("@s", "array", 4, 16, 1, value=t.Aggregate("stats"), memory=True), Names())
-    assert stats.items([(b"", (2, 10))]) == [(None, Stats(2, 5, 10))]
+    assert stats.decode_items([(b"", (2, 10))]) == [(None, Stats(2, 5, 10))]
 
 
 def test_printf_print_and_time() -> None:
@@ -136,14 +136,14 @@ def test_a_map_without_keys_and_value_is_printed_as_zero(value: t.Type, text: st
 
 def test_sites_for_the_session_alone_have_no_handler() -> None:
     script = spec(site("exit", t.INT32), site("clear", map="@x"), site("zero", map="@x"))
-    assert Printer(script, Names(), output("text", 1, 2), lambda name, then: []).handlers == [None] * 3
+    assert Printer(script, Names(), make_output("text", 1, 2), lambda name, then: []).handlers == [None] * 3
 
 
 def test_final_maps_by_name() -> None:
     reader, writer = os.pipe()
     maps = [MapSpec(name, "hash", 8, 8, 1) for name in ("@b", "__stacks", "@a")]
-    out = output("text", writer, writer)
-    Printer(spec(maps=maps), Names(), out, lambda name, then: [(None, 1)]).final_maps()
+    out = make_output("text", writer, writer)
+    Printer(spec(maps=maps), Names(), out, lambda name, then: [(None, 1)]).print_final_maps()
     out.flush(True)
     os.close(writer)
     assert os.read(reader, 100) == b"\n\n@a: 1\n@b: 1\n"

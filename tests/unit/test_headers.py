@@ -58,7 +58,7 @@ def test_layouts_are_those_of_the_compiler(header: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("header", "good"), [("odd.h", "struct gen"), ("packing.h", "struct nest")])
 def test_without_the_extra_its_name_is_told(header: str, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the reader understood is there all the same."""
-    monkeypatch.setattr(libclang, "available", lambda: False)
+    monkeypatch.setattr(libclang, "has_libclang", lambda: False)
     text = f'#include "{HEADERS / header}"\nbegin {{ print(sizeof({good})); }}'
     try:
         found = api.compile(Source("script.bt", text), Options(), world()).warnings
@@ -71,7 +71,7 @@ def test_without_the_extra_its_name_is_told(header: str, good: str, monkeypatch:
 def test_plain_headers_are_read_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*args: object) -> tuple[str, list[str]]:
         raise AssertionError("not needed")
-    monkeypatch.setattr(libclang, "plain_text", forbidden)
+    monkeypatch.setattr(libclang, "translate_header", forbidden)
     (tmp_path / "plain.h").write_text("#define N 3\nstruct plain { int a[N]; };\n")
     text = f'#include "{tmp_path}/plain.h"\nbegin {{ static_assert(sizeof(struct plain) == 12, ""); }}'
     assert not api.compile(Source("script.bt", text), Options(), world()).warnings

@@ -13,9 +13,9 @@ import pytest
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import binaries, host, procfs, symbols, tracefs
 from sonde.kernel.features import ROWS, TABLE, Features
-from sonde.kernel.foreign.ld_cache import parse as parse_loader_cache
-from sonde.kernel.kernel_types import c_integer
-from sonde.kernel.recorded import BtfWorld, RecordedWorld, load
+from sonde.kernel.foreign.ld_cache import parse_ld_cache as parse_loader_cache
+from sonde.kernel.kernel_types import parse_c_integer
+from sonde.kernel.recorded import BtfWorld, RecordedWorld, load_world
 from sonde.types import (
     BOOL,
     INT8,
@@ -72,7 +72,7 @@ def test_field_types(declaration: str, size: int, signed: int, expected: Type, w
 
 def test_fields_of_named_types(world: RecordedWorld) -> None:
     sock = field("struct sock * sk", 8, 0, world)[0]
-    assert isinstance(sock, Pointer) and sock.to == world.struct("sock") and sock.space == KERNEL
+    assert isinstance(sock, Pointer) and sock.to == world.find_struct("sock") and sock.space == KERNEL
     reason = field("enum skb_drop_reason r", 4, 0, world)[0]
     assert isinstance(reason, Enum) and "SKB_DROP_REASON_NO_SOCKET" in reason.names.values()
     narrow = field("enum skb_drop_reason r", 1, 0, world)[0]
@@ -91,7 +91,7 @@ def test_system_call_arguments_have_their_declared_types(world: RecordedWorld) -
     assert field("umode_t mode", 8, 0, world, "syscalls")[0] == UINT16
     assert field("const char * filename", 8, 0, world, "syscalls")[0] == Pointer(INT8, USER)
     address = field("struct sockaddr * a", 8, 0, world, "syscalls")[0]
-    assert isinstance(address, Pointer) and address.to == world.struct("sockaddr") and address.space == USER
+    assert isinstance(address, Pointer) and address.to == world.find_struct("sockaddr") and address.space == USER
     assert field("long ret", 8, 1, world, "syscalls")[0] == INT64
 
 
@@ -108,8 +108,8 @@ def test_declarations_are_kept_for_listing() -> None:
 
 @pytest.mark.parametrize("name", ["../../etc", "", ".", "a/b"])
 def test_event_names_are_no_paths(name: str, tmp_path: Path) -> None:
-    assert tracefs.format_text(str(tmp_path), name, "passwd") is None
-    assert tracefs.format_text(str(tmp_path), "sched", name) is None
+    assert tracefs.read_format(str(tmp_path), name, "passwd") is None
+    assert tracefs.read_format(str(tmp_path), "sched", name) is None
 
 
 # ---- the machine
@@ -117,7 +117,7 @@ def test_event_names_are_no_paths(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-3\n", [0, 1, 2, 3]), ("0-1,4,6-7", [0, 1, 4, 6, 7]),
                                             ("", [])])
 def test_cpu_list(text: str, cpus: list[int]) -> None:
-    assert host.cpu_list(text) == cpus
+    assert host.parse_cpu_list(text) == cpus
 
 
 @pytest.mark.parametrize(("name", "arch", "number"), [
@@ -131,22 +131,22 @@ def test_syscall_numbers(name: str, arch: str, number: int | None) -> None:
 
 def test_syscall_names() -> None:
     assert host.syscall_names("x86_64")[257] == "openat"
-    assert host.syscall_event("fstat", "x86_64") == "newfstat"
+    assert host.syscall_event_name("fstat", "x86_64") == "newfstat"
     for arch in ("x86_64", "aarch64"):
-        assert len(host.syscalls(arch)) == len(set(host.syscalls(arch).values())) > 300
+        assert len(host.syscall_numbers(arch)) == len(set(host.syscall_numbers(arch).values())) > 300
 
 
 def test_boot_to_wall() -> None:
     for clock in ("boot", "monotonic", "tai"):
-        offset = host.boot_to_wall(clock)
+        offset = host.wall_clock_offset(clock)
         known = {"boot": time.CLOCK_BOOTTIME, "monotonic": time.CLOCK_MONOTONIC, "tai": time.CLOCK_TAI}[clock]
         assert abs(time.clock_gettime_ns(known) + offset - time.time_ns()) < 50_000_000
 
 
 def test_processes() -> None:
-    assert procfs.comm(os.getpid())
-    assert procfs.alive(os.getpid()) and os.getpid() in procfs.pids()
-    assert procfs.comm(1 << 30) is None and not procfs.alive(1 << 30)
+    assert procfs.read_comm(os.getpid())
+    assert procfs.is_alive(os.getpid()) and os.getpid() in procfs.process_ids()
+    assert procfs.read_comm(1 << 30) is None and not procfs.is_alive(1 << 30)
     assert procfs.user_name(0) == "root" and procfs.user_name(1 << 30) == str(1 << 30)
 
 
@@ -155,7 +155,7 @@ def test_processes() -> None:
     ("unsigned char", UINT8), ("short int", Int(16)), ("long long", INT64), ("_Bool", BOOL),
     ("task_t", None), ("", None)])
 def test_c_integers(text: str, expected: Type | None) -> None:
-    assert c_integer(text.split()) == expected
+    assert parse_c_integer(text.split()) == expected
 
 
 # ---- libraries
@@ -188,14 +188,15 @@ def test_damaged_ld_cache(cut: int) -> None:
 
 @pytest.mark.parametrize("name", ["c", "libc", "libc.so", "libc.so.6"])
 def test_library_names(name: str) -> None:
-    assert binaries._best(["libcrypt.so.1", "libc.so.6", "libc++.so.1", "libcap.so.2"], name) == ["libc.so.6"]
+    assert binaries._matching_sonames(["libcrypt.so.1", "libc.so.6", "libc++.so.1", "libcap.so.2"],
+                                      name) == ["libc.so.6"]
 
 
 def test_library_versions() -> None:
-    assert binaries._best(["libssl.so.1.1", "libssl.so.3", "libssl.so.10"], "ssl") == [
+    assert binaries._matching_sonames(["libssl.so.1.1", "libssl.so.3", "libssl.so.10"], "ssl") == [
         "libssl.so.10", "libssl.so.3", "libssl.so.1.1"]
-    assert binaries._best(["libssl.so.3", "libssl.so"], "ssl")[0] == "libssl.so"
-    assert binaries._best(["libc-2.31.so", "libc.so.6"], "c") == ["libc.so.6", "libc-2.31.so"]
+    assert binaries._matching_sonames(["libssl.so.3", "libssl.so"], "ssl")[0] == "libssl.so"
+    assert binaries._matching_sonames(["libc-2.31.so", "libc.so.6"], "c") == ["libc.so.6", "libc-2.31.so"]
 
 
 def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,13 +209,15 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     tool = str(tmp_path / "tool")
-    assert binaries.find("tool") == binaries.find(tool) == binaries.find(f"{tmp_path}/to?l") == [tool]
-    assert binaries.find("./tool") == binaries.find("./t*") == ["./tool"]  # as it was written
-    assert binaries.find("own") == binaries.find("libown") == [str(tmp_path / "libown.so.10")]
-    assert binaries.find("libown.so.2") == [str(tmp_path / "libown.so.2")]
-    assert binaries.find("tool", os.getpid()) == [tool] and binaries.find("./tool", os.getpid()) == ["./tool"]
+    for pattern in ("tool", tool, f"{tmp_path}/to?l"):
+        assert binaries.find_binaries(pattern) == [tool]
+    assert binaries.find_binaries("./tool") == binaries.find_binaries("./t*") == ["./tool"]  # as it was written
+    assert binaries.find_binaries("own") == binaries.find_binaries("libown") == [str(tmp_path / "libown.so.10")]
+    assert binaries.find_binaries("libown.so.2") == [str(tmp_path / "libown.so.2")]
+    assert binaries.find_binaries("tool", os.getpid()) == [tool] and binaries.find_binaries("./tool",
+                                                                                            os.getpid()) == ["./tool"]
     for name in ("script", "./script", "nosuch", "./nosuch", "/nosuch/x", "./nosuch*", str(tmp_path)):
-        assert binaries.find(name) == []
+        assert binaries.find_binaries(name) == []
 
 
 # ---- symbols
@@ -263,16 +266,16 @@ def test_no_kernel_symbol(kernel_symbols: symbols.KernelSymbols, address: int) -
 
 
 def test_kernel_address(kernel_symbols: symbols.KernelSymbols) -> None:
-    assert kernel_symbols.address("last") == 0xffffffff81000200
-    assert kernel_symbols.address("mod_init") == 0xffffffffc0000000
-    assert kernel_symbols.address("ast") is None and kernel_symbols.address("") is None
+    assert kernel_symbols.symbol_address("last") == 0xffffffff81000200
+    assert kernel_symbols.symbol_address("mod_init") == 0xffffffffc0000000
+    assert kernel_symbols.symbol_address("ast") is None and kernel_symbols.symbol_address("") is None
 
 
 @pytest.mark.parametrize("text", ["", "0000000000000000 T _text\n0000000000000000 T startup\n"])
 def test_hidden_addresses(text: str, tmp_path: Path) -> None:
     (tmp_path / "kallsyms").write_text(text)
     hidden = symbols.KernelSymbols(str(tmp_path / "kallsyms"))
-    assert hidden.restricted and hidden.lookup(0xffffffff81000000) is None and hidden.address("_text") is None
+    assert hidden.restricted and hidden.lookup(0xffffffff81000000) is None and hidden.symbol_address("_text") is None
     assert symbols.KernelSymbols(str(tmp_path / "none")).restricted
 
 
@@ -285,20 +288,20 @@ def test_traceable_functions(tmp_path: Path) -> None:
 # ---- worlds from files
 
 def test_recorded_world(world: RecordedWorld) -> None:
-    task = world.struct("task_struct")
+    task = world.find_struct("task_struct")
     assert task and task.btf_id and task.field("comm") is not None
-    assert world.struct("nosuch") is None
+    assert world.find_struct("nosuch") is None
     assert world.named_type("u64") == UINT64 and world.named_type("enum pid_type") is not None
     assert world.named_type("struct task_struct") is task and world.named_type("nosuch") is None
     listen = world.enum_constant("TCP_LISTEN")
     assert listen and listen[0] == 10
     assert ("sched", "sched_switch") in world.tracepoints()
-    assert world.tracepoint("sched", "nosuch") is None
+    assert world.tracepoint_format("sched", "nosuch") is None
     assert ("vmlinux", "sched_switch") in world.raw_tracepoints()
-    switch = world.raw_tracepoint("sched_switch")
+    switch = world.raw_tracepoint_args("sched_switch")
     assert switch and [f.name for f in switch.fields][:3] == ["preempt", "prev", "next"]
     assert [f.offset for f in switch.fields] == [8 * i for i in range(len(switch.fields))]
-    assert world.raw_tracepoint("nosuch") is None
+    assert world.raw_tracepoint_args("nosuch") is None
     assert world.syscall_number("openat") == 257
     assert world.kfunc_id("bpf_rdonly_cast") and not world.kfunc_id("nosuch")
     assert world.kernel_symbol("schedule") and world.kernel_symbol("nosuch") is None
@@ -306,17 +309,17 @@ def test_recorded_world(world: RecordedWorld) -> None:
 
 
 def test_recorded_features(world: RecordedWorld) -> None:
-    assert world.feature("ringbuf") and not world.feature("nosuch") and not world.feature("kprobes")
+    assert world.has_feature("ringbuf") and not world.has_feature("nosuch") and not world.has_feature("kprobes")
     assert world.kernel_functions() == []
     assert ("vmlinux", "vfs_read") in RecordedWorld(WORLD, {"kprobes": True}).kernel_functions()
 
 
 def test_recorded_binaries(world: RecordedWorld) -> None:
-    path = world.find_binary("libc")[0]
+    path = world.find_binaries("libc")[0]
     malloc = next(f for f in world.user_functions(path) if f.name == "malloc")
     assert world.user_object(path, "malloc") == (malloc.address, malloc.size)
     assert world.user_offset(path, malloc.address + 3) == malloc.offset + 3
-    assert world.find_binary("nosuch") == [] and world.user_functions("/nosuch") == []
+    assert world.find_binaries("nosuch") == [] and world.user_functions("/nosuch") == []
     assert world.user_object(path, "nosuch") is None and world.user_offset(path, 1) is None
 
 
@@ -325,20 +328,20 @@ def test_no_recorded_world(data: bytes | None, tmp_path: Path) -> None:
     if data is not None:
         (tmp_path / "w").write_bytes(data)
     with pytest.raises(EnvironmentProblem):
-        load(str(tmp_path / "w"))
+        load_world(str(tmp_path / "w"))
 
 
 def test_btf_world(world: RecordedWorld, tmp_path: Path) -> None:
     from binascii import a2b_base64
 
     path = tmp_path / "vmlinux.btf"
-    path.write_bytes(a2b_base64(load(WORLD)["btf"]))
+    path.write_bytes(a2b_base64(load_world(WORLD)["btf"]))
     other = BtfWorld(str(path), "x86_64")
-    assert other.struct("task_struct") == world.struct("task_struct")
-    assert other.feature("ringbuf") and not other.feature("nosuch")
-    assert other.raw_tracepoint("sched_switch") is not None
+    assert other.find_struct("task_struct") == world.find_struct("task_struct")
+    assert other.has_feature("ringbuf") and not other.has_feature("nosuch")
+    assert other.raw_tracepoint_args("sched_switch") is not None
     with pytest.raises(EnvironmentProblem):
-        BtfWorld(str(tmp_path / "none")).struct("x")
+        BtfWorld(str(tmp_path / "none")).find_struct("x")
 
 
 # ---- features
@@ -350,29 +353,29 @@ def test_feature_table() -> None:
 
 def test_unknown_feature() -> None:
     with pytest.raises(KeyError):
-        Features().ask("nosuch")
+        Features().check_feature("nosuch")
 
 
 def test_features_without_btf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     features = Features()
-    assert features.ask("bpf_loop") is None and not features.has("bpf_loop")
-    assert features.ask("helper_loop") is None and not features.has("rdonly_cast_kprobe")
-    assert features.ask("btf") in (True, False)
+    assert features.check_feature("bpf_loop") is None and not features.has("bpf_loop")
+    assert features.check_feature("helper_loop") is None and not features.has("rdonly_cast_kprobe")
+    assert features.check_feature("btf") in (True, False)
     assert "btf" in (next((tmp_path / "sonde").iterdir())).read_text()
-    assert Features().ask("btf") == features.ask("btf")
+    assert Features().check_feature("btf") == features.check_feature("btf")
 
 
 def test_what_is_known_of_cgroups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of cgroups that come and go, as whoever may make them can have any number of."""
-    monkeypatch.setattr(procfs, "cgroup2_mount", lambda: str(tmp_path))
+    monkeypatch.setattr(procfs, "cgroup2_mount_point", lambda: str(tmp_path))
     monkeypatch.setattr(procfs, "_MOST_CGROUPS", 10_000)
     for name in range(40):
         (tmp_path / f"group{name}").mkdir()
     cgroups = procfs.Cgroups()
     for number in range(1 << 62, (1 << 62) + 200):
-        assert cgroups.paths(number) == []
+        assert cgroups.cgroup_paths(number) == []
         assert cgroups._known.size <= 10_000
     for name in range(40):
         folder = tmp_path / f"group{name}"
-        assert cgroups.paths(folder.stat().st_ino) == [("unified", f"/group{name}")]
+        assert cgroups.cgroup_paths(folder.stat().st_ino) == [("unified", f"/group{name}")]

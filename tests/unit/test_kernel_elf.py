@@ -60,15 +60,15 @@ def test_functions(file: files.ElfFile) -> None:
 
 
 def test_places(file: files.ElfFile) -> None:
-    assert file.offset(0x401010) == 0x1010 and file.address(0x1010) == 0x401010
-    assert file.offset(0x400000) is None and file.address(0) is None
-    assert file.offset(0x403000) is None  # only in memory: zeroes
+    assert file.address_to_offset(0x401010) == 0x1010 and file.offset_to_address(0x1010) == 0x401010
+    assert file.address_to_offset(0x400000) is None and file.offset_to_address(0) is None
+    assert file.address_to_offset(0x403000) is None  # only in memory: zeroes
 
 
 def test_objects(file: files.ElfFile) -> None:
-    assert file.object("counter") == (0x402000, 4)
-    assert file.object("start") == (0x401000, 0x20)
-    assert file.object("undefined") is None and file.object("nosuch") is None
+    assert file.find_object("counter") == (0x402000, 4)
+    assert file.find_object("start") == (0x401000, 0x20)
+    assert file.find_object("undefined") is None and file.find_object("nosuch") is None
 
 
 @pytest.mark.parametrize(("address", "expected"), [
@@ -82,9 +82,9 @@ def test_build_id_and_sections(file: files.ElfFile) -> None:
     assert file.build_id == b"\x12\x34"
     with open(file.path, "rb") as stream:
         opened = elf.Elf(stream.fileno())
-    text = opened.section(".text")
+    text = opened.find_section(".text")
     assert text and (text.address, text.offset) == (0x401000, TEXT)
-    assert opened.section(".nosuch") is None
+    assert opened.find_section(".nosuch") is None
 
 
 def test_file_symbol(file: files.ElfFile) -> None:
@@ -146,8 +146,8 @@ def test_damaged_elf_never_breaks(tmp_path_factory: pytest.TempPathFactory, at: 
     with path.open("rb") as stream:
         try:
             file = elf.Elf(stream.fileno())
-            file.functions().page(0, file.offset)
-            file.object("x")
+            file.functions().function_page(0, file.address_to_offset)
+            file.find_object("x")
             file.function_at(0x401000)
             _ = file.build_id
         except EnvironmentProblem:

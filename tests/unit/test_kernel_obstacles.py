@@ -39,7 +39,7 @@ TRACEABLE = [("vmlinux", "plain"), ("vmlinux", "gone.isra.0"), ("mod", "in_modul
 def symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelSymbols:
     path = tmp_path / "kallsyms"
     path.write_text(KALLSYMS)
-    monkeypatch.setattr(functions, "_traceable", lambda: TRACEABLE)
+    monkeypatch.setattr(functions, "_all_traceable_functions", lambda: TRACEABLE)
     monkeypatch.setattr(functions, "_DEBUG_FILES", ())
     monkeypatch.setattr(functions, "_BLACKLIST", str(tmp_path / "none"))
     return KernelSymbols(str(path))
@@ -62,7 +62,7 @@ def symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelSymbols:
     ("nothing", "", "this kernel has no function nothing", "only the kernel's debug package would tell"),
 ])
 def test_reasons(function: str, module: str, why: str, hint: str, symbols: KernelSymbols) -> None:
-    problem, hints = functions.obstacle(function, module, "fentry", symbols)
+    problem, hints = functions.function_obstacle(function, module, "fentry", symbols)
     assert why in problem and bool(why) == bool(problem)
     assert any(hint in text for text in hints) if hint else not hints
 
@@ -76,7 +76,7 @@ def test_functions_that_the_compiler_changed(symbols: KernelSymbols, tmp_path: P
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert functions.changed(cast(Btf, Types())) == {"gone"}
-    monkeypatch.setattr(functions, "_traceable", list)
+    monkeypatch.setattr(functions, "_all_traceable_functions", list)
     assert functions.changed(cast(Btf, Types())) == {"gone"}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     assert functions.changed(cast(Btf, Types())) == set() and not list(tmp_path.glob("other/*/changed*"))
@@ -86,8 +86,8 @@ def test_hidden_addresses_tell_nothing(tmp_path: Path, symbols: KernelSymbols) -
     path = tmp_path / "hidden"
     path.write_text("".join(f"{0:016x}{line[16:]}\n" for line in KALLSYMS.splitlines()))
     hidden = KernelSymbols(str(path))
-    assert functions.obstacle("plain", "", "kprobe", hidden) == ("", [])
-    problem, hints = functions.obstacle("early", "", "kprobe", hidden)
+    assert functions.function_obstacle("plain", "", "kprobe", hidden) == ("", [])
+    problem, hints = functions.function_obstacle("early", "", "kprobe", hidden)
     assert "not traceable" in problem and not hints
 
 
@@ -103,6 +103,6 @@ def test_what_a_function_was_inlined_into(tmp_path: Path, symbols: KernelSymbols
     """
     program = compile_c(source, tmp_path, "vmlinux", "-O2", "-g")
     monkeypatch.setattr(functions, "_DEBUG_FILES", ("/no/such/file", str(program)))
-    problem, _ = functions.obstacle("nothing", "", "kprobe", symbols)
+    problem, _ = functions.function_obstacle("nothing", "", "kprobe", symbols)
     assert problem == "nothing has no code of its own: it is inlined into first, second (3 places)"
-    assert "this kernel has no function absent" in functions.obstacle("absent", "", "kprobe", symbols)[0]
+    assert "this kernel has no function absent" in functions.function_obstacle("absent", "", "kprobe", symbols)[0]

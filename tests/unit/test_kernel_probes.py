@@ -8,7 +8,7 @@ import pytest
 
 from sonde.errors import CompileError, EnvironmentProblem, SyscallError
 from sonde.kernel import syscalls
-from sonde.runtime.maps import create
+from sonde.runtime.maps import create_map
 from sonde.semantics import kernel_probes
 from sonde.spec import Attach, MapSpec
 from sonde.types import INT32, INT64, Struct
@@ -201,7 +201,7 @@ def test_no_stand_in_where_the_clause_would_see_something_else(text: str) -> Non
 
 def test_a_kernel_without_type_information_is_said_to_have_none() -> None:
     class Bare(FakeWorld):
-        def struct(self, name: str, union: bool = False) -> Struct | None:
+        def find_struct(self, name: str, union: bool = False) -> Struct | None:
             return None
 
     assert "has no type information (BTF)" in message("begin { print(((struct sk_buff *)0).len); }", Bare())
@@ -217,10 +217,10 @@ def test_a_kernel_that_is_too_old_is_said_to_be(type: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(syscalls, "map_create", refuse)
     with pytest.raises(EnvironmentProblem, match="no BPF ring buffer") as caught:
-        create(MapSpec("@x", type, 4, 8, 1, memory=type == "array"), 2)
+        create_map(MapSpec("@x", type, 4, 8, 1, memory=type == "array"), 2)
     assert "Linux 5.8" in caught.value.hints[0]
     with pytest.raises(SyscallError):
-        create(MapSpec("@x", "hash", 4, 8, 1), 2)
+        create_map(MapSpec("@x", "hash", 4, 8, 1), 2)
 
 
 def test_neither() -> None:

@@ -22,18 +22,18 @@ from sonde.kernel import x86
 ])
 def test_lengths(code: str) -> None:
     raw = bytes.fromhex(code)
-    assert x86.length(raw + b"\x90" * 4, 0) == len(raw)
-    assert x86.length(raw[:-1], 0) == 0
+    assert x86.instruction_length(raw + b"\x90" * 4, 0) == len(raw)
+    assert x86.instruction_length(raw[:-1], 0) == 0
 
 
 def test_starts() -> None:
     code = bytes.fromhex("554889e54156c3")
-    assert [x86.starts_instruction(code, n) for n in range(7)] == [True, True, False, False, True, False, True]
+    assert [x86.is_instruction_start(code, n) for n in range(7)] == [True, True, False, False, True, False, True]
 
 
 def test_what_is_not_known_is_not_refused() -> None:
-    assert x86.starts_instruction(bytes.fromhex("0607"), 1)
-    assert x86.starts_instruction(b"", 5)
+    assert x86.is_instruction_start(bytes.fromhex("0607"), 1)
+    assert x86.is_instruction_start(b"", 5)
 
 
 def test_as_a_disassembler_sees_it(tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_as_a_disassembler_sees_it(tmp_path: Path) -> None:
         assert len(rows) > 20
         for row in rows:
             raw = bytes.fromhex(row)
-            assert x86.length(raw, 0) == len(raw), row
+            assert x86.instruction_length(raw, 0) == len(raw), row

@@ -7,15 +7,15 @@ import pytest
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import type_text
-from sonde.language.parser import parse
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
-from sonde.language.type_syntax import normalise
+from sonde.language.type_syntax import normalise_base_type
 
 
 def definitions(text: str) -> list[ast.CStruct | ast.CEnum | ast.CTypedef]:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", text), diagnostics)
-    diagnostics.check()
+    found = parse_script(Source("stdin", text), diagnostics)
+    diagnostics.raise_if_errors()
     return found.definitions
 
 
@@ -35,7 +35,7 @@ def fields(text: str) -> list[str]:
     ("unsigned double", ""),
 ])
 def test_normalise(words: str, name: str) -> None:
-    assert normalise(words.split()) == name
+    assert normalise_base_type(words.split()) == name
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -108,8 +108,8 @@ def test_typedefs() -> None:
 
 def test_typedefs_are_types_in_casts() -> None:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", "typedef int number; begin { $x = (number)-1; }"), diagnostics)
-    diagnostics.check()
+    found = parse_script(Source("stdin", "typedef int number; begin { $x = (number)-1; }"), diagnostics)
+    diagnostics.raise_if_errors()
     statement = found.clauses[0].body[0]
     assert isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Cast)
 
@@ -138,7 +138,7 @@ def test_forward_declaration() -> None:
 ])
 def test_errors(text: str, code: str, where: str | None) -> None:
     diagnostics = Diagnostics()
-    parse(Source("stdin", text), diagnostics)
+    parse_script(Source("stdin", text), diagnostics)
     found = diagnostics.items[0]
     assert found.code == code
     assert where is None or (found.span is not None and found.span.text == where)
@@ -148,12 +148,12 @@ def test_aligned() -> None:
     text = ("struct S { int a __attribute__((aligned(8))), b; __aligned(32) char c; int d __attribute__((aligned)); }"
             " __attribute__((packed, aligned(64))); begin {}")
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", text), diagnostics).definitions[0]
+    found = parse_script(Source("stdin", text), diagnostics).definitions[0]
     assert not diagnostics.items
     assert (found.packed, found.align, [f.align for f in found.fields]) == (True, 64, [8, 0, 32, 16])
 
 
 def test_odd_alignment_is_a_warning() -> None:
     diagnostics = Diagnostics()
-    parse(Source("stdin", "struct S { int a; } __attribute__((aligned(3)));begin {}"), diagnostics)
+    parse_script(Source("stdin", "struct S { int a; } __attribute__((aligned(3)));begin {}"), diagnostics)
     assert [(d.severity, d.code) for d in diagnostics.items] == [("WARNING", "ignored-attribute")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.dump import dump, dump_clauses
-from sonde.language.parser import parse
+from sonde.language.dump import dump_clauses, dump_script
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 from sonde.types import UINT32
 
@@ -16,13 +16,13 @@ k:f /pid/ { @x[1, "a"] += (uint8)false; if $y { print(sizeof(struct S)); } else 
 
 def parsed() -> ast.Script:
     diagnostics = Diagnostics()
-    script = parse(Source("stdin", TEXT), diagnostics)
-    diagnostics.check()
+    script = parse_script(Source("stdin", TEXT), diagnostics)
+    diagnostics.raise_if_errors()
     return script
 
 
 def test_dump() -> None:
-    assert dump(parsed()) == """\
+    assert dump_script(parsed()) == """\
 Script defines={'N': '2'}
   clauses:
     Clause

@@ -9,14 +9,14 @@ import pytest
 from sonde.errors import CompileError
 from sonde.language.cursor import MAX_DEPTH, MAX_ERRORS
 from sonde.language.diagnostics import Diagnostic, Diagnostics
-from sonde.language.dump import dump
-from sonde.language.parser import parse
+from sonde.language.dump import dump_script
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 
 
 def findings(text: str, *params: str) -> list[Diagnostic]:
     diagnostics = Diagnostics()
-    dump(parse(Source("stdin", text), diagnostics, params))
+    dump_script(parse_script(Source("stdin", text), diagnostics, params))
     for item in diagnostics.items:
         item.render()
     return diagnostics.items
@@ -149,11 +149,12 @@ def test_position_as_shown() -> None:
 
 def test_each_item_has_its_own_error() -> None:
     diagnostics = Diagnostics()
-    script = parse(Source("stdin", "k:a { 1 + }\nk:b { ok() }\nstruct S { int }\nk:c { ) }\nk:d { ok() }"), diagnostics)
+    script = parse_script(Source("stdin", "k:a { 1 + }\nk:b { ok() }\nstruct S { int }\nk:c { ) }\nk:d { ok() }"),
+                          diagnostics)
     assert [d.span.line for d in diagnostics.items if d.span] == [1, 3, 4]
     assert [c.points[0].text for c in script.clauses] == ["k:b", "k:d"]
     with pytest.raises(CompileError):
-        diagnostics.check()
+        diagnostics.raise_if_errors()
 
 
 @pytest.mark.parametrize("text", ["k:a { + }\n", "k:a { $x = 08; }\n", "#nonsense\n", "}", "\"\n", "k:$9 {} ",

@@ -10,16 +10,16 @@ import pytest
 from sonde.errors import CompileError
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.dump import dump
+from sonde.language.dump import dump_script
 from sonde.language.files import Files
-from sonde.language.parser import parse
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 
 
 def script(text: str, name: str = "stdin", files: Files | None = None) -> ast.Script:
     diagnostics = Diagnostics()
-    found = parse(Source(name, text), diagnostics, (), files)
-    diagnostics.check()
+    found = parse_script(Source(name, text), diagnostics, (), files)
+    diagnostics.raise_if_errors()
     return found
 
 
@@ -36,7 +36,7 @@ def same(macros: str, written: str, means: str) -> None:
     def tree(text: str) -> str:
         found = script(text)
         found.defines = {}
-        return dump(found)
+        return dump_script(found)
     assert tree(f"{macros}\nbegin {{ {written} }}") == tree(f"begin {{ {means} }}")
 
 
@@ -127,7 +127,7 @@ def test_headers_by_directory_and_option(tmp_path: Path) -> None:
 def test_what_a_header_has_that_is_not_understood(tmp_path: Path) -> None:
     (tmp_path / "odd.h").write_text("struct a { int x : ; };\nstruct b { int y; };\n")
     diagnostics = Diagnostics()
-    found = parse(Source(str(tmp_path / "s.bt"), '#include "odd.h"\nbegin {}'), diagnostics)
+    found = parse_script(Source(str(tmp_path / "s.bt"), '#include "odd.h"\nbegin {}'), diagnostics)
     assert [(d.severity, os.path.basename(d.span.source.name)) for d in diagnostics.items if d.span] == [
         ("WARNING", "odd.h")] * len(diagnostics.items)
     assert [d.name for d in found.definitions] == ["b"]
@@ -186,13 +186,13 @@ def test_an_import_in_a_block_is_one_of_the_script(tmp_path: Path) -> None:
     (tmp_path / "lib.bt").write_text("macro four() { 4 }\n")
     errors = Diagnostics()
     source = Source(str(tmp_path / "main.bt"), 'begin { import "lib.bt"; print(four()); }')
-    script = parse(source, errors, (), Files())
+    script = parse_script(source, errors, (), Files())
     assert not errors.items and [macro.name for macro in script.macros] == ["four"]
 
 
 def test_programs_in_c_are_told_apart_from_scripts(tmp_path: Path) -> None:
     (tmp_path / "x.bpf.c").write_text("int x;\n")
     errors = Diagnostics()
-    parse(Source(str(tmp_path / "main.bt"), 'import "x.bpf.c";\nbegin { }'), errors, (), Files())
+    parse_script(Source(str(tmp_path / "main.bt"), 'import "x.bpf.c";\nbegin { }'), errors, (), Files())
     assert [item.code for item in errors.items] == ["not-supported"]
     assert "fentry:bpf:" in errors.items[0].hints[0]

@@ -10,8 +10,8 @@ import pytest
 from sonde import api
 from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.dump import dump
-from sonde.language.parser import parse
+from sonde.language.dump import dump_script
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,9 @@ SCRIPTS = sorted([*(ROOT / "src" / "sonde").rglob("*.bt"), *(ROOT / "tests").rgl
 def tree(text: str) -> str:
     """The tree as text, without the white space that ``typeof`` quotes from the script."""
     diagnostics = Diagnostics()
-    script = parse(Source("stdin", text), diagnostics, [f"p{i}" for i in range(9)])
-    diagnostics.check()
-    return re.sub(r"\s+", "", dump(script))
+    script = parse_script(Source("stdin", text), diagnostics, [f"p{i}" for i in range(9)])
+    diagnostics.raise_if_errors()
+    return re.sub(r"\s+", "", dump_script(script))
 
 
 def comments(text: str) -> list[str]:
@@ -32,10 +32,10 @@ def comments(text: str) -> list[str]:
 
 def check(text: str) -> str:
     """The formatted text, after a look at what must hold for any."""
-    formatted = api.format(text)
+    formatted = api.format_source(text)
     assert tree(formatted) == tree(text)
     assert comments(formatted) == comments(text)
-    assert api.format(formatted) == formatted
+    assert api.format_source(formatted) == formatted
     return formatted
 
 
@@ -79,9 +79,9 @@ def test_layout(text: str, expected: str) -> None:
 
 def test_errors_are_reported() -> None:
     with pytest.raises(CompileError):
-        api.format("begin { print( }")
+        api.format_source("begin { print( }")
 
 
 def test_files_need_not_be_there() -> None:
     text = '#include "mine.h"\nimport "lib.bt";\nbegin { print($1); }\n'
-    assert api.format(text) == text
+    assert api.format_source(text) == text

@@ -6,8 +6,8 @@ import pytest
 
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
-from sonde.language.lexer import MAX_INT, integer, unescape
-from sonde.language.parser import parse
+from sonde.language.lexer import MAX_INT, parse_integer, unescape_string
+from sonde.language.parser import parse_script
 from sonde.language.source import Source
 
 
@@ -19,20 +19,20 @@ from sonde.language.source import Source
     ("0xffffffffffffffff", MAX_INT), ("0x1d", 29),
 ])
 def test_integer(text: str, value: int) -> None:
-    assert integer(text) == value
+    assert parse_integer(text) == value
 
 
 @pytest.mark.parametrize("text", [
     "0x", "08", "0779", "1e", "1e3s", "10w", "1uu", "0b11", "0x1g", "1lul", "", "x", "_1"])
 def test_malformed_integer(text: str) -> None:
-    assert integer(text) is None
+    assert parse_integer(text) is None
 
 
 @pytest.mark.parametrize("text", [
     "18446744073709551616", "0x1" + "0" * 16, "1e20", "1e99999999999999", "9" * 10000, "0x" + "f" * 10000,
     "0" + "7" * 10000, "300000d", "1" + "_0" * 100])
 def test_too_large_integer(text: str) -> None:
-    value = integer(text)
+    value = parse_integer(text)
     assert value is not None and value > MAX_INT
 
 
@@ -41,11 +41,11 @@ def test_too_large_integer(text: str) -> None:
     (r"\r\1018", "\rA8"), ("µ", "µ"), (r"\xc2\xb5", "µ"),
 ])
 def test_unescape(text: str, value: str) -> None:
-    assert unescape(text) == (value, [])
+    assert unescape_string(text) == (value, [])
 
 
 def test_raw_bytes_survive() -> None:
-    value, wrong = unescape(r"a\xff\200")
+    value, wrong = unescape_string(r"a\xff\200")
     assert not wrong
     assert value.encode("utf-8", "surrogateescape") == b"a\xff\x80"
 
@@ -53,13 +53,13 @@ def test_raw_bytes_survive() -> None:
 @pytest.mark.parametrize(("text", "where"), [
     (r"a\q", [(1, 3)]), (r"\xg", [(0, 2)]), (r"\400", [(0, 4)]), (r"\n\z\8", [(2, 4), (4, 6)]), ("ab\ud800", [(2, 3)])])
 def test_wrong_escapes(text: str, where: list[tuple[int, int]]) -> None:
-    assert unescape(text)[1] == where
+    assert unescape_string(text)[1] == where
 
 
 def script(text: str) -> ast.Script:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", text), diagnostics)
-    diagnostics.check()
+    found = parse_script(Source("stdin", text), diagnostics)
+    diagnostics.raise_if_errors()
     return found
 
 
@@ -116,7 +116,7 @@ def test_conditional_within_a_block() -> None:
 ])
 def test_wrong_directives(text: str, code: str, where: str) -> None:
     diagnostics = Diagnostics()
-    parse(Source("stdin", text), diagnostics)
+    parse_script(Source("stdin", text), diagnostics)
     found = diagnostics.items[0]
     assert found.code == code
     assert found.span is not None and found.span.text == where

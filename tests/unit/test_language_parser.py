@@ -10,14 +10,14 @@ from sonde.errors import CompileError
 from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import type_text
-from sonde.language.parser import parse, parse_expression
+from sonde.language.parser import parse_expression, parse_script
 from sonde.language.source import Source
 
 
 def script(text: str, *params: str) -> ast.Script:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", text), diagnostics, params)
-    diagnostics.check()
+    found = parse_script(Source("stdin", text), diagnostics, params)
+    diagnostics.raise_if_errors()
     return found
 
 
@@ -109,8 +109,8 @@ def block(statements: list[ast.Stmt]) -> str:
 
 def expr(text: str) -> str:
     diagnostics = Diagnostics()
-    found = parse(Source("stdin", f"begin {{ $result = {text}; }}"), diagnostics)
-    diagnostics.check()
+    found = parse_script(Source("stdin", f"begin {{ $result = {text}; }}"), diagnostics)
+    diagnostics.raise_if_errors()
     statement = found.clauses[0].body[0]
     assert isinstance(statement, ast.Assign)
     return show(statement.value)

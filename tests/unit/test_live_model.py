@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sonde import types as t
-from sonde.output.live.model import MOST_ROWS, Cost, Model, Snapshot, weight
-from sonde.output.live.page import SCRIPT, page
-from sonde.output.live.serve import plain
+from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, value_weight
+from sonde.output.live.page import SCRIPT, build_page
+from sonde.output.live.serve import plain_value
 from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.losses import Losses
 from sonde.spec import Config, MapSpec, ScriptSpec
@@ -47,8 +47,8 @@ def hist(*values: int) -> Histogram:
 
 def looks(watched: Model, *contents: list[tuple[Any, Any]]) -> Snapshot:
     for items in contents:
-        watched.look(lambda name, then, items=items: items)
-    return watched.snapshot(Idle())
+        watched.read_maps(lambda name, then, items=items: items)
+    return watched.take_snapshot(Idle())
 
 
 def test_what_grows_is_followed_by_what_it_gains() -> None:
@@ -70,7 +70,7 @@ def test_a_map_that_the_script_empties_shows_its_last_interval() -> None:
     watched = model(n=t.Aggregate("sum"))
     looks(watched, [("a", 100)])
     for value in (7, 2):
-        watched.map("@n", [("a", value)])
+        watched.update_map("@n", [("a", value)])
     table, = looks(watched, [("a", 999)]).tables
     assert [row.cells for row in table.rows] == [("a", 2)] and table.rows[0].spark == (0, 7, 2)
     assert table.note == "of the last interval" and table.columns == ("key", "value")
@@ -100,17 +100,18 @@ def test_text_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [(5, 5), (hist(1, 2), 2), (Stats(3, 1, 3), 3), ("x", None)])
 def test_weights(value: Any, expected: int | None) -> None:
-    assert weight(value) == expected
+    assert value_weight(value) == expected
 
 
 def test_a_snapshot_as_plain_data() -> None:
-    snapshot = Snapshot("t\udcff", 1.5, (), ("a",), 1, (), (Cost("p", 2, 3.0, 0.25, 0), Cost("q", 1, 1.0, 0.5, 0)))
-    found = plain(snapshot)
+    snapshot = Snapshot("t\udcff", 1.5, (), ("a",), 1, (),
+                        (LiveCost("p", 2, 3.0, 0.25, 0), LiveCost("q", 1, 1.0, 0.5, 0)))
+    found = plain_value(snapshot)
     assert found["share"] == 0.75 and found["title"] == "t\ufffd" and found["costs"][0]["runs"] == 2
 
 
 def test_the_page_needs_nothing_else() -> None:
-    text = page("N0nce")
+    text = build_page("N0nce")
     assert text.count("<script nonce=\"N0nce\">") == text.count("<style nonce=\"N0nce\">") == 1
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|(inner|outer)HTML|insertAdjacent|document\.write", text)
     markup = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
@@ -129,13 +130,13 @@ def test_the_script_parses(tmp_path: Path) -> None:
 
 def test_lines_over_time_and_bars() -> None:
     pytest.importorskip("textual", reason="needs the extra 'ui'")
-    from sonde.output.live.top import chart, sparkline
-    assert sparkline((0, None, 5, 10)).lstrip() == "▁ ▄█" and len(sparkline(())) == 24
-    assert sparkline((-4, 0, 4)).strip() == "▁▄█" and sparkline((0, 0)).strip() == "▁▁"
-    lines = chart((("[1]", 1), ("[2, 4)", 2), ("[4, 8)", None)), 10).splitlines()
+    from sonde.output.live.top import draw_chart, draw_sparkline
+    assert draw_sparkline((0, None, 5, 10)).lstrip() == "▁ ▄█" and len(draw_sparkline(())) == 24
+    assert draw_sparkline((-4, 0, 4)).strip() == "▁▄█" and draw_sparkline((0, 0)).strip() == "▁▁"
+    lines = draw_chart((("[1]", 1), ("[2, 4)", 2), ("[4, 8)", None)), 10).splitlines()
     assert [line.rstrip() for line in lines] == [
         f"[1]            1 {'█' * 9}", f"[2, 4)         2 {'█' * 18}", "[4, 8)"]
-    assert chart((("a", 1), ("b", 1), ("c", 1)), 2).splitlines()[0] == "... 1 lines before"
+    assert draw_chart((("a", 1), ("b", 1), ("c", 1)), 2).splitlines()[0] == "... 1 lines before"
 
 
 def test_the_pictures_of_the_documents() -> None:
@@ -151,14 +152,14 @@ def test_the_pictures_of_the_documents() -> None:
 def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     """What biolatency clears in ``end`` and never prints; percentiles have the unit of the map's name."""
     from sonde.language.diagnostics import Diagnostics
-    from sonde.language.parser import parse
+    from sonde.language.parser import parse_script
     from sonde.scripts import read_script
     from sonde.semantics.naming import private_maps
-    private = private_maps(parse(read_script("biolatency"), Diagnostics(), []))
+    private = private_maps(parse_script(read_script("biolatency"), Diagnostics(), []))
     assert {"@issued", "@passed"} <= private and "@usecs" not in private
     maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True, private=name in private)
             for name in ("@issued", "@usecs", "@h")]
     made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
-    tables = {table.name: table.columns for table in made.snapshot(Idle()).tables}
+    tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sonde.output.live.blocks import Blocks, Counter
-from sonde.output.live.screen import Screen, fit
+from sonde.output.live.screen import Screen, fit_line
 from sonde.spec import Attach, Config, ProgramSpec, ScriptSpec
 
 SECOND = 1_000_000_000
@@ -31,7 +31,7 @@ def script(*periods: int) -> ScriptSpec:
     ("", 5, ""),
 ])
 def test_lines_are_cut_to_the_width(line: str, columns: int, expected: str) -> None:
-    assert fit(line, columns) == expected
+    assert fit_line(line, columns) == expected
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_what_does_not_fit_is_counted(pipe: tuple[int, int]) -> None:
     screen = Screen(pipe[1])
     assert screen.size == (80, 24)  # no terminal
-    screen.draw([f"line {i}" for i in range(30)])
+    screen.draw_lines([f"line {i}" for i in range(30)])
     text = os.read(pipe[0], 1 << 16).decode()
     assert "line 22" in text and "line 23" not in text and "... 7 more lines than fit" in text
     assert text.count("\r\n") == 23 and text.startswith("\x1b[H") and text.endswith("\x1b[J")
@@ -80,11 +80,11 @@ def test_each_interval_has_its_own_blocks() -> None:
 def test_only_the_last_block_is_left(capfd: pytest.CaptureFixture[str]) -> None:
     blocks = Blocks(script(SECOND), "x")
     for i in range(1, 4):
-        blocks.at(f"interval:{SECOND}", i * SECOND)
+        blocks.switch_probe(f"interval:{SECOND}", i * SECOND)
         blocks.write_text(b"block %d\n" % i)
-    blocks.at("tracepoint:a:b", 3 * SECOND + 5)
+    blocks.switch_probe("tracepoint:a:b", 3 * SECOND + 5)
     blocks.write_text(b"an event\n")
-    blocks.leave()
+    blocks.leave_screen()
     blocks.write_text(b"behind\n")
     blocks.flush(True)
     assert capfd.readouterr().out == "block 3\nan event\nbehind\n"
@@ -92,11 +92,11 @@ def test_only_the_last_block_is_left(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_what_comes_before_the_first_block_is_printed_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     blocks = Blocks(script(SECOND), "x")
-    blocks.attached(2)
-    blocks.at("begin", 1)
+    blocks.report_attached(2)
+    blocks.switch_probe("begin", 1)
     blocks.write_text(b"hello\n")
     blocks.flush()
     shown = capfd.readouterr()
     assert shown.out == "hello\n" and shown.err == "Attached 2 probes\n"
-    blocks.leave()
+    blocks.leave_screen()
     assert capfd.readouterr().out == ""

@@ -23,7 +23,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names() -> list[str]:
-    return [*tools.names(), *commands.COMMANDS]
+    return [*tools.tool_names(), *commands.COMMANDS]
 
 
 def test_there_is_a_page_for_everything(share: Path) -> None:
@@ -40,7 +40,7 @@ def test_pages_are_read_without_a_complaint(share: Path) -> None:
     assert not done.stderr
     for row in OPTIONS:
         assert row.help.split("'")[0] in done.stdout
-    life = tools.find("tcplife")
+    life = tools.find_tool("tcplife")
     assert life is not None
     for line in life.sections["EXAMPLE"].splitlines():
         assert line.strip() in done.stdout

@@ -20,8 +20,8 @@ ITERATORS = {
 class World(FakeWorld):
     """With iterators."""
 
-    def struct(self, name: str, union: bool = False) -> Struct | None:
-        return ITERATORS.get(name) or super().struct(name, union)
+    def find_struct(self, name: str, union: bool = False) -> Struct | None:
+        return ITERATORS.get(name) or super().find_struct(name, union)
 
     def struct_names(self) -> list[str]:
         return [*STRUCTS, *ITERATORS]
@@ -75,7 +75,7 @@ def test_pins(text: str, path: str) -> None:
 
 def test_iterators_of_a_process() -> None:
     world = World()
-    world.struct = lambda name, union=False: struct(name, {"meta": META})  # type: ignore[method-assign]
+    world.find_struct = lambda name, union=False: struct(name, {"meta": META})  # type: ignore[method-assign]
     with pytest.raises(CompileError) as caught:
         check_text("iter:task { }", world, pid=5)
     assert "belong to no process" in caught.value.diagnostics[0].message

@@ -61,8 +61,8 @@ def test_user_addresses(tmp_path: Path) -> None:
 
 def test_names(tmp_path: Path) -> None:
     found = context(tmp_path)
-    assert (found.probe(0), found.probe(5)) == ("begin", "5")
-    assert (found.username(0), found.username(987654321)) == ("root", "987654321")
+    assert (found.probe_name(0), found.probe_name(5)) == ("begin", "5")
+    assert (found.user_name(0), found.user_name(987654321)) == ("root", "987654321")
     assert (found.syscall_name(99999), found.cgroup_path(1 << 60, "")) == ("Unknown syscall", "")
     assert found.syscall_name(0) in ("read", "io_setup")
     assert (found.text_size, found.trailer) == (65, "~")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.language.source import Source, Span
-from sonde.output import output
-from sonde.output.json import JsonOutput, quote, to_json
+from sonde.output import make_output
+from sonde.output.json import JsonOutput, quote_json, to_json
 from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.values import ArrayValue, Buffer, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
 
@@ -21,7 +21,7 @@ def written(*calls: tuple[Any, ...]) -> str:
     """What a series of (method, arguments...) writes."""
     reader, writer = os.pipe()
     try:
-        out = output("json", writer, writer)
+        out = make_output("json", writer, writer)
         for name, *arguments in calls:
             getattr(out, name)(*arguments)
         out.flush(True)
@@ -96,7 +96,7 @@ def test_values(value: Any, expected: str | None) -> None:
 
 @given(st.binary())
 def test_any_bytes_make_a_valid_string(data: bytes) -> None:
-    text = quote(data.decode("utf-8", "surrogateescape"))
+    text = quote_json(data.decode("utf-8", "surrogateescape"))
     assert json.loads(text) == data.decode("utf-8", "replace")
     text.encode()
 
@@ -106,5 +106,5 @@ def test_the_interface_is_that_of_text() -> None:
 
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
-    extra = {"write_text", "escape", "error_escape", "row", "heading"}
+    extra = {"write_text", "escape", "error_escape", "write_row", "write_heading"}
     assert public(TextOutput) - {"write_text"} == public(JsonOutput) - extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.output.rows import cells
+from sonde.output.rows import split_cells
 from sonde.spec import EventField, FormatPart
 from sonde.types import Int, Str
 
@@ -22,14 +22,15 @@ NUMBER, TEXT = EventField(Int(32, True), 16), EventField(Str(16), 24)
 
 def test_blanks_commas_and_colons_separate() -> None:
     parts = [conversion("d", "-7"), literal(" "), conversion("s"), literal(":"), conversion("d"), literal(", end\n")]
-    found = cells(parts, [NUMBER, TEXT, NUMBER])
+    found = split_cells(parts, [NUMBER, TEXT, NUMBER])
     assert [len(cell.parts) for cell in found] == [1, 1, 1]
     assert [cell.is_number for cell in found] == [True, False, True]
 
 
 def test_what_touches_is_one_cell() -> None:
-    found = cells([conversion("d"), literal("."), conversion("d", "03"), literal(" "), conversion("s"), literal(">")],
-                  [NUMBER, NUMBER, TEXT])
+    found = split_cells([conversion("d"), literal("."), conversion("d", "03"), literal(" "), conversion("s"),
+                         literal(">")],
+                        [NUMBER, NUMBER, TEXT])
     assert [len(cell.fields) for cell in found] == [2, 1]
     assert [cell.is_number for cell in found] == [True, False]
 
@@ -37,11 +38,12 @@ def test_what_touches_is_one_cell() -> None:
 @pytest.mark.parametrize("conversions", [["d"], ["lld"], ["u", "lld"]])
 def test_numbers_of_any_length(conversions: list[str]) -> None:
     parts = [part for c in conversions for part in (literal("."), conversion(c))][1:]
-    assert [cell.is_number for cell in cells(parts, [NUMBER] * len(conversions))] == [True]
+    assert [cell.is_number for cell in split_cells(parts, [NUMBER] * len(conversions))] == [True]
 
 
 def test_a_column_of_no_width_is_left_out() -> None:
-    found = cells([conversion("s", ".0"), conversion("d", "-7"), literal(" "), conversion("s")], [TEXT, NUMBER, TEXT])
+    found = split_cells([conversion("s", ".0"), conversion("d", "-7"), literal(" "), conversion("s")],
+                        [TEXT, NUMBER, TEXT])
     assert [(cell.fields, cell.is_number) for cell in found] == [([NUMBER], True), ([TEXT], False)]
 
 
@@ -50,9 +52,9 @@ def test_a_column_of_no_width_is_left_out() -> None:
 ])
 def test_no_numbers(parts: list[FormatPart]) -> None:
     fields = [NUMBER] * sum(bool(part.conversion) for part in parts)
-    assert [cell.is_number for cell in cells(parts, fields)] == [False]
+    assert [cell.is_number for cell in split_cells(parts, fields)] == [False]
 
 
 def test_text_alone_is_decoration() -> None:
-    assert cells([literal("Tracing. Ctrl-C ends.\n")], []) == []
-    assert len(cells([conversion("s"), literal(" -> "), conversion("s")], [TEXT, TEXT])) == 2
+    assert split_cells([literal("Tracing. Ctrl-C ends.\n")], []) == []
+    assert len(split_cells([conversion("s"), literal(" -> "), conversion("s")], [TEXT, TEXT])) == 2

@@ -78,29 +78,29 @@ FRAMES = "        do_x+1\n        0x2002\n"
     ([(1, stack(0)), (2, stack(0))], "@x[1]: \n\n@x[2]: \n\n"),
 ])
 def test_maps(screen: Screen, items: list[tuple[Any, Any]], expected: str) -> None:
-    screen.text.map("@x", items)
+    screen.text.write_map("@x", items)
     assert screen.shown().decode() == expected
 
 
 def test_enums_are_sorted_by_number_and_shown_by_name(screen: Screen) -> None:
     kind = type("e", (EnumValue,), {"names": {1: "ONE", 2: "ALPHA"}})
-    screen.text.map("@", [(kind(2), kind(2)), (kind(1), kind(1)), (0, kind(3))])
+    screen.text.write_map("@", [(kind(2), kind(2)), (kind(1), kind(1)), (0, kind(3))])
     assert screen.shown() == b"@[ONE]: ONE\n@[ALPHA]: ALPHA\n@[0]: 3\n"
 
 
 def test_top_and_div(screen: Screen) -> None:
-    screen.text.map("@i", [(2, 20), (1, 10), (3, 31)], top=2, div=10)
-    screen.text.map("@n", [(1, -9)], div=2)
-    screen.text.map("@s", [(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], top=1, div=2)
+    screen.text.write_map("@i", [(2, 20), (1, 10), (3, 31)], top=2, div=10)
+    screen.text.write_map("@n", [(1, -9)], div=2)
+    screen.text.write_map("@s", [(1, Stats(1, 10, 10)), (2, Stats(1, 4, 4))], top=1, div=2)
     assert screen.shown() == (b"@i[2]: 2\n@i[3]: 3\n@n[1]: -4\n"
                               b"@s[1]: { .count = 1, .average = 5, .total = 10 }\n")
 
 
 def test_histograms_by_rising_total(screen: Screen) -> None:
     one, two = Histogram([0, 1]), Histogram([0, 1, 1])
-    screen.text.map("@h", [(1, two), (2, one)])
-    screen.text.map("@h", [(1, two), (2, one)], top=1)
-    screen.text.map("@z", [(None, Histogram([0, 0]))])
+    screen.text.write_map("@h", [(1, two), (2, one)])
+    screen.text.write_map("@h", [(1, two), (2, one)], top=1)
+    screen.text.write_map("@z", [(None, Histogram([0, 0]))])
     bar = "|" + "@" * 52 + "|\n"
     first = f"@h[2]:\n[0]                    1 {bar}\n"
     second = f"@h[1]:\n[0]                    1 {bar}[1]                    1 {bar}\n"
@@ -109,25 +109,25 @@ def test_histograms_by_rising_total(screen: Screen) -> None:
 
 def test_values(screen: Screen) -> None:
     for value in (5, "s\udcff", (1, "x"), ArrayValue((1, 2)), True, stack(7), PointerValue(255)):
-        screen.text.value(value)
+        screen.text.write_value(value)
     assert screen.shown() == b"5\ns\xff\n(1, x)\n[1,2]\ntrue\n\n" + FRAMES.encode() + b"\n0xff\n"
 
 
 def test_the_tracers_own_messages_go_to_stderr(screen: Screen) -> None:
-    screen.text.attached(1)
-    screen.text.attached(2)
-    screen.text.lost_events(7)
-    screen.text.time("12:00\n")
-    screen.text.join("a b")
-    screen.text.cat(b"raw\xff")
-    screen.text.end()
+    screen.text.report_attached(1)
+    screen.text.report_attached(2)
+    screen.text.report_lost_events(7)
+    screen.text.write_time("12:00\n")
+    screen.text.write_joined("a b")
+    screen.text.write_file_content(b"raw\xff")
+    screen.text.write_separator()
     assert screen.told() == b"Attached 1 probe\nAttached 2 probes\nLost 7 events\n"
     assert screen.shown() == b"12:00\na b\nraw\xff\n\n"
 
 
 def test_quiet() -> None:
     screen = Screen(quiet=True)
-    screen.text.attached(1)
+    screen.text.report_attached(1)
     assert screen.told() == b""
     for descriptor in screen.open:
         os.close(descriptor)
@@ -135,9 +135,9 @@ def test_quiet() -> None:
 
 def test_messages_with_a_place(screen: Screen) -> None:
     source = Source("stdin", "begin { print(kstack); }\n")
-    screen.text.runtime_error("Invalid argument", Span(source, 14, 20), "get_stack", -22)
-    screen.text.located("ERROR", b"bad 10", Span(source, 8, 21))
-    screen.text.located("WARNING", b"somewhere", None)
+    screen.text.report_runtime_error("Invalid argument", Span(source, 14, 20), "get_stack", -22)
+    screen.text.report_located("ERROR", b"bad 10", Span(source, 8, 21))
+    screen.text.report_located("WARNING", b"somewhere", None)
     assert screen.told().decode() == (
         "stdin:1:15-21: WARNING: Invalid argument\nAdditional Info - helper: get_stack, retcode: -22\n"
         "begin { print(kstack); }\n              ~~~~~~\n"
@@ -150,8 +150,8 @@ def test_control_characters_are_escaped_on_terminals_alone() -> None:
     err = os.open(os.devnull, os.O_WRONLY)
     try:
         text = TextOutput(Stream(follower), Stream(err, "none"))
-        text.map("@", [("\x1b]0;x\x07", "a\tb")])
-        text.value("\x9b1m")
+        text.write_map("@", [("\x1b]0;x\x07", "a\tb")])
+        text.write_value("\x9b1m")
         text.flush(True)
         assert os.read(leader, 100) == b"@[\\x1b]0;x\\x07]: a\tb\r\n\\x9b1m\r\n"
     finally:

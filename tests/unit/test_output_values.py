@@ -9,12 +9,12 @@ import pytest
 
 from decoding import Names
 from sonde import types as t
-from sonde.runtime.decoders import decoder
+from sonde.runtime.decoders import make_decoder
 from sonde.runtime.values import StackTrace, key_text, strftime, to_text
 
 
 def decode(type: t.Type, raw: bytes) -> Any:
-    return decoder(type, Names())(b"\xee" * 3 + raw + b"\xee" * 40, 3)
+    return make_decoder(type, Names())(b"\xee" * 3 + raw + b"\xee" * 40, 3)
 
 
 def text(type: t.Type, raw: bytes) -> str:

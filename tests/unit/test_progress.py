@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from sonde.output.progress import Progress, line, progress, watched
+from sonde.output.progress import Progress, make_progress, progress_line, track_progress
 
 
 @pytest.mark.parametrize(("done", "whole", "unit", "columns", "expected"), [
@@ -20,14 +20,14 @@ from sonde.output.progress import Progress, line, progress, watched
     (0, 0, "", 40, "work  [" + "#" * 22 + "]  0 of 0"),
 ])
 def test_the_line(done: float, whole: float, unit: str, columns: int, expected: str) -> None:
-    assert line("work", done, whole, unit, columns) == expected
+    assert progress_line("work", done, whole, unit, columns) == expected
     assert len(expected) < columns
 
 
 def shown(work: list[tuple[str, float]], bar: Progress, end: int) -> str:
     for name, done in work:
-        bar.show(name, done, 10, "s", True)
-    bar.clear()
+        bar.show_progress(name, done, 10, "s", True)
+    bar.clear_bar()
     os.set_blocking(end, False)
     try:
         return os.read(end, 1 << 16).decode()
@@ -52,12 +52,12 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     try:
         bar = Progress(write)
-        assert list(bar.over(list(range(100_000)), "counting", "numbers")) == list(range(100_000))
+        assert list(bar.track_items(list(range(100_000)), "counting", "numbers")) == list(range(100_000))
         assert shown([], bar, read) == ""
-        for _ in bar.over(list(range(10_000)), "counting", "numbers"):
+        for _ in bar.track_items(list(range(10_000)), "counting", "numbers"):
             clock[0] += 0.001
         assert "4,096 of 10,000 numbers" in shown([], bar, read)
-        assert list(watched(None, [1, 2], "x", "")) == [1, 2]
+        assert list(track_progress(None, [1, 2], "x", "")) == [1, 2]
     finally:
         os.close(read)
         os.close(write)
@@ -66,8 +66,8 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(os, "isatty", lambda descriptor: False)
-    assert progress() is None
+    assert make_progress() is None
     monkeypatch.setattr(os, "isatty", lambda descriptor: True)
-    assert progress() is not None and progress(quiet=True) is None
+    assert make_progress() is not None and make_progress(quiet=True) is None
     monkeypatch.setenv("TERM", "dumb")
-    assert progress() is None
+    assert make_progress() is None

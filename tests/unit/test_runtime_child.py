@@ -108,10 +108,10 @@ def test_signals_are_events() -> None:
     try:
         os.kill(os.getpid(), signal.SIGUSR2)
         assert select.select([signals.fd], [], [], 1)[0]
-        assert signals.take() == ["SIGUSR2"] and signals.take() == [] and not signals.interrupted
+        assert signals.take_names() == ["SIGUSR2"] and signals.take_names() == [] and not signals.interrupted
         assert not ending.asked_at
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.interrupted == signal.SIGTERM and ending.asked_at and not ending.overdue()
+        assert signals.interrupted == signal.SIGTERM and ending.asked_at and not ending.is_overdue()
     finally:
         signals.close()
         signals.close()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.runtime.merge import finish, merge, subtract, to_signed
+from sonde.runtime.merge import apply_signs, merge_states, subtract_state, to_signed
 from sonde.types import Aggregate
 
 words = st.integers(0, 2**64 - 1)
@@ -19,7 +19,7 @@ def packed(*numbers: int) -> bytes:
 
 
 def merged(aggregate: Aggregate, data: bytes, cpus: int) -> list[tuple[int, ...]]:
-    return finish(aggregate, merge(aggregate, data, cpus))
+    return apply_signs(aggregate, merge_states(aggregate, data, cpus))
 
 
 def test_counts_add_up() -> None:
@@ -54,15 +54,15 @@ def test_histograms_add_bucket_by_bucket() -> None:
 
 
 def test_no_elements() -> None:
-    assert merge(Aggregate("count"), b"", 4) == []
+    assert merge_states(Aggregate("count"), b"", 4) == []
 
 
 @given(st.lists(words, min_size=4, max_size=4), st.lists(words, min_size=4, max_size=4))
 def test_subtracting_what_was_there_leaves_what_came(old: list[int], new: list[int]) -> None:
     aggregate = Aggregate("stats")
-    base = merge(aggregate, packed(*old), 2)[0]
-    total = merge(aggregate, packed(*[a + b for a, b in zip(old, new)]), 2)[0]
-    assert subtract(total, base) == merge(aggregate, packed(*new), 2)[0]
+    base = merge_states(aggregate, packed(*old), 2)[0]
+    total = merge_states(aggregate, packed(*[a + b for a, b in zip(old, new)]), 2)[0]
+    assert subtract_state(total, base) == merge_states(aggregate, packed(*new), 2)[0]
 
 
 @given(words)

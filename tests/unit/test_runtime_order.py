@@ -29,51 +29,51 @@ def offsets(records: list[tuple[int, bytes, int]]) -> list[int]:
 
 def test_records_wait_until_they_are_old() -> None:
     sequencer = Sequencer()
-    sequencer.add([event(10, 0), event(20, 8)], 16)
-    assert sequencer.oldest() == 10
-    assert offsets(sequencer.release(15)) == [0]
-    assert offsets(sequencer.release(20)) == []
-    assert offsets(sequencer.release(21)) == [8]
+    sequencer.add_events([event(10, 0), event(20, 8)], 16)
+    assert sequencer.oldest_time() == 10
+    assert offsets(sequencer.release_records(15)) == [0]
+    assert offsets(sequencer.release_records(20)) == []
+    assert offsets(sequencer.release_records(21)) == [8]
     assert not sequencer
 
 
 def test_late_comers_are_put_in_their_place() -> None:
     sequencer = Sequencer()
-    sequencer.add([event(10, 0), event(30, 8)], 16)
-    sequencer.add([event(20, 16)], 24)
-    assert offsets(sequencer.release(None)) == [0, 16, 8]
+    sequencer.add_events([event(10, 0), event(30, 8)], 16)
+    sequencer.add_events([event(20, 16)], 24)
+    assert offsets(sequencer.release_records(None)) == [0, 16, 8]
 
 
 def test_equal_times_keep_the_ring_order() -> None:
     sequencer = Sequencer()
-    sequencer.add([event(10, 0), event(5, 8), event(10, 16), event(10, 24)], 32)
-    assert offsets(sequencer.release(None)) == [8, 0, 16, 24]
+    sequencer.add_events([event(10, 0), event(5, 8), event(10, 16), event(10, 24)], 32)
+    assert offsets(sequencer.release_records(None)) == [8, 0, 16, 24]
 
 
 def test_control_waits_for_the_data_before_it() -> None:
     sequencer = Sequencer()
     sequencer.add_control(16, (1, b"", 0))
-    sequencer.add([event(10, 0), event(30, 8), event(20, 16)], 24)
-    assert offsets(sequencer.release(25)) == [0, 16]
-    assert offsets(sequencer.release(31)) == [8, CONTROL]
+    sequencer.add_events([event(10, 0), event(30, 8), event(20, 16)], 24)
+    assert offsets(sequencer.release_records(25)) == [0, 16]
+    assert offsets(sequencer.release_records(31)) == [8, CONTROL]
 
 
 def test_control_comes_at_once_when_nothing_is_before_it() -> None:
     sequencer = Sequencer()
-    sequencer.add([event(10, 0)], 8)
+    sequencer.add_events([event(10, 0)], 8)
     sequencer.add_control(0, (1, b"", 0))
-    assert offsets(sequencer.release(5)) == [CONTROL]
-    assert offsets(sequencer.release(11)) == [0]
+    assert offsets(sequencer.release_records(5)) == [CONTROL]
+    assert offsets(sequencer.release_records(11)) == [0]
 
 
 def test_control_waits_for_data_that_is_still_being_written() -> None:
     sequencer = Sequencer()
-    sequencer.add([event(10, 0)], 8)
+    sequencer.add_events([event(10, 0)], 8)
     sequencer.add_control(16, (1, b"", 0))
-    assert offsets(sequencer.release(50)) == [0]
+    assert offsets(sequencer.release_records(50)) == [0]
     assert sequencer
-    sequencer.add([event(12, 8)], 16)
-    assert offsets(sequencer.release(50)) == [8, CONTROL]
+    sequencer.add_events([event(12, 8)], 16)
+    assert offsets(sequencer.release_records(50)) == [8, CONTROL]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=60), st.data())
@@ -91,11 +91,11 @@ def test_laws(records: list[tuple[int, int]], data: st.DataObject) -> None:
             controls[len(controls)] = position
             sequencer.add_control(position, (1, b"", len(controls) - 1))
         else:
-            sequencer.add([(clock + jitter, position, 0, b"", position)], position + 8)
-        sequencer.add([], position + 8)
+            sequencer.add_events([(clock + jitter, position, 0, b"", position)], position + 8)
+        sequencer.add_events([], position + 8)
         if data.draw(st.booleans()):
-            collect(sequencer.release(clock - 60), out, placed)
-    collect(sequencer.release(None), out, placed)
+            collect(sequencer.release_records(clock - 60), out, placed)
+    collect(sequencer.release_records(None), out, placed)
     data_records = [(i * 10 + 10 + jitter, i * 8) for i, (jitter, what) in enumerate(records) if what]
     assert out == [position for _, position in sorted(data_records)]
     assert [number for number, _ in placed] == sorted(controls)
@@ -113,14 +113,14 @@ def collect(released: list[tuple[int, bytes, int]], out: list[int], placed: list
 
 def test_what_comes_too_late_is_counted() -> None:
     sequencer = Sequencer()
-    sequencer.add([(10, 0, 0, b"", 0), (20, 8, 0, b"", 0)], 16)
-    assert len(sequencer.release(15)) == 1 and sequencer.late == 0
-    sequencer.add([(12, 16, 0, b"", 0)], 24)
+    sequencer.add_events([(10, 0, 0, b"", 0), (20, 8, 0, b"", 0)], 16)
+    assert len(sequencer.release_records(15)) == 1 and sequencer.late == 0
+    sequencer.add_events([(12, 16, 0, b"", 0)], 24)
     assert sequencer.late == 0, "20 has not left yet"
-    assert len(sequencer.release(None)) == 2
-    sequencer.add([(19, 24, 1, b"", 0), (25, 32, 1, b"", 0)], 40)
+    assert len(sequencer.release_records(None)) == 2
+    sequencer.add_events([(19, 24, 1, b"", 0), (25, 32, 1, b"", 0)], 40)
     assert sequencer.late == 1
-    assert [raw[0] for raw in sequencer.release(None)] == [1, 1]
+    assert [raw[0] for raw in sequencer.release_records(None)] == [1, 1]
 
 
 class Standing:
@@ -143,12 +143,12 @@ def test_controls_behind_a_record_that_is_being_written_are_not_collected_withou
     control: Any = Standing(1000)
     delivery, seen = Delivery(spec, data, control, 1 << 20, Ending()), []
     for _ in range(100):
-        delivery.read()
+        delivery.read_data()
         delivery.read_controls(lambda *record: seen.append(record))
-        assert not delivery.take()
+        assert not delivery.take_records()
     assert 4096 <= len(seen) < 6000
     data.position = 100  # it has been written
-    delivery.read()
-    assert len(delivery.take()) == len(seen)
+    delivery.read_data()
+    assert len(delivery.take_records()) == len(seen)
     delivery.read_controls(lambda *record: seen.append(record))
     assert len(seen) > 6000 - 1000

@@ -17,7 +17,7 @@ from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
 from sonde.kernel import syscalls
 from sonde.runtime import links, maps, ringbuf
-from sonde.runtime.programs import rejection, relocate
+from sonde.runtime.programs import apply_relocations, rejection_error
 from sonde.spec import Attach, ProgramSpec
 from sonde.uapi import HELPERS
 
@@ -26,7 +26,7 @@ def test_relocations() -> None:
     done = assemble([insn.map_fd(1, "@a"), insn.map_value(2, "@b", 24), insn.exit_()])
     made: Any = {"@a": SimpleNamespace(fd=SimpleNamespace(fileno=lambda: 7)),
                  "@b": SimpleNamespace(fd=SimpleNamespace(fileno=lambda: 8))}
-    code = relocate(done.code, done.relocations, made)
+    code = apply_relocations(done.code, done.relocations, made)
     assert len(code) == len(done.code)
     assert struct.unpack_from("=BBhi", code, 0) == (0x18, 1 | 1 << 4, 0, 7)
     assert struct.unpack_from("=BBhi", code, 8) == (0, 0, 0, 0)
@@ -39,7 +39,7 @@ def test_relocations() -> None:
     (errno.EBUSY, os.strerror(errno.EBUSY))])
 def test_rejections_without_a_log(number: int, words: str) -> None:
     spec = ProgramSpec("p", "kprobe", b"", [Attach("kprobe", "kprobe:f")], lines=[(0, "place")])
-    error = rejection(spec, "", number)
+    error = rejection_error(spec, "", number)
     assert words in error.cause and error.span == "place" and error.message.startswith("kprobe:f: ")
 
 
@@ -52,7 +52,7 @@ def test_rejections_without_a_log(number: int, words: str) -> None:
     ("interval", errno.EMFILE, "open files"), ("interval", errno.EBUSY, os.strerror(errno.EBUSY))])
 def test_attach_failures_in_words(kind: str, number: int, words: str) -> None:
     point = Attach(kind, f"{kind}:x", target="/no/such/file", event="x")
-    error = links.explain(point, SyscallError("call", number))
+    error = links.explain_attach_error(point, SyscallError("call", number))
     assert words in error.message and error.probe == point.name and error.errno == number
 
 
@@ -67,14 +67,14 @@ def test_every_kind_can_be_attached_or_run() -> None:
 def test_lists_of_cpus(tmp_path: Path, text: str, cpus: list[int]) -> None:
     path = tmp_path / "online"
     path.write_text(text)
-    assert maps._cpu_list(str(path)) == cpus
+    assert maps._read_cpu_list(str(path)) == cpus
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",
             lockdown: str = "none") -> PrivilegeError:
     monkeypatch.setattr(syscalls, "effective_capabilities", lambda: capabilities)
     monkeypatch.setattr(syscalls, "_lockdown", lambda: lockdown)
-    error = syscalls.failure(call, errno.EPERM)
+    error = syscalls.syscall_error(call, errno.EPERM)
     assert isinstance(error, PrivilegeError) and error.hints
     return error
 
@@ -90,7 +90,7 @@ def test_missing_privileges_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_failures_keep_their_number() -> None:
-    error = syscalls.failure("bpf(MAP_CREATE)", errno.ENOMEM)
+    error = syscalls.syscall_error("bpf(MAP_CREATE)", errno.ENOMEM)
     assert isinstance(error, SyscallError) and (error.call, error.errno) == ("bpf(MAP_CREATE)", errno.ENOMEM)
 
 
@@ -105,14 +105,14 @@ def test_a_lost_descriptor_warns() -> None:
 
 def test_barrier_of_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    fence = ringbuf._fence_for_this_machine()
+    fence = ringbuf._make_memory_barrier()
     fence()
     fence()
 
 
 def test_architectures() -> None:
-    x86, arm = arch.arch("x86_64"), arch.arch("arm64")
-    assert x86 is not None and arm is not None and arch.arch("vax") is None
+    x86, arm = arch.find_arch("x86_64"), arch.find_arch("arm64")
+    assert x86 is not None and arm is not None and arch.find_arch("vax") is None
     assert (x86.arguments[0], x86.syscall_arguments[3], x86.return_value, x86.syscall_number) == (112, 56, 80, 120)
     assert (arm.arguments[7], arm.syscall_arguments[0], arm.return_value, arm.syscall_number) == (56, 272, 0, 280)
     assert set(x86.syscalls) == set(arm.syscalls)

@@ -64,47 +64,47 @@ def ring(producer: Producer) -> Iterator[Ring]:
 
 
 def test_an_empty_ring(ring: Ring) -> None:
-    assert ring.backlog() == 0 and ring.read() == []
+    assert ring.unread_bytes() == 0 and ring.read_records() == []
 
 
 def test_records_come_out_whole(producer: Producer, ring: Ring) -> None:
     producer.put(1, 100, b"abc")
     second = producer.put(2, 200, b"defgh")
-    events = ring.read()
+    events = ring.read_records()
     assert [(time, site) for time, _, site, _, _ in events] == [(100, 1), (200, 2)]
     assert events[1][1] == second
     _, _, _, buffer, offset = events[0]
     assert buffer[offset + 16:offset + 19] == b"abc"
     assert producer.consumed() == producer.position == ring.position
-    assert ring.read() == []
+    assert ring.read_records() == []
 
 
 def test_reading_stops_at_a_record_that_is_being_written(producer: Producer, ring: Ring) -> None:
     producer.put(1, 100)
     busy = producer.put(2, 200, flags=BUSY)
     producer.put(3, 300)
-    assert [event[2] for event in ring.read()] == [1]
-    assert ring.position == busy and ring.backlog() > 0
-    assert ring.read() == []
+    assert [event[2] for event in ring.read_records()] == [1]
+    assert ring.position == busy and ring.unread_bytes() > 0
+    assert ring.read_records() == []
     producer.finish(busy)
-    assert [event[2] for event in ring.read()] == [2, 3]
+    assert [event[2] for event in ring.read_records()] == [2, 3]
 
 
 def test_discarded_records_are_passed_over(producer: Producer, ring: Ring) -> None:
     producer.put(1, 100, flags=DISCARD)
-    assert ring.read() == [] and ring.backlog() == 0
+    assert ring.read_records() == [] and ring.unread_bytes() == 0
     producer.put(2, 200, b"x", flags=DISCARD)
     producer.put(3, 300)
-    assert [event[2] for event in ring.read()] == [3]
+    assert [event[2] for event in ring.read_records()] == [3]
 
 
 def test_a_record_without_time_takes_its_predecessors(producer: Producer, ring: Ring) -> None:
     producer.put(1, 100)
-    assert [event[0] for event in ring.read()] == [100]
+    assert [event[0] for event in ring.read_records()] == [100]
     producer.put(2, 0)
     producer.put(3, 300)
     producer.put(4, 0)
-    assert [event[0] for event in ring.read()] == [100, 300, 300]
+    assert [event[0] for event in ring.read_records()] == [100, 300, 300]
 
 
 def test_many_times_around(producer: Producer, ring: Ring) -> None:
@@ -113,7 +113,7 @@ def test_many_times_around(producer: Producer, ring: Ring) -> None:
         for _ in range(round_ % 20 + 1):
             producer.put(1, 1, struct.pack("=Q", sent) + b"!" * (sent % 30))
             sent += 1
-        for _, _, _, buffer, offset in ring.read():
+        for _, _, _, buffer, offset in ring.read_records():
             seen.append(struct.unpack_from("=Q", buffer, offset + 16)[0])
     assert seen == list(range(sent))
     assert producer.position > 10 * producer.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.runtime.verifier import explain
+from sonde.runtime.verifier import explain_log
 
 NULL_TEST = """\
 0: R1=ctx() R10=fp0
@@ -25,14 +25,14 @@ processed 1000001 insns (limit 1000000) max_states_per_insn 4 total_states 16666
 
 
 def test_the_deciding_line_and_its_place() -> None:
-    found = explain(NULL_TEST, [(0, "first"), (1, "second"), (2, "third")])
+    found = explain_log(NULL_TEST, [(0, "first"), (1, "second"), (2, "third")])
     assert (found.index, found.span) == (1, "second")
     assert "NULL" in found.cause
     assert found.line == "R0 invalid mem access 'map_value_or_null'"
 
 
 def test_complexity() -> None:
-    found = explain(TOO_LARGE, [(0, "only")])
+    found = explain_log(TOO_LARGE, [(0, "only")])
     assert "too complex" in found.cause and "1000001" in found.cause and found.span == "only"
 
 
@@ -63,18 +63,18 @@ def test_complexity() -> None:
 ])
 def test_rules(line: str, words: str) -> None:
     log = f"0: R1=ctx() R10=fp0\n5: (b7) r0 = 0\n{line}\nprocessed 3 insns (limit 1000000)\n"
-    assert words in explain(log).cause
+    assert words in explain_log(log).cause
 
 
 def test_a_message_before_the_walk_names_its_instruction() -> None:
-    found = explain("unreachable insn 4\nprocessed 0 insns\n", [(0, "a"), (4, "b")])
+    found = explain_log("unreachable insn 4\nprocessed 0 insns\n", [(0, "a"), (4, "b")])
     assert (found.index, found.span) == (4, "b")
 
 
 def test_the_unknown_is_passed_on() -> None:
-    assert explain("0: (b7) r0 = 0\nsomething new happened\n").cause == "something new happened"
+    assert explain_log("0: (b7) r0 = 0\nsomething new happened\n").cause == "something new happened"
 
 
 @pytest.mark.parametrize("log", ["", "\n\n", "processed 1 insns", "0: (95) exit"])
 def test_logs_that_say_nothing(log: str) -> None:
-    assert explain(log, []).cause == "the kernel gave no reason"
+    assert explain_log(log, []).cause == "the kernel gave no reason"

@@ -152,14 +152,14 @@ def test_delete_in_both_forms() -> None:
     ("%.5s", [("", "s", ".5", "")]), ("%hhx%zu", [("", "x", "", "hh"), ("", "u", "", "z")]),
 ])
 def test_formats(text: str, parts: list[tuple[str, ...]]) -> None:
-    found = formats.parse(text)
+    found = formats.parse_format(text)
     assert isinstance(found, list)
     assert [p.values() for p in found] == parts
 
 
 @pytest.mark.parametrize("text", ["%*d", "%999999999d"])
 def test_wrong_formats(text: str) -> None:
-    assert isinstance(formats.parse(text), str)
+    assert isinstance(formats.parse_format(text), str)
 
 
 @pytest.mark.parametrize(("pattern", "name", "fits"), [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.language.ast import Expr
-from sonde.semantics.nodes import walk
+from sonde.semantics.nodes import walk_nodes
 from sonde.types import INT64, KERNEL, USER, Pointer, Str
 from unit.fake_world import check_text, findings
 
@@ -155,7 +155,7 @@ def test_script_struct_hides_the_kernels() -> None:
 
 def test_bitfields() -> None:
     checked = check_text(f"{SCRIPT_STRUCT} BEGIN {{ $x = ((struct outer *)0).b; }}")
-    fields = [n.field for n in walk(checked.probes[0].clause) if type(n).__name__ == "FieldAccess"]
+    fields = [n.field for n in walk_nodes(checked.probes[0].clause) if type(n).__name__ == "FieldAccess"]
     assert [(f.offset, f.bit_offset, f.bit_size) for f in fields] == [(16, 0, 30)]
 
 
@@ -255,7 +255,7 @@ def test_every_expression_has_a_type() -> None:
     text = EVERYTHING.replace("  if (@start[0]) { }\n", "  $m = (struct mine *)0; print(($m.next.name, $m->a));\n")
     checked = check_text(text)
     for probe in checked.probes:
-        assert [n for n in walk(probe.clause) if isinstance(n, Expr) and n.type is None] == []
+        assert [n for n in walk_nodes(probe.clause) if isinstance(n, Expr) and n.type is None] == []
         assert all(v.type is not None for v in probe.variables)
     assert checked.maps["@b"].value == INT64
     assert checked.config.max_strlen == 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.runtime.series import SECOND, Series, merge_series, series_of
+from sonde.runtime.series import SECOND, Series, make_series, merge_series
 from sonde.types import Aggregate
 
 MASK = (1 << 64) - 1
@@ -20,17 +20,17 @@ def test_cpus_are_combined(agg: str, expected: int) -> None:
     words = [10, -3 & MASK, 1 if agg == "avg" else 400, 0, 0, 0, 10, 7, extra, 0, 0, 0]
     kind = ring(agg)
     merged = merge_series(kind, words, 2)
-    assert series_of(kind, merged).values == {9: expected}
+    assert make_series(kind, merged).values == {9: expected}
 
 
 def test_a_later_interval_replaces_an_earlier_one() -> None:
     kind = ring("sum")
     merged = merge_series(kind, [10, 5, 0, 9, 1, 0, 12, 6, 0, 11, 2, 0], 2)
-    assert series_of(kind, merged).values == {11: 6, 10: 2}
+    assert make_series(kind, merged).values == {11: 6, 10: 2}
 
 
 def test_intervals_that_are_over_are_left_out() -> None:
-    assert series_of(ring("sum"), [10, 5, 0, 3, 1, 0]).values == {9: 5}
+    assert make_series(ring("sum"), [10, 5, 0, 3, 1, 0]).values == {9: 5}
 
 
 def test_drawing_with_zero_in_between() -> None:
@@ -61,7 +61,7 @@ def test_scales_end_at_the_bars() -> None:
 
 
 def test_dates() -> None:
-    assert Series(SECOND, {}).date(1_500_000_000) == "1970-01-01 00:00:01.500000000"
+    assert Series(SECOND, {}).format_date(1_500_000_000) == "1970-01-01 00:00:01.500000000"
 
 
 @pytest.mark.parametrize(("interval", "digits"), [(SECOND, 0), (1_500_000_000, 0), (20_000_000, 3), (1500, 6), (7, 9),
@@ -69,9 +69,9 @@ def test_dates() -> None:
 def test_times_are_as_exact_as_the_interval(interval: int, digits: int) -> None:
     series = Series(interval, {1: 0, 2: 0})
     assert series.digits == digits and Series(interval, {1: 0}).digits == 9
-    assert len(series.moment(0)) == 8 + (digits + 1 if digits else 0)
+    assert len(series.format_time(0)) == 8 + (digits + 1 if digits else 0)
 
 
 def test_nothing_recorded() -> None:
-    assert series_of(ring(""), [0] * 6).draw() == "<no data>"
+    assert make_series(ring(""), [0] * 6).draw() == "<no data>"
     assert list(Series(SECOND, {})) == []

@@ -9,7 +9,7 @@ import pytest
 
 from sonde.asm import insn
 from sonde.compiler.session import pair_sessions
-from sonde.runtime.programs import cookie
+from sonde.runtime.programs import attach_cookie
 from sonde.spec import Attach, ProgramSpec, Relocation
 from unit.fake_world import KprobeWorld
 
@@ -41,10 +41,10 @@ def test_entry_and_return_become_one() -> None:
 
 def test_cookies_name_both() -> None:
     [one] = pair_sessions([spec("kprobe"), spec("kretprobe", first=2)], Sessions())
-    assert [cookie(one, i) for i in (0, 1)] == [0 | 2 << 32, 1 | 3 << 32]
-    assert cookie(spec("kretprobe", first=2), 1) == 3 | 3 << 32
+    assert [attach_cookie(one, i) for i in (0, 1)] == [0 | 2 << 32, 1 | 3 << 32]
+    assert attach_cookie(spec("kretprobe", first=2), 1) == 3 | 3 << 32
     plain = ProgramSpec("p", "kprobe", b"", [Attach("uprobe", "u", event="f")], first_probe=9)
-    assert cookie(plain, 0) == 9
+    assert attach_cookie(plain, 0) == 9
 
 
 @pytest.mark.parametrize("specs", [

@@ -11,7 +11,7 @@ from compiled import compiled
 from sonde import api
 from sonde.errors import CompileError
 from sonde.semantics.functions import FUNCTIONS
-from sonde.semantics.macros import library
+from sonde.semantics.macros import library_macros
 from sonde.types import Str
 
 FOLDER = Path(sonde.__file__).parent / "stdlib"
@@ -28,7 +28,7 @@ def finding(text: str) -> tuple[str, str]:
 
 def test_every_macro_has_a_row_and_every_row_its_macros() -> None:
     """For each number of arguments that the row allows."""
-    written = {(path.stem, *key) for path in FOLDER.glob("*.bt") for key in library(path.stem)}
+    written = {(path.stem, *key) for path in FOLDER.glob("*.bt") for key in library_macros(path.stem)}
     wanted = {(row.library, row.name, count) for row in ROWS
               for count in range(len([p for p in row.params if not p.endswith("?")]), len(row.params) + 1)}
     assert written == wanted and wanted
@@ -36,7 +36,7 @@ def test_every_macro_has_a_row_and_every_row_its_macros() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.bt")), ids=lambda path: path.stem)
 def test_the_library_is_formatted(path: Path) -> None:
-    assert api.format(path.read_text()) == path.read_text()
+    assert api.format_source(path.read_text()) == path.read_text()
 
 
 @pytest.mark.parametrize(("text", "code", "where"), [
@@ -62,8 +62,8 @@ def test_importing_what_is_there_anyway_changes_nothing() -> None:
 
 
 def test_a_script_that_uses_none_reads_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    library.cache_clear()
+    library_macros.cache_clear()
     compiled("begin { print(1); }")
-    assert library.cache_info().misses == 0
+    assert library_macros.cache_info().misses == 0
     compiled("begin { print(is_err(1)); }")
-    assert library.cache_info().misses == 1
+    assert library_macros.cache_info().misses == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiled import compiled
-from sonde.asm.insn import PSEUDO_CALL, decode
+from sonde.asm.insn import PSEUDO_CALL, decode_program
 from sonde.errors import CompileError
 
 ADD = "fn add($a: int64, $b: int64): int64 { return $a + $b; }\n"
@@ -22,7 +22,8 @@ def test_a_function_is_a_function() -> None:
     spec = compiled(ADD + "begin { print(add(1, 2)); print(add(pid, 2)); }").programs[0]
     assert [name for _, name in spec.functions] == ["sonde_begin", "fn_add"]
     starts = {name: index for index, name in spec.functions}
-    calls = [(index, insn) for index, insn in decode(spec.code) if insn.code == 0x85 and insn.src == PSEUDO_CALL]
+    calls = [(index, insn) for index, insn in decode_program(spec.code) if insn.code == 0x85
+             and insn.src == PSEUDO_CALL]
     assert [index + 1 + insn.imm for index, insn in calls] == [starts["fn_add"]] * 2
 
 

@@ -14,21 +14,21 @@ from sonde.aliases import ALIASES
 from sonde.commands import COMMANDS
 from sonde.errors import UsageError
 from sonde.invocation import options_of_tool
-from sonde.options import OPTIONS, SHARED, TOOL, Option, parse
-from sonde.tools.arguments import check
+from sonde.options import OPTIONS, SHARED, TOOL, Option, parse_command_line
+from sonde.tools.arguments import check_arguments
 from support import run_sonde
 
-SHIPPED = tools.names()
+SHIPPED = tools.tool_names()
 
 
 def test_all_are_shipped() -> None:
     assert len(SHIPPED) > 10
-    assert [tool.name for tool in tools.tools()] == SHIPPED
+    assert [tool.name for tool in tools.all_tools()] == SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_documentation_is_complete(name: str) -> None:
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     assert list(tool.sections) == [s for s in tools.SECTIONS if s in tool.sections or s not in tools.OPTIONAL]
     assert all(tool.sections.values())
@@ -40,7 +40,7 @@ def test_documentation_is_complete(name: str) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_columns_are_those_of_the_header_line(name: str) -> None:
     """Each column that the script's own header prints is explained."""
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     example = tool.sections["EXAMPLE"].splitlines()
     explained = set(tool.columns)
@@ -50,16 +50,16 @@ def test_columns_are_those_of_the_header_line(name: str) -> None:
 
 
 def test_help_names_purpose_and_sections() -> None:
-    tool = tools.find("tcpconnect")
+    tool = tools.find_tool("tcpconnect")
     assert tool is not None
-    text = tools.help(tool)
+    text = tools.tool_help(tool)
     assert text.startswith(f"tcpconnect: {tool.purpose}\n\nUSAGE\n  sonde tcpconnect")
     assert "//" not in text
     assert text.endswith("\n") and not text.endswith("\n\n")
 
 
 def test_listing_has_a_line_each() -> None:
-    lines = tools.listing().splitlines()
+    lines = tools.tool_listing().splitlines()
     assert [line.split()[0] for line in lines] == SHIPPED
 
 
@@ -70,7 +70,7 @@ def test_names_that_others_have() -> None:
         assert name in [*SHIPPED, *COMMANDS] and alias not in [*SHIPPED, *COMMANDS]
         done = run_sonde(alias, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"{name}: ")
-        parsed = parse(["-q", alias, "5"], options_of_tool)
+        parsed = parse_command_line(["-q", alias, "5"], options_of_tool)
         assert (parsed.words, parsed.first) == ([name, "5"], name)
         assert not options or parsed.named["language"] == options[1]
     assert run_sonde("help", "javagc").stdout == run_sonde("ugc", "--help").stdout
@@ -83,15 +83,15 @@ def test_names_that_others_have() -> None:
 
 
 def test_unknown_tool() -> None:
-    assert tools.find("nosuchtool") is None
-    assert tools.find("../tools/execsnoop") is None
+    assert tools.find_tool("nosuchtool") is None
+    assert tools.find_tool("../tools/execsnoop") is None
 
 
 def test_header_without_purpose_is_refused() -> None:
     with pytest.raises(UsageError):
-        tools.parse("x", "x.bt", "// y: other\n")
+        tools.parse_tool("x", "x.bt", "// y: other\n")
     with pytest.raises(UsageError):
-        tools.parse("x", "x.bt", "begin { }\n")
+        tools.parse_tool("x", "x.bt", "begin { }\n")
 
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ HEADER = """// x: for tests
 
 
 def test_options_of_a_header() -> None:
-    found = tools.parse("x", "x.bt", HEADER).options
+    found = tools.parse_tool("x", "x.bt", HEADER).options
     assert [(o.names, o.value, o.help, o.key) for o in found] == [
         (("-P", "--port"), "PORT", "only this port (of the server)", "port"),
         (("-t", "--timestamp"), "", "a column with the time", "timestamp"),
@@ -124,9 +124,9 @@ def test_options_of_a_header() -> None:
     ("sonde x --port PORT NAME", ["NAME"]),
 ])
 def test_required_parameters(usage: str, required: list[str]) -> None:
-    tool = tools.parse("x", "x.bt", f"// x: y\n// USAGE\n//   {usage}\n// EXAMPLE\n//   # sonde x -a 'b c'\n")
-    assert tool.required == required
-    assert tool.sample == (["b c"] if required else [])
+    tool = tools.parse_tool("x", "x.bt", f"// x: y\n// USAGE\n//   {usage}\n// EXAMPLE\n//   # sonde x -a 'b c'\n")
+    assert tool.required_parameters == required
+    assert tool.sample_arguments == (["b c"] if required else [])
 
 
 PAGE = """// x: y
@@ -164,30 +164,30 @@ PAGE = """// x: y
     (["a"], {"port": "80", "process": "1,2"}, "--process is the number of a process, not '1,2'"),
 ])
 def test_what_is_given_to_a_tool_is_checked(parameters: list[str], options: dict[str, str], said: str) -> None:
-    tool = tools.parse("x", "x.bt", PAGE)
+    tool = tools.parse_tool("x", "x.bt", PAGE)
     if not said:
-        assert check(tool, parameters, options) == []
+        assert check_arguments(tool, parameters, options) == []
         return
     with pytest.raises(UsageError) as caught:
-        check(tool, parameters, options)
+        check_arguments(tool, parameters, options)
     assert said in caught.value.message
 
 
 def test_a_device_that_is_not_there_is_a_warning() -> None:
     usage = "// x: y\n// USAGE\n//   sonde x [OPTIONS]\n// OPTIONS\n//   -i, --interface DEVICE  only this\n"
-    tool = tools.parse("x", "x.bt", usage)
-    assert check(tool, [], {"interface": "lo"}) == []
-    warning, = check(tool, [], {"interface": "nosuch0"})
+    tool = tools.parse_tool("x", "x.bt", usage)
+    assert check_arguments(tool, [], {"interface": "lo"}) == []
+    warning, = check_arguments(tool, [], {"interface": "nosuch0"})
     assert warning.startswith("WARNING: there is no network device 'nosuch0' now: there are ") and "lo" in warning
 
 
 def test_columns_of_a_header() -> None:
-    assert tools.parse("x", "x.bt", HEADER).columns == ["TIME", "LADDR:LPORT", "RADDR"]
+    assert tools.parse_tool("x", "x.bt", HEADER).columns == ["TIME", "LADDR:LPORT", "RADDR"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_options_are_those_that_the_script_asks_for(name: str) -> None:
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     asked = set(re.findall(r'getopt\("([\w-]+)"', Path(tool.path).read_text()))
     assert asked == {option.key for option in tool.options} - SHARED - {"regexp"}
@@ -200,7 +200,7 @@ def test_options_are_those_that_the_script_asks_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_options_do_stands_in_one_column(name: str) -> None:
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     lines = [line for line in tool.sections.get("OPTIONS", "").splitlines() if line.startswith("  -")]
     assert len({len(line) - len(line.strip().partition("  ")[2].lstrip()) for line in lines}) <= 1
@@ -213,7 +213,7 @@ LETTERS = {"timestamp": "-T", "elapsed": "-t", "failed": "-x", "uid": "-u", "dis
 @pytest.mark.parametrize("name", SHIPPED)
 def test_options_have_the_letters_of_the_vocabulary(name: str) -> None:
     """As docs/tools/README.md has them; a letter may mean something else where bcc's tool of that name has it so."""
-    tool = tools.find(name)
+    tool = tools.find_tool(name)
     assert tool is not None
     letters = {option.key: option.names[0] for option in tool.options if option.key in LETTERS}
     assert letters == {key: LETTERS[key] for key in letters}
@@ -224,21 +224,21 @@ def own(name: str) -> list[Option]:
 
 
 def test_own_options_win_behind_the_name() -> None:
-    found = parse(["-v", "x", "-l", "-P", "80", "1", "-f", "json"], own)
+    found = parse_command_line(["-v", "x", "-l", "-P", "80", "1", "-f", "json"], own)
     assert found.named == {"lost": "true", "port": "80"}
     assert found.words == ["x", "1"]
     assert found.options == {"verbose": "yes", "format": "json"}
-    assert parse(["x", "--port=81", "-lq"], own).named == {"port": "81", "lost": "true"}
-    assert parse(["-l", "x"], own).get("list") == "x"
+    assert parse_command_line(["x", "--port=81", "-lq"], own).named == {"port": "81", "lost": "true"}
+    assert parse_command_line(["-l", "x"], own).get("list") == "x"
     with pytest.raises(UsageError):
-        parse(["y", "-P", "80"], own)
+        parse_command_line(["y", "-P", "80"], own)
 
 
 def test_a_number_with_a_dash_is_an_option_where_there_is_one() -> None:
     four = [Option(("-4", "--ipv4"), "", TOOL, "")]
-    found = parse(["x", "-4", "-5"], lambda name: four if name == "x" else [])
+    found = parse_command_line(["x", "-4", "-5"], lambda name: four if name == "x" else [])
     assert (found.named, found.words) == ({"ipv4": "true"}, ["x", "-5"])
-    assert parse(["y", "-4"], lambda name: []).words == ["y", "-4"]
+    assert parse_command_line(["y", "-4"], lambda name: []).words == ["y", "-4"]
 
 
 def generator() -> ModuleType:

@@ -30,7 +30,7 @@ def live_and_die(symbols: UserSymbols, pids: range) -> float:
     """CPU seconds for processes that show three addresses; each takes the number of one that went before."""
     begin = time.process_time()
     for pid in pids:
-        symbols.forget(pid % 30_000)
+        symbols.forget_process(pid % 30_000)
         for address in (0x1000, 0x2000, 0x3000):
             assert symbols.lookup(pid % 30_000, address) is not None
     return time.process_time() - begin
@@ -79,8 +79,8 @@ def test_a_file_of_another_root_is_not_taken_for_ours(log: MappingLog, tmp_path:
     """It cannot be read there, and ours has another of its name: no names are better than wrong ones."""
     program = os.path.realpath(sys.executable)
     log._opening = time.monotonic() + 100
-    log._take(10, 0, reported(os.fsencode(program)))
-    mapping = log.mapping(77, 0x1234)
+    log._apply_record(10, 0, reported(os.fsencode(program)))
+    mapping = log.find_mapping(77, 0x1234)
     assert mapping is not None and mapping.name == program and mapping.path == str(tmp_path) + program
     assert UserSymbols(log).lookup(77, 0x1234) == UserSymbol("", 0x234, program)
 
@@ -95,6 +95,6 @@ def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pyt
     monkeypatch.setattr(files, "open_elf", slow)
     body = [reported(b"/lib/file%d" % number) + bytes(8) for number in range(500)]
     log._rings = [SimpleNamespace(records=lambda: [(10, 0, each) for each in body])]  # type: ignore[list-item]
-    log.read()
+    log.drain_rings()
     assert 1 <= len(opened) <= 4
-    assert log.mapping(77, 0x1234) is not None
+    assert log.find_mapping(77, 0x1234) is not None

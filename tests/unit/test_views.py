@@ -23,21 +23,21 @@ from perfetto_reader import read_trace
 from sonde import api
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
-from sonde.output.views import VIEWS, Target, check, fitting, view_class
+from sonde.output.views import VIEWS, Target, check_view, fitting_views, view_class
 from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
 from sonde.output.views.flame_script import SCRIPT as FLAME_SCRIPT
-from sonde.output.views.flamegraph import fitting as fitting_name
+from sonde.output.views.flamegraph import fit_name as fitting_name
 from sonde.output.views.flamegraph import flame_graph
-from sonde.output.views.heat import Collector, level, span
+from sonde.output.views.heat import HeatCollector, bucket_range, colour_level
 from sonde.output.views.heat_svg import SCRIPT as HEAT_SCRIPT
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.html import SCRIPT as PAGE_SCRIPT
-from sonde.output.views.stacks import folded_lines, read_folded, tree
+from sonde.output.views.stacks import build_tree, folded_lines, read_folded
 from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
 from sonde.runtime.events import Event
-from sonde.runtime.values import Address, RecordValue, StackTrace
+from sonde.runtime.values import InetAddress, RecordValue, StackTrace
 from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
 
 COMM = t.Str(16)
@@ -112,13 +112,13 @@ COUNTS = map_of("@counts", COMM, COUNT)
     (script(map_of("@", t.Tuple((t.Int(), t.Int(), t.Int())), COUNT)), ["html", "csv"]),
 ])
 def test_what_fits(spec: ScriptSpec, views: list[str]) -> None:
-    assert fitting(spec) == [view for view in VIEWS if view in views]
+    assert fitting_views(spec) == [view for view in VIEWS if view in views]
 
 
 @pytest.mark.parametrize("name", ["folded", "flamegraph", "heatmap", "dot"])
 def test_what_does_not_fit_says_what_does(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check(name, script(COUNTS))
+        check_view(name, script(COUNTS))
     assert f"-f {name} shows" in caught.value.message
     assert any("text, json, html, csv" in hint for hint in caught.value.hints)
     assert any(f"sonde -f {name} -e" in hint for hint in caught.value.hints)
@@ -134,29 +134,29 @@ def test_there_is_no_such_view() -> None:
 
 def test_folded() -> None:
     run = Run("folded", script(STACKS))
-    run.view.map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 3)], 0, "clear")
-    run.view.map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 4), (("x", user_stack(), kernel_stack()), 0)],
-                 0, "final")
+    run.view.add_map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 3)], 0, "clear")
+    run.view.add_map(STACKS, [(("a;b\n", user_stack(), kernel_stack()), 4), (("x", user_stack(), kernel_stack()), 0)],
+                     0, "final")
     assert run.finish() == "a:b\\x0a;main;[unknown]_[k];do_x_[k] 7\n"
 
 
 def test_what_was_printed_and_not_cleared_counts_once() -> None:
     run = Run("folded", script(STACKS))
     for count, then in ((1, ""), (5, "final")):
-        run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), count)], 0, then)
+        run.view.add_map(STACKS, [(("x", user_stack(), kernel_stack()), count)], 0, then)
     assert run.finish().endswith(" 5\n")
     run = Run("folded", script(STACKS))
-    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "")
-    run.view.cleared(STACKS)
-    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 3)], 0, "final")
+    run.view.add_map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "")
+    run.view.on_map_cleared(STACKS)
+    run.view.add_map(STACKS, [(("x", user_stack(), kernel_stack()), 3)], 0, "final")
     assert run.finish().endswith(" 5\n")
 
 
 def test_several_maps_stand_side_by_side() -> None:
     other = map_of("@other", KSTACK, HIST)
     run = Run("folded", script(STACKS, other))
-    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
-    run.view.map(other, [(kernel_stack(), hist(1, 2, 3))], 0, "final")
+    run.view.add_map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
+    run.view.add_map(other, [(kernel_stack(), hist(1, 2, 3))], 0, "final")
     assert run.finish() == "@;x;main;[unknown]_[k];do_x_[k] 2\n@other;[unknown]_[k];do_x_[k] 3\n"
 
 
@@ -164,12 +164,12 @@ def test_a_wakers_stack_stands_over_that_of_the_woken() -> None:
     waker = StackTrace(KSTACK, 9, 0, 2, Waking())
     named = map_of("@", t.Tuple((KSTACK, KSTACK)), STATS)
     run = Run("folded", script(named))
-    run.view.map(named, [((kernel_stack(), waker), Stats(2, 5, 10))], 0, "final")
+    run.view.add_map(named, [((kernel_stack(), waker), Stats(2, 5, 10))], 0, "final")
     assert run.finish() == "[unknown]_[k];do_x_[k];--;do_x_[k];[unknown]_[k] 10\n"
 
 
 class Waking(Names):
-    def frames(self, stack: int) -> tuple[int, ...]:
+    def stack_frames(self, stack: int) -> tuple[int, ...]:
         return (0x1001, 0x2002)
 
 
@@ -271,7 +271,7 @@ def test_differences(tmp_path: Path) -> None:
 
 
 def test_the_tree_adds_up() -> None:
-    root = tree(FOLDED, {("busy",): 7})
+    root = build_tree(FOLDED, {("busy",): 7})
     busy = root.children["busy"]
     assert (root.total, root.before, busy.before, busy.children["main"].children["hot"].total) == (120, 7, 7, 110)
 
@@ -280,9 +280,9 @@ def test_the_tree_adds_up() -> None:
 
 
 def collected(*columns: tuple[Histogram, str]) -> Any:
-    collector = Collector("@h")
+    collector = HeatCollector("@h")
     for i, (value, then) in enumerate(columns):
-        collector.add([(None, value)], i * SECOND, then)
+        collector.add_items([(None, value)], i * SECOND, then)
     return collector.heats
 
 
@@ -290,23 +290,23 @@ def test_columns_of_a_map_that_is_cleared() -> None:
     heat, = collected((hist(1, 1), "clear"), (hist(8), "clear"), (hist(), "final"))
     assert [(row.low, row.high) for row in heat.rows] == [(1, 2), (2, 4), (4, 8), (8, 16)]
     assert [column.counts for column in heat.columns] == [[2, 0, 0, 0], [0, 0, 0, 1]]
-    assert (heat.most, heat.totals) == (2, [2, 0, 0, 1])
+    assert (heat.greatest_count, heat.row_totals) == (2, [2, 0, 0, 1])
 
 
 def test_columns_of_a_map_that_grows() -> None:
     heat, = collected((hist(1), ""), (hist(1, 1, 1), ""), (hist(1, 1, 1, 1), "final"))
     assert [column.counts for column in heat.columns] == [[1], [2], [1]]
-    collector = Collector("@h")
-    collector.add([(None, hist(1, 1))], 0, "")
-    collector.cleared()
-    collector.add([(None, hist(1, 1, 1))], 1, "")
+    collector = HeatCollector("@h")
+    collector.add_items([(None, hist(1, 1))], 0, "")
+    collector.on_map_cleared()
+    collector.add_items([(None, hist(1, 1, 1))], 1, "")
     assert [column.counts for column in collector.heats[0].columns] == [[2], [3]]
 
 
 def test_a_heat_map_for_each_key() -> None:
-    collector = Collector("@h")
-    collector.add([("sda", hist(1)), ("sdb", hist(2, 4))], 0, "clear")
-    collector.add([("sda", hist(1))], 1, "clear")
+    collector = HeatCollector("@h")
+    collector.add_items([("sda", hist(1)), ("sdb", hist(2, 4))], 0, "clear")
+    collector.add_items([("sda", hist(1))], 1, "clear")
     assert [heat.name for heat in collector.heats] == ["@h[sda]", "@h[sdb]"] or \
         [heat.name for heat in collector.heats] == ["@h[sdb]", "@h[sda]"]
     assert {len(heat.columns) for heat in collector.heats} == {2}
@@ -314,7 +314,7 @@ def test_a_heat_map_for_each_key() -> None:
 
 def test_linear_histograms() -> None:
     heat, = collected((LinearHistogram([1, 2, 0, 4], 0, 20, 10), "clear"))
-    assert [span(row) for row in heat.rows] == ["(..., 0)", "[0, 10)", "[10, 20)", "[20, ...)"]
+    assert [bucket_range(row) for row in heat.rows] == ["(..., 0)", "[0, 10)", "[10, 20)", "[20, ...)"]
 
 
 def test_heat_map_on_a_terminal() -> None:
@@ -331,13 +331,13 @@ def test_heat_map_on_a_terminal() -> None:
 
 @pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 1), (25, 5), (100, 10)])
 def test_levels(count: int, expected: int) -> None:
-    assert level(count, 100, 10) == expected
+    assert colour_level(count, 100, 10) == expected
 
 
 def test_heat_map_as_svg() -> None:
-    collector = Collector("@h")
+    collector = HeatCollector("@h")
     for i in range(3):
-        collector.add([(HOSTILE, hist(1, 8, 8))], i * SECOND, "clear")
+        collector.add_items([(HOSTILE, hist(1, 8, 8))], i * SECOND, "clear")
     root = ET.fromstring(heat_document(collector.heats, HOSTILE).encode())
     columns = [g for g in root.iter(f"{SVG}g") if g.attrib.get("class") == "column"]
     assert [column.attrib["data-counts"] for column in columns] == ["1 0 0 2"] * 3
@@ -352,7 +352,7 @@ def test_heat_map_as_svg() -> None:
 def test_the_files_name_decides_what_a_heat_map_is(suffix: str) -> None:
     spec = script(LATENCY, sites=[printing(LATENCY)])
     run = Run("heatmap", spec, Target(f"x{suffix}" if suffix else "", 80, 0, "t"))
-    run.view.map(LATENCY, [(None, hist(3))], 5 * SECOND, "clear")
+    run.view.add_map(LATENCY, [(None, hist(3))], 5 * SECOND, "clear")
     start = {".svg": "<?xml", ".html": "<!DOCTYPE html>", "": "@usecs:\n"}[suffix]
     assert run.finish().startswith(start)
 
@@ -368,10 +368,10 @@ def dot_of(text: str) -> str:
 
 
 def test_dot() -> None:
-    here, there = Address(2, bytes([127, 0, 0, 1])), Address(2, bytes([10, 0, 0, 1]))
+    here, there = InetAddress(2, bytes([127, 0, 0, 1])), InetAddress(2, bytes([10, 0, 0, 1]))
     run = Run("dot", script(PAIRS))
-    run.view.map(PAIRS, [((here, there, 80), 5)], 0, "clear")
-    run.view.map(PAIRS, [((here, there, 80), 7), ((there, here, 443), 1)], 0, "final")
+    run.view.add_map(PAIRS, [((here, there, 80), 5)], 0, "clear")
+    run.view.add_map(PAIRS, [((here, there, 80), 7), ((there, here, 443), 1)], 0, "final")
     text = run.finish()
     assert 'n0 [label="10.0.0.1"]' in text and 'n1 [label="127.0.0.1"]' in text
     assert 'n1 -> n0 [label="80: 12", penwidth=6];' in text and 'n0 -> n1 [label="443: 1", penwidth=1];' in text
@@ -382,7 +382,7 @@ def test_dot() -> None:
 def test_dot_of_hostile_names() -> None:
     named = map_of("@", t.Tuple((COMM, COMM)), COUNT)
     run = Run("dot", script(named))
-    run.view.map(named, [((HOSTILE, '\\N"];\\'), 5)], 0, "final")
+    run.view.add_map(named, [((HOSTILE, '\\N"];\\'), 5)], 0, "final")
     text = run.finish()
     assert text.count("\n") == len(text.splitlines()) == 8
     assert r'[label="\\N\"];\\"]' in text
@@ -392,8 +392,8 @@ def test_dot_of_hostile_names() -> None:
 def test_csv_of_several_maps() -> None:
     record = map_of("@r", t.Tuple((t.Int(), COMM), ("pid", "comm")), STATS)
     run = Run("csv", script(record, LATENCY))
-    run.view.map(LATENCY, [(None, hist(1, 3))], 0, "final")
-    run.view.map(record, [((5, 'a,"b"\n'), Stats(2, 5, 10))], 0, "final")
+    run.view.add_map(LATENCY, [(None, hist(1, 3))], 0, "final")
+    run.view.add_map(record, [((5, 'a,"b"\n'), Stats(2, 5, 10))], 0, "final")
     rows = list(csv.DictReader(io.StringIO(run.finish())))
     assert [(row["table"], row["low"], row["high"], row["count"]) for row in rows[:2]] \
         == [("@usecs", "1", "2", "1"), ("@usecs", "2", "4", "1")]
@@ -402,7 +402,7 @@ def test_csv_of_several_maps() -> None:
 
 def test_csv_of_one_map_and_stacks() -> None:
     run = Run("csv", script(STACKS))
-    run.view.map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
+    run.view.add_map(STACKS, [(("x", user_stack(), kernel_stack()), 2)], 0, "final")
     assert run.finish() == "key1,key2,key3,value\nx,main,[unknown]_[k];do_x_[k],2\n"
 
 
@@ -416,7 +416,7 @@ def test_csv_of_events() -> None:
                   FormatPart(" of "), FormatPart("", "d"))
     assert event_columns(site) == ("pid", "took", "arg3")
     run = Run("csv", script(sites=[site]))
-    run.view.event(Event("printf", (1, 2, "x\udcff"), "tracepoint:a:b", 5 * SECOND, 0), site, "")
+    run.view.add_event(Event("printf", (1, 2, "x\udcff"), "tracepoint:a:b", 5 * SECOND, 0), site, "")
     assert run.finish() == "time,pid,took,arg3\n2023-11-14T22:13:25.000000000Z,1,2,x\ufffd\n"
 
 
@@ -437,9 +437,9 @@ def test_columns_are_called_as_the_script_calls_the_values() -> None:
                        '@a[comm, pid] = count(); @b[pid, pid, (uint8)cpu] = 1; @c[ntop(2), "x"] = count(); '
                        "@p = 1; } end { clear(@p); }", world=world())
     assert event_columns(spec.sites[0]) == ("pid", "comm", "a", "arg4", "arg5")
-    assert [key_columns(spec.map(name)) for name in ("@a", "@b", "@c")] == [
+    assert [key_columns(spec.find_map(name)) for name in ("@a", "@b", "@c")] == [
         ("comm", "pid"), ("key1", "key2", "cpu"), ("ntop", "key2")]
-    assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.map("@p").private
+    assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.find_map("@p").private
 
 
 RECORD = type("record", (RecordValue,), {"_fields": ("name", "pid", "tid", "comm", "dur", "ret")})
@@ -449,9 +449,10 @@ def test_perfetto() -> None:
     text = printf(FormatPart("", "d"))
     record = EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
     run = Run("perfetto", script(COUNTS, sites=[text, record, printing(COUNTS)]))
-    run.view.event(Event("printf", (1 << 60,), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
-    run.view.event(Event("print", (RECORD(("read", 10, 11, "cat", 3000, -1)),), "tracepoint:a:b", 9000, 1), record, "")
-    run.view.map(COUNTS, [("x", 5)], 10_000, "clear")
+    run.view.add_event(Event("printf", (1 << 60,), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
+    run.view.add_event(Event("print", (RECORD(("read", 10, 11, "cat", 3000, -1)),), "tracepoint:a:b", 9000, 1), record,
+                       "")
+    run.view.add_map(COUNTS, [("x", 5)], 10_000, "clear")
     events = json.loads(run.finish())["traceEvents"]
     instant, = [e for e in events if e["ph"] == "i"]
     assert (instant["name"], instant["ts"], instant["pid"], instant["tid"]) == ("opened <x>", 5.0, 0, 2)
@@ -477,7 +478,7 @@ def test_calls_that_begin_and_end_are_slices() -> None:
                    "kretprobe:vfs_read", "kprobe:alone"]
     run = Run("perfetto", spec)
     for time, probe in enumerate([1, 0, 2, 4, 3, 1, 0, 2, 1], 1):  # one return, and one entry, without the other
-        run.view.event(Event("printf", (7, 8), spec.probes[probe], 1000 * time, 0), site, "x")
+        run.view.add_event(Event("printf", (7, 8), spec.probes[probe], 1000 * time, 0), site, "x")
     trace = read_trace(run.finish())
     assert [(each.name, each.begin, each.end, each.depth) for each in trace.slices] == [
         ("vfs_read", 3, 5, 1), ("read", 2, 6, 0), ("vfs_read", 8, 9, 1), ("read", 7, 9, 0)]
@@ -523,11 +524,11 @@ def test_page() -> None:
     site = printf(FormatPart("", "s"))
     spec = script(STACKS, LATENCY, COUNTS, map_of("@h", COMM, HIST), sites=[site, printing(LATENCY)])
     run = Run("html", spec, Target(title=HOSTILE))
-    run.view.event(Event("printf", ("x",), "begin", 1, 0), site, HOSTILE)
-    run.view.map(STACKS, [((HOSTILE, user_stack(), kernel_stack()), 2)], 0, "final")
-    run.view.map(LATENCY, [(None, hist(1, 3))], 0, "clear")
-    run.view.map(COUNTS, [(HOSTILE, 5), *[(f"n{i}", i) for i in range(20)]], 0, "final")
-    run.view.map(spec.maps[3], [(HOSTILE, hist(5))], 0, "final")
+    run.view.add_event(Event("printf", ("x",), "begin", 1, 0), site, HOSTILE)
+    run.view.add_map(STACKS, [((HOSTILE, user_stack(), kernel_stack()), 2)], 0, "final")
+    run.view.add_map(LATENCY, [(None, hist(1, 3))], 0, "clear")
+    run.view.add_map(COUNTS, [(HOSTILE, 5), *[(f"n{i}", i) for i in range(20)]], 0, "final")
+    run.view.add_map(spec.maps[3], [(HOSTILE, hist(5))], 0, "final")
     text = run.finish()
     found = Elements(text)
     assert found.count["script"] == 1 and found.count["svg"] == 2 and found.count["input"] == 1
@@ -547,5 +548,6 @@ def test_scripts_parse(code: str, tmp_path: Path) -> None:
 
 
 def test_rows_name_their_values() -> None:
-    assert span(Bucket(0, 1, 1)) == "[0]" and span(Bucket(1024, 2048, 1)) == "[1K, 2K)"
-    assert span(Bucket(1000, 1024, 1)) == "[1000, 1K)" and span(Bucket(1 << 20, 1 << 30, 1)) == "[1M, 1G)"
+    assert bucket_range(Bucket(0, 1, 1)) == "[0]" and bucket_range(Bucket(1024, 2048, 1)) == "[1K, 2K)"
+    assert bucket_range(Bucket(1000, 1024, 1)) == "[1000, 1K)" and bucket_range(Bucket(1 << 20, 1 << 30,
+                                                                                       1)) == "[1M, 1G)"

@@ -16,9 +16,9 @@ def pytest_sessionstart() -> None:
     from sonde.kernel.world import LiveWorld
 
     world = LiveWorld()
-    world.struct("task_struct")
+    world.find_struct("task_struct")
     for name in ROWS:
-        world.feature(name)
+        world.has_feature(name)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

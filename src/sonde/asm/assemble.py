@@ -9,7 +9,7 @@ from ..errors import SondeError
 from ..record import Record
 from ..spec import Relocation
 from .insn import JMP, JMP32, JMP_OPS, PSEUDO_FUNC, PSEUDO_MAP_VALUE, Insn
-from .relax import REACH, Item, positions, relax
+from .relax import REACH, Item, label_positions, relax_jumps
 
 
 class Assembled(Record):
@@ -25,8 +25,8 @@ def assemble(items: Iterable[Item], functions: Iterable[str] = (),
              long_jumps: Callable[[], bool] = lambda: False) -> Assembled:
     """Resolve labels and encode; ``long_jumps()`` is asked if a jump is too long for an offset of 16 bits. Raises
     SondeError when there are more long jumps than can be served without an instruction for them."""
-    items = relax(list(items), long_jumps)
-    labels, _ = positions(items)
+    items = relax_jumps(list(items), long_jumps)
+    labels, _ = label_positions(items)
     out: list[bytes] = []
     relocations: list[Relocation] = []
     lines: list[tuple[int, Any]] = []
@@ -39,12 +39,12 @@ def assemble(items: Iterable[Item], functions: Iterable[str] = (),
         if item.map:
             relocations.append(Relocation(at, item.map, "value" if item.src == PSEUDO_MAP_VALUE else "fd",
                                           item.imm if item.src == PSEUDO_MAP_VALUE else 0))
-        out.append(_resolve(item, at, labels).encode())
+        out.append(_resolve_label(item, at, labels).encode())
         at += 2 if item.wide else 1
     return Assembled(b"".join(out), relocations, lines, sorted((labels[f], f) for f in functions))
 
 
-def _resolve(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
+def _resolve_label(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
     if insn.map:
         return Insn(insn.code, insn.dst, insn.src)
     if not insn.label:
@@ -61,14 +61,14 @@ def _resolve(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
     return Insn(insn.code, insn.dst, insn.src, distance, insn.imm)
 
 
-def listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Any]] = ()) -> str:
+def format_listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Any]] = ()) -> str:
     """Disassembly with map names and, where the source line changes, the script's text."""
-    from .insn import decode, text
+    from .insn import decode_program, format_insn
     maps = {r.index: r for r in relocations}
     spans = dict(lines)
     out = []
     shown = None
-    for index, insn in decode(code):
+    for index, insn in decode_program(code):
         span = spans.get(index)
         if span is not None and span != shown:
             shown = span
@@ -77,8 +77,5 @@ def listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable
             insn.map = maps[index].map
             insn.src = PSEUDO_MAP_VALUE if maps[index].kind == "value" else 1
             insn.imm = maps[index].offset
-        out.append(f"{index:5}: {text(insn)}")
+        out.append(f"{index:5}: {format_insn(insn)}")
     return "\n".join(out)
-
-
-__all__ = ["Assembled", "Item", "assemble", "listing"]

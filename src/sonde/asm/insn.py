@@ -59,7 +59,7 @@ class Insn:
         return first + _WORD.pack(0, 0, 0, high - ((high & 0x80000000) << 1))
 
     def __str__(self) -> str:
-        return text(self)
+        return format_insn(self)
 
 
 def alu(op: str, dst: int, src: int | None = None, imm: int = 0, bits: int = 64) -> Insn:
@@ -75,7 +75,7 @@ def sign_extend(dst: int, src: int, bits: int) -> Insn:
     return Insn(ALU_OPS["mov"] | ALU64 | 0x08, dst, src, bits)
 
 
-def swap(dst: int, bits: int, arch_big: bool = False) -> Insn:
+def byte_swap(dst: int, bits: int, arch_big: bool = False) -> Insn:
     """Byte swap of the low ``bits``; the rest becomes zero (``be16/32/64`` on a little-endian CPU)."""
     return Insn(ALU_OPS["end"] | ALU | (0x00 if arch_big else 0x08), dst, imm=bits)
 
@@ -140,7 +140,7 @@ def branch(op: str, dst: int, src: int | None, imm: int, label: str, bits: int =
     return Insn(code, dst, imm=imm, label=label) if src is None else Insn(code | 0x08, dst, src, label=label)
 
 
-def call(helper: int) -> Insn:
+def call_helper(helper: int) -> Insn:
     return Insn(JMP | JMP_OPS["call"], imm=helper)
 
 
@@ -149,7 +149,7 @@ def call_function(label: str) -> Insn:
     return Insn(JMP | JMP_OPS["call"], src=PSEUDO_CALL, label=label)
 
 
-def kfunc(btf_id: int) -> Insn:
+def call_kfunc(btf_id: int) -> Insn:
     return Insn(JMP | JMP_OPS["call"], src=PSEUDO_KFUNC, imm=btf_id)
 
 
@@ -157,7 +157,7 @@ def exit_() -> Insn:
     return Insn(JMP | JMP_OPS["exit"])
 
 
-def decode(code: bytes) -> Iterator[tuple[int, Insn]]:
+def decode_program(code: bytes) -> Iterator[tuple[int, Insn]]:
     """(slot index, instruction) of each instruction; raises ValueError on a truncated one."""
     index = 0
     if len(code) % 8:
@@ -174,11 +174,11 @@ def decode(code: bytes) -> Iterator[tuple[int, Insn]]:
             index += 1
 
 
-def _memory(insn: Insn, base: int) -> str:
+def _format_memory(insn: Insn, base: int) -> str:
     return f"*(u{SIZE_OF[insn.code & 0x18] * 8} *)(r{base} {'-' if insn.off < 0 else '+'} {abs(insn.off)})"
 
 
-def _alu_text(insn: Insn, bits: int) -> str:
+def _format_alu(insn: Insn, bits: int) -> str:
     name = ALU_NAMES.get(insn.code & 0xF0, "?")
     reg = f"{'r' if bits == 64 else 'w'}{insn.dst}"
     if name == "neg":
@@ -192,7 +192,7 @@ def _alu_text(insn: Insn, bits: int) -> str:
     return f"{reg} {'s' if insn.off and name in ('div', 'mod') else ''}{sign} {source}"
 
 
-def _jump_text(insn: Insn) -> str:
+def _format_jump(insn: Insn) -> str:
     name = JMP_NAMES.get(insn.code & 0xF0, "?")
     long = insn.code == JMP32 | JMP_OPS["ja"]
     target = insn.label or f"{insn.imm if long else insn.off:+d}"
@@ -207,7 +207,7 @@ def _jump_text(insn: Insn) -> str:
     return f"if {reg}{insn.dst} {JMP_SIGNS[name]} {source} goto {target}"
 
 
-def text(insn: Insn) -> str:
+def format_insn(insn: Insn) -> str:
     """The instruction in the kernel's own notation (as ``bpftool prog dump xlated`` prints it)."""
     kind = insn.code & 7
     if insn.wide:
@@ -215,15 +215,15 @@ def text(insn: Insn) -> str:
             return f"r{insn.dst} = map[{insn.map}]" + (f"[0]+{insn.imm} ll" if insn.src == PSEUDO_MAP_VALUE else " ll")
         return f"r{insn.dst} = {insn.label or hex(insn.imm & 0xFFFFFFFFFFFFFFFF)} ll"
     if kind in (ALU, ALU64):
-        return _alu_text(insn, 64 if kind == ALU64 else 32)
+        return _format_alu(insn, 64 if kind == ALU64 else 32)
     if kind in (JMP, JMP32):
-        return _jump_text(insn)
+        return _format_jump(insn)
     if kind == LDX:
-        loaded = _memory(insn, insn.src)
+        loaded = _format_memory(insn, insn.src)
         return f"r{insn.dst} = {loaded.replace('u', 's', 1) if insn.code & 0xE0 == MEMSX else loaded}"
     if kind == ST:
-        return f"{_memory(insn, insn.dst)} = {insn.imm}"
+        return f"{_format_memory(insn, insn.dst)} = {insn.imm}"
     if insn.code & 0xE0 == ATOMIC:
         name = {0: "+=", 0xE1: "xchg", 0x01: "fetch_add"}.get(insn.imm, hex(insn.imm))
-        return f"lock {_memory(insn, insn.dst)} {name} r{insn.src}"
-    return f"{_memory(insn, insn.dst)} = r{insn.src}"
+        return f"lock {_format_memory(insn, insn.dst)} {name} r{insn.src}"
+    return f"{_format_memory(insn, insn.dst)} = r{insn.src}"

@@ -20,14 +20,14 @@ _INVERSE = {JMP_OPS[a]: JMP_OPS[b] for a, b in INVERSE.items()}
 _JA = JMP | JMP_OPS["ja"]
 
 
-def relax(items: list[Item], long_jumps: Callable[[], bool]) -> list[Item]:
+def relax_jumps(items: list[Item], long_jumps: Callable[[], bool]) -> list[Item]:
     """``items`` with every jump within its reach; ``long_jumps()`` says whether the kernel knows ``gotol``."""
-    if len(items) <= REACH // 2 or not far_jumps(items, positions(items)[0]):
+    if len(items) <= REACH // 2 or not far_jumps(items, label_positions(items)[0]):
         return items
-    return _with_long_jumps(items) if long_jumps() else _with_islands(items)
+    return _insert_long_jumps(items) if long_jumps() else _insert_islands(items)
 
 
-def positions(items: list[Item]) -> tuple[dict[str, int], int]:
+def label_positions(items: list[Item]) -> tuple[dict[str, int], int]:
     """The slot of every label, and how many slots there are."""
     labels: dict[str, int] = {}
     at = 0
@@ -58,23 +58,23 @@ def far_jumps(items: list[Item], labels: dict[str, int], reach: int = REACH) -> 
     return found
 
 
-def _with_long_jumps(items: list[Item]) -> list[Item]:
+def _insert_long_jumps(items: list[Item]) -> list[Item]:
     """A branch becomes its opposite, around a long jump. Each round makes others longer, until none is too long."""
     for round in range(100):
-        far = far_jumps(items, positions(items)[0])
+        far = far_jumps(items, label_positions(items)[0])
         if not far:
             break
         made: list[Item] = []
         for index, item in enumerate(items):
             if index in far and isinstance(item, Insn):
-                made += _far(item, jump_long(item.label), f".near.{round}.{index}")
+                made += _lengthen_jump(item, jump_long(item.label), f".near.{round}.{index}")
             else:
                 made.append(item)
         items = made
     return items
 
 
-def _far(insn: Insn, jump: Insn, label: str) -> list[Item]:
+def _lengthen_jump(insn: Insn, jump: Insn, label: str) -> list[Item]:
     """``insn`` as a jump of another kind."""
     jump.span = insn.span
     if insn.code == _JA:
@@ -87,11 +87,11 @@ def _far(insn: Insn, jump: Insn, label: str) -> list[Item]:
     return [taken, Insn(_JA, label=label, span=insn.span), label + ".taken", jump, label]
 
 
-def _with_islands(items: list[Item]) -> list[Item]:
+def _insert_islands(items: list[Item]) -> list[Item]:
     """An island every SPACING instructions. A far jump goes to the island next to it in the label's direction, and
     on from there; it goes to the label itself from the last one before it."""
-    labels, _ = positions(items)
-    part = _parts(items)
+    labels, _ = label_positions(items)
+    part = _part_numbers(items)
     home = {item: number for item, number in zip(items, part) if isinstance(item, str)}
     wanted: dict[int, set[str]] = {}  # the labels that island n, behind part n, leads to
     redirected: dict[int, str] = {}
@@ -104,22 +104,22 @@ def _with_islands(items: list[Item]) -> list[Item]:
         islands = range(here, there) if there > here else range(here - 1, there - 1, -1)
         for island in islands:
             wanted.setdefault(island, set()).add(insn.label)
-        redirected[index] = _on(insn.label, islands[0])
+        redirected[index] = _island_label(insn.label, islands[0])
     made: list[Item] = []
     for index, item in enumerate(items):
         if index and part[index] != part[index - 1]:
-            made += _island(part[index - 1], sorted(wanted.get(part[index - 1], ())), home)
+            made += _make_island(part[index - 1], sorted(wanted.get(part[index - 1], ())), home)
         if index in redirected and isinstance(item, Insn):
             item = Insn(item.code, item.dst, item.src, item.off, item.imm, redirected[index], item.map, item.span)
         made.append(item)
     return made
 
 
-def _on(label: str, island: int) -> str:
+def _island_label(label: str, island: int) -> str:
     return f".island.{island}.{label}"
 
 
-def _parts(items: list[Item]) -> list[int]:
+def _part_numbers(items: list[Item]) -> list[int]:
     """For each item the number of the part of the program that it is in."""
     found, at = [], 0
     for item in items:
@@ -129,7 +129,7 @@ def _parts(items: list[Item]) -> list[int]:
     return found
 
 
-def _island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:
+def _make_island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:
     """The jumps to ``labels`` behind part ``number``, and one around them."""
     if not labels:
         return []
@@ -138,8 +138,6 @@ def _island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:
         ahead, behind = number + 1, number - 1
         there = home[label]
         near = there in (number, ahead)
-        made += [_on(label, number), jump(label if near else _on(label, ahead if there > number else behind))]
+        made += [_island_label(label, number),
+                 jump(label if near else _island_label(label, ahead if there > number else behind))]
     return [*made, f".past.{number}"]
-
-
-__all__ = ["REACH", "Item", "far_jumps", "is_jump", "positions", "relax"]

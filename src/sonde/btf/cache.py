@@ -22,7 +22,7 @@ def read_cache(name: str) -> bytes | None:
     """What a file in the cache directory has; None if there is none that is the user's own."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = _within(_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
+        descriptor = _use_folder(_open_cache_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
         with open(descriptor, "rb", buffering=0) as file:
             found = os.fstat(descriptor)
             believed = stat.S_ISREG(found.st_mode) and is_private(found) and found.st_size <= LARGEST
@@ -35,13 +35,13 @@ def write_cache(name: str, parts: Sequence[bytes | bytearray | memoryview]) -> b
     """Write a file in the cache directory whole or not at all (another process may be reading it); False if that is not
     possible."""
     try:
-        _within(_folder(make=True), lambda folder: _write(folder, name, parts))
+        _use_folder(_open_cache_folder(make=True), lambda folder: _write_whole(folder, name, parts))
     except OSError:
         return False
     return True
 
 
-def _write(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+def _write_whole(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
     partial = f"{name}.{os.getpid()}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -53,7 +53,7 @@ def _write(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryvie
         raise
 
 
-def _within(folder: int, use: Callable[[int], T]) -> T:
+def _use_folder(folder: int, use: Callable[[int], T]) -> T:
     """What ``use`` makes of a folder's descriptor, which is closed then."""
     try:
         return use(folder)
@@ -61,9 +61,9 @@ def _within(folder: int, use: Callable[[int], T]) -> T:
         os.close(folder)
 
 
-def _folder(make: bool = False) -> int:
+def _open_cache_folder(make: bool = False) -> int:
     """A descriptor of the first cache directory that is the user's own; OSError if there is none."""
-    for base in _bases():
+    for base in _cache_bases():
         try:
             return open_private_folder(os.path.join(base, "sonde"), make)
         except FileNotFoundError:  # but it could be made
@@ -73,7 +73,7 @@ def _folder(make: bool = False) -> int:
     raise FileNotFoundError("no cache directory")
 
 
-def _bases() -> Iterator[str]:
+def _cache_bases() -> Iterator[str]:
     """Where it may be: as the environment has it, and for one who has another's environment as the system has it."""
     places = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".cache")]
     yield from filter(os.path.isabs, places)

@@ -60,16 +60,16 @@ class Blob:
     def __len__(self) -> int:
         return self._size
 
-    def need(self, start: int, stop: int) -> mmap.mmap:
+    def ensure_range(self, start: int, stop: int) -> mmap.mmap:
         """The whole file's buffer, in which ``start`` to ``stop`` is valid. Raises EnvironmentProblem."""
         have, first = self._have, start // PIECE
         if not have[first] or stop - start > PIECE - start % PIECE:
             last = min((stop - 1) // PIECE + 1, len(have))
             if 0 in have[first:last]:
-                self._read(first, last)
+                self._read_pieces(first, last)
         return self._bytes
 
-    def _read(self, first: int, last: int) -> None:
+    def _read_pieces(self, first: int, last: int) -> None:
         at, end = first * PIECE, min(last * PIECE, self._size)
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -108,7 +108,7 @@ def parse_header(blob: Blob, name: str = "BTF") -> Header:
     if len(blob) < HEADER.size:
         raise EnvironmentProblem(f"{name}: not BTF: only {len(blob)} bytes")
     magic, _version, _flags, length, types, types_len, strings, strings_len = HEADER.unpack_from(
-        blob.need(0, HEADER.size), 0)
+        blob.ensure_range(0, HEADER.size), 0)
     if magic != MAGIC:
         swapped = magic == int.from_bytes(MAGIC.to_bytes(2, "little"), "big")
         raise EnvironmentProblem(f"{name}: BTF of the other byte order" if swapped else f"{name}: not BTF")
@@ -127,7 +127,7 @@ class Writer:
         self._known: dict[str, int] = {"": 0}
         self.count = 0
 
-    def string(self, text: str) -> int:
+    def add_string(self, text: str) -> int:
         """Offset of ``text`` in the string section."""
         at = self._known.get(text)
         if at is None:
@@ -135,43 +135,44 @@ class Writer:
             self._strings += text.encode("utf-8", "replace").replace(b"\0", b"?") + b"\0"
         return at
 
-    def add(self, kind: int, name: str, value: int, extra: bytes = b"", vlen: int = 0, kflag: bool = False) -> int:
+    def add_record(self, kind: int, name: str, value: int, extra: bytes = b"", vlen: int = 0,
+                   kflag: bool = False) -> int:
         """Append one record; ``value`` is its size or type id."""
-        self._types += RECORD.pack(self.string(name), vlen | kind << 24 | kflag << 31, value) + extra
+        self._types += RECORD.pack(self.add_string(name), vlen | kind << 24 | kflag << 31, value) + extra
         self.count += 1
         return self.count
 
-    def integer(self, name: str, size: int, signed: bool = True) -> int:
+    def add_integer(self, name: str, size: int, signed: bool = True) -> int:
         """An integer of ``size`` bytes."""
-        return self.add(INT, name, size, WORD.pack((INT_SIGNED if signed else 0) << 24 | size * 8))
+        return self.add_record(INT, name, size, WORD.pack((INT_SIGNED if signed else 0) << 24 | size * 8))
 
-    def pointer(self, to: int) -> int:
+    def add_pointer(self, to: int) -> int:
         """A pointer to type ``to`` (0: void)."""
-        return self.add(PTR, "", to)
+        return self.add_record(PTR, "", to)
 
-    def array(self, of: int, index: int, count: int) -> int:
+    def add_array(self, of: int, index: int, count: int) -> int:
         """An array of ``count`` elements; ``index`` is the id of an integer type."""
-        return self.add(ARRAY, "", 0, TRIPLE.pack(of, index, count))
+        return self.add_record(ARRAY, "", 0, TRIPLE.pack(of, index, count))
 
-    def struct(self, name: str, size: int, members: list[tuple[str, int, int]], union: bool = False) -> int:
+    def add_struct(self, name: str, size: int, members: list[tuple[str, int, int]], union: bool = False) -> int:
         """A struct of (name, type id, byte offset) members."""
-        extra = b"".join([TRIPLE.pack(self.string(n), t, at * 8) for n, t, at in members])
-        return self.add(UNION if union else STRUCT, name, size, extra, len(members))
+        extra = b"".join([TRIPLE.pack(self.add_string(n), t, at * 8) for n, t, at in members])
+        return self.add_record(UNION if union else STRUCT, name, size, extra, len(members))
 
-    def proto(self, returns: int, params: list[tuple[str, int]]) -> int:
+    def add_prototype(self, returns: int, params: list[tuple[str, int]]) -> int:
         """A function prototype of (name, type id) parameters."""
-        extra = b"".join([PAIR.pack(self.string(n), t) for n, t in params])
-        return self.add(FUNC_PROTO, "", returns, extra, len(params))
+        extra = b"".join([PAIR.pack(self.add_string(n), t) for n, t in params])
+        return self.add_record(FUNC_PROTO, "", returns, extra, len(params))
 
-    def function(self, name: str, proto: int, linkage: int = FUNC_GLOBAL) -> int:
+    def add_function(self, name: str, proto: int, linkage: int = FUNC_GLOBAL) -> int:
         """A function; ``linkage`` is FUNC_STATIC or FUNC_GLOBAL."""
-        return self.add(FUNC, name, proto, vlen=linkage)
+        return self.add_record(FUNC, name, proto, vlen=linkage)
 
-    def typedef(self, name: str, of: int) -> int:
+    def add_typedef(self, name: str, of: int) -> int:
         """A typedef."""
-        return self.add(TYPEDEF, name, of)
+        return self.add_record(TYPEDEF, name, of)
 
-    def blob(self) -> bytes:
+    def build_blob(self) -> bytes:
         """The finished BTF."""
         header = HEADER.pack(MAGIC, 1, 0, HEADER.size, 0, len(self._types), len(self._types), len(self._strings))
         return header + self._types + self._strings
@@ -192,10 +193,10 @@ def build_program_btf(name: str, lines: list[Line],
     line << 10 | column} (include/uapi/linux/bpf.h).
     """
     writer = Writer()
-    proto = writer.proto(writer.integer("int", 4), [("ctx", writer.pointer(0))])
+    proto = writer.add_prototype(writer.add_integer("int", 4), [("ctx", writer.add_pointer(0))])
     # STATIC would do; GLOBAL would make the verifier check the arguments by their BTF types.
     starts = sorted(functions or [(0, name)])
-    places = [PAIR.pack(at, writer.function(_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
+    places = [PAIR.pack(at, writer.add_function(_make_identifier(title), proto, FUNC_STATIC)) for at, title in starts]
     if lines:
         at_start = [max([line for line in lines if line[0] <= at], default=lines[0]) for at, _ in starts[1:]]
         lines = sorted([*lines, *[(at, *line[1:]) for (at, _), line in zip(starts[1:], at_start) if line[0] != at]])
@@ -206,12 +207,12 @@ def build_program_btf(name: str, lines: list[Line],
             continue
         at = index if records else 0
         place = min(line, (1 << 22) - 1) << 10 | min(column, (1 << 10) - 1)
-        records.append(_LINE_INFO.pack(at, writer.string(file), writer.string(text), place))
+        records.append(_LINE_INFO.pack(at, writer.add_string(file), writer.add_string(text), place))
         last = index
-    return writer.blob(), b"".join(places), b"".join(records)
+    return writer.build_blob(), b"".join(places), b"".join(records)
 
 
-def _identifier(name: str) -> str:
+def _make_identifier(name: str) -> str:
     """A C identifier made of ``name``: the kernel refuses any other function name."""
     text = "".join([c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name])
     return text if text and not text[0].isdigit() else "_" + text

@@ -31,7 +31,7 @@ SMALL = 1 << 15  # bytes of a module's BTF
 _HEAD = struct.Struct("=8sQQQQ")  # magic, version, types, names, enumerators
 
 
-class Index:
+class TypeIndex:
     """The four tables of one blob; ``first`` is the id of its first type (1, or one past the base's last)."""
 
     def __init__(self, first: int, kinds: Sequence[int], offsets: Sequence[int], names: Sequence[int],
@@ -45,21 +45,21 @@ class Index:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def named(self, name: str) -> list[int]:
+    def candidate_ids(self, name: str) -> list[int]:
         """Ids of types whose name may be ``name`` (the hash agrees)."""
-        return _candidates(self.names, name)
+        return _find_by_hash(self.names, name)
 
-    def with_enumerator(self, name: str) -> list[int]:
+    def candidate_enums(self, name: str) -> list[int]:
         """Ids of enums that may have the constant ``name``."""
-        return _candidates(self.enumerators, name)
+        return _find_by_hash(self.enumerators, name)
 
-    def of_kinds(self, wanted: frozenset[int]) -> Iterator[int]:
+    def ids_of_kinds(self, wanted: frozenset[int]) -> Iterator[int]:
         """Ids of all types of some kinds, ascending."""
         first = self.first
         return (first + i for i, kind in enumerate(self.kinds) if kind in wanted)
 
 
-def _candidates(table: Sequence[int], name: str) -> list[int]:
+def _find_by_hash(table: Sequence[int], name: str) -> list[int]:
     digest = crc32(name.encode("utf-8", "surrogateescape")) << 32
     at = bisect_left(table, digest)
     found = []
@@ -69,13 +69,13 @@ def _candidates(table: Sequence[int], name: str) -> list[int]:
     return found
 
 
-def build(blob: Blob, header: Header, first: int = 1, base_string: Callable[[int], bytes] | None = None,
-          string_base: int = 0, name: str = "BTF") -> Index:
+def build_index(blob: Blob, header: Header, first: int = 1, base_string: Callable[[int], bytes] | None = None,
+                string_base: int = 0, name: str = "BTF") -> TypeIndex:
     """Walk the type section. For a split blob, ``base_string`` gives the strings below offset ``string_base``.
 
     Raises EnvironmentProblem if the records do not make sense.
     """
-    data = blob.need(0, len(blob))
+    data = blob.ensure_range(0, len(blob))
     kinds, offsets = bytearray(), array("I")
     named, constants = array("I"), array("I")  # string offset, id, string offset, id ...
     enums: list[int] = []
@@ -95,14 +95,14 @@ def build(blob: Blob, header: Header, first: int = 1, base_string: Callable[[int
         at += 12 + EXTRA[kind] + (info & 0xFFFF) * EXTRA_EACH[kind]
     if at != end:
         raise EnvironmentProblem(f"{name}: the last type is cut off")
-    digest = _hasher(data, header, base_string, string_base)
+    digest = _make_hasher(data, header, base_string, string_base)
     for enum in enums:
         at = start + offsets[enum - first]
         for offset in _constant_names(data, at, kinds[enum - first]):
             constants.extend((offset, enum))
     tables = [array("Q", sorted([digest(flat[n]) << 32 | flat[n + 1] for n in range(0, len(flat), 2)]))
               for flat in (named, constants)]
-    return Index(first, kinds, offsets, tables[0], tables[1])
+    return TypeIndex(first, kinds, offsets, tables[0], tables[1])
 
 
 def _constant_names(data: mmap.mmap, at: int, kind: int) -> list[int]:
@@ -112,36 +112,37 @@ def _constant_names(data: mmap.mmap, at: int, kind: int) -> list[int]:
     return [fields[0] for fields in element.iter_unpack(data[at + 12:at + 12 + size])]
 
 
-def _hasher(data: mmap.mmap, header: Header, base_string: Callable[[int], bytes] | None,
-            string_base: int) -> Callable[[int], int]:
+def _make_hasher(data: mmap.mmap, header: Header, base_string: Callable[[int], bytes] | None,
+                 string_base: int) -> Callable[[int], int]:
     """A function from string offset to crc32."""
     start, end, find = header.strings - string_base, header.strings_end, data.find
 
-    def digest(offset: int) -> int:
+    def hash_string(offset: int) -> int:
         if base_string and offset < string_base:
             return crc32(base_string(offset))
         at = start + offset
         stop = find(b"\0", at, end)
         return crc32(data[at:stop if stop >= 0 else end])
 
-    return digest
+    return hash_string
 
 
-def load_or_build(blob: Blob, header: Header, key: str, first: int = 1,
-                  base_string: Callable[[int], bytes] | None = None, string_base: int = 0, name: str = "BTF") -> Index:
-    """The index from the cache, or built (see :func:`build`) and then cached. Works without a writable cache."""
-    index = _load(f"btf-{key}.index", header, first) if key else None
+def load_or_build_index(blob: Blob, header: Header, key: str, first: int = 1,
+                        base_string: Callable[[int], bytes] | None = None, string_base: int = 0,
+                        name: str = "BTF") -> TypeIndex:
+    """The index from the cache, or built (see :func:`build_index`) and then cached. Works without a writable cache."""
+    index = _load_index(f"btf-{key}.index", header, first) if key else None
     if index is None:
-        index = build(blob, header, first, base_string, string_base, name)
+        index = build_index(blob, header, first, base_string, string_base, name)
         if key:
-            _save(f"btf-{key}.index", index)
+            _save_index(f"btf-{key}.index", index)
     return index
 
 
 def module_key(base: str, blob: Blob) -> str:
     """What tells a module's BTF from any other: the kernel's key and all that is in it. "" if it is not to be cached:
     without a kernel's key, or so small that building takes no longer than looking for a file."""
-    return f"{base}-{crc32(blob.need(0, len(blob))):08x}-{len(blob):x}" if base and len(blob) >= SMALL else ""
+    return f"{base}-{crc32(blob.ensure_range(0, len(blob))):08x}-{len(blob):x}" if base and len(blob) >= SMALL else ""
 
 
 def kernel_key(header_bytes: bytes, size: int) -> str:
@@ -156,21 +157,21 @@ def kernel_key(header_bytes: bytes, size: int) -> str:
     return f"{digest:08x}-{size:x}"
 
 
-def _padding(size: int) -> bytes:
+def _pad_to_words(size: int) -> bytes:
     return bytes(-size % 8)
 
 
-def _save(file: str, index: Index) -> None:
+def _save_index(file: str, index: TypeIndex) -> None:
     tables = [bytes(bytearray(index.kinds)), array("I", index.offsets).tobytes(), array("Q", index.names).tobytes(),
               array("Q", index.enumerators).tobytes()]
     head = _HEAD.pack(_MAGIC, _VERSION, len(index.offsets), len(index.names), len(index.enumerators))
     parts = [head]
     for table in tables:
-        parts += [table, _padding(len(table))]
+        parts += [table, _pad_to_words(len(table))]
     write_cache(file, parts)
 
 
-def _load(file: str, header: Header, first: int) -> Index | None:
+def _load_index(file: str, header: Header, first: int) -> TypeIndex | None:
     """The index in a cache file; None if there is none, or it cannot be of this blob."""
     view = memoryview(read_cache(file) or b"")
     if len(view) < _HEAD.size:
@@ -185,4 +186,4 @@ def _load(file: str, header: Header, first: int) -> Index | None:
     offsets = tables[1].cast("I")
     if header.types + offsets[types - 1] + 12 > header.types_end:
         return None
-    return Index(first, tables[0], offsets, tables[2].cast("Q"), tables[3].cast("Q"))
+    return TypeIndex(first, tables[0], offsets, tables[2].cast("Q"), tables[3].cast("Q"))

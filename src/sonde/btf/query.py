@@ -11,7 +11,7 @@ from ..record import Record
 from ..types import BOOL, KERNEL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type
 from . import codec
 from .codec import Blob, Header
-from .index import Index, build, kernel_key, load_or_build, module_key
+from .index import TypeIndex, build_index, kernel_key, load_or_build_index, module_key
 
 DEEPEST = 64  # types that lead to one another until something is reached that is neither a name nor a pointer
 AGGREGATES = frozenset((codec.STRUCT, codec.UNION))
@@ -54,7 +54,7 @@ class Btf:
     it is not there.
     """
 
-    def __init__(self, blob: Blob, header: Header, index: Index, base: Btf | None = None, kernel: bool = True,
+    def __init__(self, blob: Blob, header: Header, index: TypeIndex, base: Btf | None = None, kernel: bool = True,
                  key: str = "") -> None:
         self.base = base
         self.key = key
@@ -88,103 +88,103 @@ class Btf:
             return b""
         for most in (128, self._strings_end - at):
             stop = min(at + most, self._strings_end)
-            data = self._blob.need(at, stop)
+            data = self._blob.ensure_range(at, stop)
             end = data.find(b"\0", at, stop)
             if end >= 0:
                 return data[at:end]
         return b""
 
-    def string(self, offset: int) -> str:
+    def string_at(self, offset: int) -> str:
         """The same as text."""
         return self.string_bytes(offset).decode("utf-8", "replace")
 
-    def raw(self, type_id: int) -> Raw:
+    def raw_type(self, type_id: int) -> Raw:
         """The record of a type; raises EnvironmentProblem for an id that does not exist."""
         if type_id < self.first:
-            return self.base.raw(type_id) if self.base else Raw(0, "void", 0, 0, 0)
+            return self.base.raw_type(type_id) if self.base else Raw(0, "void", 0, 0, 0)
         if type_id >= self.end:
             raise EnvironmentProblem(f"corrupt BTF: no type {type_id}")
         at = self._types + self.index.offsets[type_id - self.first]
-        name_off, info, value = codec.RECORD.unpack_from(self._blob.need(at, at + 12), at)
-        return Raw(type_id, self.string(name_off) if name_off else "", info, value, at + 12)
+        name_off, info, value = codec.RECORD.unpack_from(self._blob.ensure_range(at, at + 12), at)
+        return Raw(type_id, self.string_at(name_off) if name_off else "", info, value, at + 12)
 
-    def owner(self, type_id: int) -> Btf:
+    def owning_btf(self, type_id: int) -> Btf:
         """The blob that holds a type: this one or its base."""
-        return self if type_id >= self.first or self.base is None else self.base.owner(type_id)
+        return self if type_id >= self.first or self.base is None else self.base.owning_btf(type_id)
 
-    def skip(self, type_id: int, typedefs: bool = True) -> Raw:
+    def skip_modifiers(self, type_id: int, typedefs: bool = True) -> Raw:
         """The type behind const, volatile, restrict, type tags and (by default) typedefs."""
         passing = _ALIASES if typedefs else codec.MODIFIERS
         for _ in range(DEEPEST):
-            owner = self.owner(type_id)
+            owner = self.owning_btf(type_id)
             if type_id < owner.first or type_id >= owner.end:
-                return self.raw(type_id)
+                return self.raw_type(type_id)
             place = type_id - owner.first
             if owner.index.kinds[place] not in passing:
-                return self.raw(type_id)
+                return self.raw_type(type_id)
             at = owner._types + owner.index.offsets[place] + 8
-            type_id = codec.WORD.unpack_from(owner._blob.need(at, at + 4), at)[0]
+            type_id = codec.WORD.unpack_from(owner._blob.ensure_range(at, at + 4), at)[0]
         raise EnvironmentProblem(f"corrupt BTF: type {type_id} refers to itself")
 
-    def words(self, raw: Raw, layout: struct.Struct, count: int) -> Iterator[tuple[int, ...]]:
+    def read_elements(self, raw: Raw, layout: struct.Struct, count: int) -> Iterator[tuple[int, ...]]:
         """``count`` elements of ``layout`` behind a record."""
         end = raw.at + layout.size * count
-        owner = self.owner(raw.id)
+        owner = self.owning_btf(raw.id)
         if end > owner._types_end:
             raise EnvironmentProblem(f"corrupt BTF: type {raw.id} is cut off")
-        return layout.iter_unpack(owner._blob.need(raw.at, end)[raw.at:end])
+        return layout.iter_unpack(owner._blob.ensure_range(raw.at, end)[raw.at:end])
 
     # by name
 
-    def ids(self, name: str) -> list[tuple[int, int]]:
+    def ids_of_name(self, name: str) -> list[tuple[int, int]]:
         """(id, kind) of every type called ``name``, own ones first."""
         kinds, first = self.index.kinds, self.first
-        own = [(i, kinds[i - first]) for i in self.index.named(name) if self.raw(i).name == name]
-        return own + (self.base.ids(name) if self.base else [])
+        own = [(i, kinds[i - first]) for i in self.index.candidate_ids(name) if self.raw_type(i).name == name]
+        return own + (self.base.ids_of_name(name) if self.base else [])
 
-    def find(self, name: str, *kinds: int) -> int:
+    def find_id(self, name: str, *kinds: int) -> int:
         """Id of the type called ``name`` of one of ``kinds``; 0 if there is none."""
-        return next((i for i, kind in self.ids(name) if kind in kinds), 0)
+        return next((i for i, kind in self.ids_of_name(name) if kind in kinds), 0)
 
-    def names(self, *kinds: int) -> Iterator[tuple[str, int]]:
+    def named_types(self, *kinds: int) -> Iterator[tuple[str, int]]:
         """(name, id) of every own named type of some kinds, in id order."""
-        for i in self.index.of_kinds(frozenset(kinds)):
+        for i in self.index.ids_of_kinds(frozenset(kinds)):
             at = self._types + self.index.offsets[i - self.first]
-            name = self.string(codec.WORD.unpack_from(self._blob.need(at, at + 4), at)[0])
+            name = self.string_at(codec.WORD.unpack_from(self._blob.ensure_range(at, at + 4), at)[0])
             if name:
                 yield name, i
 
-    def struct(self, name: str, union: bool = False) -> Struct | None:
+    def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name`` or ``union name``."""
-        found = self.find(name, codec.UNION if union else codec.STRUCT)
-        converted = self.type(found) if found else None
+        found = self.find_id(name, codec.UNION if union else codec.STRUCT)
+        converted = self.convert_type(found) if found else None
         return converted if isinstance(converted, Struct) else None
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
         """Value and enum of an enum constant."""
-        for i in self.index.with_enumerator(name):
-            for value, constant in self.enumerators(self.raw(i)):
+        for i in self.index.candidate_enums(name):
+            for value, constant in self.enumerators(self.raw_type(i)):
                 if constant == name:
-                    enum = self.type(i)
+                    enum = self.convert_type(i)
                     return value, enum if isinstance(enum, Enum) else None
         return self.base.enum_constant(name) if self.base else None
 
-    def params(self, type_id: int) -> list[Param]:
+    def function_params(self, type_id: int) -> list[Param]:
         """Parameters of a function, function type, or pointer or typedef to one; a variadic one ends in type 0."""
-        raw = self.skip(type_id)
+        raw = self.skip_modifiers(type_id)
         for _ in range(DEEPEST):
             if raw.kind not in (codec.FUNC, codec.PTR):
                 break
-            raw = self.skip(raw.value)
-        owner = self.owner(raw.id)
-        return [Param(owner.string(n), t) for n, t in self.words(raw, codec.PAIR, raw.vlen)]
+            raw = self.skip_modifiers(raw.value)
+        owner = self.owning_btf(raw.id)
+        return [Param(owner.string_at(n), t) for n, t in self.read_elements(raw, codec.PAIR, raw.vlen)]
 
     # conversion
 
-    def type(self, type_id: int) -> Type:
+    def convert_type(self, type_id: int) -> Type:
         """The type as sonde.types; a kind that is no value (function, void, section) becomes VOID."""
         if type_id < self.first and self.base:
-            return self.base.type(type_id)
+            return self.base.convert_type(type_id)
         known = self._converted.get(type_id)
         if known is None:
             known = self._convert(type_id)
@@ -196,9 +196,9 @@ class Btf:
         try:
             if self._depth > DEEPEST:
                 raise EnvironmentProblem(f"corrupt BTF: type {type_id} is a pointer to a pointer to a pointer ...")
-            raw = self.skip(type_id)
+            raw = self.skip_modifiers(type_id)
             if raw.id != type_id:
-                found = self.type(raw.id)
+                found = self.convert_type(raw.id)
             else:
                 convert = _CONVERT.get(raw.kind)
                 found = convert(self, raw) if convert else VOID
@@ -212,39 +212,40 @@ class Btf:
 
     def size_of(self, type_id: int) -> int:
         """Bytes of a type; 0 for void, functions and forward declarations."""
-        return 0 if self.skip(type_id).kind in (codec.VOID, codec.FUNC_PROTO, codec.FUNC) else self.type(type_id).size
+        return 0 if self.skip_modifiers(type_id).kind in (codec.VOID, codec.FUNC_PROTO,
+                                                          codec.FUNC) else self.convert_type(type_id).size
 
     def enumerators(self, raw: Raw) -> list[tuple[int, str]]:
         """(value, name) of an enum's constants in order of declaration."""
-        owner = self.owner(raw.id)
+        owner = self.owning_btf(raw.id)
         if raw.kind == codec.ENUM64:
-            pairs = [(n, high << 32 | low) for n, low, high in self.words(raw, _ENUM64, raw.vlen)]
-            return [(v - (1 << 64) if raw.kflag and v >> 63 else v, owner.string(n)) for n, v in pairs]
+            pairs = [(n, high << 32 | low) for n, low, high in self.read_elements(raw, _ENUM64, raw.vlen)]
+            return [(v - (1 << 64) if raw.kflag and v >> 63 else v, owner.string_at(n)) for n, v in pairs]
         layout = _ENUM if raw.kflag else _ENUM_UNSIGNED
-        return [(v, owner.string(n)) for n, v in self.words(raw, layout, raw.vlen)]
+        return [(v, owner.string_at(n)) for n, v in self.read_elements(raw, layout, raw.vlen)]
 
     def members(self, raw: Raw) -> list[tuple[str, int, int, int]]:
         """(name, type id, bit offset, bit size or 0) of a struct's members."""
-        owner = self.owner(raw.id)
+        owner = self.owning_btf(raw.id)
         found = []
-        for name, kind, offset in self.words(raw, _MEMBER, raw.vlen):
+        for name, kind, offset in self.read_elements(raw, _MEMBER, raw.vlen):
             if raw.kflag:
-                found.append((owner.string(name), kind, offset & 0xFFFFFF, offset >> 24))
+                found.append((owner.string_at(name), kind, offset & 0xFFFFFF, offset >> 24))
             else:
-                found.append((owner.string(name), kind, offset, self._old_bits(kind, offset)))
+                found.append((owner.string_at(name), kind, offset, self._old_bits(kind, offset)))
         return found
 
     def _old_bits(self, type_id: int, offset: int) -> int:
         """Bit size of a bitfield declared without kind_flag: its integer type is narrower than its storage."""
-        raw = self.skip(type_id)
+        raw = self.skip_modifiers(type_id)
         if raw.kind != codec.INT:
             return 0
-        bits = next(self.words(raw, codec.WORD, 1))[0] & 0xFF
+        bits = next(self.read_elements(raw, codec.WORD, 1))[0] & 0xFF
         return bits if bits != raw.value * 8 or offset % 8 else 0
 
 
-def _int(btf: Btf, raw: Raw) -> Type:
-    encoding = next(btf.words(raw, codec.WORD, 1))[0] >> 24 & 0xF
+def _convert_int(btf: Btf, raw: Raw) -> Type:
+    encoding = next(btf.read_elements(raw, codec.WORD, 1))[0] >> 24 & 0xF
     if encoding & codec.INT_BOOL and raw.value == 1:
         return BOOL
     if raw.value not in (1, 2, 4, 8):  # __int128
@@ -253,46 +254,46 @@ def _int(btf: Btf, raw: Raw) -> Type:
     return Int(raw.value * 8, bool(encoding & codec.INT_SIGNED) or raw.name == "char")
 
 
-def _pointer(btf: Btf, raw: Raw) -> Type:
-    space, target = KERNEL, btf.raw(raw.value)
+def _convert_pointer(btf: Btf, raw: Raw) -> Type:
+    space, target = KERNEL, btf.raw_type(raw.value)
     for _ in range(DEEPEST):
         if target.kind not in codec.MODIFIERS:
             break
         if target.kind == codec.TYPE_TAG and target.name == "user":
             space = USER
-        target = btf.raw(target.value)
-    return Pointer(btf.type(target.id), space)
+        target = btf.raw_type(target.value)
+    return Pointer(btf.convert_type(target.id), space)
 
 
-def _array(btf: Btf, raw: Raw) -> Type:
-    of, _, count = next(btf.words(raw, codec.TRIPLE, 1))
-    element = btf.skip(of)
+def _convert_array(btf: Btf, raw: Raw) -> Type:
+    of, _, count = next(btf.read_elements(raw, codec.TRIPLE, 1))
+    element = btf.skip_modifiers(of)
     if element.kind == codec.INT and element.name == "char" and count:
         return Str(count)  # as in bpftrace: a char array is text
-    return Array(btf.type(of), count)
+    return Array(btf.convert_type(of), count)
 
 
-def _struct(btf: Btf, raw: Raw) -> Type:
+def _convert_struct(btf: Btf, raw: Raw) -> Type:
     name = raw.name or f"(anonymous {raw.id})"  # structs are compared by name
     alignment = min(8, raw.value & -raw.value) or 1  # a true alignment divides the size; this is its upper bound
     vmlinux_id = raw.id if btf.numbered else 0
-    return Struct(name, raw.value, _loader(btf, raw), raw.kind == codec.UNION, vmlinux_id, alignment)
+    return Struct(name, raw.value, _member_loader(btf, raw), raw.kind == codec.UNION, vmlinux_id, alignment)
 
 
-def _loader(btf: Btf, raw: Raw) -> Callable[[], tuple[StructField, ...]]:
+def _member_loader(btf: Btf, raw: Raw) -> Callable[[], tuple[StructField, ...]]:
     fields: tuple[StructField, ...] | None = None
 
-    def load() -> tuple[StructField, ...]:
+    def load_members() -> tuple[StructField, ...]:
         nonlocal fields
         if fields is None:
-            fields = tuple([_field(btf, *member) for member in btf.members(raw)])
+            fields = tuple([_make_field(btf, *member) for member in btf.members(raw)])
         return fields
 
-    return load
+    return load_members
 
 
-def _field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> StructField:
-    kind = btf.type(type_id)
+def _make_field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> StructField:
+    kind = btf.convert_type(type_id)
     if not bits:
         return StructField(name, kind, bits_at // 8)
     unit = (kind.size or 1) * 8
@@ -304,14 +305,14 @@ def _field(btf: Btf, name: str, type_id: int, bits_at: int, bits: int) -> Struct
     return StructField(name, kind, at // 8, bits_at - at, bits)
 
 
-def _forward(btf: Btf, raw: Raw) -> Type:
+def _convert_forward(btf: Btf, raw: Raw) -> Type:
     """A struct that is only declared: looked up by name, since a module's BTF may hold what its base declares."""
     kind = codec.UNION if raw.kflag else codec.STRUCT
-    found = btf.find(raw.name, kind)
-    return btf.type(found) if found else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
+    found = btf.find_id(raw.name, kind)
+    return btf.convert_type(found) if found else Struct(raw.name, 0, tuple, raw.kflag, 0, 1)
 
 
-def _enum(btf: Btf, raw: Raw) -> Type:
+def _convert_enum(btf: Btf, raw: Raw) -> Type:
     names: dict[int, str] = {}
     for value, name in btf.enumerators(raw):
         names.setdefault(value, name)
@@ -320,43 +321,44 @@ def _enum(btf: Btf, raw: Raw) -> Type:
 
 
 _CONVERT: dict[int, Callable[[Btf, Raw], Type]] = {
-    codec.INT: _int,
-    codec.PTR: _pointer,
-    codec.ARRAY: _array,
-    codec.STRUCT: _struct,
-    codec.UNION: _struct,
-    codec.FWD: _forward,
-    codec.ENUM: _enum,
-    codec.ENUM64: _enum,
+    codec.INT: _convert_int,
+    codec.PTR: _convert_pointer,
+    codec.ARRAY: _convert_array,
+    codec.STRUCT: _convert_struct,
+    codec.UNION: _convert_struct,
+    codec.FWD: _convert_forward,
+    codec.ENUM: _convert_enum,
+    codec.ENUM64: _convert_enum,
     codec.FLOAT: lambda btf, raw: Array(UINT8, raw.value),
 }
 
 
-def parse(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", kernel: bool = True) -> Btf:
+def parse_btf(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", kernel: bool = True) -> Btf:
     """BTF from memory; with ``base``, a module's; without ``kernel``, a program's. EnvironmentProblem if not valid."""
     if isinstance(blob, bytes):
         blob = codec.memory_blob(blob)
     header = codec.parse_header(blob, name)
     if base is None:
-        return Btf(blob, header, build(blob, header, name=name), None, kernel)
-    index = load_or_build(blob, header, module_key(base.key, blob), base.end, base.string_bytes, base.string_size, name)
+        return Btf(blob, header, build_index(blob, header, name=name), None, kernel)
+    index = load_or_build_index(blob, header, module_key(base.key, blob), base.end, base.string_bytes, base.string_size,
+                                name)
     return Btf(blob, header, index, base)
 
 
 def open_file(path: str, base: Btf | None = None) -> Btf:
     """BTF from a file, or from the .BTF section of an ELF file; EnvironmentProblem if it has none."""
     blob = codec.read_blob(path)
-    if blob.need(0, 4)[:4] == b"\x7fELF":
-        blob = codec.memory_blob(_elf_section(blob.need(0, len(blob)), path))
-    return parse(blob, base, path)
+    if blob.ensure_range(0, 4)[:4] == b"\x7fELF":
+        blob = codec.memory_blob(_elf_section(blob.ensure_range(0, len(blob)), path))
+    return parse_btf(blob, base, path)
 
 
 def open_kernel(path: str = "/sys/kernel/btf/vmlinux") -> Btf:
     """The running kernel's BTF with its cached index; EnvironmentProblem where there is none."""
     blob = codec.read_blob(path)
     header = codec.parse_header(blob, path)
-    key = kernel_key(blob.need(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
-    return Btf(blob, header, load_or_build(blob, header, key), key=key)
+    key = kernel_key(blob.ensure_range(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
+    return Btf(blob, header, load_or_build_index(blob, header, key), key=key)
 
 
 def _elf_section(data: mmap.mmap, path: str) -> bytes:

@@ -41,44 +41,44 @@ COMMANDS = {
 }
 
 
-def module(name: str) -> Any:
+def command_module(name: str) -> Any:
     """The module of the command called ``name``."""
     from importlib import import_module
     return import_module(f".{name}", __name__)
 
 
-def page(name: str) -> Tool:
+def command_page(name: str) -> Tool:
     """Its documentation."""
     from ..tools import read_page
-    found = module(name)
+    found = command_module(name)
     return read_page(name, found.__file__, found.PAGE.splitlines())
 
 
-def run(name: str, parsed: Any) -> int:
+def run_command(name: str, parsed: Any) -> int:
     """Run it, or print its ``--help``; the exit status."""
     if parsed.has("help"):
         import sys
 
-        from ..tools import help
-        sys.stdout.write(help(page(name)))
+        from ..tools import tool_help
+        sys.stdout.write(tool_help(command_page(name)))
         return 0
-    return int(module(name).main(parsed))
+    return int(command_module(name).main(parsed))
 
 
-def warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
+def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:
     """What there is to say before a trace begins: the compiler's findings, and what -p cannot do where the user chose
     the probes of a tool or command."""
     for warning in spec.warnings:
         yield warning.render()
     if pid and (parsed.tool or parsed.words[:1] in (["argdist"], ["trace"])):
-        from ..tools import find
-        from ..tools.processes import caution
-        tool = find(parsed.tool)
-        if (tool is None or tool.required) and (text := caution(spec.probes, pid)):
+        from ..tools import find_tool
+        from ..tools.processes import process_caution
+        tool = find_tool(parsed.tool)
+        if (tool is None or tool.required_parameters) and (text := process_caution(spec.probes, pid)):
             yield text
 
 
-def findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
+def compile_findings(error: CompileError, parsed: Parsed | None) -> Iterator[str]:
     """What is said about a script that does not compile. That of a tool is none of its user's: what the kernel lacks is
     said, once; -v has it all."""
     tool = parsed.tool if parsed is not None and not parsed.has("verbose") else ""

@@ -17,7 +17,7 @@ RATE = 1999  # samples a second on each CPU; a prime, to keep out of step with w
 _MACHINES = {"x86_64": "i386:x86-64", "aarch64": "aarch64"}  # as objdump calls them
 
 
-class Place(Record):
+class CodePlace(Record):
     """An instruction at ``offset`` in function number ``function``; ``text`` is "" without objdump, ``line`` without
     line information."""
 
@@ -36,10 +36,10 @@ class Samples(Record):
     total: int
     lost: int
     seconds: float
-    places: list[Place]
+    places: list[CodePlace]
 
 
-def sample(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples:
+def sample_program(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples:
     """Take samples until the time is over. PrivilegeError without CAP_PERFMON."""
     from ..kernel.perf_ring import Sampler
     sampler = Sampler(RATE)
@@ -47,30 +47,30 @@ def sample(image: Image, seconds: float, stopped: Callable[[], bool]) -> Samples
     try:
         while not stopped() and (left := began + seconds - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
-            sampler.read()
+            sampler.drain_rings()
     finally:
         took = time.monotonic() - began
         sampler.close()
-    counts = {at: n for at, n in sampler.addresses.items() if any(_within(at, code) for code in image.functions)}
+    counts = {at: n for at, n in sampler.addresses.items() if any(_is_within(at, code) for code in image.functions)}
     return Samples(sum(counts.values()), sampler.total, sampler.lost, took,
-                   list(_places(image, counts, os.uname().machine)))
+                   list(_sampled_places(image, counts, os.uname().machine)))
 
 
-def _within(address: int, function: Code) -> bool:
+def _is_within(address: int, function: Code) -> bool:
     return function.address <= address < function.address + len(function.code)
 
 
-def _places(image: Image, counts: dict[int, int], machine: str) -> list[Place]:
+def _sampled_places(image: Image, counts: dict[int, int], machine: str) -> list[CodePlace]:
     found = []
     for number, function in enumerate(image.functions):
-        texts = disassembled(function, machine)
-        addresses = sorted({*texts, *[at for at in counts if _within(at, function)]})
-        found += [Place(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
+        texts = disassemble_function(function, machine)
+        addresses = sorted({*texts, *[at for at in counts if _is_within(at, function)]})
+        found += [CodePlace(number, at - function.address, counts.get(at, 0), image.line_at(at), texts.get(at, ""))
                   for at in addresses]
     return found
 
 
-def disassembled(function: Code, machine: str) -> dict[int, str]:
+def disassemble_function(function: Code, machine: str) -> dict[int, str]:
     """Address → instruction, by objdump; {} where it is not installed."""
     import shutil
     import subprocess

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number, quoted, run_script
-from .specifiers import Specifier, closing, read_specifier, split
+from .generated import number_option, quote_string, run_script
+from .specifiers import Specifier, read_specifier, split_at_closing, split_outside_brackets
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -69,43 +69,43 @@ NOTES
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("argdist", script(parsed.named, parsed.words[1:] + parsed.rest), parsed,
-                      number(parsed.named, "duration"))
+    return run_script("argdist", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed,
+                      number_option(parsed.named, "duration"))
 
 
-def script(named: dict[str, str], words: list[str]) -> str:
+def build_script(named: dict[str, str], words: list[str]) -> str:
     """The program for these options and words; UsageError if they make no sense."""
     if "histogram" in named and "counts" in named:
         raise UsageError("one at a time: -C counts or -H a histogram")
     if "histogram" in named and "top" in named:
         raise UsageError("--top is for counts: a histogram is printed whole")
-    made = specified if words and is_specifier(words[0]) else plain
-    maps, told, clauses = made(words, "histogram" in named, _filters(named))
-    top = number(named, "top")
+    made = specified_clauses if words and is_specifier(words[0]) else plain_clauses
+    maps, told, clauses = made(words, "histogram" in named, _build_filters(named))
+    top = number_option(named, "top")
     shown = " ".join(f"print({name}, {top});" if top else f"print({name});" for name in maps)
     cleared = " ".join(f"clear({name});" for name in maps)
-    settings = f"max_strlen = {number(named, 'size', 0, 4096)}; " if "size" in named else ""
+    settings = f"max_strlen = {number_option(named, 'size', 0, 4096)}; " if "size" in named else ""
     return "\n".join([f"config = {{ {settings}print_maps_on_exit = false }}",
-                      f'begin {{ printf("%s. Ctrl-C to end.\\n", {quoted(told)}); }}', *clauses,
-                      *_outputs(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
+                      f'begin {{ printf("%s. Ctrl-C to end.\\n", {quote_string(told)}); }}', *clauses,
+                      *_output_clauses(named, shown, "" if "cumulative" in named else cleared)]) + "\n"
 
 
-def _filters(named: dict[str, str]) -> list[str]:
-    tid = number(named, "tid", 0, 1 << 22)
+def _build_filters(named: dict[str, str]) -> list[str]:
+    tid = number_option(named, "tid", 0, 1 << 22)
     return [f"tid == {tid}"] if tid else []
 
 
-def plain(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
+def plain_clauses(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
     """The map, what is said of it, and the clauses, for PROBE EXPR /FILTER/."""
-    probe, expression, condition = _words(words)
+    probe, expression, condition = _split_words(words)
     target, value = ("@hist", f"hist({expression})") if histogram else (f"@count[{expression}]", "count()")
     told = f"{'Histogram of' if histogram else 'Counting'} {expression} at {probe}"
     if condition:
         told += f" if {condition}"
-    return [target.partition("[")[0]], told, [probe, _guarded([*filters, condition], f"{target} = {value};")]
+    return [target.partition("[")[0]], told, [probe, _guard_action([*filters, condition], f"{target} = {value};")]
 
 
-def _guarded(conditions: list[str], action: str) -> str:
+def _guard_action(conditions: list[str], action: str) -> str:
     held = " && ".join(f"({condition})" for condition in conditions if condition)
     return f"{{ if ({held}) {{ {action} }} }}" if held else f"{{ {action} }}"
 
@@ -115,7 +115,7 @@ def is_specifier(word: str) -> bool:
     return re.match(r"[prtu]:[^:]*:[^:()]+\(", word) is not None
 
 
-def specified(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
+def specified_clauses(words: list[str], histogram: bool, filters: list[str]) -> tuple[list[str], str, list[str]]:
     """The maps, what is said of them, and the clauses, for probes in bcc's form."""
     maps, clauses = [], []
     for place, word in enumerate(words):
@@ -127,46 +127,46 @@ def specified(words: list[str], histogram: bool, filters: list[str]) -> tuple[li
         name = "@" + (re.sub(r"\W+", "_", label) or f"{probe.name}{place or ''}")
         name = name if re.fullmatch(r"@[A-Za-z]\w*", name) and name not in maps else f"@probe{place}"
         maps.append(name)
-        clauses += _clauses(probe, name, histogram, filters, place)
+        clauses += _probe_clauses(probe, name, histogram, filters, place)
     return maps, f"{'Histogram' if histogram else 'Counting'}: {', '.join(words)}", clauses
 
 
-def _clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], place: int) -> list[str]:
+def _probe_clauses(probe: Specifier, name: str, histogram: bool, filters: list[str], place: int) -> list[str]:
     """Those of one probe; what it wants of the function's entry is kept by a second one."""
-    types, values, condition = (*split(probe.rest.removeprefix(":"), ":"), "", "", "")[:3]
-    condition = ":".join(split(probe.rest.removeprefix(":"), ":")[2:]) or condition
-    kinds = split(types, ",") if types else []
+    types, values, condition = (*split_outside_brackets(probe.rest.removeprefix(":"), ":"), "", "", "")[:3]
+    condition = ":".join(split_outside_brackets(probe.rest.removeprefix(":"), ":")[2:]) or condition
+    kinds = split_outside_brackets(types, ",") if types else []
     default = "retval" if probe.kind == "r" else "1"
-    wanted = split(values, ",") if values else [default]
+    wanted = split_outside_brackets(values, ",") if values else [default]
     kept: list[str] = []  # values of the entry
 
-    def translate(text: str) -> str:
+    def translate_entry(text: str) -> str:
         while (found := re.search(r"\$entry\(", text)) is not None:
-            inside, behind = closing(text[found.end():])
-            value = Specifier("p", "", "", "", probe.parameters, "").translate(inside)
+            inside, behind = split_at_closing(text[found.end():])
+            value = Specifier("p", "", "", "", probe.parameters, "").translate_expression(inside)
             kept.extend([value] if value not in kept else [])
             text = f"{text[:found.start()]}@entry{place}_{kept.index(value)}[tid]{behind}"
         text = text.replace("$latency", f"(nsecs - @began{place}[tid])")
-        return probe.translate(text)
+        return probe.translate_expression(text)
 
-    keys = [f"str({translate(value)})" if kind.replace(" ", "").startswith("char*") else translate(value)
+    keys = [f"str({translate_entry(value)})" if kind.replace(" ", "").startswith("char*") else translate_entry(value)
             for value, kind in zip(wanted, [*kinds, *["u64"] * len(wanted)])]
     if histogram and len(keys) != 1:
         raise UsageError("a histogram is of one value")
-    told = translate(condition) if condition else ""
+    told = translate_entry(condition) if condition else ""
     update = f"{name} = hist({keys[0]});" if histogram else f"{name}[{', '.join(keys)}] = count();"
     if not kept and "$latency" not in probe.rest:
-        return [probe.point, _guarded([*filters, told], update)]
+        return [probe.attach_point, _guard_action([*filters, told], update)]
     if probe.kind != "r":
         raise UsageError("$entry and $latency are of probes at a function's return: r:")
     saved = " ".join([f"@began{place}[tid] = nsecs;",
                       *[f"@entry{place}_{at}[tid] = {value};" for at, value in enumerate(kept)]])
     gone = " ".join([f"delete(@began{place}, tid);", *[f"delete(@entry{place}_{at}, tid);" for at in range(len(kept))]])
-    return [probe.entry, f"{{ {saved} }}", probe.point, f"/has_key(@began{place}, tid)/",
-            f"{{ {_guarded([*filters, told], update)} {gone} }}"]
+    return [probe.entry_point, f"{{ {saved} }}", probe.attach_point, f"/has_key(@began{place}, tid)/",
+            f"{{ {_guard_action([*filters, told], update)} {gone} }}"]
 
 
-def _words(words: list[str]) -> tuple[str, str, str]:
+def _split_words(words: list[str]) -> tuple[str, str, str]:
     """Probe, expression and condition, which may be empty."""
     if not 2 <= len(words) <= 3:
         raise UsageError(f"argdist needs a {'PROBE and an EXPR' if len(words) < 2 else 'PROBE, an EXPR and a /FILTER/'}"
@@ -181,9 +181,9 @@ def _words(words: list[str]) -> tuple[str, str, str]:
     return probe.strip(), expression.strip(), condition
 
 
-def _outputs(named: dict[str, str], shown: str, cleared: str) -> list[str]:
+def _output_clauses(named: dict[str, str], shown: str, cleared: str) -> list[str]:
     """The clauses that print: at intervals, and at the end what has come since."""
-    interval, outputs, duration = (number(named, name) for name in ("interval", "number", "duration"))
+    interval, outputs, duration = (number_option(named, name) for name in ("interval", "number", "duration"))
     if outputs and not interval:
         interval = 1
     last = f"/@outputs < {outputs}/ " if outputs else ""

@@ -54,10 +54,10 @@ def main(parsed: Parsed) -> int:
         except CompileError as error:
             status = 1
             for diagnostic in error.diagnostics:
-                invocation.complain(diagnostic.render())
+                invocation.print_to_stderr(diagnostic.render())
             continue
         for warning in spec.warnings:
-            invocation.complain(warning.render())
+            invocation.print_to_stderr(warning.render())
         sys.stdout.write(f"{path}: {len(spec.probes)} probe{'s' if len(spec.probes) != 1 else ''}, "
                          f"{len(spec.programs)} program{'s' if len(spec.programs) != 1 else ''}, "
                          f"{sum(len(p.code) for p in spec.programs) // 8} instructions\n")

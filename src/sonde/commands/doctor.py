@@ -42,16 +42,16 @@ NOTES
 def main(parsed: Parsed) -> int:
     """Examine and say; the exit status."""
     from .. import invocation
-    from ..doctor import report
+    from ..doctor import build_report
     from ..installed import as_root
-    from ..output.progress import progress
+    from ..output.progress import make_progress
     btf = parsed.named.pop("btf", "") or parsed.get("btf")
     parsed.options |= {"btf": btf} if btf else {}
     allowed = bool(btf) or may_trace()
     if not allowed:
-        invocation.complain(f"WARNING: this user may not trace, so that nothing can be tried\nHINT: {as_root()}")
+        invocation.print_to_stderr(f"WARNING: this user may not trace, so that nothing can be tried\nHINT: {as_root()}")
     kernel = invocation.permitted(invocation.kernel_of(parsed), parsed)
-    text, all_work = report(kernel, btf, allowed, progress(parsed.has("quiet")))
+    text, all_work = build_report(kernel, btf, allowed, make_progress(parsed.has("quiet")))
     sys.stdout.write(text)
     return 0 if all_work else 1
 
@@ -65,10 +65,10 @@ def may_trace() -> bool:
         syscalls.map_create(MAP_TYPES["percpu_array"], 4, 8, 1, 0, "may_trace").close()
     except SondeError:
         return False
-    return os.geteuid() == 0 or _capable()
+    return os.geteuid() == 0 or _has_capabilities()
 
 
-def _capable() -> bool:
+def _has_capabilities() -> bool:
     """CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         word = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..exporters.metrics import Gatherer
     from ..language.source import Source
     from ..options import Parsed
+    from ..output import Output
 
 PAGE = """\
 export: give what a script or a tool collects to Prometheus, OpenTelemetry or Parquet
@@ -72,7 +73,7 @@ _TARGETS = ["prometheus", "otlp", "parquet"]
 def main(parsed: Parsed) -> int:
     """Trace and export; the exit status."""
     from .. import invocation
-    asked = wanted(parsed)
+    asked = requested_exports(parsed)
     source, params = invocation.program_of(parsed)
     if source is None:
         return 0
@@ -80,12 +81,12 @@ def main(parsed: Parsed) -> int:
     options.timed = True
     trace = invocation.new_trace(source, options, process, parsed)
     for warning in trace.spec.warnings if options.warnings else []:
-        invocation.complain(warning.render())
+        invocation.print_to_stderr(warning.render())
     with trace:
-        return _export(trace, parsed, asked)
+        return _run_export(trace, parsed, asked)
 
 
-def wanted(parsed: Parsed) -> dict[str, str]:
+def requested_exports(parsed: Parsed) -> dict[str, str]:
     """What to export to, with its argument, and the script at the head of ``parsed.words``."""
     own = parsed.named
     del parsed.words[0]
@@ -120,52 +121,52 @@ def script_name(source: Source) -> str:
     return "" if source.name == "stdin" else os.path.splitext(os.path.basename(source.name))[0]
 
 
-def _export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
+def _run_export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
     from .. import invocation
     from ..exporters.metrics import Gatherer
-    from ..output import output
+    from ..output import make_output
     lock = threading.Lock()
     prefix = asked.get("prefix", script_name(trace.source))
-    gatherer = Gatherer(trace.spec, trace.take, lambda: trace.losses, prefix, int(asked["keys"]),
+    gatherer = Gatherer(trace.spec, trace.take_map, lambda: trace.losses, prefix, int(asked["keys"]),
                         lambda: trace.provenance)
     if ("prometheus" in asked or "otlp" in asked) and gatherer.left_out:
-        invocation.complain(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
-    out = output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
-    exporters = _exporters(trace, gatherer, asked, lock)
+        invocation.print_to_stderr(f"WARNING: no metrics of {', '.join(gatherer.left_out)}: the values are no numbers")
+    out = make_output("text", 1, 2, parsed.get("B", "line"), parsed.has("quiet"), trace.ending)
+    exporters = _make_exporters(trace, gatherer, asked, lock)
     try:
         if not parsed.has("quiet"):
             for exporter in exporters:
-                out.note(exporter.where())
-        out.attached(len(trace.spec.probes))
+                out.write_note(exporter.start_message())
+        out.report_attached(len(trace.spec.probes))
         tell_manager("READY=1")
-        return _run(trace, _handlers(trace, gatherer, exporters, out), exporters, out, lock)
+        return _run_exporters(trace, _make_handlers(trace, gatherer, exporters, out), exporters, out, lock)
     finally:
         tell_manager("STOPPING=1")
         for exporter in exporters:
             exporter.finish()
         for line in [line for each in exporters for line in getattr(each, "written", list)()]:
-            out.note(line)
+            out.write_note(line)
 
 
-def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
+def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
     from .. import invocation
 
-    def gather() -> Any:
+    def gather_families() -> Any:
         with lock:
-            return gatherer.families()
+            return gatherer.gather_families()
 
     made: list[Exporter] = []
     try:
         if "parquet" in asked:
-            from ..exporters.parquet import Exporter as Parquet
+            from ..exporters.parquet import ParquetExporter as Parquet
             made.append(Parquet(asked["parquet"], trace.spec, lambda ns: int(trace.context.wall_clock(ns, "boot")),
                                 lambda: trace.provenance))
         if "prometheus" in asked:
-            from ..exporters.prometheus import Exporter as Prometheus
-            made.append(Prometheus(asked["prometheus"], gather))
+            from ..exporters.prometheus import PrometheusExporter as Prometheus
+            made.append(Prometheus(asked["prometheus"], gather_families))
         if "otlp" in asked:
-            from ..exporters.otlp import Exporter as Otlp
-            made.append(Otlp(asked["otlp"], gather, float(asked["interval"]), invocation.complain,
+            from ..exporters.otlp import OtlpExporter as Otlp
+            made.append(Otlp(asked["otlp"], gather_families, float(asked["interval"]), invocation.print_to_stderr,
                              script_name(trace.source)))
     except BaseException:
         for exporter in made:
@@ -174,60 +175,61 @@ def _exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: An
     return made
 
 
-def _run(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: list[Exporter], out: Any,
-         lock: Any) -> int:
+def _run_exporters(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: list[Exporter], out: Output,
+                   lock: Any) -> int:
     """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
     from time import time_ns
 
     from ..output.losses import report_losses
     session = trace.session
-    session.tell = out.note
+    session.tell = out.write_note
     while not session.done:
-        _handle(handlers, trace.records(1.0), lock)
+        _handle_records(handlers, trace.next_records(1.0), lock)
         out.flush()
-    _handle(handlers, list(trace.rest()), lock)
+    _handle_records(handlers, list(trace.drain_records()), lock)
     with lock:
         for named in trace.spec.shown_maps:
             for exporter in exporters:
-                exporter.map(named, trace.take(named.name), time_ns())
+                exporter.export_map(named, trace.take_map(named.name), time_ns())
     report_losses(out, session.losses())
     out.flush(True)
     return session.status if session.reason == "exit" else 0
 
 
-def _handle(handlers: list[Callable[[Any, int], object]], records: Iterable[tuple[int, Any, int]], lock: Any) -> None:
+def _handle_records(handlers: list[Callable[[Any, int], object]], records: Iterable[tuple[int, Any, int]],
+                    lock: Any) -> None:
     for site, buffer, offset in records:
         with lock:
             handlers[site](buffer, offset)
 
 
-def _handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
-              out: Any) -> list[Callable[[Any, int], object]]:
+def _make_handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
+                   out: Any) -> list[Callable[[Any, int], object]]:
     """What is done with a record, by site: maps are for the exporters, text for standard output."""
     from ..output import Printer
     from ..runtime.events import EventDecoder
     decode = EventDecoder(trace.spec, trace.context).decode
-    plain = Printer(trace.spec, trace.context, out, trace.take, trace.options.warnings).handlers
+    plain = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings).handlers
     takers = [exporter for exporter in exporters if exporter.takes_events]
 
-    def handler(index: int) -> Callable[[Any, int], object]:
+    def make_handler(index: int) -> Callable[[Any, int], object]:
         from ..tables import is_row
         site = trace.spec.sites[index]
         if site.kind in ("print_map", "clear", "zero"):
             then = site.data.get("then") or "" if site.kind == "print_map" else site.kind
-            named = trace.spec.map(site.data["map"])
+            named = trace.spec.find_map(site.data["map"])
 
-            def printed(buffer: Any, offset: int) -> None:
-                items = gatherer.take(named.name, then)
+            def export_map(buffer: Any, offset: int) -> None:
+                items = gatherer.read_map(named.name, then)
                 if site.kind == "print_map":
                     when = trace.context.wall_clock(decode(buffer, offset).time, "boot")
                     for exporter in exporters:
-                        exporter.map(named, items, when)
-            return printed
+                        exporter.export_map(named, items, when)
+            return export_map
         if takers and is_row(site):
-            def event(buffer: Any, offset: int) -> None:
+            def export_event(buffer: Any, offset: int) -> None:
                 for exporter in takers:
-                    exporter.event(decode(buffer, offset), site)
-            return event
+                    exporter.export_event(decode(buffer, offset), site)
+            return export_event
         return plain[index] or (lambda buffer, offset: None)
-    return [handler(index) for index in range(len(trace.spec.sites))]
+    return [make_handler(index) for index in range(len(trace.spec.sites))]

@@ -68,7 +68,7 @@ def main(parsed: Parsed) -> int:
     if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
         options["output"] = "flame.svg"
     if before:
-        return _diff(before, parsed)
+        return _write_diff(before, parsed)
     asked = [kind for kind in KINDS if named.pop(kind, "")]
     if len(asked) > 1:
         raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
@@ -83,11 +83,11 @@ def main(parsed: Parsed) -> int:
     trace = invocation.new_trace(source, invocation.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = running.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
-        invocation.complain(f"Wrote {options['output']}")
+        invocation.print_to_stderr(f"Wrote {options['output']}")
     return status
 
 
-def _diff(before: str, parsed: Parsed) -> int:
+def _write_diff(before: str, parsed: Parsed) -> int:
     from .. import invocation
     from ..output.views.flame_diff import flame_diff
     if len(parsed.words) != 2:

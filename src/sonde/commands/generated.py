@@ -16,17 +16,17 @@ def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
     ``parsed`` say; the exit status."""
     from .. import invocation, running
     from ..language.source import Source
-    from . import warnings
+    from . import startup_warnings
     parsed.named.clear()
     parsed.process_option, parsed.seconds = "pid", seconds
     options, process = invocation.options_and_process(parsed, [])
     trace = invocation.new_trace(Source(name, text), options, process, parsed)
-    for text in warnings(trace.spec, parsed, options.pid) if options.warnings else []:
-        invocation.complain(text)
+    for text in startup_warnings(trace.spec, parsed, options.pid) if options.warnings else []:
+        invocation.print_to_stderr(text)
     return running.run(trace, parsed)
 
 
-def number(named: Mapping[str, str], name: str, default: int = 0, most: int = 10**6) -> int:
+def number_option(named: Mapping[str, str], name: str, default: int = 0, most: int = 10**6) -> int:
     """The number that the option ``name`` has, from 1 on; ``default`` if it was not given."""
     if name not in named:
         return default
@@ -36,7 +36,7 @@ def number(named: Mapping[str, str], name: str, default: int = 0, most: int = 10
     return int(text)
 
 
-def numbers(named: Mapping[str, str], name: str) -> str:
+def number_list_option(named: Mapping[str, str], name: str) -> str:
     """The list of numbers and ranges that the option ``name`` has; "" if it was not given."""
     text = named.get(name, "")
     if text and not all(word.isascii() and word.isdigit() for part in text.split(",") for word in part.split("-")):
@@ -44,7 +44,7 @@ def numbers(named: Mapping[str, str], name: str) -> str:
     return text
 
 
-def quoted(text: str) -> str:
+def quote_string(text: str) -> str:
     """``text`` as a string of the language."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"), ("\0", "\\x00")):
         text = text.replace(plain, escaped)

@@ -33,17 +33,17 @@ def main(parsed: Parsed) -> int:
     """Print it; the exit status."""
     from .. import tools
     from ..aliases import own_words
-    from ..language.diagnostics import nearest
-    from ..options import usage
-    from . import COMMANDS, page
+    from ..language.diagnostics import nearest_names
+    from ..options import usage_text
+    from . import COMMANDS, command_page
     if len(parsed.words) < 2:
-        sys.stdout.write(usage())
+        sys.stdout.write(usage_text())
         return 0
     name = own_words(parsed.words[1])[0]
-    found = page(name) if name in COMMANDS else tools.find(name)
+    found = command_page(name) if name in COMMANDS else tools.find_tool(name)
     if found is None:
         raise UsageError(f"there is no tool or command {name}",
-                         [f"did you mean {c}?" for c in nearest(name, [*tools.names(), *COMMANDS])[:1]]
+                         [f"did you mean {c}?" for c in nearest_names(name, [*tools.tool_names(), *COMMANDS])[:1]]
                          or ["sonde tools lists the tools"])
-    sys.stdout.write(tools.help(found))
+    sys.stdout.write(tools.tool_help(found))
     return 0

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..output.progress import progress
+from ..output.progress import make_progress
 from ..record import Record
-from ..runtime.provenance import Provenance, describe_here
+from ..runtime.provenance import Provenance, describe_local_run
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -73,20 +73,21 @@ SECONDS = 5.0
 
 def main(parsed: Parsed) -> int:
     """Measure, print; the exit status."""
-    program, seconds = _arguments(parsed.words[1:])
+    program, seconds = _parse_arguments(parsed.words[1:])
     form = parsed.get("format", "text")
     if form not in ("text", "json"):
         raise UsageError("overhead is printed as text or json")
-    bar, started = progress(parsed.has("quiet")), time.time_ns()
+    bar, started = make_progress(parsed.has("quiet")), time.time_ns()
     stopped = _until_interrupted(bar, seconds)
     if not program and parsed.named.get("annotate"):
         raise UsageError("--annotate needs a program", ["sonde overhead lists them"])
     if program:
-        found = (_annotated if parsed.named.get("annotate") else _one)(program, seconds, stopped, form)
+        found = (_annotate_program if parsed.named.get("annotate") else _measure_program)(program, seconds, stopped,
+                                                                                          form)
     else:
         found = _all(seconds, stopped, form)
     if bar is not None:
-        bar.clear()
+        bar.clear_bar()
     from .. import invocation
     descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="replace", closefd=descriptor != 1) as file:
@@ -94,7 +95,7 @@ def main(parsed: Parsed) -> int:
         if descriptor != 1:
             from shlex import join
             command = join(["sonde", *parsed.given])
-            file.write(_about(describe_here(command, started, found.seconds, found.lost), form))
+            file.write(_about(describe_local_run(command, started, found.seconds, found.lost), form))
     return 0
 
 
@@ -109,20 +110,20 @@ class Measured(Record):
 def _about(run: Provenance, form: str) -> str:
     """Which run a file shows."""
     from json import dumps
-    return f'{{"type": "run", "data": {dumps(run.as_json())}}}\n' if form == "json" else run.comments()
+    return f'{{"type": "run", "data": {dumps(run.as_json())}}}\n' if form == "json" else run.format_comments()
 
 
 def _all(seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
     from ..runtime.overhead import Meter
     began = time.monotonic()
     with Meter() as meter:
-        _wait(seconds, stopped)
-        costs = meter.costs()
+        _wait_until_stopped(seconds, stopped)
+        costs = meter.program_costs()
     took = costs[0].seconds if costs else time.monotonic() - began
-    return Measured((_json if form == "json" else _table)(costs), took, [])
+    return Measured((_costs_json if form == "json" else _costs_table)(costs), took, [])
 
 
-def _arguments(words: list[str]) -> tuple[str, float]:
+def _parse_arguments(words: list[str]) -> tuple[str, float]:
     """The program ("" for all) and the time."""
     program, seconds = "", SECONDS
     for word in words:
@@ -148,42 +149,42 @@ def _until_interrupted(bar: Progress | None, seconds: float) -> Callable[[], boo
     def stopped() -> bool:
         if bar is not None:
             began[:] = began or [time.monotonic()]
-            bar.show("measuring", time.monotonic() - began[0], seconds, "s", True)
+            bar.show_progress("measuring", time.monotonic() - began[0], seconds, "s", True)
         return bool(seen)
     return stopped
 
 
-def _wait(seconds: float, stopped: Callable[[], bool]) -> None:
+def _wait_until_stopped(seconds: float, stopped: Callable[[], bool]) -> None:
     end = time.monotonic() + seconds
     while not stopped() and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, 0.1))
 
 
-def _found(program: str) -> tuple[int, str]:
+def _find_program(program: str) -> tuple[int, str]:
     """(number, name) of the program that was asked for."""
-    from ..runtime.overhead import find
-    found = find(program)
+    from ..runtime.overhead import find_program
+    found = find_program(program)
     if found is None:
         raise UsageError(f"there is no BPF program '{program}'",
                          ["sonde overhead lists them: name one as id:NUMBER, or by its name"])
     return found
 
 
-def _annotated(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
-    from ..kernel.program_image import image
-    from .annotation import sample
-    number, name = _found(program)
-    code = image(number)
+def _annotate_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+    from ..kernel.program_image import read_program_image
+    from .annotation import sample_program
+    number, name = _find_program(program)
+    code = read_program_image(number)
     if code is None:
         raise UsageError(f"the kernel shows no machine code of program {number}: it interprets it (sysctl "
                          "net.core.bpf_jit_enable), or hides addresses (sysctl kernel.kptr_restrict)")
-    _say(f"sampling program {number} ({name or 'no name'})")
-    samples = sample(code, seconds, stopped)
-    return Measured((_samples_json if form == "json" else _samples)(number, name, samples), samples.seconds,
+    _say_progress(f"sampling program {number} ({name or 'no name'})")
+    samples = sample_program(code, seconds, stopped)
+    return Measured((_samples_json if form == "json" else _samples_text)(number, name, samples), samples.seconds,
                     [f"{samples.lost} samples found no room"] if samples.lost else [])
 
 
-def _samples(number: int, name: str, samples: Samples) -> str:
+def _samples_text(number: int, name: str, samples: Samples) -> str:
     share = samples.inside / samples.total if samples.total else 0.0
     lines = [f"Program {number} ({name or 'no name'}), {samples.seconds:.3f} s: {samples.inside} of {samples.total} "
              f"samples ({share:.2%} of all CPUs' time)" + (f"; {samples.lost} more were lost" if samples.lost else ""),
@@ -204,32 +205,33 @@ def _samples(number: int, name: str, samples: Samples) -> str:
 
 
 def _samples_json(number: int, name: str, samples: Samples) -> str:
-    from ..output.json import quote
-    places = [f'{{"function": {p.function}, "offset": {p.offset}, "samples": {p.samples}, "line": {quote(p.line)}, '
-              f'"instruction": {quote(p.text)}}}' for p in samples.places if p.samples]
-    return (f'{{"type": "overhead_samples", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
+    from ..output.json import quote_json
+    places = [
+        f'{{"function": {p.function}, "offset": {p.offset}, "samples": {p.samples}, "line": {quote_json(p.line)}, '
+              f'"instruction": {quote_json(p.text)}}}' for p in samples.places if p.samples]
+    return (f'{{"type": "overhead_samples", "data": {{"id": {number}, "name": {quote_json(name)}, "seconds": '
             f'{samples.seconds:.6f}, "samples": {samples.inside}, "of": {samples.total}, "lost": {samples.lost}, '
             f'"places": [{", ".join(places)}]}}}}\n')
 
 
-def _one(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
+def _measure_program(program: str, seconds: float, stopped: Callable[[], bool], form: str) -> Measured:
     from ..runtime.overhead import Meter
-    found = _found(program)
+    found = _find_program(program)
     named = f"program {found[0]} ({found[1] or 'no name'})"
-    latency, why = _exact(found[0], named, seconds, stopped)
+    latency, why = _measure_exactly(found[0], named, seconds, stopped)
     if latency is None:
         with Meter() as meter:
-            _say(f"sampling {named}: {why}")
-            latency = meter.watch(found[0], seconds, stopped)
+            _say_progress(f"sampling {named}: {why}")
+            latency = meter.watch_program(found[0], seconds, stopped)
     untimed = latency.runs - latency.alone
-    return Measured((_latency_json if form == "json" else _latency)(*found, latency, why), latency.seconds,
+    return Measured((_latency_json if form == "json" else _latency_text)(*found, latency, why), latency.seconds,
                     [f"{untimed} of {latency.runs} runs were not timed exactly"] if untimed else [])
 
 
-def _say(text: str) -> None:
+def _say_progress(text: str) -> None:
     """What is being done, from now on: on stderr, for one who waits."""
-    from ..invocation import complain
-    complain(text)
+    from ..invocation import print_to_stderr
+    print_to_stderr(text)
 
 
 # A program runs to its end on the CPU and the thread that it began on; all idle CPUs have the thread 0.
@@ -239,15 +241,16 @@ fexit:bpf:{probe} {{
   if (@since[cpu, tid]) {{ @ns = hist(nsecs - @since[cpu, tid], {bits}); delete(@since, (cpu, tid)); }} }}"""
 
 
-def _exact(number: int, named: str, seconds: float, stopped: Callable[[], bool]) -> tuple[Latency | None, str]:
+def _measure_exactly(number: int, named: str, seconds: float, stopped: Callable[[], bool]) -> tuple[Latency | None,
+                                                                                                    str]:
     """Every run timed by fentry and fexit; or none, and why the kernel does not allow it."""
     from ..api import live_world, trace
     from ..errors import SondeError
-    from ..kernel.bpf_programs import look
+    from ..kernel.bpf_programs import program_by_id
     world = live_world()
-    if not world.feature("fentry"):
+    if not world.has_feature("fentry"):
         return None, "this kernel has no fentry"
-    known = look(number)
+    known = program_by_id(number)
     if known is None or not known.functions:
         return None, "the program was loaded without function information"
     from ..runtime.overhead import BITS, Latency
@@ -259,8 +262,8 @@ def _exact(number: int, named: str, seconds: float, stopped: Callable[[], bool])
         return None, f"the kernel does not let it be traced: {str(error).splitlines()[0]}"
     began = time.monotonic()
     try:
-        _say(f"timing each run of {named}")
-        _wait(seconds, stopped)
+        _say_progress(f"timing each run of {named}")
+        _wait_until_stopped(seconds, stopped)
     finally:
         took = time.monotonic() - began
         tracing.close()
@@ -270,7 +273,7 @@ def _exact(number: int, named: str, seconds: float, stopped: Callable[[], bool])
     return Latency(histogram, runs + unseen, histogram.total if histogram is not None else 0, took), ""
 
 
-def _latency(number: int, name: str, latency: Latency, why: str) -> str:
+def _latency_text(number: int, name: str, latency: Latency, why: str) -> str:
     head = f"Nanoseconds of a run of program {number} ({name or 'no name'}), {latency.seconds:.3f} s:\n"
     if not latency.runs:
         return head + "it did not run\n"
@@ -283,30 +286,30 @@ def _latency(number: int, name: str, latency: Latency, why: str) -> str:
 
 
 def _latency_json(number: int, name: str, latency: Latency, why: str) -> str:
-    from ..output.json import quote, to_json
-    method = f'"sampled", "why_not_exact": {quote(why)}' if why else '"exact"'
+    from ..output.json import quote_json, to_json
+    method = f'"sampled", "why_not_exact": {quote_json(why)}' if why else '"exact"'
     histogram = to_json(latency.histogram) if latency.histogram is not None else "[]"
-    return (f'{{"type": "overhead_latency", "data": {{"id": {number}, "name": {quote(name)}, "seconds": '
+    return (f'{{"type": "overhead_latency", "data": {{"id": {number}, "name": {quote_json(name)}, "seconds": '
             f'{latency.seconds:.6f}, "runs": {latency.runs}, "exact": {latency.alone}, "method": {method}, '
             f'"ns": {histogram}}}}}\n')
 
 
-def _table(costs: list[ProgramCost]) -> str:
-    from ..output.statistics import share_text, table
+def _costs_table(costs: list[ProgramCost]) -> str:
+    from ..output.statistics import format_table, share_text
     if not costs:
         return "There is no BPF program on this machine.\n"
     rows = [(str(c.id), c.type, str(c.runs), f"{c.mean:.0f}", share_text(c.share), str(c.skipped), c.name or "-",
              " ".join(c.holders) or "-") for c in costs]
-    lines = table(("ID", "TYPE", "RUNS", "NS/RUN", "CPU", "SKIPPED", "NAME", "HELD BY"), rows, left=(1, 6))
+    lines = format_table(("ID", "TYPE", "RUNS", "NS/RUN", "CPU", "SKIPPED", "NAME", "HELD BY"), rows, left=(1, 6))
     lines.append(f"{len(costs)} program{'' if len(costs) == 1 else 's'} took {share_text(sum(c.share for c in costs))}"
                  f" of one CPU's time in {costs[0].seconds:.3f} s.")
     return "\n".join(lines) + "\n"
 
 
-def _json(costs: list[ProgramCost]) -> str:
-    from ..output.json import quote
-    programs = [f'{{"id": {c.id}, "type": {quote(c.type)}, "name": {quote(c.name)}, "runs": {c.runs}, '
+def _costs_json(costs: list[ProgramCost]) -> str:
+    from ..output.json import quote_json
+    programs = [f'{{"id": {c.id}, "type": {quote_json(c.type)}, "name": {quote_json(c.name)}, "runs": {c.runs}, '
                 f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
-                f'"skipped": {c.skipped}, "held_by": [{", ".join(map(quote, c.holders))}]}}' for c in costs]
+                f'"skipped": {c.skipped}, "held_by": [{", ".join(map(quote_json, c.holders))}]}}' for c in costs]
     return (f'{{"type": "overhead", "data": {{"seconds": {costs[0].seconds if costs else 0:.6f}, '
             f'"programs": [{", ".join(programs)}]}}}}\n')

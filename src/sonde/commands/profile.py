@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number, numbers, run_script
+from .generated import number_list_option, number_option, run_script
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -63,39 +63,39 @@ LIMIT = 4096  # CPUs
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     words = parsed.words[1:] + parsed.rest
-    return run_script("profile", script(parsed.named, words), parsed, int(words[0]) if words else 0)
+    return run_script("profile", build_script(parsed.named, words), parsed, int(words[0]) if words else 0)
 
 
-def script(named: dict[str, str], words: list[str]) -> str:
+def build_script(named: dict[str, str], words: list[str]) -> str:
     """The program for these options and words; UsageError if they make no sense."""
     if len(words) > 1 or words and not (words[0].isascii() and words[0].isdigit()):
         raise UsageError(f"profile takes a number of SECONDS, not '{' '.join(words)}'", ["see sonde profile --help"])
     if "user" in named and "kernel" in named:
         raise UsageError("one at a time: -U user stacks or -K kernel stacks")
-    hertz, period = number(named, "frequency", 49, 20000), number(named, "period", 0, 10**9)
+    hertz, period = number_option(named, "frequency", 49, 20000), number_option(named, "period", 0, 10**9)
     if period and "frequency" in named:
         raise UsageError("one at a time: -F samples in a second or --period cycles")
     stacks = "ustack" if "user" in named else "kstack" if "kernel" in named else "kstack, ustack"
     told = f"each {period} cycles" if period else f"at {hertz} Hertz"
     lines = [f'begin {{ printf("Sampling {told}. Ctrl-C to end.\\n"); }}',
              f"hardware:cpu-cycles:{period}" if period else f"profile:hz:{hertz}",
-             f"/{_condition(named)}/" if _condition(named) else "",
+             f"/{_build_condition(named)}/" if _build_condition(named) else "",
              f"{{ @samples[{stacks}, comm, pid] = count(); }}"]
     if words:
         lines.append(f"interval:s:{max(int(words[0]), 1)} {{ exit(); }}")
     return "\n".join(lines) + "\n"
 
 
-def _condition(named: dict[str, str]) -> str:
-    from .generated import quoted
+def _build_condition(named: dict[str, str]) -> str:
+    from .generated import quote_string
     parts = [] if "idle" in named else ["pid != 0"]
     for option, builtin in (("processes", "pid"), ("threads", "tid")):
-        if numbers(named, option):
-            parts.append(f'one_of({builtin}, "{numbers(named, option)}")')
+        if number_list_option(named, option):
+            parts.append(f'one_of({builtin}, "{number_list_option(named, option)}")')
     if "cpu" in named:
         if not named["cpu"].isdigit() or not named["cpu"].isascii() or int(named["cpu"]) >= LIMIT:
             raise UsageError(f"--cpu takes the number of a CPU, not '{named['cpu']}'")
         parts.append(f"cpu == {int(named['cpu'])}")
     if "cgroup" in named:
-        parts.append(f"cgroup == cgroupid({quoted(named['cgroup'])})")
+        parts.append(f"cgroup == cgroupid({quote_string(named['cgroup'])})")
     return " && ".join(parts)

@@ -120,8 +120,8 @@ class Runtime(Record):
 
 def page_of(name: str) -> Tool:
     """The page of a command, whose USAGE and COLUMNS say what it takes and prints."""
-    from . import page
-    return page(name)
+    from . import command_page
+    return command_page(name)
 
 
 def choose_process(parsed: Parsed, name: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .top import main
-
 PAGE = """\
 serve: a running script or tool as a page for a browser on this machine
 
@@ -29,5 +27,3 @@ NEEDS
 NOTES
   It listens on the loopback interface alone; from elsewhere: ssh -L 8080:127.0.0.1:PORT HOST
 """
-
-__all__ = ["PAGE", "main"]

@@ -27,26 +27,26 @@ class Specifier(Record):
     rest: str
 
     @property
-    def point(self) -> str:
+    def attach_point(self) -> str:
         """The attach point of the language."""
         if self.kind == "t":
             return f"tracepoint:{self.place}:{self.name}"
         if self.kind == "u":
-            return f"usdt:{library(self.place)}:*:{self.name}"
+            return f"usdt:{resolve_library(self.place)}:*:{self.name}"
         returns = "ret" if self.kind == "r" else ""
-        where = f"{library(self.place)}:" if self.place else ""
+        where = f"{resolve_library(self.place)}:" if self.place else ""
         return f"{'u' if self.place else 'k'}{returns}probe:{where}{self.name}{self.offset}"
 
     @property
-    def entry(self) -> str:
+    def entry_point(self) -> str:
         """Of a probe at a function's return: the attach point of its entry."""
-        return Specifier("p", self.place, self.name, "", self.parameters, "").point
+        return Specifier("p", self.place, self.name, "", self.parameters, "").attach_point
 
-    def translate(self, text: str) -> str:
+    def translate_expression(self, text: str) -> str:
         """An expression in C with the names of the signature, as one of the language."""
-        return "".join(self._word(word) for word in _words(text.replace("@user", "")))
+        return "".join(self._translate_word(word) for word in _split_words(text.replace("@user", "")))
 
-    def _word(self, word: str) -> str:
+    def _translate_word(self, word: str) -> str:
         for number, (name, type) in enumerate(self.parameters):
             if word == name:
                 return f"(({type})arg{number})"
@@ -57,16 +57,16 @@ class Specifier(Record):
         return _SPECIAL.get(word, word)
 
 
-def _words(text: str) -> Iterator[str]:
+def _split_words(text: str) -> Iterator[str]:
     """Strings, names and single characters; STRCMP("x", y) as a comparison."""
     while (found := re.search(r"\bSTRCMP\s*\(", text)) is not None:
-        inside, behind = closing(text[found.end():])
+        inside, behind = split_at_closing(text[found.end():])
         literal, _, value = inside.partition(",")
         text = f"{text[:found.start()]}(str({value.strip()}) == {literal.strip()}){behind}"
     return iter(_WORD.findall(text))
 
 
-def closing(text: str) -> tuple[str, str]:
+def split_at_closing(text: str) -> tuple[str, str]:
     """What stands before the bracket that closes one opened before ``text``, and what behind it."""
     depth = 1
     place = 0
@@ -78,7 +78,7 @@ def closing(text: str) -> tuple[str, str]:
     raise UsageError(f"a bracket is not closed: ({text}")
 
 
-def split(text: str, separator: str) -> list[str]:
+def split_outside_brackets(text: str, separator: str) -> list[str]:
     """The parts of ``text`` between separators that are in no string and no brackets."""
     parts, depth = [""], 0
     for word in _WORD.findall(text):
@@ -102,19 +102,19 @@ def read_specifier(text: str) -> Specifier:
         raise UsageError(f"'{text}': {kind}: needs a {'category' if kind == 't' else 'library'}")
     parameters: list[tuple[str, str]] = []
     if rest.startswith("("):
-        signature, rest = closing(rest[1:])
-        parameters = [_parameter(part) for part in split(signature, ",") if part]
+        signature, rest = split_at_closing(rest[1:])
+        parameters = [_parse_parameter(part) for part in split_outside_brackets(signature, ",") if part]
     return Specifier(kind, place, match["name"], match["offset"] or "", parameters, rest.strip())
 
 
-def _parameter(text: str) -> tuple[str, str]:
+def _parse_parameter(text: str) -> tuple[str, str]:
     match = re.fullmatch(r"(.*[\s*])(\w+)", text, re.DOTALL)
     if match is None:
         raise UsageError(f"'{text}': a parameter has a type and a name")
     return match[2], match[1].replace("const ", "").strip()
 
 
-def library(name: str) -> str:
+def resolve_library(name: str) -> str:
     """``c`` is libc; a path, or a program of PATH, is itself."""
     import shutil
     if "/" in name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number, quoted, run_script
+from .generated import number_option, quote_string, run_script
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -56,19 +56,19 @@ fexit:sock_sendmsg
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("tcpsubnet", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    return run_script("tcpsubnet", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
 
 
-def script(named: dict[str, str], words: list[str]) -> str:
+def build_script(named: dict[str, str], words: list[str]) -> str:
     """The program for these networks; UsageError if they are none."""
     if len(words) > 1:
         raise UsageError("tcpsubnet takes one list of networks", ["127.0.0.1/32,10.0.0.0/8"])
     texts = (words[0] if words else DEFAULT).split(",")
     if len(texts) > MOST:
         raise UsageError(f"tcpsubnet takes at most {MOST} networks")
-    branches = " else ".join(f"if (($to & {mask:#x}) == {network:#x}) {{ @bytes[{quoted(text)}] = sum(size); }}"
-                             for text in texts for network, mask in [_network(text)])
-    every = number(named, "interval", 1)
+    branches = " else ".join(f"if (($to & {mask:#x}) == {network:#x}) {{ @bytes[{quote_string(text)}] = sum(size); }}"
+                             for text in texts for network, mask in [_parse_network(text)])
+    every = number_option(named, "interval", 1)
     return (f"config = {{ print_maps_on_exit = false }}\n"
             f"macro count_bytes(@bytes, sk, size) {{ $sk = sk; if ($sk->sk_protocol == IPPROTO_TCP && size > 0\n"
             f"  && $sk->__sk_common.skc_family == AF_INET) {{ $to = (uint64)bswap($sk->__sk_common.skc_daddr);\n"
@@ -79,7 +79,7 @@ def script(named: dict[str, str], words: list[str]) -> str:
             f'end {{ print(@bytes); }}\n')
 
 
-def _network(text: str) -> tuple[int, int]:
+def _parse_network(text: str) -> tuple[int, int]:
     """Address and mask of ``10.0.0.0/8``."""
     from ipaddress import IPv4Network
     try:

@@ -42,6 +42,6 @@ def main(parsed: Parsed) -> int:
     if parsed.named.pop("check", "") or parsed.has("check"):
         from . import doctor
         return doctor.main(parsed)
-    from ..tools import listing
-    sys.stdout.write(listing())
+    from ..tools import tool_listing
+    sys.stdout.write(tool_listing())
     return 0

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number, quoted, run_script
-from .specifiers import Specifier, closing, read_specifier, split
+from .generated import number_option, quote_string, run_script
+from .specifiers import Specifier, read_specifier, split_at_closing, split_outside_brackets
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -77,30 +77,31 @@ _CONVERSION = re.compile(r"%(?:%|[-+ #0-9.]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z])")
 
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
-    return run_script("trace", script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
+    return run_script("trace", build_script(parsed.named, parsed.words[1:] + parsed.rest), parsed)
 
 
-def script(named: dict[str, str], probes: list[str]) -> str:
+def build_script(named: dict[str, str], probes: list[str]) -> str:
     """The program for these options and probes; UsageError if they make no sense."""
     if not probes:
         raise UsageError("trace needs a PROBE", ["sonde trace 't:syscalls:sys_enter_openat \"%s\", args->filename'"])
     if "unix" in named and "elapsed" not in named:
         raise UsageError("-u is about the times of -t: give both")
-    heads, form, values = _columns(named)
-    size = number(named, "size", 0, 4096)
+    heads, form, values = _build_columns(named)
+    size = number_option(named, "size", 0, 4096)
     config = f"max_strlen = {size}; " if size else ""
     lines = [f"config = {{ {config}print_maps_on_exit = false }}",
-             f"begin {{ printf({quoted(''.join(heads) + 'MSG' + chr(10))}); }}"]
+             f"begin {{ printf({quote_string(''.join(heads) + 'MSG' + chr(10))}); }}"]
     for text in probes:
         probe = read_specifier(text)
-        condition, message, arguments = _message(probe)
-        conditions = [*_filters(named), *([f"({condition})"] if condition else [])]
-        call = ", ".join([quoted(form + message + "\n"), *values, quoted(probe.name), *arguments])
-        lines += [probe.point, f"/{' && '.join(conditions)}/" if conditions else "", f"{{ {_action(named, call)} }}"]
+        condition, message, arguments = _parse_message(probe)
+        conditions = [*_build_filters(named), *([f"({condition})"] if condition else [])]
+        call = ", ".join([quote_string(form + message + "\n"), *values, quote_string(probe.name), *arguments])
+        lines += [probe.attach_point, f"/{' && '.join(conditions)}/" if conditions else "",
+                  f"{{ {_build_action(named, call)} }}"]
     return "\n".join(lines) + "\n"
 
 
-def _columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
+def _build_columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
     """The heads of the columns before the message, their format but for the last one's value, and their values."""
     rows = [("elapsed", "TIME(s)", 15, "%-15s ", 'strftime("%s.%f", nsecs)') if "unix" in named else
             ("elapsed", "TIME(s)", 11, "%4lld.%06lld ", "elapsed / 1000000000, elapsed % 1000000000 / 1000"),
@@ -111,7 +112,7 @@ def _columns(named: dict[str, str]) -> tuple[list[str], str, list[str]]:
     return heads, "".join(row[3] for row in shown) + "%-16s ", [row[4] for row in shown]
 
 
-def _filters(named: dict[str, str]) -> list[str]:
+def _build_filters(named: dict[str, str]) -> list[str]:
     found = [] if "self" in named else [f"pid != {os.getpid()}"]
     for option, builtin in (("tid", "tid"), ("uid", "uid")):
         if option in named:
@@ -119,20 +120,20 @@ def _filters(named: dict[str, str]) -> list[str]:
                 raise UsageError(f"--{option} is a number, not '{named[option]}'")
             found.append(f"{builtin} == {int(named[option])}")
     if "name" in named:
-        found.append(f"strcontains(comm, {quoted(named['name'])})")
+        found.append(f"strcontains(comm, {quote_string(named['name'])})")
     if "cgroup" in named:
-        found.append(f"cgroup == cgroupid({quoted(named['cgroup'])})")
+        found.append(f"cgroup == cgroupid({quote_string(named['cgroup'])})")
     return found
 
 
-def _message(probe: Specifier) -> tuple[str, str, list[str]]:
+def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
     """Condition, format and values of what stands behind a probe."""
     condition, rest = "", probe.rest
     if rest.startswith("("):
-        condition, rest = closing(rest[1:])
+        condition, rest = split_at_closing(rest[1:])
     if not rest.strip():
-        return probe.translate(condition), "", []
-    form, *values = split(rest, ",")
+        return probe.translate_expression(condition), "", []
+    form, *values = split_outside_brackets(rest, ",")
     if len(form) < 2 or form[0] != '"' or form[-1] != '"':
         raise UsageError(f"'{rest.strip()}': a format stands in quotation marks", ['"read %d bytes", arg3'])
     form = form.strip('"').replace('\\"', '"').replace("\\n", "\n").replace("\\t", "\t")
@@ -142,15 +143,15 @@ def _message(probe: Specifier) -> tuple[str, str, list[str]]:
     shown = iter(conversions)
     wraps = {"s": "str", "K": "ksym", "U": "usym"}
     arguments = [f"{wraps[c[-1]]}({value})" if c[-1] in wraps else value
-                 for c, value in zip(shown, map(probe.translate, values))]
-    return probe.translate(condition), re.sub(r"(%[-0-9.]*)[KU]", r"\1s", form), arguments
+                 for c, value in zip(shown, map(probe.translate_expression, values))]
+    return probe.translate_expression(condition), re.sub(r"(%[-0-9.]*)[KU]", r"\1s", form), arguments
 
 
-def _action(named: dict[str, str], call: str) -> str:
+def _build_action(named: dict[str, str], call: str) -> str:
     parts = [f"printf({call});"]
     parts += [f'printf("%s\\n", {stack});' for option, stack in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
               if option in named]
-    most = number(named, "max-events")
+    most = number_option(named, "max-events")
     if most:
         parts = ["@events++;", f"if (@events <= {most}) {{ {' '.join(parts)} }}",
                  f"if (@events >= {most}) {{ exit(); }}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number
+from .generated import number_option
 from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     if "syscalls" in named:
         clauses.append(_syscalls(timed, unit, divisor))
         maps.append(f"@syscall_{unit}" if timed else "@syscalls")
-    top = number(named, "top")
+    top = number_option(named, "top")
     shown = " ".join(f"print({name}{f', {top}' if top else ''});" for name in maps)
     ends = [f"interval:s:{seconds[0]} {{ exit(); }}\n"] if seconds else []
     return "".join([HEAD, f'begin {{ printf("Counting calls ({told}). Ctrl-C to end.\\n"); }}\n', *clauses, *ends,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .generated import quoted
+from .generated import quote_string
 from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
 def _flow(runtime: Runtime, named: dict[str, str]) -> str:
     language = runtime.language
     begins = [(language.owner, named.get("class", "")), (language.method, named.get("method", ""))]
-    condition = " && ".join(f"strncmp({value}, {quoted(text)}, {len(text.encode())}) == 0"
+    condition = " && ".join(f"strncmp({value}, {quote_string(text)}, {len(text.encode())}) == 0"
                             for value, text in begins if text)
     names = f"{language.owner}, {language.method}"
     return runtime.clause(language.enter, f'shown("-> ", @depth[tid], {names}); @depth[tid]++;', condition) \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .generated import number, quoted
+from .generated import number_option, quote_string
 from .runtimes import HEAD, Collection, Language, Runtime, choose_process, find_runtimes, seconds_of, trace
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def script(named: dict[str, str], runtimes: list[Runtime]) -> str:
 def _collection(runtime: Runtime, which: Collection, place: int, named: dict[str, str]) -> str:
     """What began is kept until it ends, in a map for each kind of collection."""
     kept = f"@began{place}"
-    conditions = [f"$ns >= {number(named, 'least') * 1000000}"] if "least" in named else []
+    conditions = [f"$ns >= {number_option(named, 'least') * 1000000}"] if "least" in named else []
     if "filter" in named:
-        conditions.append(f"strcontains($was.1, {quoted(named['filter'])})")
+        conditions.append(f"strcontains($was.1, {quote_string(named['filter'])})")
     form, took = ("%5llu.%03llu", "$ns / 1000000, $ns / 1000 % 1000") if "milliseconds" in named else \
         ("%9llu", "$ns / 1000")
     freed = ("%8lld", which.freed) if which.freed else ("%8s", '"-"')

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..scripts import FILE, meaning
+from ..scripts import FILE, classify_word
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -118,22 +118,22 @@ def main(parsed: Parsed) -> int:
     from ..api import compile, live_world
     from ..memory import Memory, parse_memory
     from ..options import budget_of
-    from .export import script_name, wanted
+    from .export import requested_exports, script_name
     budget_of(parsed)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    asked = wanted(parsed)
+    asked = requested_exports(parsed)
     _refuse_what_is_not_lasting(parsed)
     source, params = invocation.program_of(parsed)
     if source is None:
         return 0
     spec = compile(source, invocation.options_of(parsed, params), invocation.permitted(live_world(), parsed))
-    name = escaped(script_name(source) or "a program")
-    capabilities = needed(spec)
+    name = escape_text(script_name(source) or "a program")
+    capabilities = needed_capabilities(spec)
     bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"
     text = UNIT.format(
         what=f"Exports {name}", description=f"Sonde exports {name}".replace("%", "%%"),
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
-        command=" ".join(map(quoted, [*program(), "export", "-q", *_arguments(parsed, asked)])),
+        command=" ".join(map(quote_word, [*start_command(), "export", "-q", *_export_arguments(parsed, asked)])),
         files=most_files(spec), bounds=bounds, capabilities=" ".join(capabilities))
     descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
@@ -169,7 +169,7 @@ def most_files(spec: ScriptSpec) -> int:
     return 1024 + 2 * possible_cpus() * sum([1 + len(program.attach) for program in spec.programs])
 
 
-def _arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
+def _export_arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
     """Those of the export: paths made absolute, options before the script."""
     found = []
     for name in ("prometheus", "otlp"):
@@ -181,19 +181,19 @@ def _arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
     for name, text in parsed.named.items():
         found.append(f"--{name}={text}" if text != "true" else f"--{name}")
     found.append(f"--budget={parsed.get('budget', BUDGET)}")
-    found += _kept(parsed)
+    found += _kept_options(parsed)
     if parsed.has("e"):
         return [*found, "-e", parsed.get("e"), *parsed.words, *(["--", *parsed.rest] if parsed.rest else [])]
     script, *params = parsed.words
-    if meaning(script) == FILE:
+    if classify_word(script) == FILE:
         script = os.path.abspath(script)
         if not os.stat(script).st_mode & 4:
-            from ..invocation import complain
-            complain(f"WARNING: {script} cannot be read by every user: the service could not")
+            from ..invocation import print_to_stderr
+            print_to_stderr(f"WARNING: {script} cannot be read by every user: the service could not")
     return [*found, script, *params, *(["--", *parsed.rest] if parsed.rest else [])]
 
 
-def _kept(parsed: Parsed) -> list[str]:
+def _kept_options(parsed: Parsed) -> list[str]:
     """The options of the run, paths made absolute."""
     from ..options import OPTIONS
     found = []
@@ -206,7 +206,7 @@ def _kept(parsed: Parsed) -> list[str]:
     return found
 
 
-def program() -> list[str]:
+def start_command() -> list[str]:
     """How this Sonde is started."""
     path = os.path.abspath(sys.argv[0])
     if os.path.basename(path) == "sonde" and os.access(path, os.X_OK):
@@ -214,18 +214,18 @@ def program() -> list[str]:
     return [sys.executable, "-I", "-m", "sonde"]  # nothing of the working directory, or of an environment
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """A word of ExecStart=, as systemd.service(5) and systemd.syntax(7) have it."""
     word = word.replace("%", "%%").replace("$", "$$")
     if word and all(c.isascii() and c.isalnum() or c in "-_./:=@,+%[]" for c in word):
         return word
-    return f'"{escaped(word)}"'
+    return f'"{escape_text(word)}"'
 
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text as part of one line of a unit, whatever is in it: what cannot be printed is written as its bytes."""
     return "".join([_ESCAPES.get(c) or (c if c.isprintable() else _as_bytes(c)) for c in text])
 
@@ -234,7 +234,7 @@ def _as_bytes(character: str) -> str:
     return "".join([f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape")])
 
 
-def needed(spec: ScriptSpec) -> list[str]:
+def needed_capabilities(spec: ScriptSpec) -> list[str]:
     """The capabilities that a script needs, when its user owns nothing (measured on Linux 6.18)."""
     kinds = {point.kind for program in spec.programs for point in program.attach}
     types = [field.type for site in spec.sites for field in site.fields]
@@ -242,18 +242,18 @@ def needed(spec: ScriptSpec) -> list[str]:
     found = {"CAP_BPF", "CAP_PERFMON"}
     if "tracepoint" in kinds or kinds & {"kprobe", "kretprobe"}:
         found.add("CAP_DAC_READ_SEARCH")
-    if any(_holds(type, _names_kernel) for type in types):
+    if any(_contains_type(type, _names_kernel) for type in types):
         found.add("CAP_SYSLOG")
-    if any(_holds(type, _names_user) for type in types):
+    if any(_contains_type(type, _names_user) for type in types):
         found |= {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
     return [name for name in PURPOSES if name in found]
 
 
-def _holds(type: Type, test: Any) -> bool:
+def _contains_type(type: Type, test: Any) -> bool:
     from ..types import Array, Tuple
     if isinstance(type, Tuple):
-        return any(_holds(each, test) for each in type.of)
-    return _holds(type.of, test) if isinstance(type, Array) else bool(test(type))
+        return any(_contains_type(each, test) for each in type.of)
+    return _contains_type(type.of, test) if isinstance(type, Array) else bool(test(type))
 
 
 def _names_kernel(type: Type) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .generated import number
+from .generated import number_option
 from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def script(named: dict[str, str], runtimes: list[Runtime], seconds: list[int]) -
     told = ", ".join(runtime.name for runtime in runtimes) or "c"
     clauses = [_made(runtime) for runtime in runtimes] or [
         "uprobe:libc:malloc\n/!has_cpid || pid == cpid/\n{ @objects[arg0] = count(); @bytes[arg0] = sum(arg0); }\n"]
-    tops = [(name, number(named, option)) for name, option in (("@objects", "top-count"), ("@bytes", "top-size"))]
+    tops = [(name, number_option(named, option))
+            for name, option in (("@objects", "top-count"), ("@bytes", "top-size"))]
     sized = not runtimes or any(size for runtime in runtimes for _, _, size in runtime.language.objects)
     shown = [f"print({name}{f', {top}' if top else ''});" for name, top in tops
              if (top or not any(n for _, n in tops)) and (sized or name == "@objects")]

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .generated import number
+from .generated import number_option
 from .runtimes import (
     BUILT,
     HEAD,
@@ -134,7 +134,7 @@ interval:s:{every}
 	time("%H:%M:%S loadavg: ");
 	cat("/proc/loadavg");
 	printf("\\n%-7s %-16s {heads}\\n", "PID", "COMM", {", ".join(f'"{head}"' for head in COLUMNS.values())});
-	for ($round : 0..{number(named, "rows", 1000)}) {{
+	for ($round : 0..{number_option(named, "rows", 1000)}) {{
 		$most = (int64)-1;
 		$process = (uint64)0;
 		for ($pair : @comm) {{

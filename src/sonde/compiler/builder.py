@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import Block, Function, MapAddr, MapFd, Op, Operand, Reg, Slot, SlotAt
+from .ir import Block, Function, MapAddr, Op, Operand, Reg, Slot
 
 
 class Builder:
@@ -142,6 +142,3 @@ class Builder:
                 width //= 2
             self.store(base, off, 0, width)
             off += width
-
-
-__all__ = ["Builder", "MapAddr", "MapFd", "SlotAt"]

@@ -26,7 +26,7 @@ from ..language.ast import (
     While,
 )
 from ..semantics.functions import row_of
-from ..semantics.nodes import walk
+from ..semantics.nodes import walk_nodes
 from ..types import Scalar
 
 BUDGET = 6_000   # of a loop that stays one
@@ -87,9 +87,9 @@ def _is_counted(loop: While) -> int | None:
     if not isinstance(counter, Variable) or not isinstance(bound.const, int) or bound.const <= 0:
         return None
     steps = [n for statement in loop.body for n in _is_stepped(statement) if n.slot is counter.slot]
-    changes = [n for n in walk(loop.body) if isinstance(n, Variable) and n.slot is counter.slot
+    changes = [n for n in walk_nodes(loop.body) if isinstance(n, Variable) and n.slot is counter.slot
                and _is_target(loop.body, n)]
-    continues = any(type(n).__name__ == "Continue" for n in walk(loop.body))
+    continues = any(type(n).__name__ == "Continue" for n in walk_nodes(loop.body))
     if len(steps) != 1 or len(changes) != 1 or continues and not _steps_first(loop, counter):
         return None
     return bound.const + 1
@@ -112,7 +112,7 @@ def _steps_first(loop: While, counter: Variable) -> bool:
 
 def _is_target(body: list[Any], variable: Variable) -> bool:
     """Whether this use of a variable changes it, or lets something else do so."""
-    for node in walk(body):
+    for node in walk_nodes(body):
         if isinstance(node, Assign) and node.target is variable:
             return True
         if isinstance(node, Unary) and node.op in ("++", "--", "&") and node.operand is variable:

@@ -170,7 +170,7 @@ class Emitter:
             if op.kind == "neg":
                 self.put(asm.alu("neg", d))
             elif op.kind == "swap":
-                self.put(asm.swap(d, op.bits))
+                self.put(asm.byte_swap(d, op.bits))
             elif op.kind == "zext" and op.bits < 32:
                 self.put(asm.alu("and", d, imm=(1 << op.bits) - 1))
             elif op.kind == "sext" and op.bits < 64:
@@ -245,7 +245,7 @@ class Emitter:
         self.parallel(moves)
         for register, arg in rest:
             self.move(register, arg)
-        self.put(asm.call(op.imm) if op.kind == "call" else asm.kfunc(op.imm) if op.kind == "kfunc"
+        self.put(asm.call_helper(op.imm) if op.kind == "call" else asm.call_kfunc(op.imm) if op.kind == "kfunc"
                  else asm.call_function(op.label))
         if op.dst is not None and op.dst in self.allocation.place:
             place = self.place(op.dst)

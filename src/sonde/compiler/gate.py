@@ -8,7 +8,7 @@ from typing import Any
 from ..language.ast import Assign, Call, MapRef, Unary
 from ..semantics.builtins import is_clock
 from ..semantics.functions import deletes_key
-from ..semantics.nodes import walk
+from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe, CheckedScript, Options
 from ..spec import EXEMPT, Gate
 from ..types import Aggregate
@@ -27,7 +27,7 @@ def is_exempt(probe: CheckedProbe) -> bool:
 
 def _ends_others(probe: CheckedProbe) -> bool:
     """Whether the predicate asks for an element that the action deletes, and does not make."""
-    asked = {node.name for node in walk(probe.clause.predicate) if isinstance(node, MapRef)}
+    asked = {node.name for node in walk_nodes(probe.clause.predicate) if isinstance(node, MapRef)}
     return bool(asked & deleted_maps(probe) - assigned_maps(probe))
 
 
@@ -37,7 +37,7 @@ def assigned_maps(probe: CheckedProbe) -> set[str]:
 
 
 def _assigned_maps(trees: Any) -> Iterator[str]:
-    for node in walk(trees):
+    for node in walk_nodes(trees):
         target = node.target if isinstance(node, Assign) else \
             node.operand if isinstance(node, Unary) and node.op in ("++", "--") else None
         if isinstance(target, MapRef):
@@ -46,19 +46,19 @@ def _assigned_maps(trees: Any) -> Iterator[str]:
 
 def deleted_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause deletes elements of."""
-    return {node.data["map"] for node in walk(probe.trees)
+    return {node.data["map"] for node in walk_nodes(probe.trees)
             if isinstance(node, Call) and deletes_key(node) and node.data and node.data["key"] is not None}
 
 
 def used_maps(probe: CheckedProbe) -> set[str]:
     """All maps that a clause has to do with."""
-    return {node.name for node in walk(probe.trees) if isinstance(node, MapRef)}
+    return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
 
 
 def dated_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause writes the time to."""
-    return {node.target.name for node in walk(probe.trees) if isinstance(node, Assign) and isinstance(
-        node.target, MapRef) and any(is_clock(n) for n in walk(node.value))}
+    return {node.target.name for node in walk_nodes(probe.trees) if isinstance(node, Assign) and isinstance(
+        node.target, MapRef) and any(is_clock(n) for n in walk_nodes(node.value))}
 
 
 def describe_gate(checked: CheckedScript, names: list[str]) -> Gate | None:

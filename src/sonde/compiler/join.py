@@ -9,7 +9,7 @@ beginning of the next. The context is all that they share; it is kept on the sta
 from __future__ import annotations
 
 from ..asm import insn as asm
-from ..asm.assemble import Item
+from ..asm.relax import Item
 from ..record import Record
 from .emit import FP
 

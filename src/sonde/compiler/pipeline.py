@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..asm.assemble import assemble, listing
+from ..asm.assemble import assemble, format_listing
 from ..language.ast import Call
 from ..semantics.functions import FUNCTIONS, row_of
-from ..semantics.nodes import walk
+from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name
@@ -58,7 +58,7 @@ def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> lis
 
 
 def _may_exit(probe: CheckedProbe) -> bool:
-    return any(row_of(node) is EXIT for node in walk(probe.trees))
+    return any(row_of(node) is EXIT for node in walk_nodes(probe.trees))
 
 
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
@@ -71,7 +71,7 @@ def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
 def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     """Whether the kernel will take seconds to detach: many functions that share no link. Then the programs are
     told to do nothing any more, the results are shown, and detaching comes last."""
-    alone = {"fentry", "fexit", *[kind for kind, feature in TOGETHER.items() if not world.feature(feature)]}
+    alone = {"fentry", "fexit", *[kind for kind, feature in TOGETHER.items() if not world.has_feature(feature)]}
     ways = [a.extra.get("how", a.kind) for p in checked.probes for a in p.attach]
     return sum(way in alone for way in ways) > SLOW
 
@@ -83,7 +83,7 @@ TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "up
 
 def sends_data(checked: CheckedScript) -> bool:
     """Whether any program writes to the data ring (then control records note its position)."""
-    calls = [node for probe in checked.probes for node in walk(probe.trees) if isinstance(node, Call)]
+    calls = [node for probe in checked.probes for node in walk_nodes(probe.trees) if isinstance(node, Call)]
     return any(row is not None and row.sends == "data" and not (row.on_map and call.data)  # of a whole map: a request
                for call in calls for row in [row_of(call)])
 
@@ -108,7 +108,7 @@ def _assemble_program(parts: list[tuple[Lower, Planned, Emitted]], show: Show | 
     if show is not None:
         show("dis", f"; {lo.program.name}: {', '.join(a.name for a in attach[:3])}"
                     f"{' ...' if len(attach) > 3 else ''}, {whole.depth} bytes of stack\n"
-                    + listing(code.code, code.relocations, code.lines))
+                    + format_listing(code.code, code.relocations, code.lines))
     name = program_name(attach, planned.how[4:] if planned.how.startswith("raw:") else "")
     return ProgramSpec(name, lo.context.program, code.code, attach, code.relocations, code.lines,
                        planned.how, 0, 0, lo.first_probe, any(part.uses_cookies for part, _, _ in parts),

@@ -6,7 +6,7 @@ from collections import Counter
 
 from ..language.ast import Call, FieldAccess, Name
 from ..record import Record
-from ..semantics.nodes import walk
+from ..semantics.nodes import walk_nodes
 from ..semantics.typed import CheckedProbe
 from ..spec import RUN_BY_SESSION, Attach
 from .lower.contexts import (
@@ -52,7 +52,7 @@ def args_used(probe: CheckedProbe) -> set[str] | None:
     """Names of the fields of ``args`` that the clause reads; None if it uses ``args`` as a whole."""
     fields: set[str] = set()
     whole = 0
-    for node in walk([probe.clause.predicate, probe.clause.body]):
+    for node in walk_nodes([probe.clause.predicate, probe.clause.body]):
         if isinstance(node, FieldAccess) and isinstance(node.operand, Name) and node.operand.name == "args":
             fields.add(node.name)
             whole -= 1
@@ -64,7 +64,7 @@ def args_used(probe: CheckedProbe) -> set[str] | None:
 def walks_kernel_stack(probe: CheckedProbe) -> bool:
     """Whether the clause takes kernel stacks. From a raw tracepoint the unwinder has three more frames to walk, some
     50 ns each, more than all that is saved; and a system call's classic tracepoint is not nested into others."""
-    nodes = walk(probe.trees)
+    nodes = walk_nodes(probe.trees)
     return any(isinstance(n, (Name, Call)) and n.name == "kstack" for n in nodes)
 
 
@@ -168,7 +168,7 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
             if number is not None and name[0] in ("enter", "exit"):
                 enter = name[0] == "enter"
                 return (SyscallEnter() if enter else SyscallExit()), f"raw:sys_{name[0]}", f"syscall {name[0]}"
-        elif used is not None and unit.world.raw_tracepoint(attach.event) is not None:
+        elif used is not None and unit.world.raw_tracepoint_args(attach.event) is not None:
             if not used:
                 return RawEvent(), "raw", "raw event"
             fields = raw_fields(unit.world, attach.target, attach.event)

@@ -17,7 +17,7 @@ LONGEST = 30000  # instructions that the branch to the second half may skip
 
 def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
     """The programs, with entries and returns of the same functions put together where the kernel can do that."""
-    if not any(_single_function(spec, "kretprobe") for spec in specs) or not world.feature("kprobe_session"):
+    if not any(_single_function(spec, "kretprobe") for spec in specs) or not world.has_feature("kprobe_session"):
         return specs
     question = world.kfunc_id(IS_RETURN)
     found, taken = [], set[int]()
@@ -49,7 +49,7 @@ def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramS
     size = len(entry.code) // 8
     behind = insn.branch("jne", 0, None, 0, "")
     behind.off = size
-    head = [insn.alu("mov", 6, 1), insn.kfunc(question), insn.alu("mov", 1, 6), behind]
+    head = [insn.alu("mov", 6, 1), insn.call_kfunc(question), insn.alu("mov", 1, 6), behind]
     return ProgramSpec(
         entry.name, entry.type, b"".join(item.encode() for item in head) + entry.code + exit.code, entry.attach,
         _move_entry(entry.relocations, len(head)) + _move_entry(exit.relocations, len(head) + size),

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..language.ast import Call, For, MapRef
 from ..semantics.functions import row_of
-from ..semantics.nodes import walk
-from ..semantics.typed import CheckedScript, MapInfo
+from ..semantics.nodes import walk_nodes
+from ..semantics.typed import CheckedScript, ScriptMap
 from ..semantics.world import World
 from ..spec import (
     BUDGET,
@@ -65,7 +65,7 @@ class Unit:
     def feature(self, name: str) -> bool:
         """World.feature, asked once."""
         if name not in self._features:
-            self._features[name] = self.world.feature(name)
+            self._features[name] = self.world.has_feature(name)
         return self._features[name]
 
     # maps
@@ -74,7 +74,7 @@ class Unit:
         """The name that the script knows a map by."""
         return "@" + map.partition("@")[2] if "@" in map else map
 
-    def map_spec(self, info: MapInfo) -> MapSpec:
+    def map_spec(self, info: ScriptMap) -> MapSpec:
         value = info.value
         aggregate = isinstance(value, Aggregate)
         observed = info.read or info.name in self.observed
@@ -215,7 +215,7 @@ def map_uses(checked: CheckedScript) -> tuple[set[str], set[str]]:
     """Maps whose keys programs look at or delete, and maps that are cleared."""
     observed: set[str] = set()
     cleared: set[str] = set()
-    for node in [n for p in checked.probes for n in walk(p.trees)]:
+    for node in [n for p in checked.probes for n in walk_nodes(p.trees)]:
         row = row_of(node)
         if isinstance(node, Call) and row is not None and row.on_map not in ("", "print") and node.data:
             (cleared if row.on_map == "empty" else observed).add(node.data["map"])

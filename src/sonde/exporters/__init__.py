@@ -17,14 +17,14 @@ class Exporter:
 
     takes_events = False
 
-    def where(self) -> str:
+    def start_message(self) -> str:
         """What the user is told when it begins."""
         return ""
 
-    def map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+    def export_map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
         """A map as the script printed it, or at the end; ``time`` is nanoseconds since 1970."""
 
-    def event(self, event: Event, site: EventSite) -> None:
+    def export_event(self, event: Event, site: EventSite) -> None:
         """Something that the script printed."""
 
     def finish(self) -> None:

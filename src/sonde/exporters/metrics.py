@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..output.views.csv import cell, key_columns
+from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts
 from ..record import Record
-from ..runtime.aggregates import Histogram, Stats, divide
-from ..runtime.losses import message
+from ..runtime.aggregates import Histogram, Stats, divide_toward_zero
+from ..runtime.losses import Losses, describe_error
 from ..runtime.provenance import Provenance
 from ..runtime.series import Series
 from ..runtime.values import EnumValue
@@ -55,7 +55,7 @@ class Family(Record):
     points: list[tuple[Labels, Any]]
 
 
-def kind_of(named: MapSpec) -> str:
+def metric_kind(named: MapSpec) -> str:
     """What kind of metric a map is; "" if its values are no numbers."""
     value = named.value
     if isinstance(value, Aggregate):
@@ -63,12 +63,12 @@ def kind_of(named: MapSpec) -> str:
     return GAUGE if isinstance(value, Int | Bool | Enum) else ""
 
 
-def additive(named: MapSpec) -> bool:
+def is_additive(named: MapSpec) -> bool:
     """Whether values of the map can be added up."""
     return isinstance(named.value, Aggregate) and named.value.kind in ("count", "sum", "hist", "lhist", "stats")
 
 
-def add(one: Any, other: Any) -> Any:
+def add_values(one: Any, other: Any) -> Any:
     """The sum of two values of an additive map."""
     if isinstance(one, Histogram):
         from copy import copy
@@ -77,7 +77,7 @@ def add(one: Any, other: Any) -> Any:
         return found
     if isinstance(one, Stats):
         count, total = one.count + other.count, one.total + other.total
-        return Stats(count, divide(total, count) if count else 0, total)
+        return Stats(count, divide_toward_zero(total, count) if count else 0, total)
     return one + other
 
 
@@ -88,7 +88,7 @@ class MapMetric:
         self.named = named
         self.name = name
         self.labels = labels
-        self.kind = kind_of(named)
+        self.kind = metric_kind(named)
         self.others = 0  # keys that have no label set of their own
         self._most = most
         self._gone: dict[Any, Any] = {}     # by key: what the script cleared away
@@ -96,33 +96,34 @@ class MapMetric:
         self._kept: dict[Labels, None] = {}
         self._low, self._high = 1 << 30, -1  # the buckets that have been in use
 
-    def cleared(self, items: Sequence[tuple[Any, Any]]) -> None:
+    def note_cleared(self, items: Sequence[tuple[Any, Any]]) -> None:
         """The script emptied the map, or zeroed it; this was in it."""
-        if not additive(self.named):
+        if not is_additive(self.named):
             self._latest = list(items) or self._latest
             return
         for key, value in items:
-            self._gone[key] = add(self._gone[key], value) if key in self._gone else value
+            self._gone[key] = add_values(self._gone[key], value) if key in self._gone else value
 
-    def family(self, items: Sequence[tuple[Any, Any]]) -> Family:
+    def make_family(self, items: Sequence[tuple[Any, Any]]) -> Family:
         """The metric now, when this is in the map."""
         if self._latest is not None:
             items = self._latest
         total = dict(self._gone)
         for key, value in items:
-            total[key] = add(total[key], value) if key in total else value
-        return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._points(self._capped(total)))
+            total[key] = add_values(total[key], value) if key in total else value
+        return Family(self.name, self.kind, f"map {self.named.name}", self.labels,
+                      self._make_points(self._cap_label_sets(total)))
 
-    def _capped(self, values: dict[Any, Any]) -> dict[Labels, Any]:
-        sums = additive(self.named)
+    def _cap_label_sets(self, values: dict[Any, Any]) -> dict[Labels, Any]:
+        sums = is_additive(self.named)
         found: dict[Labels, Any] = {}
         for key, value in values.items():
             labels = tuple([label_text(part) for part in key_parts(key)])
-            found[labels] = add(found[labels], value) if sums and labels in found else value
+            found[labels] = add_values(found[labels], value) if sums and labels in found else value
         room = self._most - len(self._kept)
         fresh = [labels for labels in found if labels not in self._kept]
         if room > 0:
-            fresh.sort(key=lambda labels: -_weight(found[labels]))
+            fresh.sort(key=lambda labels: -_sort_weight(found[labels]))
             self._kept.update(dict.fromkeys(fresh[:room]))
             fresh = fresh[room:]
         self.others = len(fresh)
@@ -130,23 +131,23 @@ class MapMetric:
         for labels in fresh:
             value = found.pop(labels)
             if sums:
-                found[other] = add(found[other], value) if other in found else value
+                found[other] = add_values(found[other], value) if other in found else value
         return found
 
-    def _points(self, found: dict[Labels, Any]) -> list[tuple[Labels, Any]]:
+    def _make_points(self, found: dict[Labels, Any]) -> list[tuple[Labels, Any]]:
         if self.kind != HISTOGRAM:
-            return [(labels, _number(value)) for labels, value in found.items()]
+            return [(labels, _to_metric_number(value)) for labels, value in found.items()]
         for value in found.values():
             used = [i for i, count in enumerate(value.counts) if count]
             if used:
                 self._low, self._high = min(self._low, used[0]), max(self._high, used[-1])
-        return [(labels, self._buckets(value)) for labels, value in found.items()]
+        return [(labels, self._make_buckets(value)) for labels, value in found.items()]
 
-    def _buckets(self, value: Histogram) -> Buckets:
+    def _make_buckets(self, value: Histogram) -> Buckets:
         """The same bounds for all keys, so that they can be added up; they grow with the values."""
         if self._high < 0:
             return Buckets([], [0])
-        highs = [value.bucket(i).high for i in range(self._low, self._high + 1)]
+        highs = [value.bucket_at(i).high for i in range(self._low, self._high + 1)]
         bounds = [high - 1 for high in highs if high is not None]
         counts = value.counts[self._low:self._high + 1]
         return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
@@ -154,14 +155,14 @@ class MapMetric:
 
 def label_text(part: Any) -> str:
     """A key as the value of a label."""
-    return str(cell(part))
+    return str(cell_value(part))
 
 
-def _weight(value: Any) -> int:
+def _sort_weight(value: Any) -> int:
     return int(value.total if isinstance(value, Histogram | Stats | Series) else value)
 
 
-def _number(value: Any) -> Any:
+def _to_metric_number(value: Any) -> Any:
     if isinstance(value, Series):
         return next((p.value for p in reversed(value.points) if p.value is not None), 0)
     return int(value) if isinstance(value, EnumValue | bool) else value
@@ -184,21 +185,21 @@ class Gatherer:
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
         self.left_out: list[str] = []  # maps whose values are no numbers
         for named in spec.shown_maps:
-            if not kind_of(named):
+            if not metric_kind(named):
                 self.left_out.append(named.name)
                 continue
             self.maps[named.name] = MapMetric(named, metric_name(prefix, named.name), key_columns(named), most)
 
-    def take(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
+    def read_map(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
         """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
         items = self._read(name, then)
         if then and name in self.maps:
-            self.maps[name].cleared(items)
+            self.maps[name].note_cleared(items)
         return items
 
-    def families(self) -> list[Family]:
+    def gather_families(self) -> list[Family]:
         """Everything as it is now."""
-        found = [metric.family(self._read(name, "")) for name, metric in self.maps.items()]
+        found = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
         losses = self._losses()
         lost = self._quiet | dict(losses.records)
         own: list[tuple[str, str, str, Labels, list[tuple[Labels, Any]]]] = [
@@ -212,7 +213,8 @@ class Gatherer:
              [((), losses.withheld.detached_ns / 1e9 if losses.withheld else 0)]),
             ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
             ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
-            ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"), _failures(losses)),
+            ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),
+             _failure_counts(losses)),
             ("other_keys", GAUGE, "keys without a label set of their own", ("map",),
              [((name,), metric.others) for name, metric in self.maps.items() if metric.labels])]
         if self._run is not None:
@@ -225,11 +227,11 @@ class Gatherer:
                         for name, kind, help, labels, points in own]
 
 
-def _failures(losses: Any) -> list[tuple[Labels, Any]]:
+def _failure_counts(losses: Losses) -> list[tuple[Labels, Any]]:
     sums: dict[Labels, int] = {}
     for site, count in losses.errors:
-        line = site.span.source.position(site.span.start)[0] if site.span is not None else 0
-        labels = (site.kind, str(line), message(site, 1))
+        line = site.span.source.line_and_column(site.span.start)[0] if site.span is not None else 0
+        labels = (site.kind, str(line), describe_error(site, 1))
         sums[labels] = sums.get(labels, 0) + count
     return list(sums.items())
 

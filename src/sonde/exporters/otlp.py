@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.aggregates import Stats
-from ..tables import require
+from ..tables import import_extra
 from . import Exporter as Base
 from .metrics import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Family
 
@@ -16,17 +16,17 @@ DEFAULT = "http://127.0.0.1:4318/v1/metrics"
 TIMEOUT = 5.0  # s for one sending
 
 
-class Exporter(Base):
+class OtlpExporter(Base):
     """Sends every ``interval`` seconds from a thread of its own, and at the end. What could not be sent is said with
     ``complain``; figures are totals, so the next sending makes up for it."""
 
     def __init__(self, endpoint: str, gather: Callable[[], list[Family]], interval: float,
                  complain: Callable[[str], object], script: str = "") -> None:
         self._endpoint = endpoint or DEFAULT
-        self._sdk = require("opentelemetry.sdk.metrics.export", "export")
-        resources = require("opentelemetry.sdk.resources", "export")
-        scopes = require("opentelemetry.sdk.util.instrumentation", "export")
-        module = require("opentelemetry.exporter.otlp.proto.http.metric_exporter", "export")
+        self._sdk = import_extra("opentelemetry.sdk.metrics.export", "export")
+        resources = import_extra("opentelemetry.sdk.resources", "export")
+        scopes = import_extra("opentelemetry.sdk.util.instrumentation", "export")
+        module = import_extra("opentelemetry.exporter.otlp.proto.http.metric_exporter", "export")
         self._exporter = module.OTLPMetricExporter(endpoint=self._endpoint, timeout=TIMEOUT)
         self._resource = resources.Resource.create(
             {"service.name": "sonde"} | ({"sonde.script": script} if script else {}))
@@ -35,44 +35,44 @@ class Exporter(Base):
         self._began = time.time_ns()
         self._failing = False
         self._ended = threading.Event()
-        _silence()
-        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
+        _silence_sdk_log()
+        self._thread = threading.Thread(target=self._send_at_intervals, name="otlp", daemon=True)
         self._thread.start()
 
-    def where(self) -> str:
+    def start_message(self) -> str:
         return f"Sending metrics to {self._endpoint} every {self._interval:g} s"
 
-    def _run(self) -> None:
+    def _send_at_intervals(self) -> None:
         while not self._ended.wait(self._interval):
-            self._send()
+            self._send_metrics()
 
     def finish(self) -> None:
         self._ended.set()
         self._thread.join()
-        self._send()
+        self._send_metrics()
         self._exporter.shutdown()
 
-    def _send(self) -> None:
+    def _send_metrics(self) -> None:
         """Say when it begins to fail, and when it works again."""
-        well = self._exporter.export(self.data()) == self._sdk.MetricExportResult.SUCCESS
+        well = self._exporter.export(self.metrics_data()) == self._sdk.MetricExportResult.SUCCESS
         if well == self._failing:
             self._complain(f"OTLP: {self._endpoint} takes metrics again" if well else
-                           f"WARNING: OTLP: {self._endpoint} {why_not_taken(self._endpoint)}; "
+                           f"WARNING: OTLP: {self._endpoint} {explain_refusal(self._endpoint)}; "
                            "trying again with newer ones")
         self._failing = not well
 
-    def data(self) -> Any:
+    def metrics_data(self) -> Any:
         """All metrics now, as the SDK has them."""
         sdk = self._sdk
-        metrics = [metric for family in self._gather() if family.points for metric in self._metrics(family)]
+        metrics = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
         scope = sdk.ScopeMetrics(self._scope, metrics, "")
         return sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
 
-    def _metrics(self, family: Family) -> list[Any]:
+    def _family_metrics(self, family: Family) -> list[Any]:
         sdk, now = self._sdk, time.time_ns()
         total = sdk.AggregationTemporality.CUMULATIVE
 
-        def numbers(points: list[tuple[Any, Any]]) -> list[Any]:
+        def number_points(points: list[tuple[Any, Any]]) -> list[Any]:
             return [sdk.NumberDataPoint(dict(zip(family.labels, labels)), self._began, now, value)
                     for labels, value in points]
 
@@ -84,16 +84,16 @@ class Exporter(Base):
         if family.kind == SUMMARY:  # OTLP's own are for old systems only: two sums say the same
             stats: list[tuple[Any, Stats]] = family.points
             return [sdk.Metric(f"{family.name}_count", family.help, "",
-                               sdk.Sum(numbers([(labels, s.count) for labels, s in stats]), total, True)),
+                               sdk.Sum(number_points([(labels, s.count) for labels, s in stats]), total, True)),
                     sdk.Metric(f"{family.name}_sum", family.help, "",
-                               sdk.Sum(numbers([(labels, s.total) for labels, s in stats]), total, False))]
-        data = sdk.Sum(numbers(family.points), total, True) if family.kind == COUNTER else sdk.Gauge(
-            numbers(family.points))
+                               sdk.Sum(number_points([(labels, s.total) for labels, s in stats]), total, False))]
+        data = sdk.Sum(number_points(family.points), total, True) if family.kind == COUNTER else sdk.Gauge(
+            number_points(family.points))
         assert family.kind in (COUNTER, GAUGE)
         return [sdk.Metric(family.name, family.help, "", data)]
 
 
-def why_not_taken(endpoint: str) -> str:
+def explain_refusal(endpoint: str) -> str:
     """What is wrong with a collector: nobody listens there, or who does refuses. The exporter does not say which."""
     import socket
     from urllib.parse import urlsplit
@@ -106,7 +106,7 @@ def why_not_taken(endpoint: str) -> str:
     return "does not take the metrics"
 
 
-def _silence() -> None:
+def _silence_sdk_log() -> None:
     """The exporter logs each failure with its stack; ours is one line."""
     import logging
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)

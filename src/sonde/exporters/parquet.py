@@ -11,13 +11,13 @@ from ..ownership import open_guarded
 from ..runtime.events import Event
 from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..tables import TIME, Column, arrow_table, event_table, is_row, map_columns, metadata, require
+from ..tables import TIME, TableColumn, arrow_table, event_table, import_extra, is_row, map_columns, metadata
 from . import Exporter as Base
 
 ROWS = 20_000  # events that are held until they are written as one row group
 
 
-class Exporter(Base):
+class ParquetExporter(Base):
     """One file for each table: FILE itself if there is only one, else FILE.events.parquet and FILE.MAP.parquet.
 
     A map has a row group for each time that it was printed, and for its contents at the end; ``time`` says when. The
@@ -28,7 +28,7 @@ class Exporter(Base):
     takes_events = True
 
     def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance]) -> None:
-        self._pa, self._parquet = require("pyarrow", "export"), require("pyarrow.parquet", "export")
+        self._pa, self._parquet = import_extra("pyarrow", "export"), import_extra("pyarrow.parquet", "export")
         self._spec, self._wall, self._run = spec, wall, run
         self._maps = [m.name for m in spec.shown_maps]
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
@@ -46,26 +46,26 @@ class Exporter(Base):
         self._events: list[Event] = []
         self.rows = dict.fromkeys(names, 0)
 
-    def where(self) -> str:
+    def start_message(self) -> str:
         return f"Writing {', '.join(self.paths.values())}"
 
-    def map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+    def export_map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
         if named.name not in self.paths:
             return
         columns = map_columns(named, items)
-        self._write(named.name, [Column("time", TIME, [time] * len(columns[0].cells)), *columns])
+        self._write_table(named.name, [TableColumn("time", TIME, [time] * len(columns[0].cells)), *columns])
 
-    def event(self, event: Event, site: EventSite) -> None:
+    def export_event(self, event: Event, site: EventSite) -> None:
         self._events.append(event)
         if len(self._events) >= ROWS:
             self._write_events()
 
     def _write_events(self) -> None:
         if "events" in self.paths:
-            self._write("events", event_table(self._spec, self._events, self._wall))
+            self._write_table("events", event_table(self._spec, self._events, self._wall))
         self._events = []
 
-    def _write(self, name: str, columns: list[Column]) -> None:
+    def _write_table(self, name: str, columns: list[TableColumn]) -> None:
         table = arrow_table(columns)
         if name not in self._writers:
             self._files[name].truncate(0)
@@ -86,7 +86,7 @@ class Exporter(Base):
         for file in self._files.values():
             file.close()
 
-    def written(self) -> list[str]:
+    def end_messages(self) -> list[str]:
         """What is said at the end."""
         return [f"Wrote {path}: {self.rows[name]} row{'' if self.rows[name] == 1 else 's'}"
                 for name, path in self.paths.items()]

@@ -15,9 +15,17 @@ from time import monotonic
 from typing import Any
 
 from ..errors import UsageError
-from ..output.live.bounded import MOST_CONNECTIONS, Client, Request, Server, named_here, own_names, response
+from ..output.live.bounded import (
+    MOST_CONNECTIONS,
+    BoundedServer,
+    Client,
+    Request,
+    build_response,
+    is_named_here,
+    own_names,
+)
 from ..runtime.aggregates import Stats
-from ..tables import require
+from ..tables import import_extra
 from . import Exporter as Base
 from .metrics import COUNTER, HISTOGRAM, SUMMARY, Buckets, Family
 
@@ -26,13 +34,13 @@ _FORMS = 4             # in which one reading is written; to who asks for yet an
 _PLAIN = ("", "", "")  # query, Accept, Accept-Encoding
 
 
-class Exporter(Base):
+class PrometheusExporter(Base):
     """Serves on ``address`` (``HOST:PORT``, ``[::1]:PORT`` or ``PORT``) until it is finished. A thread of its own calls
     ``gather``."""
 
     def __init__(self, address: str, gather: Callable[[], list[Family]]) -> None:
-        client = require("prometheus_client", "export")
-        core = require("prometheus_client.core", "export")
+        client = import_extra("prometheus_client", "export")
+        core = import_extra("prometheus_client.core", "export")
         host, port = split_address(address or DEFAULT)
         registry = client.CollectorRegistry(auto_describe=False)
         registry.register(Collector(core, gather))
@@ -44,14 +52,14 @@ class Exporter(Base):
         shown = f"[{host}]" if ":" in host else host
         self._where = f"http://{shown}:{self._server.port}/metrics"
 
-    def where(self) -> str:
+    def start_message(self) -> str:
         return f"Serving metrics on {self._where}"
 
     def finish(self) -> None:
         self._server.finish()
 
 
-class _Scraped(Server):
+class _Scraped(BoundedServer):
     """Answers scrapes. The maps are read in a second thread: that takes long."""
 
     def __init__(self, address: tuple[str, int], app: Any) -> None:
@@ -60,16 +68,17 @@ class _Scraped(Server):
         self._names = own_names(address[0])
         self._latest = -1.0, b""  # when the maps were read last, and the answer to who accepts anything
         self._waiting: SimpleQueue[tuple[Client, Request] | None] = SimpleQueue()
-        self._reader = Thread(target=self._read, name="sonde-scrape", daemon=True)
+        self._reader = Thread(target=self._serve_scrapes, name="sonde-scrape", daemon=True)
         self._reader.start()
 
-    def answer(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: Request) -> None:
         host = request.headers.get("host")
-        if host is not None and not named_here(host, self._names):
-            return self.refuse(client, 403, "this server answers to the address and the name of its machine only")
+        if host is not None and not is_named_here(host, self._names):
+            return self.refuse_request(client, 403,
+                                       "this server answers to the address and the name of its machine only")
         when, plain = self._latest
         if 2 * len(self.clients) > MOST_CONNECTIONS and monotonic() - when < 1:
-            return self.send(client, plain)
+            return self.send_data(client, plain)
         self._waiting.put((client, request))
 
     def finish(self) -> None:
@@ -78,7 +87,7 @@ class _Scraped(Server):
         self._reader.join()
         self.stop()
 
-    def _read(self) -> None:
+    def _serve_scrapes(self) -> None:
         """One reading after the other, each for all that wait then."""
         while True:
             asked = [self._waiting.get()]
@@ -95,12 +104,12 @@ class _Scraped(Server):
                 if wanted not in made and len(made) >= _FORMS:
                     wanted = _PLAIN
                 if wanted not in made:
-                    made[wanted] = self._render(*wanted)
+                    made[wanted] = self._render_metrics(*wanted)
                     if wanted == _PLAIN:
                         self._latest = monotonic(), made[wanted]
-                self.post(partial(self.send, client, made[wanted]))
+                self.call_in_thread(partial(self.send_data, client, made[wanted]))
 
-    def _render(self, query: str, accept: str, encoding: str) -> bytes:
+    def _render_metrics(self, query: str, accept: str, encoding: str) -> bytes:
         """The maps, as prometheus_client writes them for one who accepts that."""
         head: list[Any] = []
         try:
@@ -108,8 +117,8 @@ class _Scraped(Server):
                 {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query, "HTTP_ACCEPT": accept,
                  "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: head.extend([status, dict(headers)])))
         except Exception as error:
-            return response(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
-        return response(200, head[1].pop("Content-Type"), body, head[1])
+            return build_response(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
+        return build_response(200, head[1].pop("Content-Type"), body, head[1])
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -130,12 +139,12 @@ class Collector:
     def collect(self) -> Iterator[Any]:
         """Called for each scrape."""
         for family in self._gather():
-            yield self._family(family)
+            yield self._convert_family(family)
 
-    def _family(self, family: Family) -> Any:
+    def _convert_family(self, family: Family) -> Any:
         core, name, help, labels = self._core, family.name, family.help, list(family.labels)
         if family.kind == HISTOGRAM:
-            return self._histogram(family)
+            return self._convert_histogram(family)
         make = {COUNTER: core.CounterMetricFamily, SUMMARY: core.SummaryMetricFamily}.get(
             family.kind, core.GaugeMetricFamily)
         found = make(name, help, labels=labels)
@@ -146,7 +155,7 @@ class Collector:
                 found.add_metric(list(values), point)
         return found
 
-    def _histogram(self, family: Family) -> Any:
+    def _convert_histogram(self, family: Family) -> Any:
         """Without a sum: a map of buckets does not know it, and a guess would look like the truth."""
         found = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels))
         for values, point in family.points:

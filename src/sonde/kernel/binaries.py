@@ -8,7 +8,7 @@ from ..errors import EnvironmentProblem
 from .foreign import files
 
 
-def find(name: str, pid: int = 0) -> list[str]:
+def find_binaries(name: str, pid: int = 0) -> list[str]:
     """Paths of ELF files for a path, a glob, a command, or a library (``c``, ``libc``, ``libc.so.6``).
 
     A relative path stays as it was written, since probes are named by it. With a process, names are seen from its
@@ -16,11 +16,12 @@ def find(name: str, pid: int = 0) -> list[str]:
     """
     root = process_root(pid) if pid else ""
     if any(c in name for c in "*?["):
-        return _globbed(name, pid, root)
+        return _expand_glob(name, pid, root)
     if "/" in name:
         places = [root + name, name] if name.startswith("/") else [name]  # a relative path is the user's
         return next(([place] for place in places if files.is_elf(place)), [])
-    tries = [_command, _library] if not (name.startswith("lib") or ".so" in name) else [_library, _command]
+    tries = [_find_command, _find_library] if not (name.startswith("lib") or ".so" in name) else [_find_library,
+                                                                                                  _find_command]
     for look in tries:
         found = look(name, pid, root)
         if found:
@@ -54,7 +55,7 @@ def mapped_files(pid: int) -> list[str]:
     return list(found)
 
 
-def _globbed(pattern: str, pid: int, root: str) -> list[str]:
+def _expand_glob(pattern: str, pid: int, root: str) -> list[str]:
     from fnmatch import fnmatchcase
     from glob import glob
 
@@ -79,7 +80,7 @@ def _path_directories(root: str) -> list[str]:
     return [root + entry for entry in os.environ.get("PATH", os.defpath).split(":") if entry.startswith("/")]
 
 
-def _command(name: str, pid: int, root: str) -> str | None:
+def _find_command(name: str, pid: int, root: str) -> str | None:
     for directory in _path_directories(root):
         path = f"{directory}/{name}"
         if os.access(path, os.X_OK) and files.is_elf(path):
@@ -87,26 +88,26 @@ def _command(name: str, pid: int, root: str) -> str | None:
     return None
 
 
-def _library(name: str, pid: int, root: str) -> str | None:
+def _find_library(name: str, pid: int, root: str) -> str | None:
     if pid:
         for path in mapped_files(pid):
             if _is_library(os.path.basename(path), name) and files.is_elf(path):
                 return path
-    for path in _cached(ld_cache(root), name):
+    for path in _cached_libraries(ld_cache(root), name):
         if files.is_elf(root + path):
             return root + path
     for directory in _library_directories():
-        for soname in _best(_listed(root + directory), name):
+        for soname in _matching_sonames(_list_directory(root + directory), name):
             if files.is_elf(f"{root}{directory}/{soname}"):
                 return f"{root}{directory}/{soname}"
     return None
 
 
-def _cached(cache: dict[str, str], name: str) -> list[str]:
-    return [cache[soname] for soname in _best(list(cache), name)]
+def _cached_libraries(cache: dict[str, str], name: str) -> list[str]:
+    return [cache[soname] for soname in _matching_sonames(list(cache), name)]
 
 
-def _listed(directory: str) -> list[str]:
+def _list_directory(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
@@ -123,15 +124,15 @@ def _is_library(soname: str, name: str) -> bool:
     return rest != soname and (rest.startswith(".so") or (rest[:1] == "-" and rest[1:2].isdigit() and ".so" in rest))
 
 
-def _best(sonames: list[str], name: str) -> list[str]:
+def _matching_sonames(sonames: list[str], name: str) -> list[str]:
     """The matching sonames: an exact match first, then unversioned ones, then the highest version."""
     matching = [soname for soname in sonames if _is_library(soname, name)]
 
-    def rank(soname: str) -> tuple[bool, bool, list[int], str]:
+    def soname_rank(soname: str) -> tuple[bool, bool, list[int], str]:
         version = [-int(part) for part in soname.rpartition(".so")[2].split(".") if part.isdecimal() and len(part) < 10]
         return soname != name, "-" in soname, version, soname
 
-    return sorted(matching, key=rank)
+    return sorted(matching, key=soname_rank)
 
 
 def _library_directories() -> list[str]:
@@ -149,7 +150,7 @@ def ld_cache(root: str = "") -> dict[str, str]:
     known = _ld_caches.get(root)
     if known is None:
         try:
-            known = _ld_caches[root] = files.loader_cache(f"{root}/etc/ld.so.cache", os.uname().machine)
+            known = _ld_caches[root] = files.read_ld_cache(f"{root}/etc/ld.so.cache", os.uname().machine)
         except EnvironmentProblem:
             known = _ld_caches[root] = {}
     return known

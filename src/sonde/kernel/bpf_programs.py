@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ..btf.query import Btf, parse
+from ..btf.query import Btf, parse_btf
 from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
 from ..record import Record
 from ..spec import KernelFunction
 from ..types import Pointer, Struct, StructField, Type
 from . import syscalls
-from .kernel_types import prototype
+from .kernel_types import function_prototype
 
 # What a program takes as its context, and what the kernel really passes: the pairs of include/linux/bpf_types.h.
 CONTEXTS = {
@@ -39,55 +39,55 @@ class Loaded(Record):
     functions: list[tuple[int, str]]
 
 
-def loaded() -> list[Loaded]:
+def loaded_programs() -> list[Loaded]:
     """Every program in the kernel that we may look at."""
     found = []
     try:
         for number in syscalls.object_ids("program"):
-            if (program := look(number)) is not None:
+            if (program := program_by_id(number)) is not None:
                 found.append(program)
     except PrivilegeError:
         pass  # nothing can be attached without that privilege either
     return found
 
 
-def look(number: int) -> Loaded | None:
+def program_by_id(number: int) -> Loaded | None:
     """The program of that number; None if it has gone."""
     try:
         with syscalls.object_by_id("program", number) as fd:
             name, kind, btf_number, functions = syscalls.prog_functions(fd)
     except SyscallError:
         return None
-    btf = _btf(btf_number) if btf_number and functions else None
-    return Loaded(number, name, kind, btf, [(at, btf.raw(at).name) for _, at in functions] if btf else [])
+    btf = _btf_by_id(btf_number) if btf_number and functions else None
+    return Loaded(number, name, kind, btf, [(at, btf.raw_type(at).name) for _, at in functions] if btf else [])
 
 
 @cache
-def _btf(number: int) -> Btf | None:
+def _btf_by_id(number: int) -> Btf | None:
     try:
         with syscalls.object_by_id("btf", number) as fd:
-            return parse(syscalls.btf_blob(fd), name=f"BTF {number}", kernel=False)
+            return parse_btf(syscalls.btf_blob(fd), name=f"BTF {number}", kernel=False)
     except (SyscallError, EnvironmentProblem):
         return None
 
 
-def function(number: int, name: str, find: FindStruct) -> KernelFunction | None:
+def program_function(number: int, name: str, find: FindStruct) -> KernelFunction | None:
     """The prototype of a program's function. Structs that the kernel has too are the kernel's: ``find`` knows them."""
-    program = look(number)
+    program = program_by_id(number)
     id = next((id for id, own in program.functions if own == name), 0) if program else 0
     if program is None or program.btf is None or not id:
         return None
-    known = prototype(program.btf, id, name, f"bpf:{number}")
-    fields = tuple([_kernel_field(f, program.type, find) for f in known.args.fields])
+    known = function_prototype(program.btf, id, name, f"bpf:{number}")
+    fields = tuple([_to_kernel_field(f, program.type, find) for f in known.args.fields])
     known.args = Struct(known.args.name, known.args.bytes, lambda: fields)
     return known
 
 
-def _kernel_field(field: StructField, kind: int, find: FindStruct) -> StructField:
-    return StructField(field.name, _kernel_type(field.type, kind, find), field.offset)
+def _to_kernel_field(field: StructField, kind: int, find: FindStruct) -> StructField:
+    return StructField(field.name, _to_kernel_type(field.type, kind, find), field.offset)
 
 
-def _kernel_type(type: Type, kind: int, find: FindStruct) -> Type:
+def _to_kernel_type(type: Type, kind: int, find: FindStruct) -> Type:
     """A pointer to a program's context points to what the kernel passes in its place, whose layout is another one. Any
     other struct is the kernel's if that has one of the name with all of its members: the program's own declaration
     may be an excerpt (CO-RE), whose offsets were adjusted in the code only."""

@@ -46,7 +46,7 @@ _FP = 10  # the frame pointer
 # bpf_probe_write_user(0, fp - 8, 8): a kernel that is locked down offers it to nobody
 _WRITE_USER = (
     insn.store_imm(_FP, -8, 0, 8), insn.alu("mov", 1), insn.alu("mov", 2, _FP), insn.alu("add", 2, imm=-8),
-    insn.alu("mov", 3, imm=8), insn.call(HELPERS["probe_write_user"]))
+    insn.alu("mov", 3, imm=8), insn.call_helper(HELPERS["probe_write_user"]))
 
 # A verifier that takes no offset from the immediate value comes to read r9, which was never written.
 _LONG_JUMP = (
@@ -56,14 +56,15 @@ _LONG_JUMP = (
 # A number on the stack is loaded, found to be at most 8, loaded once more, and then the length of what
 # bpf_probe_read_kernel() fills: a verifier that knows both for one number lets it.
 _SPILLED = (
-    insn.call(HELPERS["get_smp_processor_id"]), insn.store(_FP, -8, 0, 8), insn.store_imm(_FP, -16, 0, 8),
+    insn.call_helper(HELPERS["get_smp_processor_id"]), insn.store(_FP, -8, 0, 8), insn.store_imm(_FP, -16, 0, 8),
     insn.load(1, _FP, -8, 8), insn.branch("jgt", 1, None, 8, "large"), insn.load(2, _FP, -8, 8),
-    insn.alu("mov", 1, _FP), insn.alu("add", 1, imm=-16), insn.alu("mov", 3), insn.call(HELPERS["probe_read_kernel"]),
+    insn.alu("mov", 1, _FP), insn.alu("add", 1, imm=-16), insn.alu("mov", 3),
+    insn.call_helper(HELPERS["probe_read_kernel"]),
     "large")
 
 
-def _call(helper: str) -> tuple[Insn]:
-    return (insn.call(HELPERS[helper]),)
+def _helper_call(helper: str) -> tuple[Insn]:
+    return (insn.call_helper(HELPERS[helper]),)
 
 
 def _encode(code: Sequence[Item]) -> bytes:
@@ -71,7 +72,7 @@ def _encode(code: Sequence[Item]) -> bytes:
     return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
 
 
-def _loads(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
+def _can_load(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
     """Whether the kernel accepts a program of ``code``, then ``return 0``."""
     from . import syscalls
 
@@ -88,23 +89,23 @@ def _loads(program: str, code: Sequence[Item] = (), expected: int = 0, attach: i
         return None if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN) else False
 
 
-def _all(answers: list[bool | None]) -> bool | None:
+def _combine_answers(answers: list[bool | None]) -> bool | None:
     return False if False in answers else None if None in answers else True
 
 
-def _exists(*paths: str) -> Probe:
+def _probe_paths(*paths: str) -> Probe:
     return lambda host: any(os.path.exists(path) for path in paths)
 
 
-def _program(program: str, code: Sequence[Item] = ()) -> Probe:
-    return lambda host: _loads(program, code)
+def _probe_program(program: str, code: Sequence[Item] = ()) -> Probe:
+    return lambda host: _can_load(program, code)
 
 
-def _everywhere(code: Sequence[Item]) -> Probe:
-    return lambda host: _all([_loads(program, code) for program in _TRACERS])
+def _probe_tracers(code: Sequence[Item]) -> Probe:
+    return lambda host: _combine_answers([_can_load(program, code) for program in _TRACERS])
 
 
-def _map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe:
+def _probe_map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe:
     def probe(host: Features) -> bool | None:
         from . import syscalls
 
@@ -118,35 +119,36 @@ def _map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe
     return probe
 
 
-def _typed(name: str, *kinds: int) -> Probe:
+def _probe_btf(name: str, *kinds: int) -> Probe:
     """Whether the kernel's BTF has a type or function of that name (None without BTF)."""
-    return lambda host: bool(host.btf.find(name, *kinds)) if host.btf else None
+    return lambda host: bool(host.btf.find_id(name, *kinds)) if host.btf else None
 
 
-def _rdonly_cast(program: str) -> Probe:
+def _probe_rdonly_cast(program: str) -> Probe:
     """task = bpf_get_current_task(); p = bpf_rdonly_cast(task, struct task_struct); load from p."""
     def probe(host: Features) -> bool | None:
         if host.btf is None:
             return False
-        kfunc = host.btf.find("bpf_rdonly_cast", codec.FUNC)
-        task = host.btf.find("task_struct", codec.STRUCT)
+        kfunc = host.btf.find_id("bpf_rdonly_cast", codec.FUNC)
+        task = host.btf.find_id("task_struct", codec.STRUCT)
         if not kfunc or not task:
             return False
-        code = (*_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task), insn.kfunc(kfunc),
+        code = (*_helper_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task),
+                insn.call_kfunc(kfunc),
                 insn.load(3, 0, 0, 8))
-        return _loads(program, code)
+        return _can_load(program, code)
     return probe
 
 
-def _may_call(host: Features, kfunc: int, program: str) -> bool | None:
+def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
     """Load a program that calls it without arguments, and read why the verifier refuses."""
     from . import syscalls
 
     log = bytearray(1 << 16)
     tracing = program == "tracing"
-    target = host.btf.find("bpf_iter_task", codec.FUNC) if tracing and host.btf else 0
+    target = host.btf.find_id("bpf_iter_task", codec.FUNC) if tracing and host.btf else 0
     try:
-        syscalls.prog_load(uapi.PROG_TYPES[program], _encode([insn.kfunc(kfunc)]), "probe",
+        syscalls.prog_load(uapi.PROG_TYPES[program], _encode([insn.call_kfunc(kfunc)]), "probe",
                            expected_attach=uapi.BPF_TRACE_ITER if tracing else 0, attach_btf_id=target, log=log,
                            log_level=1).close()
     except PrivilegeError:
@@ -158,99 +160,102 @@ def _may_call(host: Features, kfunc: int, program: str) -> bool | None:
     return b"R10=fp0" in log and b"is not allowed" not in log  # the first: it began to follow the program at all
 
 
-def _tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
+def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
     def probe(host: Features) -> bool | None:
-        target = host.btf.find(function, codec.FUNC) if host.btf else 0
-        return _loads("tracing", code, expected, target) if target else False
+        target = host.btf.find_id(function, codec.FUNC) if host.btf else 0
+        return _can_load("tracing", code, expected, target) if target else False
     return probe
 
 
-def _typed_arguments(host: Features) -> bool | None:
+def _has_typed_arguments(host: Features) -> bool | None:
     """Load the struct sock pointer that tcp_close() gets, and the first word through it."""
-    return _tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
-                    (insn.load(1, 1, 0, 8), insn.load(2, 1, 0, 8)))(host)
+    return _probe_tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
+                          (insn.load(1, 1, 0, 8), insn.load(2, 1, 0, 8)))(host)
 
 
-def _probe_misses(host: Features) -> bool | None:
+def _has_missed_counts(host: Features) -> bool | None:
     """struct bpf_link_info tells of a link how many calls were missed."""
-    info = host.btf.struct("bpf_link_info") if host.btf else None
+    info = host.btf.find_struct("bpf_link_info") if host.btf else None
     if info is None:
         return None
     links = info.field("kprobe_multi")
     return links is not None and isinstance(links.type, Struct) and links.type.field("missed") is not None
 
 
-def _compat_syscalls(host: Features) -> bool | None:
+def _has_compat_syscalls(host: Features) -> bool | None:
     """Programs of 32 bits run too (CONFIG_IA32_EMULATION)."""
     if os.uname().machine != "x86_64":
         return False
-    return bool(host.btf.find("do_fast_syscall_32", codec.FUNC)) if host.btf else None
+    return bool(host.btf.find_id("do_fast_syscall_32", codec.FUNC)) if host.btf else None
 
 
-def _uretprobe_func(host: Features) -> bool | None:
+def _has_uretprobe_func(host: Features) -> bool | None:
     """bpf_get_func_ip() knows uprobes where struct bpf_trace_run_ctx says that it is one."""
-    context = host.btf.struct("bpf_trace_run_ctx") if host.btf else None
+    context = host.btf.find_struct("bpf_trace_run_ctx") if host.btf else None
     return context.field("is_uprobe") is not None if context else None
 
 
 _KPROBE = "/sys/bus/event_source/devices/kprobe"
 _UPROBE = "/sys/bus/event_source/devices/uprobe"
-def _syscall_stacks(host: Features) -> bool | None:
-    from .syscall_stacks import available
+def _has_syscall_stacks(host: Features) -> bool | None:
+    from .syscall_stacks import has_syscall_stacks
 
-    return available()
+    return has_syscall_stacks()
 
 
 _STRUCT = codec.STRUCT
 
 TABLE = [
-    Feature("btf", "type information of the kernel", "5.2", _exists("/sys/kernel/btf/vmlinux")),
-    Feature("kprobes", "probes on kernel functions", "4.17", _exists(_KPROBE)),
-    Feature("uprobes", "probes on user functions", "4.17", _exists(_UPROBE)),
-    Feature("raw_tp", "raw tracepoints", "4.17", _program("raw_tracepoint")),
+    Feature("btf", "type information of the kernel", "5.2", _probe_paths("/sys/kernel/btf/vmlinux")),
+    Feature("kprobes", "probes on kernel functions", "4.17", _probe_paths(_KPROBE)),
+    Feature("uprobes", "probes on user functions", "4.17", _probe_paths(_UPROBE)),
+    Feature("raw_tp", "raw tracepoints", "4.17", _probe_program("raw_tracepoint")),
     # aarch64 loads such programs from 6.0 on, but attaches none before 6.4: its ftrace has no direct calls
-    Feature("fentry", "typed probes on kernel functions", "5.5", lambda host: _all([
-        _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)(host),
-        _typed("register_ftrace_direct", codec.FUNC)(host)])),
-    Feature("typed_arguments", "loads through typed arguments", "5.5", _typed_arguments),
+    Feature("fentry", "typed probes on kernel functions", "5.5", lambda host: _combine_answers([
+        _probe_tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)(host),
+        _probe_btf("register_ftrace_direct", codec.FUNC)(host)])),
+    Feature("typed_arguments", "loads through typed arguments", "5.5", _has_typed_arguments),
     Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
-            _tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _call("get_attach_cookie"))),
-    Feature("iter_task", "iterator over tasks", "5.8", _tracing("bpf_iter_task", uapi.BPF_TRACE_ITER)),
+            _probe_tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _helper_call("get_attach_cookie"))),
+    Feature("iter_task", "iterator over tasks", "5.8", _probe_tracing("bpf_iter_task", uapi.BPF_TRACE_ITER)),
     Feature("kprobe_multi", "one link for many kernel functions", "5.18",
-            lambda host: _all([_exists(_KPROBE)(host), _typed("bpf_kprobe_multi_link", _STRUCT)(host)])),
+            lambda host: _combine_answers([_probe_paths(_KPROBE)(host),
+                                           _probe_btf("bpf_kprobe_multi_link", _STRUCT)(host)])),
     Feature("kprobe_session", "entry and return in one program", "6.10",
-            lambda host: _all([host.ask("kprobe_multi"), _typed("bpf_session_run_ctx", _STRUCT)(host)])),
-    Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _probe_misses),
-    Feature("uprobe_multi", "one link for many user functions", "6.6", _typed("bpf_uprobe_multi_link", _STRUCT)),
-    Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _syscall_stacks),
-    Feature("uretprobe_func", "the function of a uretprobe", "6.7", _uretprobe_func),
-    Feature("ringbuf", "ring buffer", "5.8", _map("ringbuf", 0, 0, 4096)),
-    Feature("map_mmap", "maps that user space can map", "5.5", _map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
+            lambda host: _combine_answers([host.check_feature("kprobe_multi"),
+                                           _probe_btf("bpf_session_run_ctx", _STRUCT)(host)])),
+    Feature("probe_misses", "what kprobes and kretprobes miss is counted", "6.8", _has_missed_counts),
+    Feature("uprobe_multi", "one link for many user functions", "6.6", _probe_btf("bpf_uprobe_multi_link", _STRUCT)),
+    Feature("syscall_stacks", "kernel stacks at classic tracepoints of system calls", "6.12", _has_syscall_stacks),
+    Feature("uretprobe_func", "the function of a uretprobe", "6.7", _has_uretprobe_func),
+    Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
+    Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
-            lambda host: _all([_loads(p, _call("get_attach_cookie")) for p in ("kprobe", "tracepoint", "perf_event")])),
+            lambda host: _combine_answers([_can_load(p, _helper_call("get_attach_cookie"))
+                                           for p in ("kprobe", "tracepoint", "perf_event")])),
     Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10",
-            _program("raw_tracepoint", _call("get_attach_cookie"))),
+            _probe_program("raw_tracepoint", _helper_call("get_attach_cookie"))),
     Feature("get_current_task_btf", "the current task as a typed pointer", "5.11",
-            _everywhere(_call("get_current_task_btf"))),
+            _probe_tracers(_helper_call("get_current_task_btf"))),
     Feature("rdonly_cast", "typed loads through any kernel pointer", "6.2",
-            lambda host: _all([host.ask(f"rdonly_cast_{program}") for program in _TRACERS])),
-    *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _rdonly_cast(program))
+            lambda host: _combine_answers([host.check_feature(f"rdonly_cast_{program}") for program in _TRACERS])),
+    *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _probe_rdonly_cast(program))
       for program in _TRACERS],
     Feature("isa_v4", "sign extension and signed division", "6.6",
-            _program("raw_tracepoint", (insn.alu("mov", 0), insn.sign_extend(1, 0, 8)))),
+            _probe_program("raw_tracepoint", (insn.alu("mov", 0), insn.sign_extend(1, 0, 8)))),
     Feature("long_jumps", "jumps of more than 32,767 instructions", "6.6",
-            _program("raw_tracepoint", _LONG_JUMP)),
+            _probe_program("raw_tracepoint", _LONG_JUMP)),
     Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
-            _program("kprobe", _SPILLED)),
-    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.helper("loop")),
-    Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.helper("for_each_map_elem")),
+            _probe_program("kprobe", _SPILLED)),
+    Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.has_helper("loop")),
+    Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.has_helper("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
-            lambda host: host.helper("map_lookup_percpu_elem")),
-    Feature("signal", "signals sent by programs", "5.5", lambda host: host.helper("send_signal_thread")),
-    Feature("write_user", "programs may write user memory", "4.8", _program("kprobe", _WRITE_USER)),
+            lambda host: host.has_helper("map_lookup_percpu_elem")),
+    Feature("signal", "signals sent by programs", "5.5", lambda host: host.has_helper("send_signal_thread")),
+    Feature("write_user", "programs may write user memory", "4.8", _probe_program("kprobe", _WRITE_USER)),
     Feature("override", "programs may make kernel functions fail", "4.16",
-            _program("kprobe", (insn.alu("mov", 2), *_call("override_return")))),
-    Feature("compat_syscalls", "32-bit processes make system calls", "", _compat_syscalls),
+            _probe_program("kprobe", (insn.alu("mov", 2), *_helper_call("override_return")))),
+    Feature("compat_syscalls", "32-bit processes make system calls", "", _has_compat_syscalls),
 ]
 ROWS = {row.name: row for row in TABLE}
 
@@ -271,16 +276,16 @@ class Features:
         ``helper_NAME`` and ``kfunc_NAME`` ask for any helper or kfunc, ``kfunc_NAME@PROGRAM`` whether programs of that
         type (``kprobe``, ``raw_tracepoint`` ...) may call it.
         """
-        return self.ask(name) or False
+        return self.check_feature(name) or False
 
-    def ask(self, name: str) -> bool | None:
+    def check_feature(self, name: str) -> bool | None:
         """The same, None if it could not be found out. Raises KeyError for a name that is in no row."""
         if name.startswith("helper_"):
-            return self.helper(name.removeprefix("helper_"))
+            return self.has_helper(name.removeprefix("helper_"))
         if name.startswith("kfunc_"):
-            return self.kfunc(*name.removeprefix("kfunc_").partition("@")[::2])
+            return self.has_kfunc(*name.removeprefix("kfunc_").partition("@")[::2])
         row = ROWS[name]
-        known = self._load()
+        known = self._load_cache()
         if name not in known:
             try:
                 answer = row.probe(self)
@@ -289,27 +294,28 @@ class Features:
             if answer is None:
                 return None
             known[name] = answer
-            self._save()
+            self._save_cache()
         return known[name]
 
-    def helper(self, name: str) -> bool | None:
+    def has_helper(self, name: str) -> bool | None:
         """Whether the helper ``bpf_NAME`` exists: enum bpf_func_id of the kernel's BTF lists them."""
         return self.btf.enum_constant(f"BPF_FUNC_{name}") is not None if self.btf else None
 
-    def kfunc(self, name: str, program: str = "") -> bool | None:
+    def has_kfunc(self, name: str, program: str = "") -> bool | None:
         """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has but the function's name.
         With ``program``, whether the verifier lets programs of that type call it: it says so before anything else."""
-        found = self.btf.find(name, codec.FUNC) if self.btf else 0
+        found = self.btf.find_id(name, codec.FUNC) if self.btf else 0
         if not self.btf or not found:
             return False
-        tagged = {self.btf.raw(tag).value for tag, kind in self.btf.ids("bpf_kfunc") if kind == codec.DECL_TAG}
+        tagged = {self.btf.raw_type(tag).value for tag, kind in self.btf.ids_of_name("bpf_kfunc")
+                  if kind == codec.DECL_TAG}
         if tagged and found not in tagged:
             return False
-        return _may_call(self, found, program) if program else True
+        return _can_call_kfunc(self, found, program) if program else True
 
     # the cache: a line "name 0" or "name 1" for each answer
 
-    def _file(self) -> str:
+    def _cache_name(self) -> str:
         """The cache's name; "" if this boot has none that tells it from others."""
         try:
             with open("/proc/sys/kernel/random/boot_id", "rb") as file:
@@ -318,15 +324,15 @@ class Features:
             return ""
         return f"features-{crc32(boot + os.uname().version.encode()):08x}-{CACHE_VERSION}"
 
-    def _load(self) -> dict[str, bool]:
+    def _load_cache(self) -> dict[str, bool]:
         if self._known is None:
-            file = self._file()
+            file = self._cache_name()
             text = (read_cache(file) or b"").decode("ascii", "replace") if file else ""
             pairs = [line.split() for line in text.splitlines()]
             self._known = {p[0]: p[1] == "1" for p in pairs if len(p) == 2 and p[0] in ROWS}
         return self._known
 
-    def _save(self) -> None:
-        file = self._file()
+    def _save_cache(self) -> None:
+        file = self._cache_name()
         if file and self._known:
             write_cache(file, ["".join([f"{name} {answer:d}\n" for name, answer in self._known.items()]).encode()])

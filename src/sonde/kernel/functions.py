@@ -37,54 +37,56 @@ _CLONES = {
 }
 
 
-def obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | None = None) -> tuple[str, list[str]]:
+def function_obstacle(function: str, module: str, kind: str, symbols: KernelSymbols | None = None) -> tuple[str,
+                                                                                                            list[str]]:
     """(what is wrong with it, hints); ("", []) if the kernel's lists do not tell."""
     symbols = symbols or KernelSymbols()
-    known = symbols.address(function)
-    every = _traceable()
+    known = symbols.symbol_address(function)
+    every = _all_traceable_functions()
     listed = [m for m, name in every if name == function]
     if known is None and not symbols.restricted and not listed:
-        return _gone(function, symbols, every)
+        return _explain_missing(function, symbols, every)
     if listed and module not in ("", "vmlinux") and module not in listed:
         return f"{function} is not in {module} but in {listed[0]}", [f"probe {kind}:{listed[0]}:{function}"]
     if not listed and every:
         if known is not None and _is_data(function, known, symbols):
             return f"{function} is not a function but data", []
-        return _untraceable(function, kind, symbols, every)
+        return _explain_untraceable(function, kind, symbols, every)
     return "", []
 
 
 def _is_data(function: str, address: int, symbols: KernelSymbols) -> bool:
     """By its letter, or by its place: on Linux 7.2 kallsyms has a T for the kernel's initialised data too."""
-    low, high = symbols.address("_sdata"), symbols.address("_edata")
-    return symbols.kind(function) not in "tTwW" or low is not None and high is not None and low <= address < high
+    low, high = symbols.symbol_address("_sdata"), symbols.symbol_address("_edata")
+    return symbols.symbol_type(function) not in "tTwW" or low is not None and high is not None and low <= address < high
 
 
-def _untraceable(function: str, kind: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
-    if why := special(function, symbols):
+def _explain_untraceable(function: str, kind: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
+    if why := section_obstacle(function, symbols):
         return f"{function} is not traceable: {why}", []
     clones = list(_clone_hints(function, symbols, every))
-    other = [f"kprobe:{function} may do"] if kind in ("fentry", "fexit") and function not in forbidden() else []
+    other = [f"kprobe:{function} may do"] if kind in ("fentry",
+                                                      "fexit") and function not in forbidden_functions() else []
     return f"{function} is not traceable: it is not among the kernel's available_filter_functions", [*clones, *other]
 
 
-def special(function: str, symbols: KernelSymbols | None = None) -> str:
+def section_obstacle(function: str, symbols: KernelSymbols | None = None) -> str:
     """Why no function of the part of the kernel that this one is in can be probed; "" if it is in none of those."""
     symbols = symbols or KernelSymbols()
-    address = symbols.address(function)
+    address = symbols.symbol_address(function)
     for begin, end, why in _SECTIONS:
-        low, high = symbols.address(begin), symbols.address(end)
+        low, high = symbols.symbol_address(begin), symbols.symbol_address(end)
         if address is not None and low is not None and high is not None and low <= address < high:
             return why
     return ""
 
 
-def _gone(function: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
+def _explain_missing(function: str, symbols: KernelSymbols, every: Functions) -> tuple[str, list[str]]:
     """It has no code under its own name: say what there is of it, as far as kallsyms and debug information can."""
     clones = list(_clone_hints(function, symbols, every))
-    copies = _inlined(function)
+    copies = _inlined_copies(function)
     if copies is not None:
-        return f"{function} has no code of its own: it is inlined into {copies.shown()}", clones
+        return f"{function} has no code of its own: it is inlined into {copies.format_callers()}", clones
     if clones:
         return f"this kernel has no function {function} under that name", clones
     return f"this kernel has no function {function}", [
@@ -95,24 +97,24 @@ def _gone(function: str, symbols: KernelSymbols, every: Functions) -> tuple[str,
 def _clone_hints(function: str, symbols: KernelSymbols, every: Functions) -> Iterator[str]:
     """What the compiler made of a function."""
     traceable = {name for _, name in every}
-    for clone in symbols.clones(function)[:3]:
+    for clone in symbols.symbol_clones(function)[:3]:
         meaning = ", ".join([text for word, text in _CLONES.items() if f".{word}" in clone[len(function):]])
         probe = f": kprobe:{clone}" if clone in traceable or not traceable else ", which is not traceable"
         yield f"the compiler made {clone} of it{f' ({meaning})' if meaning else ''}{probe}"
 
 
-def _inlined(function: str) -> Inlined | None:
+def _inlined_copies(function: str) -> Inlined | None:
     """The function's copies by the kernel's own debug information, where that is installed."""
     from .foreign import files
 
     release = os.uname().release
     found = next((path for path in [name.format(release) for name in _DEBUG_FILES] if os.path.exists(path)), None)
-    return files.inlined(found, function) if found else None
+    return files.inlined_copies(found, function) if found else None
 
 
-def _traceable() -> Functions:
+def _all_traceable_functions() -> Functions:
     try:
-        return traceable_functions(tracefs.find())
+        return traceable_functions(tracefs.find_tracefs())
     except EnvironmentProblem:
         return []
 
@@ -125,15 +127,15 @@ def changed(btf: Btf) -> frozenset[str]:
     cached = read_cache(file)
     if cached is not None:
         return frozenset(cached.decode("utf-8", "replace").split())
-    names = {name for module, name in _traceable() if module == "vmlinux"}
+    names = {name for module, name in _all_traceable_functions() if module == "vmlinux"}
     whole = {name.partition(".")[0] for name in names if "." in name} - names
-    found = sorted(name for name in whole if btf.find(name, codec.FUNC))
+    found = sorted(name for name in whole if btf.find_id(name, codec.FUNC))
     if names:
         write_cache(file, [" ".join(found).encode()])
     return frozenset(found)
 
 
-def forbidden() -> frozenset[str]:
+def forbidden_functions() -> frozenset[str]:
     """Functions in which no kprobe may be set: debugfs lists them, "0xaddr-0xaddr\tname". None if it cannot be read."""
     try:
         with open(_BLACKLIST, encoding="utf-8", errors="replace") as file:

@@ -9,14 +9,14 @@ from ..errors import EnvironmentProblem
 
 
 @cache
-def release() -> str:
+def kernel_release() -> str:
     """``6.18.44``: the running kernel's release without the distribution's suffix."""
     text = os.uname().release
     end = next((i for i, c in enumerate(text) if not (c.isdigit() or c == ".")), len(text))
     return text[:end].rstrip(".")
 
 
-def cpu_list(text: str) -> list[int]:
+def parse_cpu_list(text: str) -> list[int]:
     """``0-3,8`` as numbers."""
     found: list[int] = []
     for part in text.strip().split(","):
@@ -26,10 +26,10 @@ def cpu_list(text: str) -> list[int]:
     return found
 
 
-def _cpus(kind: str) -> list[int]:
+def _read_cpu_list(kind: str) -> list[int]:
     try:
         with open(f"/sys/devices/system/cpu/{kind}", encoding="ascii") as file:
-            found = cpu_list(file.read())
+            found = parse_cpu_list(file.read())
     except OSError as error:
         raise EnvironmentProblem(f"/sys/devices/system/cpu/{kind}: {error.strerror}",
                                  ["is sysfs mounted at /sys?"]) from None
@@ -39,12 +39,12 @@ def _cpus(kind: str) -> list[int]:
 @cache
 def possible_cpus() -> int:
     """How many slots per-CPU memory has: one more than the highest CPU number the kernel allows for."""
-    return _cpus("possible")[-1] + 1
+    return _read_cpu_list("possible")[-1] + 1
 
 
 def online_cpus() -> list[int]:
     """CPUs that run now."""
-    return _cpus("online")
+    return _read_cpu_list("online")
 
 
 @cache
@@ -53,7 +53,7 @@ def page_size() -> int:
     return os.sysconf("SC_PAGE_SIZE")
 
 
-def boot_to_wall(clock: str = "boot") -> int:
+def wall_clock_offset(clock: str = "boot") -> int:
     """Nanoseconds to add to a kernel time of ``clock`` (boot, monotonic, tai) to get Unix time.
 
     The two clocks are read as close together as possible: the best of five tries.
@@ -62,17 +62,17 @@ def boot_to_wall(clock: str = "boot") -> int:
 
     source = {"boot": time.CLOCK_BOOTTIME, "monotonic": time.CLOCK_MONOTONIC,
               "tai": time.CLOCK_TAI}.get(clock, time.CLOCK_BOOTTIME)
-    return _between(source, time.CLOCK_REALTIME)
+    return _clock_offset(source, time.CLOCK_REALTIME)
 
 
-def boot_to_tai() -> int:
+def tai_clock_offset() -> int:
     """Nanoseconds to add to the boot clock to get TAI."""
     import time
 
-    return _between(time.CLOCK_BOOTTIME, time.CLOCK_TAI)
+    return _clock_offset(time.CLOCK_BOOTTIME, time.CLOCK_TAI)
 
 
-def _between(source: int, target: int) -> int:
+def _clock_offset(source: int, target: int) -> int:
     import time
 
     best, offset = 1 << 62, 0
@@ -96,7 +96,7 @@ _EVENT_NAMES_AARCH64 = _EVENT_NAMES | {"fadvise64": "fadvise64_64"}
 
 
 @cache
-def syscalls(arch: str) -> dict[str, int]:
+def syscall_numbers(arch: str) -> dict[str, int]:
     """Name to number, as in the uapi headers; {} for an architecture without a table."""
     from . import syscall_table
 
@@ -114,23 +114,23 @@ def syscalls(arch: str) -> dict[str, int]:
 
 def syscall_number(name: str, arch: str) -> int | None:
     """Number of a system call by its own name, or by the name that its tracepoints have (``newfstat``)."""
-    table = syscalls(arch)
+    table = syscall_numbers(arch)
     if name in table:
         return table[name]
-    called = next((own for own, event in _event_names(arch).items() if event == name), None)
+    called = next((own for own, event in _syscall_event_names(arch).items() if event == name), None)
     return table.get(called) if called else None
 
 
 @cache
 def syscall_names(arch: str) -> dict[int, str]:
     """Number to name."""
-    return {number: name for name, number in syscalls(arch).items()}
+    return {number: name for name, number in syscall_numbers(arch).items()}
 
 
-def syscall_event(name: str, arch: str) -> str:
+def syscall_event_name(name: str, arch: str) -> str:
     """``fstat`` → ``newfstat``: what sys_enter_ and sys_exit_ tracepoints call it."""
-    return _event_names(arch).get(name, name)
+    return _syscall_event_names(arch).get(name, name)
 
 
-def _event_names(arch: str) -> dict[str, str]:
+def _syscall_event_names(arch: str) -> dict[str, str]:
     return _EVENT_NAMES_AARCH64 if arch == "aarch64" else _EVENT_NAMES

@@ -36,76 +36,80 @@ PROBE_TYPES = {
 }
 
 
-def info(features: Features, version: str) -> list[Row]:
+def info_rows(features: Features, version: str) -> list[Row]:
     """Every row, in order."""
-    def known(constant: str) -> str:
-        return _word(features.btf.enum_constant(constant) is not None if features.btf else None)
+    def format_constant_answer(constant: str) -> str:
+        return _format_answer(features.btf.enum_constant(constant) is not None if features.btf else None)
 
-    rows = _system(features) + _build(version)
-    rows += [("Kernel helpers", name, known(f"BPF_FUNC_{helper or name}")) for name, helper in HELPERS.items()]
+    rows = _system_rows(features) + _build_rows(version)
+    rows += [("Kernel helpers", name, format_constant_answer(f"BPF_FUNC_{helper or name}"))
+             for name, helper in HELPERS.items()]
     # Kernels that have ring buffers, which Sonde needs, have these three.
     rows += [("Kernel features", "Instruction limit", "1000000"), ("Kernel features", "Loop support", "yes"),
-             ("Kernel features", "map batch", "yes"), ("Kernel features", "module btf", _word(_module_btf())),
-             ("Kernel features", "uprobe refcount", _word(_counts_semaphores()))]
-    rows += [("Kernel features", row.name, _word(features.ask(row.name))) for row in TABLE]
-    rows += [("Map types", name, known(f"BPF_MAP_TYPE_{(kind or name).upper()}")) for name, kind in MAP_TYPES.items()]
-    rows += [("Probe types", name, _word(features.ask(needed) if needed else True))
+             ("Kernel features", "map batch", "yes"),
+             ("Kernel features", "module btf", _format_answer(_has_module_btf())),
+             ("Kernel features", "uprobe refcount", _format_answer(_has_uprobe_refcount()))]
+    rows += [("Kernel features", row.name, _format_answer(features.check_feature(row.name))) for row in TABLE]
+    rows += [("Map types", name, format_constant_answer(f"BPF_MAP_TYPE_{(kind or name).upper()}"))
+             for name, kind in MAP_TYPES.items()]
+    rows += [("Probe types", name, _format_answer(features.check_feature(needed) if needed else True))
              for name, needed in PROBE_TYPES.items()]
     return rows
 
 
-def _system(features: Features) -> list[Row]:
+def _system_rows(features: Features) -> list[Row]:
     uname = os.uname()
     return [("System", *pair) for pair in [
-        ("OS", f"{uname.sysname} {uname.release} {uname.version}"), ("Arch", uname.machine), ("CPUs", _cpu_count()),
-        ("BTF", "vmlinux" if features.btf else "no"), ("tracefs", _tracefs()), ("lockdown", kernel_lockdown()),
-        ("perf_event_paranoid", _sysctl("kernel/perf_event_paranoid")),
-        ("kptr_restrict", _sysctl("kernel/kptr_restrict")),
-        ("unprivileged_bpf_disabled", _sysctl("kernel/unprivileged_bpf_disabled"))]]
+        ("OS", f"{uname.sysname} {uname.release} {uname.version}"), ("Arch", uname.machine),
+        ("CPUs", _format_cpu_count()),
+        ("BTF", "vmlinux" if features.btf else "no"), ("tracefs", _tracefs_mount()), ("lockdown", kernel_lockdown()),
+        ("perf_event_paranoid", _read_sysctl("kernel/perf_event_paranoid")),
+        ("kptr_restrict", _read_sysctl("kernel/kptr_restrict")),
+        ("unprivileged_bpf_disabled", _read_sysctl("kernel/unprivileged_bpf_disabled"))]]
 
 
-def _build(version: str) -> list[Row]:
+def _build_rows(version: str) -> list[Row]:
     return [("Build", *pair) for pair in [
         ("version", f"v{version}"), ("Python", sys.version.split()[0]), ("LLVM", "no"),
-        ("libclang (headers)", _word(_installed("clang"))),
-        ("pyelftools (DWARF support)", _word(_installed("elftools")))]]
+        ("libclang (headers)", _format_answer(_is_installed("clang"))),
+        ("pyelftools (DWARF support)", _format_answer(_is_installed("elftools")))]]
 
 
-def _installed(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     from importlib.util import find_spec
     return find_spec(module) is not None
 
 
-def _module_btf() -> bool:
+def _has_module_btf() -> bool:
     try:
         return any(name != "vmlinux" for name in os.listdir("/sys/kernel/btf"))
     except OSError:
         return False
 
 
-def _counts_semaphores() -> bool:
+def _has_uprobe_refcount() -> bool:
     return os.path.exists("/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset")
 
 
-def _word(answer: bool | None) -> str:
+def _format_answer(answer: bool | None) -> str:
     return "unknown" if answer is None else "yes" if answer else "no"
 
 
-def _cpu_count() -> str:
+def _format_cpu_count() -> str:
     try:
         return f"{len(host.online_cpus())} online, {host.possible_cpus()} possible"
     except EnvironmentProblem as problem:
         return problem.message
 
 
-def _tracefs() -> str:
+def _tracefs_mount() -> str:
     try:
-        return tracefs.find()
+        return tracefs.find_tracefs()
     except EnvironmentProblem as problem:
         return problem.message
 
 
-def _sysctl(name: str) -> str:
+def _read_sysctl(name: str) -> str:
     try:
         with open(f"/proc/sys/{name}", encoding="ascii") as file:
             return file.read().strip()

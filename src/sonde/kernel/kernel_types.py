@@ -17,7 +17,7 @@ _INT_WORDS = frozenset(("signed", "unsigned", "long", "short", "int", "char"))
 _ENUMS = (codec.ENUM, codec.ENUM64)
 
 
-def c_integer(words: list[str]) -> Type | None:
+def parse_c_integer(words: list[str]) -> Type | None:
     """``unsigned long`` in any spelling; None if the words are not those of an integer type."""
     if words in (["bool"], ["_Bool"]):
         return BOOL
@@ -35,7 +35,7 @@ def c_integer(words: list[str]) -> Type | None:
 class KernelTypes:
     """Answers of a World that need BTF only. ``_open`` is called when the first of them is wanted."""
 
-    def _open(self) -> Btf | None:
+    def _open_btf(self) -> Btf | None:
         """The kernel's own BTF; None if there is none."""
         raise NotImplementedError
 
@@ -46,14 +46,14 @@ class KernelTypes:
     @cached_property
     def btf(self) -> Btf | None:
         """BTF of vmlinux."""
-        return self._open()
+        return self._open_btf()
 
     @cached_property
     def modules(self) -> dict[str, Btf]:
         """BTF of modules by name, in order of name."""
         return self._open_modules() if self.btf else {}
 
-    def _blobs(self) -> Iterator[tuple[str, Btf]]:
+    def _all_btfs(self) -> Iterator[tuple[str, Btf]]:
         """vmlinux, then the modules, opened only as far as the caller looks."""
         if self.btf:
             yield "vmlinux", self.btf
@@ -61,50 +61,51 @@ class KernelTypes:
 
     def kfunc_id(self, name: str) -> int:
         """BTF id of a function of vmlinux; 0 if there is none."""
-        return self.btf.find(name, codec.FUNC) if self.btf else 0
+        return self.btf.find_id(name, codec.FUNC) if self.btf else 0
 
-    def struct(self, name: str, union: bool = False) -> Struct | None:
+    def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name``, of the kernel or a module."""
-        return next((found for _, btf in self._blobs() if (found := btf.struct(name, union))), None)
+        return next((found for _, btf in self._all_btfs() if (found := btf.find_struct(name, union))), None)
 
     def named_type(self, name: str) -> Type | None:
         """A typedef (resolved), ``enum x``, ``struct x``, ``union x`` or integer type by its C name."""
         words = [word for word in name.split() if word not in ("const", "volatile")]
-        integer = c_integer(words)
+        integer = parse_c_integer(words)
         if integer or not words:
             return integer
         if len(words) == 2 and words[0] in ("struct", "union"):
-            return self.struct(words[1], words[0] == "union")
+            return self.find_struct(words[1], words[0] == "union")
         kinds = _ENUMS if words[0] == "enum" else (codec.TYPEDEF, codec.INT)
-        for _, btf in self._blobs():
-            found = btf.find(words[-1], *kinds) if len(words) <= 2 else 0
+        for _, btf in self._all_btfs():
+            found = btf.find_id(words[-1], *kinds) if len(words) <= 2 else 0
             if found:
-                return btf.type(found)
+                return btf.convert_type(found)
         return None
 
     def enum_constant(self, name: str) -> tuple[int, Enum | None] | None:
         """The value of an enum constant, and its enum."""
-        return next((found for _, btf in self._blobs() if (found := btf.enum_constant(name))), None)
+        return next((found for _, btf in self._all_btfs() if (found := btf.enum_constant(name))), None)
 
     def struct_names(self) -> list[str]:
         """All struct and union names."""
         names: dict[str, None] = {}
-        for _, btf in self._blobs():
-            names.update(dict.fromkeys([name for name, _ in btf.names(codec.STRUCT, codec.UNION)]))
+        for _, btf in self._all_btfs():
+            names.update(dict.fromkeys([name for name, _ in btf.named_types(codec.STRUCT, codec.UNION)]))
         return list(names)
 
     def raw_tracepoints(self) -> list[tuple[str, str]]:
         """(module, event) of every raw tracepoint: the kernel makes a typedef ``btf_trace_EVENT`` for each."""
-        return [(module, name.removeprefix("btf_trace_")) for module, btf in self._blobs()
-                for name, _ in btf.names(codec.TYPEDEF) if name.startswith("btf_trace_")]
+        return [(module, name.removeprefix("btf_trace_")) for module, btf in self._all_btfs()
+                for name, _ in btf.named_types(codec.TYPEDEF) if name.startswith("btf_trace_")]
 
-    def raw_tracepoint(self, event: str) -> Struct | None:
+    def raw_tracepoint_args(self, event: str) -> Struct | None:
         """Arguments of a raw tracepoint: field i at offset 8 * i."""
         params = self.raw_tracepoint_params(event)
         if params is None:
             return None
         btf, pairs = params
-        fields = tuple([StructField(name or f"arg{i}", btf.type(kind), 8 * i) for i, (name, kind) in enumerate(pairs)])
+        fields = tuple([StructField(name or f"arg{i}", btf.convert_type(kind), 8 * i)
+                        for i, (name, kind) in enumerate(pairs)])
         return Struct(f"_rawtracepoint_{event}", 8 * len(fields), lambda: fields)
 
     def raw_tracepoint_params(self, event: str) -> tuple[Btf, list[tuple[str, int]]] | None:
@@ -114,24 +115,24 @@ class KernelTypes:
         ``__traceiter_EVENT`` (5.10), whose first parameter is the callback's data; the typedef
         ``btf_trace_EVENT`` has types only.
         """
-        for _, btf in self._blobs():
-            if not btf.find(f"btf_trace_{event}", codec.TYPEDEF):
+        for _, btf in self._all_btfs():
+            if not btf.find_id(f"btf_trace_{event}", codec.TYPEDEF):
                 continue
             for name, kind in ((f"__probestub_{event}", codec.FUNC), (f"__traceiter_{event}", codec.FUNC),
                                (f"btf_trace_{event}", codec.TYPEDEF)):
-                found = btf.find(name, kind)
+                found = btf.find_id(name, kind)
                 if found:
-                    return btf, [(param.name, param.type) for param in btf.params(found)[1:]]
+                    return btf, [(param.name, param.type) for param in btf.function_params(found)[1:]]
         return None
 
     def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         """A function's prototype; ``module`` "" is the kernel proper, then every module; "bpf:ID" a BPF program."""
         if module.startswith("bpf:"):
             return self._program_function(int(module[4:]), name)
-        for owner, btf in self._blobs():
-            found = btf.find(name, codec.FUNC) if module in ("", owner) else 0
+        for owner, btf in self._all_btfs():
+            found = btf.find_id(name, codec.FUNC) if module in ("", owner) else 0
             if found >= btf.first:
-                return prototype(btf, found, name, owner)
+                return function_prototype(btf, found, name, owner)
         return None
 
     def _program_function(self, number: int, name: str) -> KernelFunction | None:
@@ -146,7 +147,7 @@ class KernelTypes:
         """(module, function) of every function that could be traced."""
         raise NotImplementedError
 
-    def traceable(self, name: str) -> bool:
+    def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
         return any(known == name for _, known in self.kernel_functions())
 
@@ -164,31 +165,31 @@ class KernelTypes:
 
     def function_names(self) -> list[tuple[str, str]]:
         """(module, function) of every function with a prototype."""
-        return [(owner, name) for owner, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]
+        return [(owner, name) for owner, btf in self._all_btfs() for name, _ in btf.named_types(codec.FUNC)]
 
     def function_params(self, function: str) -> tuple[Btf, list[tuple[str, int]], int] | None:
         """(name, type id) of a kernel function's parameters and the id of its result, with their BTF."""
-        for _, btf in self._blobs():
-            found = btf.find(function, codec.FUNC)
+        for _, btf in self._all_btfs():
+            found = btf.find_id(function, codec.FUNC)
             if found:
-                result = btf.skip(btf.raw(found).value).value
-                return btf, [(param.name, param.type) for param in btf.params(found)], result
+                result = btf.skip_modifiers(btf.raw_type(found).value).value
+                return btf, [(param.name, param.type) for param in btf.function_params(found)], result
         return None
 
 
-def prototype(btf: Btf, id: int, name: str, module: str) -> KernelFunction:
+def function_prototype(btf: Btf, id: int, name: str, module: str) -> KernelFunction:
     """What BTF says about the function with that id."""
-    params = btf.params(id)
+    params = btf.function_params(id)
     variadic = bool(params) and not params[-1].type
     fields, at = [], 0
     for index, param in enumerate(params[:-1] if variadic else params):
-        type = btf.type(param.type)
+        type = btf.convert_type(param.type)
         fields.append(StructField(param.name or f"arg{index}", type, at))
         at += max(8, round_up(type.size, 8))
     members = tuple(fields)
-    result = btf.skip(btf.raw(id).value).value
+    result = btf.skip_modifiers(btf.raw_type(id).value).value
     return KernelFunction(name, module, id, Struct(f"_function_{name}", at, lambda: members),
-                          btf.type(result) if result else None, variadic)
+                          btf.convert_type(result) if result else None, variadic)
 
 
 def open_modules(base: Btf, directory: str = BTF_DIRECTORY) -> dict[str, Btf]:

@@ -35,7 +35,7 @@ class Kind(Record):
     files: bool = False  # the target means files, and the candidates are theirs: only names are left to match
 
 
-def listing(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int = 0) -> Iterator[str]:
+def listing_lines(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int = 0) -> Iterator[str]:
     """The lines for a search pattern; with ``verbose`` the arguments of each probe follow it, indented.
 
     A pattern is ``kind:target:name`` with wildcards, several of them separated by commas, or ``struct NAME``
@@ -45,41 +45,43 @@ def listing(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int
     for single in pattern.split(","):
         single = single.strip()
         if single.split(" ")[0] in _TAGS and " " in single:
-            yield from _types(world, single, verbose)
+            yield from _list_types(world, single, verbose)
         else:
-            yield from _probes(world, single, verbose, pid)
+            yield from _list_probes(world, single, verbose, pid)
 
 
-def _probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator[str]:
+def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator[str]:
     from fnmatch import fnmatchcase
 
     head, colon, rest = pattern.partition(":")
     if pattern and not colon and not any(pattern in (kind.name, kind.alias) for kind in KINDS):
         for kind in KINDS:
             if kind.usual or pid:
-                yield from _matching(world, kind, f"{kind.name}:{_complete(kind, pattern)}", "", verbose, pid)
+                yield from _list_matching_probes(world, kind, f"{kind.name}:{_complete_pattern(kind, pattern)}", "",
+                                                 verbose, pid)
         return
     chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or kind.alias == head]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
         chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
     for kind in chosen:
-        search = f"{kind.name}:{_complete(kind, rest) if rest else '*'}"
+        search = f"{kind.name}:{_complete_pattern(kind, rest) if rest else '*'}"
         target, _, name = rest.rpartition(":")
         if kind.files:
             if not target:
                 target, name = name, "*"
             search = f"{kind.name}:*:{name or '*'}"
-        yield from _matching(world, kind, search, target, verbose, pid)
+        yield from _list_matching_probes(world, kind, search, target, verbose, pid)
 
 
-def _complete(kind: Kind, rest: str) -> str:
+def _complete_pattern(kind: Kind, rest: str) -> str:
     if kind.name in ("fentry", "fexit") and rest.startswith("bpf:") and rest.count(":") == 1:
         return f"bpf:*:{rest[4:]}"
     return rest if kind.parts <= rest.count(":") + 1 else f"*:{rest}"
 
 
-def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: bool, pid: int) -> Iterator[str]:
+def _list_matching_probes(world: LiveWorld, kind: Kind, search: str, target: str, verbose: bool,
+                          pid: int) -> Iterator[str]:
     from fnmatch import translate
     from re import compile
 
@@ -100,44 +102,44 @@ def _matching(world: LiveWorld, kind: Kind, search: str, target: str, verbose: b
 
 # ---- candidates and details by kind
 
-def _tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
     return sorted([f"{category}:{event}" for category, event in world.tracepoints()])
 
 
 def _tracepoint_fields(world: LiveWorld, name: str) -> list[str]:
     category, _, event = name.partition(":")
-    text = tracefs.format_text(world.tracefs, category, event)
+    text = tracefs.read_format(world.tracefs, category, event)
     return [field.declaration for field in tracefs.parse_fields(text or "")]
 
 
-def _raw_tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_raw_tracepoints(world: LiveWorld, target: str, pid: int) -> list[str]:
     return sorted([f"{module}:{event}" for module, event in world.raw_tracepoints()])
 
 
 def _raw_tracepoint_params(world: LiveWorld, name: str) -> list[str]:
     found = world.raw_tracepoint_params(name.rpartition(":")[2])
-    return _declarations(*found) if found else []
+    return _format_declarations(*found) if found else []
 
 
-def _functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_kernel_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """With their modules where the pattern asks for one."""
     return sorted({f"{module}:{name}" if target else name for module, name in world.kernel_functions()})
 
 
 def _function_params(world: LiveWorld, name: str) -> list[str]:
     found = world.function_params(name.rpartition(":")[2])
-    return _declarations(found[0], found[1]) if found else []
+    return _format_declarations(found[0], found[1]) if found else []
 
 
 def _function_registers(world: LiveWorld, name: str) -> list[str]:
     """The same without names, which kprobes do not know."""
     found = world.function_params(name.rpartition(":")[2])
-    return _declarations(found[0], [("", kind) for _, kind in found[1]]) if found else []
+    return _format_declarations(found[0], [("", kind) for _, kind in found[1]]) if found else []
 
 
-def _typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_typed_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """Functions with a prototype, of those that can be traced where the kernel says which."""
-    if not world.feature("fentry"):
+    if not world.has_feature("fentry"):
         return []
     if target.partition(":")[0] == "bpf":
         return [f"bpf:{number}:{name}" for number, name, attachable in world.bpf_functions() if attachable]
@@ -167,33 +169,33 @@ def _function_result(world: LiveWorld, name: str) -> list[str]:
     found = world.function_params(name.rpartition(":")[2])
     if found is None:
         return []
-    return _declarations(found[0], [("retval", found[2])]) if found[2] else ["void"]
+    return _format_declarations(found[0], [("retval", found[2])]) if found[2] else ["void"]
 
 
-def _declarations(btf: Btf, params: list[tuple[str, int]]) -> list[str]:
+def _format_declarations(btf: Btf, params: list[tuple[str, int]]) -> list[str]:
     """``struct sock * sk``: the type as C writes it, a space, the name."""
-    return [f"{ctext.declaration(btf, kind)} {name or f'arg{i}'}" if kind else "..."
+    return [f"{ctext.format_declaration(btf, kind)} {name or f'arg{i}'}" if kind else "..."
             for i, (name, kind) in enumerate(params)]
 
 
-def _user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_user_functions(world: LiveWorld, target: str, pid: int) -> list[str]:
     """``path:function`` of the files that the target means; all mapped ones of a process for ``*``."""
     if not target and not pid:
         return []
     found: set[str] = set()
-    for path in world.find_binary(target or "*", pid):
+    for path in world.find_binaries(target or "*", pid):
         found.update([f"{path}:{function.name}" for function in world.user_functions(path)])
     return sorted(found)
 
 
 def _user_arguments(result: bool) -> Details:
     """Parameters (and ``result``) of a user function, where debug information has them."""
-    def details(world: LiveWorld, name: str) -> list[str]:
+    def argument_details(world: LiveWorld, name: str) -> list[str]:
         path, _, symbol = name.partition(":") if not name.startswith("/") else _split_path(world, name)
         function = next((f for f in world.user_functions(path) if f.name == symbol), None)
         found = world.user_prototype(path, function.offset).declarations if function else []
         return [line + (" retval" if line == "void" else "") for line in (found if result else found[:-1])]
-    return details
+    return argument_details
 
 
 def _split_path(world: LiveWorld, name: str) -> tuple[str, str, str]:
@@ -205,14 +207,14 @@ def _split_path(world: LiveWorld, name: str) -> tuple[str, str, str]:
     return path, ":", symbol
 
 
-def _static_probes(world: LiveWorld, target: str, pid: int) -> list[str]:
+def _list_usdt_probes(world: LiveWorld, target: str, pid: int) -> list[str]:
     if not target and not pid:
         return []
-    return sorted({f"{path}:{probe.provider}:{probe.name}" for path in world.find_binary(target or "*", pid)
+    return sorted({f"{path}:{probe.provider}:{probe.name}" for path in world.find_binaries(target or "*", pid)
                    for probe in world.usdt_probes(path)})
 
 
-def _static_arguments(world: LiveWorld, name: str) -> list[str]:
+def _usdt_arguments(world: LiveWorld, name: str) -> list[str]:
     """``int32 arg0`` of the probe's first place."""
     path, provider, event = name.rsplit(":", 2)
     for probe in world.usdt_probes(path):
@@ -221,40 +223,40 @@ def _static_arguments(world: LiveWorld, name: str) -> list[str]:
     return []
 
 
-def _iterators(world: LiveWorld, target: str, pid: int) -> list[str]:
-    if not world.feature("iter_task") or world.btf is None:
+def _list_iterators(world: LiveWorld, target: str, pid: int) -> list[str]:
+    if not world.has_feature("iter_task") or world.btf is None:
         return []
     names = [name.removeprefix("bpf_iter__") for name in world.struct_names() if name.startswith("bpf_iter__")]
     return sorted(name for name in names if world.kfunc_id(f"bpf_iter_{name}") and name not in uapi.ITERATORS_OF_ONE)
 
 
 def _iterator_fields(world: LiveWorld, name: str) -> list[str]:
-    struct = world.struct(f"bpf_iter__{name}")
+    struct = world.find_struct(f"bpf_iter__{name}")
     fields = [(field, struct.field(field)) for field in struct.field_names()] if struct else []
     return [f"{found.type} {field}" for field, found in fields if found]
 
 
-def _named(names: list[str]) -> Candidates:
+def _fixed_candidates(names: list[str]) -> Candidates:
     lines = sorted([f"{name}:" for name in names])
     return lambda world, target, pid: lines
 
 
 KINDS = [
-    Kind("fentry", "f", 2, True, _typed_functions, _typed_params, functions=True),
-    Kind("fexit", "fr", 2, False, _typed_functions, _result_and_params, functions=True),
-    Kind("hardware", "h", 1, True, _named(list(uapi.HARDWARE_EVENTS))),
-    Kind("iter", "it", 1, True, _iterators, _iterator_fields),
-    Kind("interval", "i", 1, False, _named(["us", "ms", "s", "hz"])),
-    Kind("kprobe", "k", 1, True, _functions, _function_registers, functions=True),
-    Kind("kretprobe", "kr", 1, False, _functions, _function_result, functions=True),
-    Kind("profile", "p", 1, False, _named(["us", "ms", "s", "hz"])),
-    Kind("rawtracepoint", "rt", 2, True, _raw_tracepoints, _raw_tracepoint_params),
+    Kind("fentry", "f", 2, True, _list_typed_functions, _typed_params, functions=True),
+    Kind("fexit", "fr", 2, False, _list_typed_functions, _result_and_params, functions=True),
+    Kind("hardware", "h", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
+    Kind("iter", "it", 1, True, _list_iterators, _iterator_fields),
+    Kind("interval", "i", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    Kind("kprobe", "k", 1, True, _list_kernel_functions, _function_registers, functions=True),
+    Kind("kretprobe", "kr", 1, False, _list_kernel_functions, _function_result, functions=True),
+    Kind("profile", "p", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    Kind("rawtracepoint", "rt", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
     Kind("self", "self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
-    Kind("software", "s", 1, True, _named(list(uapi.SOFTWARE_EVENTS))),
-    Kind("tracepoint", "t", 2, True, _tracepoints, _tracepoint_fields),
-    Kind("uprobe", "u", 2, False, _user_functions, _user_arguments(False), files=True),
-    Kind("uretprobe", "ur", 2, False, _user_functions, _user_arguments(True), files=True),
-    Kind("usdt", "U", 2, False, _static_probes, _static_arguments, files=True),
+    Kind("software", "s", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
+    Kind("tracepoint", "t", 2, True, _list_tracepoints, _tracepoint_fields),
+    Kind("uprobe", "u", 2, False, _list_user_functions, _user_arguments(False), files=True),
+    Kind("uretprobe", "ur", 2, False, _list_user_functions, _user_arguments(True), files=True),
+    Kind("usdt", "U", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
 ]
 
 
@@ -263,7 +265,7 @@ KINDS = [
 _TAGS = {"struct": (codec.STRUCT,), "union": (codec.UNION,), "enum": (codec.ENUM, codec.ENUM64)}
 
 
-def _types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
+def _list_types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
     """``struct NAME``, or with ``verbose`` its definition and an empty line."""
     from fnmatch import fnmatchcase
 
@@ -271,31 +273,31 @@ def _types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
     name = name.strip()
     found: dict[str, tuple[Btf, int]] = {}
     for btf in [world.btf, *world.modules.values()] if world.btf else []:
-        for own, number in _candidates(btf, name, _TAGS[tag]):
+        for own, number in _matching_types(btf, name, _TAGS[tag]):
             if fnmatchcase(own, name):
                 found.setdefault(own, (btf, number))
     for own in sorted(found):
         if verbose:
             btf = found[own][0]
             module = next((name for name, other in world.modules.items() if other is btf), "vmlinux")
-            yield f"{module}: {ctext.definition(*found[own])}"
+            yield f"{module}: {ctext.format_definition(*found[own])}"
             yield ""
         else:
             yield f"{tag} {own}"
 
 
-def _candidates(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+def _matching_types(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tuple[str, int]]:
     if any(c in name for c in "*?["):
-        return btf.names(*kinds)
-    number = btf.find(name, *kinds)
+        return btf.named_types(*kinds)
+    number = btf.find_id(name, *kinds)
     return iter([(name, number)] if number else [])
 
 
-def why_nothing(world: LiveWorld, pattern: str) -> list[str]:
+def missing_kind_hints(world: LiveWorld, pattern: str) -> list[str]:
     """Hints for a kind of probe that this kernel does not have at all."""
     kind = {"k": "kprobe", "kr": "kretprobe", "f": "fentry", "fr": "fexit", "kfunc": "fentry", "kretfunc": "fexit"}.get(
         pattern.partition(":")[0], pattern.partition(":")[0])
     missing = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}.get(kind, "")
-    if not missing or world.feature(missing):
+    if not missing or world.has_feature(missing):
         return []
     return [f"this kernel has no {kind} probes; its tracepoints: sonde -l 'tracepoint:*'"]

@@ -62,9 +62,9 @@ class MappingLog:
                     wakeup=RING_BYTES // 2)))
         except (EnvironmentProblem, SondeError):
             self.close()
-        self._look_at_all()
+        self._read_existing_maps()
 
-    def _look_at_all(self) -> None:
+    def _read_existing_maps(self) -> None:
         """Processes that are there already may end before anybody asks for them."""
         enough = time.monotonic() + LOOK
         for pid in sorted([int(name) for name in os.listdir("/proc") if name.isdigit()], reverse=True):
@@ -79,20 +79,20 @@ class MappingLog:
         """To be polled: readable when there is much to read."""
         return [ring.event.number for ring in self._rings]
 
-    def knows(self, pid: int) -> bool:
+    def has_process(self, pid: int) -> bool:
         """Whether something was reported of a process."""
         return pid in self._found or pid in self._parents
 
     def close(self) -> None:
         """Read what is left, stop watching."""
-        self.read()
+        self.drain_rings()
         for ring in self._rings:
             ring.close()
         self._rings = []
 
-    def mapping(self, pid: int, address: int) -> Mapping | None:
+    def find_mapping(self, pid: int, address: int) -> Mapping | None:
         """The newest mapping that the process, or one that it was forked from, had at an address."""
-        self.read()
+        self.drain_rings()
         seen = set()
         while pid not in seen:
             seen.add(pid)
@@ -102,17 +102,17 @@ class MappingLog:
             pid = self._parents.get(pid, pid)
         return None
 
-    def read(self) -> None:
+    def drain_rings(self) -> None:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings."""
         found: list[tuple[int, int, int, bytes]] = []
         for ring in self._rings:
-            for kind, misc, body in ring.records():
+            for kind, misc, body in ring.drain_records():
                 found.append((int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8]))
         self._opening = time.monotonic() + OPENING
         for _, kind, misc, body in sorted(found):
-            self._take(kind, misc, body)
+            self._apply_record(kind, misc, body)
 
-    def _take(self, kind: int, misc: int, body: bytes) -> None:
+    def _apply_record(self, kind: int, misc: int, body: bytes) -> None:
         if kind == _RECORD_FORK:
             pid, parent = struct.unpack_from("=II", body)
             if pid != parent:
@@ -123,7 +123,7 @@ class MappingLog:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             path = self._openable(pid, name) if is_file(name) else ""
-            self._remember(pid, Mapping(start, start + length, offset, path, name))
+            self._remember_mapping(pid, Mapping(start, start + length, offset, path, name))
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:
@@ -131,7 +131,7 @@ class MappingLog:
         if len(self._parents) > PROCESSES:
             del self._parents[next(iter(self._parents))]
 
-    def _remember(self, pid: int, mapping: Mapping) -> None:
+    def _remember_mapping(self, pid: int, mapping: Mapping) -> None:
         known = self._found.get(pid)
         if known is None:
             known = []

@@ -28,19 +28,19 @@ class PerfRing:
             event.close()
             raise
 
-    def records(self) -> Iterator[tuple[int, int, bytes]]:
+    def drain_records(self) -> Iterator[tuple[int, int, bytes]]:
         """(kind, misc, body) of each record since the last time."""
         head = int.from_bytes(self._memory[_HEAD:_HEAD + 8], "little")
         tail = int.from_bytes(self._memory[_TAIL:_TAIL + 8], "little")
         while tail < head:
-            kind, misc, size = _HEADER.unpack(self._bytes(tail, 8))
+            kind, misc, size = _HEADER.unpack(self._read_bytes(tail, 8))
             if size < 16:
                 break
-            yield kind, misc, self._bytes(tail + 8, size - 8)
+            yield kind, misc, self._read_bytes(tail + 8, size - 8)
             tail += size
         self._memory[_TAIL:_TAIL + 8] = head.to_bytes(8, "little")
 
-    def _bytes(self, at: int, size: int) -> bytes:
+    def _read_bytes(self, at: int, size: int) -> bytes:
         """A stretch of the ring, which may run over its end."""
         at %= RING_BYTES
         first = min(size, RING_BYTES - at)
@@ -72,10 +72,10 @@ class Sampler:
             self.close()
             raise
 
-    def read(self) -> None:
+    def drain_rings(self) -> None:
         """Take in what has come; to be called a few times a second."""
         for ring in self._rings:
-            for kind, _, body in ring.records():
+            for kind, _, body in ring.drain_records():
                 if kind == RECORD_SAMPLE:
                     address, = struct.unpack_from("=Q", body)
                     self.addresses[address] = self.addresses.get(address, 0) + 1

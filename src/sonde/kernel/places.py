@@ -8,7 +8,7 @@ debug_directories = ["/usr/lib/debug"]  # of separate debug files, the first one
 traceable_functions = ""  # a file with functions, as in available_filter_functions, that is read instead of that one
 
 
-def look_for(debug: str, traceable: str) -> None:
+def set_search_places(debug: str, traceable: str) -> None:
     """Debug files in these directories first (divided by colons); the functions that can be traced in this file."""
     global traceable_functions
     debug_directories[:0] = [name.rstrip("/") or "/" for name in debug.split(":") if name]

@@ -8,7 +8,7 @@ from functools import cache
 from ..memory import Cache
 
 
-def comm(pid: int) -> str | None:
+def read_comm(pid: int) -> str | None:
     """Name of a thread; None if there is none with this id."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
@@ -17,7 +17,7 @@ def comm(pid: int) -> str | None:
         return None
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether the process exists (a zombie does not count)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -26,7 +26,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def pids() -> list[int]:
+def process_ids() -> list[int]:
     """Every process."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -67,7 +67,7 @@ def _mount_points(kind: str) -> list[str]:
 
 
 @cache
-def cgroup2_mount() -> str | None:
+def cgroup2_mount_point() -> str | None:
     """Where the cgroup v2 hierarchy is mounted; None if it is not."""
     mounts = _mount_points("cgroup2")
     return mounts[0] if mounts else None
@@ -76,7 +76,7 @@ def cgroup2_mount() -> str | None:
 def cgroup_id(path: str) -> int | None:
     """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``)."""
     candidates = [path]
-    mount = cgroup2_mount()
+    mount = cgroup2_mount_point()
     if mount and not path.startswith(mount):
         candidates.insert(0, f"{mount}/{path.strip('/')}")
     for candidate in candidates:
@@ -101,14 +101,14 @@ class Cgroups:
     def __init__(self) -> None:
         self._known: Cache[int, list[tuple[str, str]]] = Cache(_MOST_CGROUPS)
 
-    def paths(self, number: int, pattern: str = "*") -> list[tuple[str, str]]:
+    def cgroup_paths(self, number: int, pattern: str = "*") -> list[tuple[str, str]]:
         """(hierarchy, path) of a cgroup id, where ``pattern`` matches the hierarchy (always ``unified``).
 
         A cgroup that is gone, or was never visible from here, has none.
         """
         found = self._known.get(number)
         if found is None:
-            found = self._scan(number)
+            found = self._scan_hierarchy(number)
             self._known.put(number, found, _CGROUP)
         if pattern in ("", "*"):
             return found
@@ -116,9 +116,9 @@ class Cgroups:
 
         return [pair for pair in found if fnmatchcase(pair[0], pattern)]
 
-    def _scan(self, wanted: int) -> list[tuple[str, str]]:
+    def _scan_hierarchy(self, wanted: int) -> list[tuple[str, str]]:
         """Look at all of them; the paths of the one that is wanted."""
-        mount, found = cgroup2_mount(), list[tuple[str, str]]()
+        mount, found = cgroup2_mount_point(), list[tuple[str, str]]()
         if mount is None:
             return found
         for directory, _, _ in os.walk(mount):

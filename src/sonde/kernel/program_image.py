@@ -37,7 +37,7 @@ class Image(Record):
         return self.lines[at][1] if at >= 0 else ""
 
 
-def image(number: int) -> Image | None:
+def read_program_image(number: int) -> Image | None:
     """The program's code; None if the kernel interprets it, or hides its addresses. SyscallError if it has gone."""
     with syscalls.object_by_id("program", number) as fd:
         raw = syscalls.object_info(fd, bytearray(_SIZE))
@@ -60,10 +60,10 @@ def image(number: int) -> Image | None:
     for start, (length,) in zip(starts, struct.iter_unpack("=I", lengths)):
         functions.append(Code(start, bytes(code[at:at + length])))
         at += length
-    return Image(functions, _named(lines, places, struct.unpack_from("=I", raw, _BTF)[0]))
+    return Image(functions, _name_lines(lines, places, struct.unpack_from("=I", raw, _BTF)[0]))
 
 
-def _named(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str]]:
+def _name_lines(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str]]:
     """The texts of the lines are strings of the program's BTF."""
     if not places or not btf:
         return []
@@ -74,9 +74,10 @@ def _named(lines: bytearray, places: bytearray, btf: int) -> list[tuple[int, str
         return []
     header, strings = struct.unpack_from("=I", blob, 4)[0], struct.unpack_from("=I", blob, 16)[0]
 
-    def text(offset: int) -> str:
+    def string_at(offset: int) -> str:
         start = header + strings + offset
         return blob[start:blob.index(b"\0", start)].decode("utf-8", "replace").strip()
 
     records = struct.iter_unpack("=IIII", lines)
-    return sorted((place, text(line)) for (place,), (_, _, line, _) in zip(struct.iter_unpack("=Q", places), records))
+    return sorted((place, string_at(line))
+                  for (place,), (_, _, line, _) in zip(struct.iter_unpack("=Q", places), records))

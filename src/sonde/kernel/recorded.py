@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from ..btf import codec
-from ..btf.query import Btf, open_file, parse
+from ..btf.query import Btf, open_file, parse_btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ..types import Str, Struct, StructField
@@ -36,19 +36,19 @@ class RecordedWorld(KernelTypes):
     pid_namespace = False
 
     def __init__(self, path: str, features: dict[str, bool] | None = None) -> None:
-        data = load(path)
+        data = load_world(path)
         self.arch: str = data["arch"]
         self.cpus: int = data["cpus"]
         self.release: str = data["release"]
         self._data = data
         self._features: dict[str, bool] = data["features"] | (features or {})
 
-    def _open(self) -> Btf | None:
+    def _open_btf(self) -> Btf | None:
         from binascii import a2b_base64
 
-        return parse(a2b_base64(self._data["btf"]))
+        return parse_btf(a2b_base64(self._data["btf"]))
 
-    def feature(self, name: str) -> bool:
+    def has_feature(self, name: str) -> bool:
         """As recorded; what was not is absent."""
         if name.startswith("kfunc_") and name not in self._features:
             return self.kfunc_id(name.removeprefix("kfunc_")) != 0
@@ -58,7 +58,7 @@ class RecordedWorld(KernelTypes):
         """(category, event) of the recorded ones."""
         return [(category, event) for category, _, event in [name.partition(":") for name in self._data["tracepoints"]]]
 
-    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
         """A recorded format."""
         text = self._data["tracepoints"].get(f"{category}:{event}")
         return tracefs.parse_format(text, category, event, self) if text else None
@@ -69,14 +69,14 @@ class RecordedWorld(KernelTypes):
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """The recorded ones, if the feature kprobes is set."""
-        return [(module, name) for module, name in self._data["functions"]] if self.feature("kprobes") else []
+        return [(module, name) for module, name in self._data["functions"]] if self.has_feature("kprobes") else []
 
     def kernel_symbol(self, name: str) -> int | None:
         """A recorded address."""
         address: int | None = self._data["symbols"].get(name)
         return address
 
-    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         """Recorded binaries whose path, or one of whose names, matches."""
         from fnmatch import fnmatchcase
 
@@ -107,7 +107,7 @@ class RecordedWorld(KernelTypes):
                 return function.offset + address - function.address
         return None
 
-    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+    def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """No instructions are recorded."""
         return True
 
@@ -123,7 +123,7 @@ class RecordedWorld(KernelTypes):
         """None are recorded."""
         return SourceLines(problem="debug information is not recorded")
 
-    def inlined(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str) -> Inlined | None:
         """None are recorded."""
         return None
 
@@ -159,10 +159,10 @@ class BtfWorld(KernelTypes, UserSide):
         self.release: str = release or os.path.basename(path)
         self._path = path
 
-    def _open(self) -> Btf | None:
+    def _open_btf(self) -> Btf | None:
         return open_file(self._path)
 
-    def feature(self, name: str) -> bool:
+    def has_feature(self, name: str) -> bool:
         """What the presence of helpers and types implies; kprobes are assumed, for BTF cannot tell."""
         btf = self.btf
         if name.startswith("kfunc_"):
@@ -171,69 +171,70 @@ class BtfWorld(KernelTypes, UserSide):
             return False
         if name in _IMPLIED_BY:
             kind, sign = _IMPLIED_BY[name]
-            return bool(btf.find(sign, kind)) if kind else btf.enum_constant(sign) is not None
-        return name.startswith("rdonly_cast") and bool(btf.find("bpf_rdonly_cast", codec.FUNC))
+            return bool(btf.find_id(sign, kind)) if kind else btf.enum_constant(sign) is not None
+        return name.startswith("rdonly_cast") and bool(btf.find_id("bpf_rdonly_cast", codec.FUNC))
 
     def tracepoints(self) -> list[tuple[str, str]]:
         """(category, event): the category is what it is here, and else guessed from the event's first word."""
-        return [(self._categories.get(event) or event.partition("_")[0], event) for _, event in self.raw_tracepoints()]
+        return [(self._event_categories.get(event) or event.partition("_")[0], event)
+                for _, event in self.raw_tracepoints()]
 
     @cached_property
-    def _categories(self) -> dict[str, str]:
+    def _event_categories(self) -> dict[str, str]:
         """Event → category, as far as this machine can tell."""
         try:
-            return {event: category for category, event in tracefs.events(tracefs.find(mount=False))}
+            return {event: category for category, event in tracefs.available_events(tracefs.find_tracefs(mount=False))}
         except EnvironmentProblem:
             return {}
 
-    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
         """The format of the event's class; system calls, which are the same everywhere, from this machine."""
         if category == "syscalls":
             try:
-                text = tracefs.format_text(tracefs.find(mount=False), category, event)
+                text = tracefs.read_format(tracefs.find_tracefs(mount=False), category, event)
             except EnvironmentProblem:
                 return None
             return tracefs.parse_format(text, category, event, self) if text is not None else None
-        record = self._record(event)
+        record = self._event_record(event)
         if record is None:
             return None
         fields = tuple([_record_field(f) for f in record.fields if f.name not in ("ent", "__data")])
         args = Struct(f"_tracepoint_{category}_{event}", record.bytes, lambda: fields)
         return TracepointFormat(category, event, 0, args)
 
-    def _record(self, event: str) -> Struct | None:
+    def _event_record(self, event: str) -> Struct | None:
         """The record of an event. Events of one class share it; those classes are recognised by their
         ``perf_trace_CLASS`` function, which has the event's own parameters, and, of several, by the fields that the
         event has on this machine, or by the name."""
-        own = self.struct(f"trace_event_raw_{event}")
+        own = self.find_struct(f"trace_event_raw_{event}")
         params = self.raw_tracepoint_params(event)
         if own or params is None:
             return own
-        records = [(name, record) for name in self._classes.get(tuple([kind for _, kind in params[1]]), [])
-                   if (record := self.struct(f"trace_event_raw_{name}")) is not None]
+        records = [(name, record) for name in self._event_classes.get(tuple([kind for _, kind in params[1]]), [])
+                   if (record := self.find_struct(f"trace_event_raw_{name}")) is not None]
         if local := self._local_fields(event):
-            likeness, record = max(((_likeness(record, local), record) for _, record in records),
+            likeness, record = max(((_field_similarity(record, local), record) for _, record in records),
                                    key=lambda found: found[0], default=(0.0, None))
             if likeness > 0.7:
                 return record
-        best = max(records, key=lambda found: _common(found[0], event), default=("", None))
-        return best[1] if _common(best[0], event) > 3 else None
+        best = max(records, key=lambda found: _common_prefix_length(found[0], event), default=("", None))
+        return best[1] if _common_prefix_length(best[0], event) > 3 else None
 
     def _local_fields(self, event: str) -> set[str]:
         """Names of the event's fields on this machine; empty if it has no such event."""
-        category = self._categories.get(event)
+        category = self._event_categories.get(event)
         if category is None:
             return set()
-        text = tracefs.format_text(tracefs.find(mount=False), category, event) or ""
+        text = tracefs.read_format(tracefs.find_tracefs(mount=False), category, event) or ""
         return {field.name for field in tracefs.parse_fields(text)}
 
     @cached_property
-    def _classes(self) -> dict[tuple[int, ...], list[str]]:
+    def _event_classes(self) -> dict[tuple[int, ...], list[str]]:
         """Classes of events by the types of their parameters."""
         found: dict[tuple[int, ...], list[str]] = {}
-        for name, number in self.btf.names(codec.FUNC) if self.btf else ():
+        for name, number in self.btf.named_types(codec.FUNC) if self.btf else ():
             if name.startswith("perf_trace_") and self.btf:
-                types = tuple([param.type for param in self.btf.params(number)[1:]])
+                types = tuple([param.type for param in self.btf.function_params(number)[1:]])
                 found.setdefault(types, []).append(name.removeprefix("perf_trace_"))
         return found
 
@@ -243,20 +244,20 @@ class BtfWorld(KernelTypes, UserSide):
 
     def kernel_functions(self) -> list[tuple[str, str]]:
         """Every function that BTF knows."""
-        return [(module, name) for module, btf in self._blobs() for name, _ in btf.names(codec.FUNC)]
+        return [(module, name) for module, btf in self._all_btfs() for name, _ in btf.named_types(codec.FUNC)]
 
     def kernel_symbol(self, name: str) -> int | None:
         """Addresses are not in BTF; a known function gets 1, which is enough to check with."""
-        return 1 if self.btf and self.btf.find(name, codec.FUNC, codec.VAR) else None
+        return 1 if self.btf and self.btf.find_id(name, codec.FUNC, codec.VAR) else None
 
 
-def _likeness(record: Struct, fields: set[str]) -> float:
+def _field_similarity(record: Struct, fields: set[str]) -> float:
     """How many of the fields of either both have: 0 to 1."""
     own = {field.name.removeprefix("__data_loc_") for field in record.fields} - {"ent", "__data"}
     return len(own & fields) / len(own | fields)
 
 
-def _common(a: str, b: str) -> int:
+def _common_prefix_length(a: str, b: str) -> int:
     """Length of the common beginning of two names."""
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
@@ -293,7 +294,7 @@ def _record_field(field: StructField) -> StructField:
     return field
 
 
-def load(path: str) -> dict[str, Any]:
+def load_world(path: str) -> dict[str, Any]:
     """The file's contents. EnvironmentProblem if it is not such a file."""
     import json
     import zlib
@@ -310,7 +311,7 @@ def load(path: str) -> dict[str, Any]:
     return {"tracepoints": {}, "symbols": {}, "functions": [], "binaries": {}} | data
 
 
-def save(path: str, data: dict[str, Any]) -> None:
+def save_world(path: str, data: dict[str, Any]) -> None:
     """Write such a file."""
     import json
     import zlib

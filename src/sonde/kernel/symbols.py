@@ -31,7 +31,7 @@ class KernelSymbols:
         self._lines = array("I")  # where each symbol's line starts in _data
         self._cache: dict[int, KernelSymbol | None] = {}
 
-    def _text(self) -> bytes:
+    def _kallsyms_text(self) -> bytes:
         if self._data is None:
             try:
                 with open(self._path, "rb", buffering=0) as file:
@@ -43,22 +43,22 @@ class KernelSymbols:
     @property
     def restricted(self) -> bool:
         """Whether the kernel hides its addresses (kernel.kptr_restrict, or no CAP_SYSLOG), or has no symbols."""
-        head = self._text()[:16384].splitlines()[:100]
+        head = self._kallsyms_text()[:16384].splitlines()[:100]
         return not any(line[:16].strip(b"0 ") for line in head)
 
-    def address(self, name: str) -> int | None:
+    def symbol_address(self, name: str) -> int | None:
         """Address of a symbol; the kernel proper's comes before a module's."""
-        at = self._find(name) if name and not self.restricted else -1
-        return int(self._text()[at - 18:at - 2], 16) if at >= 0 else None
+        at = self._find_name(name) if name and not self.restricted else -1
+        return int(self._kallsyms_text()[at - 18:at - 2], 16) if at >= 0 else None
 
-    def kind(self, name: str) -> str:
+    def symbol_type(self, name: str) -> str:
         """The letter by which nm tells what a symbol is, "t" or "T" for a function; "" if there is none."""
-        at = self._find(name)
-        return chr(self._text()[at - 1]) if at >= 0 else ""
+        at = self._find_name(name)
+        return chr(self._kallsyms_text()[at - 1]) if at >= 0 else ""
 
-    def clones(self, name: str) -> list[str]:
+    def symbol_clones(self, name: str) -> list[str]:
         """``name.isra.0`` and the like: what the compiler made of a function."""
-        found, text, start = [], self._text(), 0
+        found, text, start = [], self._kallsyms_text(), 0
         while (at := text.find(f" {name}.".encode(), start)) >= 0:
             start = text.find(b"\n", at)
             found.append(text[at + 1:start if start >= 0 else len(text)].partition(b"\t")[0].decode())
@@ -66,9 +66,9 @@ class KernelSymbols:
                 break
         return list(dict.fromkeys(found))
 
-    def _find(self, name: str) -> int:
+    def _find_name(self, name: str) -> int:
         """Where a symbol's name begins in the text, less one; -1 if it is not there."""
-        places = (self._text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
+        places = (self._kallsyms_text().find(b" " + name.encode() + end) for end in (b"\n", b"\t"))
         return next((at for at in places if at >= 0), -1)
 
     def lookup(self, address: int) -> KernelSymbol | None:
@@ -76,13 +76,13 @@ class KernelSymbols:
         if address not in self._cache:
             if len(self._cache) >= _REMEMBERED:
                 self._cache.clear()
-            self._cache[address] = self._lookup(address)
+            self._cache[address] = self._find_symbol(address)
         return self._cache[address]
 
-    def _lookup(self, address: int) -> KernelSymbol | None:
+    def _find_symbol(self, address: int) -> KernelSymbol | None:
         if self._addresses is None and len(self._cache) < _FEW and (start := self._start(address)) is not None:
             return start
-        addresses = self._sorted()
+        addresses = self._sorted_addresses()
         at = bisect_right(addresses, address) - 1
         if at < 0 or address - addresses[at] > _FAR or not addresses[at]:
             return None
@@ -93,28 +93,28 @@ class KernelSymbols:
     def _start(self, address: int) -> KernelSymbol | None:
         """The symbol that begins at an address. Functions that are probed do; to look for a few of those takes a
         hundredth of the time that the index takes."""
-        at = self._text().find(b"\n%016x " % address) if address else -1
+        at = self._kallsyms_text().find(b"\n%016x " % address) if address else -1
         return self._symbol(at + 1, address) if at >= 0 else None
 
     def _symbol(self, start: int, address: int) -> KernelSymbol:
         """The symbol whose line starts there, and how far behind its beginning the address is."""
-        line = self._line(start)
+        line = self._line_at(start)
         name, _, module = line[19:].partition("\t")
         return KernelSymbol(name, address - int(line[:16], 16), module.strip("[]"))
 
-    def _line(self, start: int) -> str:
-        text = self._text()
+    def _line_at(self, start: int) -> str:
+        text = self._kallsyms_text()
         end = text.find(b"\n", start)
         return text[start:end if end >= 0 else len(text)].decode("utf-8", "replace")
 
-    def _sorted(self) -> array[int]:
+    def _sorted_addresses(self) -> array[int]:
         if self._addresses is None:
-            self._addresses = self._index()
+            self._addresses = self._build_index()
         return self._addresses
 
-    def _index(self) -> array[int]:
+    def _build_index(self) -> array[int]:
         """Addresses ascending, and into ``_lines`` where their lines start."""
-        addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._text()
+        addresses, lines, text = array("Q"), array("I"), b"" if self.restricted else self._kallsyms_text()
         start, ordered, last = 0, True, 0
         while (end := text.find(b"\n", start)) >= 0:
             address = int(text[start:start + 16], 16)
@@ -137,7 +137,7 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
     [] where the kernel does not say: without the function tracer, or locked down.
     """
     try:
-        with open(_list_of_functions(root), encoding="utf-8", errors="replace") as file:
+        with open(_function_list_path(root), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
     except OSError:
         return []
@@ -152,12 +152,12 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
 def is_traceable(root: str, name: str) -> bool:
     """Whether one function, by its name, is among those: a tenth of the time that making the list takes."""
     try:
-        with open(_list_of_functions(root), "rb") as file:
+        with open(_function_list_path(root), "rb") as file:
             text = b"\n" + file.read()
     except OSError:
         return False
     return b"\n%s\n" % name.encode() in text or b"\n%s [" % name.encode() in text
 
 
-def _list_of_functions(root: str) -> str:
+def _function_list_path(root: str) -> str:
     return places.traceable_functions or f"{root}/available_filter_functions"

@@ -18,24 +18,25 @@ from . import syscalls, tracefs
 _FP = 10  # the frame pointer
 
 
-def _program(result: int) -> bytes:
+def _build_program(result: int) -> bytes:
     """r0 = bpf_get_stack(ctx, fp - 16, 16, 0); if r0 > 0, it is stored in the map ``result``."""
     value = insn.map_value(1, "", 0)
     value.imm = result
     return assemble([
         insn.alu("mov", 2, _FP), insn.alu("add", 2, imm=-16), insn.alu("mov", 3, imm=16), insn.alu("mov", 4),
-        insn.call(uapi.HELPERS["get_stack"]), insn.branch("jslt", 0, None, 1, "none"), value,
+        insn.call_helper(uapi.HELPERS["get_stack"]), insn.branch("jslt", 0, None, 1, "none"), value,
         insn.store(1, 0, 0, 8), "none", insn.alu("mov", 0), insn.exit_()]).code
 
 
-def available() -> bool | None:
+def has_syscall_stacks() -> bool | None:
     """None if it could not be tried."""
-    root = tracefs.find()
+    root = tracefs.find_tracefs()
     try:
         with open(f"{root}/events/syscalls/sys_enter_getppid/id", encoding="ascii") as file:
             number = int(file.read())
         with syscalls.map_create(uapi.MAP_TYPES["array"], 4, 8, 1, 0, "probe") as result, \
-                syscalls.prog_load(uapi.PROG_TYPES["tracepoint"], _program(result.fileno()), "probe") as program, \
+                syscalls.prog_load(uapi.PROG_TYPES["tracepoint"], _build_program(result.fileno()),
+                                   "probe") as program, \
                 syscalls.perf_event_open(uapi.PERF_TYPE_TRACEPOINT, number, cpu=0) as event, \
                 syscalls.link_perf_event(program, event):
             os.getppid()

@@ -114,19 +114,19 @@ def _bpf_raw(command: int, attr: Buffer) -> int:
     return -number
 
 
-def _bpf(name: str, command: int, attr: Buffer) -> int:
+def _bpf_checked(name: str, command: int, attr: Buffer) -> int:
     result = _bpf_raw(command, attr)
     if result == -errno.EPERM and command in (uapi.BPF_MAP_CREATE, uapi.BPF_PROG_LOAD) and raise_memlock_limit():
         result = _bpf_raw(command, attr)
     if result < 0:
-        raise failure(f"bpf({name})", -result)
+        raise syscall_error(f"bpf({name})", -result)
     return result
 
 
 _ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
 
 
-def failure(call: str, number: int) -> PrivilegeError | SyscallError:
+def syscall_error(call: str, number: int) -> PrivilegeError | SyscallError:
     """The error for a failed call: on EPERM one that says which capability is missing and how to get it."""
     if number != errno.EPERM:
         return SyscallError(call, number)
@@ -203,10 +203,10 @@ def map_create(type: int, key_size: int, value_size: int, max_entries: int, flag
     """Create a map; sizes in bytes. ENOMEM and E2BIG mean that it is too large."""
     attr = bytearray(128)
     _MAP_CREATE.pack_into(attr, 0, type, key_size, value_size, max_entries, flags, 0, 0, _object_name(name))
-    return Fd(_bpf("MAP_CREATE", uapi.BPF_MAP_CREATE, attr))
+    return Fd(_bpf_checked("MAP_CREATE", uapi.BPF_MAP_CREATE, attr))
 
 
-def _element(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
+def _element_attr(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0) -> bytearray:
     number = fd.number & 0xFFFFFFFF  # a closed one is the kernel's to refuse (EBADF)
     return bytearray(_ELEMENT.pack(number, address_of(key), address_of(value), flags))
 
@@ -214,51 +214,51 @@ def _element(fd: Fd, key: bytes | Buffer, value: bytes | Buffer, flags: int = 0)
 def map_lookup(fd: Fd, key: bytes, size: int) -> bytes | None:
     """The value under ``key`` (``size`` bytes in all, every CPU's for a per-CPU map); None if there is none."""
     value = bytearray(size)
-    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_ELEM, _element(fd, key, value))
+    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_ELEM, _element_attr(fd, key, value))
     if result == -errno.ENOENT:
         return None
     if result < 0:
-        raise failure("bpf(MAP_LOOKUP_ELEM)", -result)
+        raise syscall_error("bpf(MAP_LOOKUP_ELEM)", -result)
     return bytes(value)
 
 
 def map_update(fd: Fd, key: bytes, value: bytes, flags: int = 0) -> None:
     """Set the value under ``key``; for a per-CPU map ``value`` holds every CPU's."""
-    _bpf("MAP_UPDATE_ELEM", uapi.BPF_MAP_UPDATE_ELEM, _element(fd, key, value, flags))
+    _bpf_checked("MAP_UPDATE_ELEM", uapi.BPF_MAP_UPDATE_ELEM, _element_attr(fd, key, value, flags))
 
 
 def map_delete(fd: Fd, key: bytes) -> bool:
     """Delete ``key``; False if it was not there."""
-    result = _bpf_raw(uapi.BPF_MAP_DELETE_ELEM, _element(fd, key, b""))
+    result = _bpf_raw(uapi.BPF_MAP_DELETE_ELEM, _element_attr(fd, key, b""))
     if result < 0 and result != -errno.ENOENT:
-        raise failure("bpf(MAP_DELETE_ELEM)", -result)
+        raise syscall_error("bpf(MAP_DELETE_ELEM)", -result)
     return result >= 0
 
 
-def map_take(fd: Fd, key: bytes, size: int) -> bytes | None:
+def map_lookup_and_delete(fd: Fd, key: bytes, size: int) -> bytes | None:
     """Look ``key`` up and delete it in one step; None if it was not there."""
     value = bytearray(size)
-    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_AND_DELETE_ELEM, _element(fd, key, value))
+    result = _bpf_raw(uapi.BPF_MAP_LOOKUP_AND_DELETE_ELEM, _element_attr(fd, key, value))
     if result == -errno.ENOENT:
         return None
     if result < 0:
-        raise failure("bpf(MAP_LOOKUP_AND_DELETE_ELEM)", -result)
+        raise syscall_error("bpf(MAP_LOOKUP_AND_DELETE_ELEM)", -result)
     return bytes(value)
 
 
 def map_next_key(fd: Fd, key: bytes | None, size: int) -> bytes | None:
     """The key after ``key`` (the first for None, or when ``key`` has gone); None at the end."""
     following = bytearray(size)
-    result = _bpf_raw(uapi.BPF_MAP_GET_NEXT_KEY, _element(fd, key or b"", following))
+    result = _bpf_raw(uapi.BPF_MAP_GET_NEXT_KEY, _element_attr(fd, key or b"", following))
     if result == -errno.ENOENT:
         return None
     if result < 0:
-        raise failure("bpf(MAP_GET_NEXT_KEY)", -result)
+        raise syscall_error("bpf(MAP_GET_NEXT_KEY)", -result)
     return bytes(following)
 
 
-def map_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Buffer, values: Buffer, count: int,
-              take: bool = False) -> tuple[int, int]:
+def map_lookup_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Buffer, values: Buffer, count: int,
+                     take: bool = False) -> tuple[int, int]:
     """Read (``take``: and delete) up to ``count`` elements of a hash map into ``keys`` and ``values``.
 
     ``token_in`` is the place to go on from (None: the start), ``token_out`` receives the next one; both have
@@ -270,7 +270,7 @@ def map_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, keys: Bu
     command = uapi.BPF_MAP_LOOKUP_AND_DELETE_BATCH if take else uapi.BPF_MAP_LOOKUP_BATCH
     result = _bpf_raw(command, attr)
     if result == -errno.EPERM:
-        raise failure("bpf(MAP_LOOKUP_BATCH)", -result)
+        raise syscall_error("bpf(MAP_LOOKUP_BATCH)", -result)
     read = int(_BATCH.unpack_from(attr)[4]) if result in (0, -errno.ENOENT) else 0
     return read, -min(result, 0)
 
@@ -314,14 +314,14 @@ def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flag
         8 if func_info else 0, address_of(func_info), len(func_info) // 8,
         16 if line_info else 0, address_of(line_info), len(line_info) // 16,
         attach_btf_id, attach_btf.number if attach_btf else 0)
-    return Fd(_bpf("PROG_LOAD", uapi.BPF_PROG_LOAD, attr))
+    return Fd(_bpf_checked("PROG_LOAD", uapi.BPF_PROG_LOAD, attr))
 
 
 def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT)) -> int:
     """Run a raw_tracepoint or syscall program once, here and now, with ``context``; returns what it returned."""
     attr = bytearray(80)
     _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, address_of(context), 0, 0, 0, 0)
-    _bpf("PROG_TEST_RUN", uapi.BPF_PROG_TEST_RUN, attr)
+    _bpf_checked("PROG_TEST_RUN", uapi.BPF_PROG_TEST_RUN, attr)
     return int(_TEST_RUN.unpack_from(attr)[1])
 
 
@@ -356,8 +356,8 @@ def btf_blob(fd: Fd) -> bytes:
     size, = struct.unpack_from("=I", _object_info(fd, 32), 8)
     blob = bytearray(size)
     info = bytearray(struct.pack("=QIIQII", address_of(blob), size, 0, 0, 0, 0))
-    _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
-         bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info))))
+    _bpf_checked("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD,
+                 bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info))))
     return bytes(blob)
 
 
@@ -368,7 +368,7 @@ def _object_info(fd: Fd, size: int) -> bytes:
 def object_info(fd: Fd, info: bytearray) -> bytes:
     """What the kernel tells of an object; ``info`` says, by counts and pointers within, what else it is to write."""
     attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
-    _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
+    _bpf_checked("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
     return bytes(info)
 
 
@@ -381,7 +381,7 @@ def object_by_id(kind: str, number: int) -> Fd:
     """A descriptor of the ``kind`` ("program", "map", "btf") of object with that number."""
     command = {"program": uapi.BPF_PROG_GET_FD_BY_ID, "map": uapi.BPF_MAP_GET_FD_BY_ID,
                "btf": uapi.BPF_BTF_GET_FD_BY_ID}[kind]
-    return Fd(_bpf(f"{kind.upper()}_GET_FD_BY_ID", command, bytearray(struct.pack("=III", number, 0, 0))))
+    return Fd(_bpf_checked(f"{kind.upper()}_GET_FD_BY_ID", command, bytearray(struct.pack("=III", number, 0, 0))))
 
 
 def object_ids(kind: str) -> list[int]:
@@ -394,7 +394,7 @@ def object_ids(kind: str) -> list[int]:
         found.append(struct.unpack_from("=I", attr, 4)[0])
         struct.pack_into("=I", attr, 0, found[-1])
     if result != -errno.ENOENT:
-        raise failure(f"bpf({kind.upper()}_GET_NEXT_ID)", -result)
+        raise syscall_error(f"bpf({kind.upper()}_GET_NEXT_ID)", -result)
     return found
 
 
@@ -402,7 +402,7 @@ def btf_load(btf: bytes, log: Buffer | None = None) -> Fd:
     """Load BTF for programs and maps."""
     attr = bytearray(struct.pack("=QQIIIIIi", address_of(btf), address_of(log) if log else 0, len(btf),
                                  len(log) if log else 0, 1 if log else 0, 0, 0, 0))
-    return Fd(_bpf("BTF_LOAD", uapi.BPF_BTF_LOAD, attr))
+    return Fd(_bpf_checked("BTF_LOAD", uapi.BPF_BTF_LOAD, attr))
 
 
 def module_btf(name: str) -> Fd | None:
@@ -415,7 +415,7 @@ def module_btf(name: str) -> Fd | None:
         text = bytearray(64)
         info = bytearray(struct.pack("=QIIQII", 0, 0, 0, address_of(text), len(text), 0))
         attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
-        _bpf("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
+        _bpf_checked("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
         if text.partition(b"\0")[0].decode() == name:
             return fd
         fd.close()
@@ -424,7 +424,8 @@ def module_btf(name: str) -> Fd | None:
 
 def enable_stats() -> Fd:
     """Count run time and runs of all programs for as long as the descriptor is open (Linux 5.8)."""
-    return Fd(_bpf("ENABLE_STATS", uapi.BPF_ENABLE_STATS, bytearray(struct.pack("=I", uapi.BPF_STATS_RUN_TIME))))
+    return Fd(_bpf_checked("ENABLE_STATS", uapi.BPF_ENABLE_STATS,
+                           bytearray(struct.pack("=I", uapi.BPF_STATS_RUN_TIME))))
 
 
 # ---- links
@@ -433,12 +434,12 @@ def raw_tracepoint_open(name: str, program: Fd, cookie: int = 0) -> Fd:
     """Attach to a raw tracepoint (``name`` "": to the program's own attach_btf_id). A cookie needs Linux 6.10."""
     text = name.encode() + b"\0"
     attr = bytearray(struct.pack("=QIIQ", address_of(text) if name else 0, program.number, 0, cookie))
-    return Fd(_bpf("RAW_TRACEPOINT_OPEN", uapi.BPF_RAW_TRACEPOINT_OPEN, attr))
+    return Fd(_bpf_checked("RAW_TRACEPOINT_OPEN", uapi.BPF_RAW_TRACEPOINT_OPEN, attr))
 
 
 def _link_create(program: Fd, target: int, attach_type: int, flags: int, rest: bytes) -> Fd:
     attr = bytearray(struct.pack("=IIII", program.number, target, attach_type, flags) + rest.ljust(48, b"\0"))
-    return Fd(_bpf("LINK_CREATE", uapi.BPF_LINK_CREATE, attr))
+    return Fd(_bpf_checked("LINK_CREATE", uapi.BPF_LINK_CREATE, attr))
 
 
 def link_perf_event(program: Fd, event: Fd, cookie: int = 0) -> Fd:
@@ -458,13 +459,13 @@ def link_iterator(program: Fd) -> Fd:
 
 def iterator_create(link: Fd) -> Fd:
     """A descriptor whose reading runs the iterator program."""
-    return Fd(_bpf("ITER_CREATE", uapi.BPF_ITER_CREATE, bytearray(struct.pack("=II", link.number, 0))))
+    return Fd(_bpf_checked("ITER_CREATE", uapi.BPF_ITER_CREATE, bytearray(struct.pack("=II", link.number, 0))))
 
 
-def pin(fd: Fd, path: str) -> None:
+def pin_object(fd: Fd, path: str) -> None:
     """Give a program, map or link a name in a BPF file system, which keeps it alive."""
     text = os.fsencode(path) + b"\0"
-    _bpf("OBJ_PIN", uapi.BPF_OBJ_PIN, bytearray(struct.pack("=QII", address_of(text), fd.number, 0)))
+    _bpf_checked("OBJ_PIN", uapi.BPF_OBJ_PIN, bytearray(struct.pack("=QII", address_of(text), fd.number, 0)))
 
 
 def link_uprobe_multi(program: Fd, path: str, offsets: list[int], cookies: list[int],
@@ -518,7 +519,8 @@ def perf_event_open(type: int, config: int, pid: int = -1, cpu: int = -1, sample
                      address_of(text) if isinstance(config1, bytes) else config1, config2)
     result: int = _syscall(_numbers["perf_event_open"], address_of(attr), pid, cpu, -1, uapi.PERF_FLAG_FD_CLOEXEC, 0)
     if result < 0:
-        raise failure("perf_event_open", errno.EPERM if ctypes.get_errno() == errno.EACCES else ctypes.get_errno())
+        raise syscall_error("perf_event_open", errno.EPERM if ctypes.get_errno() == errno.EACCES
+                            else ctypes.get_errno())
     return Fd(result)
 
 
@@ -529,7 +531,7 @@ def perf_event_ioctl(event: Fd, request: int, argument: int = 0) -> None:
     try:
         fcntl.ioctl(event.number, request, argument)
     except OSError as error:
-        raise failure("ioctl(perf_event)", error.errno or errno.EINVAL) from None
+        raise syscall_error("ioctl(perf_event)", error.errno or errno.EINVAL) from None
 
 
 # ---- processes
@@ -546,7 +548,7 @@ def drop_privileges() -> None:
     _libc.prctl(4, 0, 0, 0, 0)   # PR_SET_DUMPABLE: nobody of the same user id looks into it
     head, sets = struct.pack("=II", 0x20080522, 0), bytes(24)  # _LINUX_CAPABILITY_VERSION_3; all sets empty
     if _syscall(_numbers["capset"], address_of(head), address_of(sets), 0, 0, 0, 0) != 0:
-        raise failure("capset", ctypes.get_errno())
+        raise syscall_error("capset", ctypes.get_errno())
 
 
 def filter_system_calls(program: bytes) -> bool:
@@ -569,7 +571,7 @@ def open_in_root(root: int, path: str, flags: int) -> int:
 
 # ---- memory
 
-def library_function(name: str) -> int:
+def libc_function_address(name: str) -> int:
     """The address of a function of the C library in this process."""
     return ctypes.cast(getattr(_libc, name), ctypes.c_void_p).value or 0
 
@@ -591,4 +593,4 @@ def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> Any:
     try:
         return mmap.mmap(fd.number, length, mmap.MAP_SHARED, protection, offset=offset)
     except OSError as error:
-        raise failure("mmap", error.errno or errno.EINVAL) from None
+        raise syscall_error("mmap", error.errno or errno.EINVAL) from None

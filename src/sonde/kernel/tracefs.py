@@ -12,15 +12,15 @@ from ..types import BOOL, INT8, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Poi
 MOUNTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
-class Types(Protocol):
+class TypeSource(Protocol):
     """Where named C types come from; a World, or BTF."""
 
-    def struct(self, name: str, union: bool = False) -> Struct | None: ...
+    def find_struct(self, name: str, union: bool = False) -> Struct | None: ...
 
     def named_type(self, name: str) -> Type | None: ...
 
 
-def find(mount: bool = True) -> str:
+def find_tracefs(mount: bool = True) -> str:
     """The directory where tracefs is mounted; mounts it when it is not and this process may.
 
     Raises MissingFeatureError, or PrivilegeError if only root could see or mount it.
@@ -31,13 +31,13 @@ def find(mount: bool = True) -> str:
     if os.geteuid() != 0:
         from ..installed import as_root
         raise PrivilegeError("tracefs is not readable", "root", [f"run as root: {as_root()}"])
-    if mount and os.path.isdir(MOUNTS[0]) and _mount(MOUNTS[0]):
+    if mount and os.path.isdir(MOUNTS[0]) and _mount_tracefs(MOUNTS[0]):
         return MOUNTS[0]
     raise MissingFeatureError("tracefs is not mounted, so there are no tracepoints", "tracefs",
                               [f"mount -t tracefs nodev {MOUNTS[0]}"])
 
 
-def _mount(path: str) -> bool:
+def _mount_tracefs(path: str) -> bool:
     """Run mount(8): Python has no mount(2)."""
     try:
         child = os.posix_spawnp("mount", ["mount", "-t", "tracefs", "nodev", path], os.environ,
@@ -47,9 +47,9 @@ def _mount(path: str) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and os.path.isdir(f"{path}/events")
 
 
-def events(root: str) -> list[tuple[str, str]]:
+def available_events(root: str) -> list[tuple[str, str]]:
     """(category, event) of every classic tracepoint. EnvironmentProblem if the list cannot be read."""
-    pairs = [line.partition(":") for line in _read(f"{root}/available_events").split()]
+    pairs = [line.partition(":") for line in _read_text(f"{root}/available_events").split()]
     return [(category, event) for category, _, event in pairs]
 
 
@@ -61,23 +61,23 @@ def category_events(root: str, category: str) -> list[str]:
         return []
 
 
-def exists(root: str, category: str, event: str) -> bool:
+def event_exists(root: str, category: str, event: str) -> bool:
     """Whether there is such a tracepoint."""
-    return _plain(category) and _plain(event) and os.path.exists(f"{root}/events/{category}/{event}/id")
+    return _is_plain_name(category) and _is_plain_name(event) and os.path.exists(f"{root}/events/{category}/{event}/id")
 
 
-def format_text(root: str, category: str, event: str) -> str | None:
+def read_format(root: str, category: str, event: str) -> str | None:
     """The kernel's own description of an event's record; None if there is no such event."""
-    if not exists(root, category, event):
+    if not event_exists(root, category, event):
         return None
-    return _read(f"{root}/events/{category}/{event}/format")
+    return _read_text(f"{root}/events/{category}/{event}/format")
 
 
-def _plain(name: str) -> bool:
+def _is_plain_name(name: str) -> bool:
     return bool(name) and "/" not in name and not name.startswith(".")
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -123,7 +123,7 @@ def parse_fields(text: str) -> list[FormatField]:
     return fields
 
 
-def parse_format(text: str, category: str, event: str, types: Types) -> TracepointFormat:
+def parse_format(text: str, category: str, event: str, types: TypeSource) -> TracepointFormat:
     """A format file as a type. Struct pointers and enums get their types from ``types``.
 
     A field whose declared type is narrower than its place (system call arguments have 8 bytes each) has
@@ -133,7 +133,7 @@ def parse_format(text: str, category: str, event: str, types: Types) -> Tracepoi
     number = next((line[3:].strip() for line in text.splitlines() if line.startswith("ID:")), "0")
     reader = _Reader(types, USER if category == "syscalls" else KERNEL)
     declared = parse_fields(text)
-    fields = tuple([reader.field(field) for field in declared])
+    fields = tuple([reader.convert_field(field) for field in declared])
     end = max([field.offset + field.size for field in declared], default=0)
     args = Struct(f"_tracepoint_{category}_{event}", end, lambda: fields)
     return TracepointFormat(category, event, int(number) if number.isdigit() else 0, args)
@@ -153,38 +153,38 @@ _INTEGERS = {
 class _Reader:
     """Turns declarations into types."""
 
-    def __init__(self, types: Types, space: str) -> None:
+    def __init__(self, types: TypeSource, space: str) -> None:
         self._types = types
         self._space = space
 
-    def field(self, field: FormatField) -> StructField:
+    def convert_field(self, field: FormatField) -> StructField:
         if field.text.startswith("__data_loc "):
-            return StructField(field.name, self._dynamic(field.text[11:]), field.offset, data_loc=True)
-        return StructField(field.name, self._type(field), field.offset)
+            return StructField(field.name, self._dynamic_type(field.text[11:]), field.offset, data_loc=True)
+        return StructField(field.name, self._field_type(field), field.offset)
 
-    def _dynamic(self, text: str) -> Type:
+    def _dynamic_type(self, text: str) -> Type:
         """``char[]`` or ``u64[]``; one kernel type (cpumask_t) comes without brackets."""
         element = text.removesuffix("[]").strip()
         if element == "char" or not element:
             return Str(0)
-        found = self._plain(element, 0, False)
+        found = self._scalar_type(element, 0, False)
         return Array(found if found.size else UINT8, 0)
 
-    def _type(self, field: FormatField) -> Type:
+    def _field_type(self, field: FormatField) -> Type:
         if field.text.endswith("*") or field.text.endswith("*const"):
-            pointer = self._pointer(field.text)
+            pointer = self._pointer_type(field.text)
             return pointer if field.count is None else Array(pointer, field.count)
         if field.count is None:
-            return self._plain(field.text, field.size, field.signed)
-        if _unqualified(field.text) == "char" and field.count:
+            return self._scalar_type(field.text, field.size, field.signed)
+        if _strip_qualifiers(field.text) == "char" and field.count:
             return Str(field.count)
         size = field.size // field.count if field.count else 0
-        element = self._plain(field.text, size, field.signed)
+        element = self._scalar_type(field.text, size, field.signed)
         return Array(element, field.count or (field.size // element.size if element.size else 0))
 
-    def _plain(self, text: str, size: int, signed: bool) -> Type:
+    def _scalar_type(self, text: str, size: int, signed: bool) -> Type:
         """A type that is no pointer and no array; ``size`` 0 if not known."""
-        text = _unqualified(text)
+        text = _strip_qualifiers(text)
         known = _INTEGERS.get(text)
         if known:
             bits, known_signed = known
@@ -193,7 +193,7 @@ class _Reader:
             if size and (size * 8 < bits or self._space != USER):
                 return Int(size * 8, signed)  # the record's own word on size and sign
             return Int(bits, known_signed)
-        found = self._named(text)
+        found = self._named_type(text)
         if size not in (1, 2, 4, 8):
             return found if found and (found.size == size or not size) else Array(UINT8, size)
         if isinstance(found, Enum):
@@ -205,18 +205,18 @@ class _Reader:
             return found
         return Int(size * 8, signed)
 
-    def _named(self, text: str) -> Type | None:
+    def _named_type(self, text: str) -> Type | None:
         for tag in ("struct ", "union "):
             if text.startswith(tag):
-                return self._types.struct(text[len(tag):].strip(), tag == "union ")
+                return self._types.find_struct(text[len(tag):].strip(), tag == "union ")
         return self._types.named_type(text)
 
-    def _pointer(self, text: str) -> Pointer:
+    def _pointer_type(self, text: str) -> Pointer:
         space = USER if "__user" in text else self._space
-        text = _unqualified(text.removesuffix("const"))
-        target = _unqualified(text.removesuffix("*"))
+        text = _strip_qualifiers(text.removesuffix("const"))
+        target = _strip_qualifiers(text.removesuffix("*"))
         if target.endswith("*"):
-            return Pointer(self._pointer(target), space)
+            return Pointer(self._pointer_type(target), space)
         if target == "char":
             return Pointer(INT8, space)
         if target in ("void", ""):
@@ -224,10 +224,10 @@ class _Reader:
         known = _INTEGERS.get(target)
         if known:
             return Pointer(Int(*known) if known[0] else BOOL, space)
-        return Pointer(self._named(target) or VOID, space)
+        return Pointer(self._named_type(target) or VOID, space)
 
 
-def _unqualified(text: str) -> str:
+def _strip_qualifiers(text: str) -> str:
     """``text`` without const, volatile and address space marks."""
     words = [w for w in text.replace("*", " * ").split() if w not in _QUALIFIERS]
     return " ".join(words)

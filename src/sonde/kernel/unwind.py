@@ -10,7 +10,7 @@ from ..errors import EnvironmentProblem
 from .foreign import files
 from .foreign.files import FrameRow
 from .foreign.numbers import Damaged, Numbers
-from .user_symbols import Mapping, vdso
+from .user_symbols import Mapping, vdso_file
 
 # DWARF's numbers of registers: those in pt_regs (arch.py), stack pointer and return address
 NUMBERS = {"x86_64": ("ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15".split(), 7, 16),
@@ -26,8 +26,8 @@ class Unwinder:
         self.short = 0
         self._names, self._sp, self._return = NUMBERS[arch]
 
-    def walk(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
-             limit: int) -> list[int]:
+    def walk_stack(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
+                   limit: int) -> list[int]:
         """Instruction addresses, innermost first, as far as tables and the copy of the stack (from ``base``) lead;
         ``find`` gives the mapping at an address."""
         values = {number: registers[name] for number, name in enumerate(self._names) if name in registers}
@@ -37,7 +37,7 @@ class Unwinder:
         while pc and len(found) < min(limit, MOST):
             found.append(pc)
             try:
-                step = self._step(pc, exact, values, memory, find)
+                step = self._unwind_frame(pc, exact, values, memory, find)
             except (Damaged, EnvironmentProblem, struct.error, IndexError, KeyError):
                 self.short += 1
                 break
@@ -49,44 +49,44 @@ class Unwinder:
             pc, values, exact = step
         return found
 
-    def _step(self, pc: int, exact: bool, values: dict[int, int], memory: _Memory,
-              find: Callable[[int], Mapping | None]) -> tuple[int, dict[int, int], bool] | None:
+    def _unwind_frame(self, pc: int, exact: bool, values: dict[int, int], memory: _Memory,
+                      find: Callable[[int], Mapping | None]) -> tuple[int, dict[int, int], bool] | None:
         """The caller's (pc, registers, whether the pc is that of an interrupted instruction); None at the end."""
         place = pc if exact else pc - 1  # behind a call; the call is what belongs to the function
         mapping = find(place)
-        row = self._row(mapping, place) if mapping is not None else None
+        row = self._frame_row_at(mapping, place) if mapping is not None else None
         if row is None:
             raise Damaged("no table has this place")
-        cfa = evaluate(row.cfa, values, memory, []) if isinstance(row.cfa, bytes) else \
+        cfa = evaluate_expression(row.cfa, values, memory, []) if isinstance(row.cfa, bytes) else \
             values[row.cfa[0]] + row.cfa[1]
         caller = dict(values)
         caller[self._sp] = cfa & (1 << 64) - 1
         for register, (kind, argument) in row.rules.items():
-            caller[register] = self._value(kind, argument, cfa, values, memory)
+            caller[register] = self._caller_register(kind, argument, cfa, values, memory)
         back = caller.get(row.return_register, 0)
         if row.rules.get(row.return_register, ("", 0))[0] == "undefined":
             return None
         return back, caller, row.signal
 
     @staticmethod
-    def _value(kind: str, argument: Any, cfa: int, values: dict[int, int], memory: _Memory) -> int:
+    def _caller_register(kind: str, argument: Any, cfa: int, values: dict[int, int], memory: _Memory) -> int:
         if kind == "offset":
-            return memory.word(cfa + argument)
+            return memory.read_word(cfa + argument)
         if kind == "value":
             return int(cfa + argument)
         if kind == "register":
             return values[argument]
         if kind == "expression":
-            return memory.word(evaluate(argument, values, memory, [cfa]))
-        return evaluate(argument, values, memory, [cfa]) if kind == "value expression" else 0
+            return memory.read_word(evaluate_expression(argument, values, memory, [cfa]))
+        return evaluate_expression(argument, values, memory, [cfa]) if kind == "value expression" else 0
 
     @staticmethod
-    def _row(mapping: Mapping, place: int) -> FrameRow | None:
+    def _frame_row_at(mapping: Mapping, place: int) -> FrameRow | None:
         if mapping.name == "[vdso]":
-            code = vdso()
+            code = vdso_file()
             return code.frame_row(place - mapping.start) if code is not None else None
         file = files.open_elf(mapping.path) if mapping.path else None
-        address = file.address(place - mapping.start + mapping.offset) if file is not None else None
+        address = file.offset_to_address(place - mapping.start + mapping.offset) if file is not None else None
         return file.frame_row(address) if file is not None and address is not None else None
 
 
@@ -96,7 +96,7 @@ class _Memory:
     def __init__(self, data: bytes, base: int) -> None:
         self._data, self._base = data, base
 
-    def word(self, address: int) -> int:
+    def read_word(self, address: int) -> int:
         at = (address & (1 << 64) - 1) - self._base
         if not 0 <= at <= len(self._data) - 8:
             raise Damaged("beyond the copy of the stack")
@@ -110,28 +110,28 @@ _ARITHMETIC: dict[int, Callable[[int, int], int]] = {
     0x2C: lambda a, b: a <= b, 0x2D: lambda a, b: a < b, 0x2E: lambda a, b: a != b}
 
 
-def evaluate(code: bytes, values: dict[int, int], memory: Any, stack: list[int]) -> int:
+def evaluate_expression(code: bytes, values: dict[int, int], memory: Any, stack: list[int]) -> int:
     """A DWARF expression as frame tables have them: registers, numbers, arithmetic, reads of the stack."""
     reader = Numbers(code, 0, 0, len(code))
     while reader.at < reader.end:
-        op = reader.byte()
+        op = reader.read_byte()
         if 0x30 <= op <= 0x4F:
             stack.append(op - 0x30)
         elif 0x70 <= op <= 0x8F:
-            stack.append(values[op - 0x70] + reader.signed())
+            stack.append(values[op - 0x70] + reader.read_sleb128())
         elif op in _ARITHMETIC:
             right, left = stack.pop(), stack.pop()
             stack.append(int(_ARITHMETIC[op](left, right)) & (1 << 64) - 1)
         elif op == 0x06:
-            stack.append(memory.word(stack.pop()))
+            stack.append(memory.read_word(stack.pop()))
         elif op == 0x12:
             stack.append(stack[-1])
         elif op == 0x23:
-            stack.append(stack.pop() + reader.unsigned())
+            stack.append(stack.pop() + reader.read_uleb128())
         elif op in (0x10, 0x11):
-            stack.append(reader.unsigned() if op == 0x10 else reader.signed())
+            stack.append(reader.read_uleb128() if op == 0x10 else reader.read_sleb128())
         elif 0x08 <= op <= 0x0F:
-            stack.append(reader.word("BbHhIiQq"[op - 8]))
+            stack.append(reader.read_fixed("BbHhIiQq"[op - 8]))
         else:
             raise Damaged(f"operation {op:#x} is not known")
     return stack[-1]

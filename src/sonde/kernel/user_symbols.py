@@ -88,28 +88,28 @@ class _Process:
         self.jit: files.JitMap | None = None
         self.jit_at = -1.0
 
-    def refresh(self) -> int:
+    def refresh_maps(self) -> int:
         """Read the maps again, those of a process that has gone stay as they were; by how many bytes they grew."""
         self.read_at = time.monotonic()
         found = read_maps(self.pid, self._most)
         if not found:
             return 0
-        before, self.maps, self.owner = self.maps, found, _owner(self.pid)
+        before, self.maps, self.owner = self.maps, found, _process_owner(self.pid)
         return sum([m.size for m in found]) - sum([m.size for m in before])
 
-    def mapping(self, address: int) -> Mapping | None:
+    def find_mapping(self, address: int) -> Mapping | None:
         at = bisect_right(self.maps, address, key=lambda m: m.start) - 1
         return self.maps[at] if at >= 0 and address < self.maps[at].end else None
 
-    def made_function(self, address: int) -> tuple[str, int] | None:
+    def find_jit_function(self, address: int) -> tuple[str, int] | None:
         """(name, offset) of a function that the process made while it ran, by the newest of its maps."""
-        found = self._in_jit_map(address)
+        found = self._lookup_jit_map(address)
         if found is None and (self._jit_has_grown() or time.monotonic() - self.jit_at > REFRESH):
             self.close()
             self.jit_at = time.monotonic()
-            places = (f"/proc/{self.pid}/root/tmp/perf-{_inner(self.pid)}.map", f"/tmp/perf-{self.pid}.map")
+            places = (f"/proc/{self.pid}/root/tmp/perf-{_namespace_pid(self.pid)}.map", f"/tmp/perf-{self.pid}.map")
             self.jit = next((m for place in places if (m := files.open_jit_map(place, self.owner))), None)
-            found = self._in_jit_map(address)
+            found = self._lookup_jit_map(address)
         return found
 
     def _jit_has_grown(self) -> bool:
@@ -119,7 +119,7 @@ class _Process:
         except OSError:
             return False
 
-    def _in_jit_map(self, address: int) -> tuple[str, int] | None:
+    def _lookup_jit_map(self, address: int) -> tuple[str, int] | None:
         try:
             return self.jit.function_at(address) if self.jit is not None else None
         except EnvironmentProblem:
@@ -128,7 +128,7 @@ class _Process:
     def close(self) -> None:
         """Let go of its files."""
         if self.jit is not None:
-            self.jit.forget()
+            self.jit.forget_contents()
             self.jit.close()
             self.jit = None
 
@@ -148,21 +148,21 @@ class UserSymbols:
         self._log = log
         self._processes: Cache[int, _Process] = Cache(memory, _Process.close)
 
-    def snapshot(self, pid: int) -> None:
+    def remember_process(self, pid: int) -> None:
         """Remember a process's mappings while it is there."""
         if pid not in self._processes:
-            self._process(pid)
+            self._touch_process(pid)
 
-    def forget(self, pid: int) -> None:
+    def forget_process(self, pid: int) -> None:
         """Drop what is known of a process (it called exec, or its id is another's now)."""
         self._processes.drop(pid)
 
     def lookup(self, pid: int, address: int) -> UserSymbol | None:
         """The symbol at an address of a process; None if the address belongs to no known mapping."""
-        process = self._process(pid)
+        process = self._touch_process(pid)
         found = process.names.get(address)
         if found is None:
-            found = self._lookup(process, address)
+            found = self._find_symbol(process, address)
             if found is not None and (found.name or found.module != ANONYMOUS):  # else the next look may find more
                 process.names[address] = found
                 self._processes.grow(pid, _NAMED + getsizeof(found.name))
@@ -175,40 +175,40 @@ class UserSymbols:
         self._processes.grow(process.pid, -sum([_NAMED + getsizeof(found.name) for found in process.names.values()]))
         process.names = {}
 
-    def _process(self, pid: int) -> _Process:
+    def _touch_process(self, pid: int) -> _Process:
         process = self._processes.get(pid)
         if process is None:
             process = _Process(pid, self._processes.most // 2)
-            self._processes.put(pid, process, _PROCESS + process.refresh())
+            self._processes.put(pid, process, _PROCESS + process.refresh_maps())
         return process
 
-    def mapping(self, pid: int, address: int) -> Mapping | None:
+    def find_mapping(self, pid: int, address: int) -> Mapping | None:
         """The executable mapping that holds an address of a process."""
-        return self._mapping(self._process(pid), address)
+        return self._find_process_mapping(self._touch_process(pid), address)
 
-    def _mapping(self, process: _Process, address: int) -> Mapping | None:
-        mapping = process.mapping(address)
+    def _find_process_mapping(self, process: _Process, address: int) -> Mapping | None:
+        mapping = process.find_mapping(address)
         if mapping is None and time.monotonic() - process.read_at > REFRESH:
-            self._processes.grow(process.pid, process.refresh())
-            mapping = process.mapping(address)
+            self._processes.grow(process.pid, process.refresh_maps())
+            mapping = process.find_mapping(address)
         if mapping is None and self._log is not None:
-            mapping = self._log.mapping(process.pid, address)
+            mapping = self._log.find_mapping(process.pid, address)
         return mapping
 
-    def _lookup(self, process: _Process, address: int) -> UserSymbol | None:
-        mapping = self._mapping(process, address)
+    def _find_symbol(self, process: _Process, address: int) -> UserSymbol | None:
+        mapping = self._find_process_mapping(process, address)
         if mapping is None:
             return None
         if not mapping.path:
-            return self._elsewhere(process, mapping, address)
+            return self._fileless_symbol(process, mapping, address)
         return file_symbol(mapping.path, address - mapping.start + mapping.offset, mapping.name)
 
-    def _elsewhere(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
+    def _fileless_symbol(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
         """In the vdso, or in code that the process made itself."""
         if mapping.name in ("[vdso]", "[vsyscall]", "[uprobes]"):
             inside = _vdso_symbol(address - mapping.start) if mapping.name == "[vdso]" else None
             return inside or UserSymbol(mapping.name, address - mapping.start, mapping.name)
-        found = process.made_function(address)
+        found = process.find_jit_function(address)
         return UserSymbol(found[0], found[1], f"/tmp/perf-{process.pid}.map") if found else \
             UserSymbol("", address, ANONYMOUS)
 
@@ -220,7 +220,7 @@ def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
     """The symbol at a file offset of an ELF file; ``name`` is how to call the file."""
     try:
         file = files.open_elf(path)
-        address = file.address(offset)
+        address = file.offset_to_address(offset)
         found = file.function_at(address) if address is not None else None
     except EnvironmentProblem:
         return UserSymbol("", offset, name or path)
@@ -230,7 +230,7 @@ def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
 
 
 @cache
-def vdso() -> files.ElfFile | None:
+def vdso_file() -> files.ElfFile | None:
     """Code that the kernel gives every process; this one's is as good as any."""
     mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
     if mapping is None:
@@ -243,7 +243,7 @@ def vdso() -> files.ElfFile | None:
 
 
 def _vdso_symbol(offset: int) -> UserSymbol | None:
-    file = vdso()
+    file = vdso_file()
     try:
         found = file.function_at(offset) if file is not None else None
     except EnvironmentProblem:
@@ -251,7 +251,7 @@ def _vdso_symbol(offset: int) -> UserSymbol | None:
     return UserSymbol(found[0], found[1], "[vdso]") if found else None
 
 
-def _owner(pid: int) -> int:
+def _process_owner(pid: int) -> int:
     """The user id of a process; root's where the kernel does not tell."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
@@ -259,7 +259,7 @@ def _owner(pid: int) -> int:
         return 0
 
 
-def _inner(pid: int) -> int:
+def _namespace_pid(pid: int) -> int:
     """The pid that the process itself sees."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
@@ -283,10 +283,10 @@ def process_symbol(pid: int, name: str) -> int | None:
         seen.add(parts[5])
         try:
             opened = files.open_elf(root + parts[5])
-            found = opened.object(name)
+            found = opened.find_object(name)
         except EnvironmentProblem:
             continue
-        base = opened.address(int(parts[2], 16))
+        base = opened.offset_to_address(int(parts[2], 16))
         if found is not None and base is not None:
             return int(parts[0].partition("-")[0], 16) - base + found[0]
     return None

@@ -35,11 +35,11 @@ def _elf_file(path: str) -> ElfFile:
 class UserSide:
     """The questions about programs and libraries; they are the same whichever kernel is meant."""
 
-    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         """Absolute paths for a path, glob, command in $PATH, or library name."""
         from . import binaries
 
-        return binaries.find(name, pid)
+        return binaries.find_binaries(name, pid)
 
     def user_functions(self, path: str) -> list[UserFunction]:
         """Functions of an ELF file; [] if it is none."""
@@ -51,7 +51,7 @@ class UserSide:
     def user_object(self, path: str, symbol: str) -> tuple[int, int] | None:
         """(virtual address, size) of a data or function symbol."""
         try:
-            return _elf_file(path).object(symbol)
+            return _elf_file(path).find_object(symbol)
         except EnvironmentProblem:
             return None
 
@@ -69,18 +69,18 @@ class UserSide:
     def user_offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address."""
         try:
-            return _elf_file(path).offset(address)
+            return _elf_file(path).address_to_offset(address)
         except EnvironmentProblem:
             return None
 
-    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+    def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts there; see semantics.world."""
         if this_arch().name != "x86_64":
             return distance % 4 == 0
         from . import x86
         from .foreign.opening import read_start
         code = read_start(path, distance + 16, offset)
-        return not code or x86.starts_instruction(code, distance)
+        return not code or x86.is_instruction_start(code, distance)
 
     def process_symbol(self, pid: int, name: str) -> int | None:
         """Address of a symbol in a process, from the files that it has mapped."""
@@ -91,7 +91,7 @@ class UserSide:
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """Parameters and result of the function that begins at a file offset."""
         try:
-            return _elf_file(path).prototype(offset)
+            return _elf_file(path).function_prototype(offset)
         except EnvironmentProblem as problem:
             return UserPrototype(problem=problem.message)
 
@@ -102,11 +102,11 @@ class UserSide:
         except EnvironmentProblem as problem:
             return SourceLines(problem=problem.message)
 
-    def inlined(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str) -> Inlined | None:
         """The copies of a function in others."""
-        from .foreign.files import inlined
+        from .foreign.files import inlined_copies
 
-        return inlined(path, name)
+        return inlined_copies(path, name)
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
         """C++ names as people write them; None where the C++ runtime cannot be had."""
@@ -117,7 +117,7 @@ class UserSide:
     def usdt_probes(self, path: str) -> list[UsdtProbe]:
         """Static probes of an ELF file; [] if it is none."""
         try:
-            return _elf_file(path).static_probes()
+            return _elf_file(path).usdt_probes()
         except EnvironmentProblem:
             return []
 
@@ -141,7 +141,7 @@ class LiveWorld(KernelTypes, UserSide):
     def __init__(self) -> None:
         self.arch: str = os.uname().machine
         self.cpus: int = host.possible_cpus()
-        self.release: str = host.release()
+        self.release: str = host.kernel_release()
 
     @cached_property
     def pid_namespace(self) -> bool:
@@ -151,7 +151,7 @@ class LiveWorld(KernelTypes, UserSide):
         except OSError:
             return False
 
-    def _open(self) -> Btf | None:
+    def _open_btf(self) -> Btf | None:
         return open_kernel() if os.path.exists(f"{BTF_DIRECTORY}/vmlinux") else None
 
     def _open_modules(self) -> dict[str, Btf]:
@@ -170,19 +170,19 @@ class LiveWorld(KernelTypes, UserSide):
     @cached_property
     def tracefs(self) -> str:
         """Where tracefs is; mounts it if need be, else raises EnvironmentProblem."""
-        return tracefs.find()
+        return tracefs.find_tracefs()
 
-    def feature(self, name: str) -> bool:
+    def has_feature(self, name: str) -> bool:
         """Whether the kernel can do ``name``, a row of kernel/features.py; False for any other name."""
         return (name in ROWS or name.startswith(("helper_", "kfunc_"))) and self.features.has(name)
 
     def tracepoints(self) -> list[tuple[str, str]]:
         """(category, event) of every classic tracepoint."""
-        return tracefs.events(self.tracefs)
+        return tracefs.available_events(self.tracefs)
 
-    def tracepoint(self, category: str, event: str) -> TracepointFormat | None:
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None:
         """A classic tracepoint's format."""
-        text = tracefs.format_text(self.tracefs, category, event)
+        text = tracefs.read_format(self.tracefs, category, event)
         return tracefs.parse_format(text, category, event, self) if text is not None else None
 
     def syscall_number(self, name: str) -> int | None:
@@ -192,27 +192,27 @@ class LiveWorld(KernelTypes, UserSide):
     def kernel_functions(self) -> list[tuple[str, str]]:
         """(module, function) of every function that could be traced; [] where functions cannot be, unless the command
         line gave their list."""
-        possible = bool(places.traceable_functions) or self.feature("kprobes") or self.feature("fentry")
-        return self._traceable if possible else []
+        possible = bool(places.traceable_functions) or self.has_feature("kprobes") or self.has_feature("fentry")
+        return self._traceable_functions if possible else []
 
     @cached_property
-    def _traceable(self) -> list[tuple[str, str]]:
+    def _traceable_functions(self) -> list[tuple[str, str]]:
         return traceable_functions(self.tracefs)
 
     def _program_function(self, number: int, name: str) -> KernelFunction | None:
         from . import bpf_programs
 
-        return bpf_programs.function(number, name, self.btf.struct) if self.btf else None
+        return bpf_programs.program_function(number, name, self.btf.find_struct) if self.btf else None
 
     def bpf_functions(self) -> list[tuple[int, str, bool]]:
         """(program's number, function, whether it can be attached to) of loaded BPF programs. One without function
         information goes by its own name, of at most 15 characters."""
         from . import bpf_programs
 
-        return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded()
+        return [(program.id, name, bool(program.functions)) for program in bpf_programs.loaded_programs()
                 for name in ([name for _, name in program.functions] or [program.name])]
 
-    def traceable(self, name: str) -> bool:
+    def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
         try:
             return is_traceable(self.tracefs, name)
@@ -233,15 +233,15 @@ class LiveWorld(KernelTypes, UserSide):
         """Functions in which no kprobe may be set."""
         from . import functions
 
-        return functions.forbidden()
+        return functions.forbidden_functions()
 
     def function_obstacle(self, function: str, module: str, kind: str) -> tuple[str, list[str]]:
         """What kallsyms, ftrace's list and installed debug information tell."""
         from . import functions
 
-        why, hints = functions.obstacle(function, module, kind, self.symbols)
+        why, hints = functions.function_obstacle(function, module, kind, self.symbols)
         return (why, hints) if why else super().function_obstacle(function, module, kind)
 
     def kernel_symbol(self, name: str) -> int | None:
         """Address of a kernel symbol; None too if the kernel hides its addresses."""
-        return self.symbols.address(name)
+        return self.symbols.symbol_address(name)

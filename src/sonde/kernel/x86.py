@@ -17,27 +17,27 @@ _0F_NOTHING = {*range(0x05, 0x0A), 0x0B, 0x0E, *range(0x30, 0x38), 0x77, *range(
 _0F_BYTE = {0x0F, *range(0x70, 0x74), 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6}
 
 
-def starts_instruction(code: bytes, offset: int) -> bool:
+def is_instruction_start(code: bytes, offset: int) -> bool:
     """Whether an instruction starts at ``offset``, where one does at 0. What cannot be decoded is taken for one."""
     at = 0
     while at < offset:
-        size = length(code, at)
+        size = instruction_length(code, at)
         if size <= 0:
             return True
         at += size
     return at == offset
 
 
-def length(code: bytes, at: int) -> int:
+def instruction_length(code: bytes, at: int) -> int:
     """Bytes of the instruction at ``at``; 0 if it is none that is known, or is cut off."""
     try:
-        size = _length(code, at)
+        size = _decode_length(code, at)
     except IndexError:
         return 0
     return size if at + size <= len(code) else 0
 
 
-def _length(code: bytes, start: int) -> int:
+def _decode_length(code: bytes, start: int) -> int:
     at, word, address, wide = start, 4, 8, False
     while code[at] in _PREFIXES:
         word = 2 if code[at] == 0x66 else word
@@ -48,14 +48,14 @@ def _length(code: bytes, start: int) -> int:
         at += 1
     opcode = code[at]
     if opcode in (0xC4, 0xC5, 0x62):
-        return _vector(code, at, opcode) - start
+        return _skip_vex_opcode(code, at, opcode) - start
     if opcode == 0x0F:
-        return _two_bytes(code, at + 1) - start
+        return _skip_two_byte_opcode(code, at + 1) - start
     at += 1
     if opcode < 0x40:
         if opcode & 7 > 5:
             return 0
-        return (at + (1, word)[opcode & 7 == 5] if opcode & 7 > 3 else _operand(code, at)) - start
+        return (at + (1, word)[opcode & 7 == 5] if opcode & 7 > 3 else _skip_modrm(code, at)) - start
     word = 4 if wide else word
     if opcode in _NOTHING:
         return at - start
@@ -72,33 +72,33 @@ def _length(code: bytes, start: int) -> int:
     if opcode in (0xC2, 0xCA, 0xC8):
         return at + (3 if opcode == 0xC8 else 2) - start
     if opcode in (0xF6, 0xF7) and code[at] & 0x30 == 0:  # test has an immediate, its neighbours have none
-        return _operand(code, at) + (1 if opcode == 0xF6 else word) - start
+        return _skip_modrm(code, at) + (1 if opcode == 0xF6 else word) - start
     if opcode in (0x82, 0xD4, 0xD5, 0xD6, 0xEA, 0x9A, 0x60, 0x61):
         return 0
-    return _operand(code, at) + (1 if opcode in _MODRM_BYTE else word if opcode in _MODRM_WORD else 0) - start
+    return _skip_modrm(code, at) + (1 if opcode in _MODRM_BYTE else word if opcode in _MODRM_WORD else 0) - start
 
 
-def _two_bytes(code: bytes, at: int) -> int:
+def _skip_two_byte_opcode(code: bytes, at: int) -> int:
     opcode = code[at]
     if opcode in (0x38, 0x3A):
-        return _operand(code, at + 2) + (opcode == 0x3A)
+        return _skip_modrm(code, at + 2) + (opcode == 0x3A)
     if opcode in _0F_NOTHING:
         return at + 1
     if 0x80 <= opcode < 0x90:
         return at + 5
-    return _operand(code, at + 1) + (opcode in _0F_BYTE)
+    return _skip_modrm(code, at + 1) + (opcode in _0F_BYTE)
 
 
-def _vector(code: bytes, at: int, opcode: int) -> int:
+def _skip_vex_opcode(code: bytes, at: int, opcode: int) -> int:
     """VEX and EVEX: which opcode map it is stands in the prefix."""
     table = 1 if opcode == 0xC5 else code[at + 1] & (7 if opcode == 0x62 else 31)
     at += {0xC5: 2, 0xC4: 3, 0x62: 4}[opcode]
     if table == 1 and code[at] == 0x77:
         return at + 1
-    return _operand(code, at + 1) + (table == 3 or table == 1 and code[at] in _0F_BYTE)
+    return _skip_modrm(code, at + 1) + (table == 3 or table == 1 and code[at] in _0F_BYTE)
 
 
-def _operand(code: bytes, at: int) -> int:
+def _skip_modrm(code: bytes, at: int) -> int:
     """Behind the ModRM byte and what it brings."""
     mode, register = code[at] >> 6, code[at] & 7
     at += 1

@@ -35,13 +35,13 @@ class AttachPointReader:
         named = _ALIAS.match(self._source.text, pos)
         if named is not None:
             alias, pos = named[1], named.end()
-        parts, text, end = self._parts(pos)
+        parts, text, end = self._read_parts(pos)
         span = Span(self._source, start, end)
         if end == pos:
-            self._no_probe(end)
+            self._fail_no_attach_point(end)
         return AttachPoint(span, text, parts, alias, _PARAMETER.fullmatch(span.text) is not None), end
 
-    def _parts(self, pos: int) -> tuple[list[str], str, int]:
+    def _read_parts(self, pos: int) -> tuple[list[str], str, int]:
         """The parts between unquoted colons, the text with parameters replaced, and the end."""
         parts, shown, parens = [""], "", 0
         source = self._source.text
@@ -61,7 +61,7 @@ class AttachPointReader:
                 shown += piece
                 continue
             parens += {"(": 1, ")": -1}.get(piece, 0)
-            value = self._value(piece, found.start())
+            value = self._unquote_piece(piece, found.start())
             if parts == [""] and piece[0] == "$":  # it may be a whole attach point
                 parts = value.split(":")
             else:
@@ -69,17 +69,17 @@ class AttachPointReader:
             shown += f'"{value}"' if piece[0] == '"' else value
         return parts, shown, len(source)
 
-    def _value(self, piece: str, start: int) -> str:
+    def _unquote_piece(self, piece: str, start: int) -> str:
         """A piece without its quotes and with its parameters."""
         if piece == '"':
             self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
-            return re.sub(r"\$([0-9]+)", lambda m: self._parameter(m[1], start + m.start()), piece)[1:-1]
+            return re.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1], start + m.start()), piece)[1:-1]
         if piece[0] == "$" and len(piece) > 1:
-            return self._parameter(piece[1:], start)
+            return self._positional_parameter(piece[1:], start)
         return piece
 
-    def _parameter(self, digits: str, start: int) -> str:
+    def _positional_parameter(self, digits: str, start: int) -> str:
         number = int(digits[:6])
         if 0 < number <= len(self._params):
             return self._params[number - 1]
@@ -101,7 +101,7 @@ class AttachPointReader:
         before_block = self._source.text[pos + 1:pos + 1000].partition("{")[0].rstrip()
         return before_block.endswith("/") and not re.search(r"\s/", before_block[:-1])
 
-    def _no_probe(self, pos: int) -> NoReturn:
+    def _fail_no_attach_point(self, pos: int) -> NoReturn:
         """There is no attach point at ``pos``."""
         if self._source.text.startswith("/*", pos):
             end = len(self._source.text)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 
 from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, TypeSyntax
-from .constants import NotConstant, evaluate
+from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
-from .lexer import Token, integer
+from .lexer import Token, parse_integer
 from .source import Span
 from .type_syntax import TAGS
 
@@ -28,37 +28,37 @@ class DeclarationParser(ExpressionParser):
     constants: dict[str, int]
     _noted: list[str]  # the attributes of the member that is being parsed
 
-    def define_lookup(self, node: Expr) -> int | None:
+    def lookup_define(self, node: Expr) -> int | None:
         """The value of a ``#define``; see the script parser."""
         raise NotImplementedError
 
-    def struct(self) -> CStruct:
+    def parse_struct(self) -> CStruct:
         """``struct name { ... }``, whose attributes may also stand before the name."""
-        self.enter()
+        self.enter_level()
         start = self.token[2]
         union = self.advance()[1] == "union"
-        attributes = self._attributes()
+        attributes = self._parse_attributes()
         named = self.token
         name = self.advance()[1] if self.kind == "word" else ""
-        attributes += self._attributes()
+        attributes += self._parse_attributes()
         self._open_brace(named)
         fields: list[CField] = []
         while self.kind != "}":
-            fields += self._members()
+            fields += self._parse_members()
         self.advance()
-        attributes += self._attributes()
+        attributes += self._parse_attributes()
         self.depth -= 1
-        node = CStruct(self.since(start), name, union, fields)
-        self.apply(node, attributes)
+        node = CStruct(self.span_since(start), name, union, fields)
+        self.apply_attributes(node, attributes)
         return node
 
     def _open_brace(self, named: Token) -> None:
         """The ``{`` of a definition, behind its name."""
         if self.kind != "{":
-            self.fail(SYNTAX, "syntax: expected '{'", self.place(named), [f"found '{self.token[1]}'"])
+            self.fail(SYNTAX, "syntax: expected '{'", self.token_span(named), [f"found '{self.token[1]}'"])
         self.advance()
 
-    def enum(self) -> CEnum:
+    def parse_enum(self) -> CEnum:
         """``enum name { A = 1, B }``."""
         start = self.advance()[2]
         named = self.token
@@ -68,44 +68,44 @@ class DeclarationParser(ExpressionParser):
         value = -1
         while self.kind != "}":
             member = self.expect("word", "the name of a constant")[1]
-            value = self._constant() if self.accept("=") else value + 1
+            value = self._parse_constant() if self.accept("=") else value + 1
             if value >> 64 > 0:
-                self.fail("number-too-large", f"{member} does not fit 64 bits", self.since(start))
+                self.fail("number-too-large", f"{member} does not fit 64 bits", self.span_since(start))
             members[member] = self.constants[member] = value
             if not self.accept(",") and self.kind != "}":
-                self.unexpected("',' or '}'")
+                self.fail_unexpected("',' or '}'")
         self.advance()
-        self._attributes()
-        return CEnum(self.since(start), name, members)
+        self._parse_attributes()
+        return CEnum(self.span_since(start), name, members)
 
-    def typedef(self) -> list[CStruct | CEnum | CTypedef]:
+    def parse_typedef(self) -> list[CStruct | CEnum | CTypedef]:
         """``typedef type name, *other;``: the type that is defined with it, if any, and the names."""
         start = self.advance()[2]
         self._noted = []
-        base, inline = self._specifier()
+        base, inline = self._parse_specifier()
         found: list[CStruct | CEnum | CTypedef] = []
         while True:
-            name, written, _ = self._declarator(base, inline)
+            name, written, _ = self._parse_declarator(base, inline)
             if not name:
-                self.unexpected("the name of the type")
+                self.fail_unexpected("the name of the type")
             if inline is not None and not inline.name:
                 inline.name = name
                 written.base = base = f"{base} {name}"
             self.typedefs.add(name)
-            found.append(CTypedef(self.since(start), name, written))
+            found.append(CTypedef(self.span_since(start), name, written))
             if not self.accept(","):
                 break
-        self._end()
+        self._expect_semicolon()
         return found if inline is None else [inline, *found]
 
-    def apply(self, node: CStruct, attributes: list[str]) -> None:
+    def apply_attributes(self, node: CStruct, attributes: list[str]) -> None:
         """Note what ``__attribute__((...))`` says about a struct."""
         for attribute in attributes:
             if attribute.strip("_") == "packed":
                 node.packed = True
-        node.align = max(node.align, self._alignment(attributes, node.span))
+        node.align = max(node.align, self._requested_alignment(attributes, node.span))
 
-    def _alignment(self, attributes: list[str], span: Span) -> int:
+    def _requested_alignment(self, attributes: list[str], span: Span) -> int:
         """What ``aligned(8)`` among the attributes asks for, in bytes; 0 if nothing does."""
         found = 0
         for attribute in attributes:
@@ -113,7 +113,7 @@ class DeclarationParser(ExpressionParser):
             if name.strip().strip("_") != "aligned":
                 continue
             number = argument.rstrip(") ").strip()
-            value = (integer(number) or self.constants.get(number, 0)) if number else 16
+            value = (parse_integer(number) or self.constants.get(number, 0)) if number else 16
             if value < 1 or value & value - 1 or value > 4096:
                 self.diagnostics.warning("ignored-attribute", f"the attribute {attribute} is ignored", span,
                                          ["the alignment is a power of two"])
@@ -121,101 +121,101 @@ class DeclarationParser(ExpressionParser):
                 found = max(found, value)
         return found
 
-    def _members(self) -> list[CField]:
+    def _parse_members(self) -> list[CField]:
         """One declaration within a struct: ``int a, *b[2], c : 3;``."""
         if self.accept(";"):
             return []
         start = self.token[2]
         self._noted = []
-        base, inline = self._specifier()
+        base, inline = self._parse_specifier()
         common = self._noted
         fields = []
         while True:
             if inline is not None and self.kind == ";":
-                fields.append(CField(self.since(start), "", TypeSyntax(self.since(start), base), 0, inline))
+                fields.append(CField(self.span_since(start), "", TypeSyntax(self.span_since(start), base), 0, inline))
                 break
             self._noted = list(common)
-            name, written, bits = self._declarator(base, inline)
+            name, written, bits = self._parse_declarator(base, inline)
             if name or bits:  # "int : 0;" only aligns what follows, to the next storage unit
-                align = self._alignment(self._noted, self.since(start))
-                fields.append(CField(self.since(start), name, written, max(bits, 0), inline, align))
+                align = self._requested_alignment(self._noted, self.span_since(start))
+                fields.append(CField(self.span_since(start), name, written, max(bits, 0), inline, align))
             if not self.accept(","):
                 break
-        self._end()
+        self._expect_semicolon()
         return fields
 
-    def _specifier(self) -> tuple[str, Inline]:
+    def _parse_specifier(self) -> tuple[str, Inline]:
         """The type before the declarators: its name, and its definition if it stands there."""
         self._note_attributes()
-        self.qualifiers()
+        self.skip_qualifiers()
         word = self.token[1]
         if self.kind == "word" and word in TAGS and "{" in (self.peek()[0], self.peek(2)[0]):
-            inline: Inline = self.enum() if word == "enum" else self.struct()
-            self.qualifiers()
+            inline: Inline = self.parse_enum() if word == "enum" else self.parse_struct()
+            self.skip_qualifiers()
             return f"{word} {inline.name}".rstrip() if inline is not None else "", inline
         if self.kind != "word":
-            self.unexpected("type name")
-        base = self.base_name()
+            self.fail_unexpected("type name")
+        base = self.parse_base_name()
         if not base:
-            self.unexpected("type name")
+            self.fail_unexpected("type name")
         self._note_attributes()
-        self.qualifiers()
+        self.skip_qualifiers()
         return base, None
 
-    def _declarator(self, base: str, inline: Inline) -> tuple[str, TypeSyntax, int]:
+    def _parse_declarator(self, base: str, inline: Inline) -> tuple[str, TypeSyntax, int]:
         """``*name[2] : bits``: the name, its whole type, and the bits (0: none, -1: a width of 0)."""
         start = self.token[2]
-        pointers = self._stars()
+        pointers = self._parse_pointers()
         opaque = False
         name = ""
         if self.kind == "(":  # a pointer to a function or to an array
             self.advance()
-            self._stars()
-            name, dims = self._name_and_dims()
+            self._parse_pointers()
+            name, dims = self._parse_name_and_dims()
             self.expect(")", "')'")
             opaque = True
-            self._skip_parens() if self.kind == "(" else self._dims()
+            self._skip_parens() if self.kind == "(" else self._parse_dims()
         else:
-            name, dims = self._name_and_dims()
+            name, dims = self._parse_name_and_dims()
         bits = 0
         if self.accept(":"):
-            bits = self._constant(limit=64) or -1
+            bits = self._parse_constant(limit=64) or -1
         self._note_attributes()
         if opaque:
-            return name, TypeSyntax(self.since(start), "void", 1, dims), bits
-        return name, TypeSyntax(self.since(start), base, pointers, dims), bits
+            return name, TypeSyntax(self.span_since(start), "void", 1, dims), bits
+        return name, TypeSyntax(self.span_since(start), base, pointers, dims), bits
 
-    def _stars(self) -> int:
+    def _parse_pointers(self) -> int:
         count = 0
         while self.accept("*"):
-            self.qualifiers()
+            self.skip_qualifiers()
             count += 1
         return count
 
-    def _name_and_dims(self) -> tuple[str, list[int]]:
+    def _parse_name_and_dims(self) -> tuple[str, list[int]]:
         self._note_attributes()
         name = self.advance()[1] if self.kind == "word" else ""
         if not name and self.kind != ":":
-            self.unexpected("the name of a field")
-        return name, self._dims()
+            self.fail_unexpected("the name of a field")
+        return name, self._parse_dims()
 
-    def _dims(self) -> list[int]:
+    def _parse_dims(self) -> list[int]:
         dims = []
         while self.accept("["):
-            dims.append(0 if self.kind == "]" else self._constant(limit=1 << 32))
+            dims.append(0 if self.kind == "]" else self._parse_constant(limit=1 << 32))
             self.expect("]", "']'")
         return dims
 
-    def _end(self) -> None:
+    def _expect_semicolon(self) -> None:
         """The ``;`` behind a member; the last one may be missing."""
         if self.kind != "}":
             self.expect(";", "';'")
 
-    def _constant(self, limit: int | None = None) -> int:
+    def _parse_constant(self, limit: int | None = None) -> int:
         """A constant expression; with ``limit`` one that is neither negative nor larger."""
-        node = self.expr(0)
+        node = self.parse_expression(0)
         try:
-            value = evaluate(node, self.constant_lookup)
+            value = evaluate_constant(node, self.lookup_constant)
         except NotConstant as error:
             self.fail("not-constant", f"'{error.node.span.text}' has no value here", error.node.span,
                       ["write the number"])
@@ -223,20 +223,20 @@ class DeclarationParser(ExpressionParser):
             self.fail("bad-size", f"{value} is no size here", node.span)
         return value
 
-    def constant_lookup(self, node: Expr) -> int | None:
+    def lookup_constant(self, node: Expr) -> int | None:
         """The value of an enum constant or a ``#define``."""
         if isinstance(node, Name) and node.name in self.constants:
             return self.constants[node.name]
-        return self.define_lookup(node)
+        return self.lookup_define(node)
 
-    def _attributes(self) -> list[str]:
+    def _parse_attributes(self) -> list[str]:
         """The attributes that stand here, as text."""
         found = []
         while self.kind == "word" and self.token[1] in ("__attribute__", "__packed", "__aligned"):
             start, word = self.token[2], self.advance()[1]
             if self.kind == "(":
                 self._skip_parens()
-            text = self.since(start).text
+            text = self.span_since(start).text
             if word == "__attribute__":
                 text = text[len(word):].strip(" ()\n\t").rstrip()
                 text += ")" if "(" in text else ""
@@ -244,14 +244,14 @@ class DeclarationParser(ExpressionParser):
         return found
 
     def _note_attributes(self) -> None:
-        self._noted = [*self._noted, *self._attributes()]
+        self._noted = [*self._noted, *self._parse_attributes()]
 
     def _skip_parens(self) -> None:
         """Past the ``)`` that belongs to the current ``(``."""
         depth = 0
         while True:
             if self.kind in ("eof", "{", "}", ";", "bad"):
-                self.unexpected("')'")
+                self.fail_unexpected("')'")
             depth += {"(": 1, ")": -1}.get(self.advance()[0], 0)
             if depth == 0:
                 return

@@ -20,10 +20,10 @@ class CMacro:
         self.name = name
         self.variadic = bool(params) and params is not None and params[-1] == "..."
         self.params = [*params[:-1], "__VA_ARGS__"] if params is not None and self.variadic else params
-        self.body = tokens_of(body)
+        self.body = tokenize_macro_body(body)
 
 
-def parameters(text: str) -> tuple[list[str], int] | None:
+def parse_macro_parameters(text: str) -> tuple[list[str], int] | None:
     """``(a, b)`` → the names and where the body starts; None if it is malformed."""
     found = re.match(_PARAMETERS, text, re.ASCII)
     if found is None:
@@ -32,7 +32,7 @@ def parameters(text: str) -> tuple[list[str], int] | None:
     return None if "..." in names[:-1] or len(set(names)) != len(names) else (names, found.end())
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokenize_macro_body(text: str) -> list[Token]:
     """The tokens of a macro's body; ``#`` and ``##`` are tokens here. Their places mean nothing."""
     found: list[Token] = []
     pos = 0
@@ -55,7 +55,8 @@ def tokens_of(text: str) -> list[Token]:
     return found
 
 
-def expand(tokens: list[Token], macros: dict[str, CMacro], hidden: frozenset[str] = frozenset()) -> list[Token]:
+def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro],
+                    hidden: frozenset[str] = frozenset()) -> list[Token]:
     """``tokens`` with every macro replaced; what a macro gives has the place of its use."""
     out: list[Token] = []
     index = 0
@@ -72,21 +73,21 @@ def expand(tokens: list[Token], macros: dict[str, CMacro], hidden: frozenset[str
             if index >= len(tokens) or tokens[index][0] != "(":
                 out.append(token)
                 continue
-            given, after = _arguments(tokens, index)
-            if given is None or not _fits(macro, given):
+            given, after = _collect_arguments(tokens, index)
+            if given is None or not _accepts_arguments(macro, given):
                 out.append(("bad", "macro-arguments", token[2], tokens[min(after, len(tokens)) - 1][3]))
                 index = after
                 continue
-            args = _bind(macro, given)
+            args = _bind_arguments(macro, given)
             end = tokens[after - 1][3]
             index = after
-        body = _substitute(macro, args, macros, hidden)
+        body = _substitute_arguments(macro, args, macros, hidden)
         placed = [(kind, text, token[2], end) for kind, text, _, _ in body]
-        out += expand(placed, macros, hidden | {macro.name})
+        out += expand_c_macros(placed, macros, hidden | {macro.name})
     return out
 
 
-def _arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
+def _collect_arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
     """The arguments from the ``(`` at ``index`` on, and what comes behind the ``)``."""
     depth, index = 1, index + 1
     found: list[list[Token]] = [[]]
@@ -103,14 +104,14 @@ def _arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | Non
     return None, index
 
 
-def _fits(macro: CMacro, given: list[list[Token]]) -> bool:
+def _accepts_arguments(macro: CMacro, given: list[list[Token]]) -> bool:
     wants = len(macro.params or ())
     if macro.variadic:
         return len(given) >= wants - 1
     return len(given) == wants or wants == 0 and given == [[]]
 
 
-def _bind(macro: CMacro, given: list[list[Token]]) -> dict[str, list[Token]]:
+def _bind_arguments(macro: CMacro, given: list[list[Token]]) -> dict[str, list[Token]]:
     names = macro.params or []
     if not macro.variadic:
         return dict(zip(names, given))
@@ -121,8 +122,8 @@ def _bind(macro: CMacro, given: list[list[Token]]) -> dict[str, list[Token]]:
     return {**dict(zip(names, given[:first])), names[-1]: rest}
 
 
-def _substitute(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, CMacro],
-                hidden: frozenset[str]) -> list[Token]:
+def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, CMacro],
+                          hidden: frozenset[str]) -> list[Token]:
     """The body with its arguments: as text behind ``#`` and beside ``##``, otherwise expanded."""
     out: list[Token] = []
     body = macro.body
@@ -131,22 +132,22 @@ def _substitute(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, C
         token = body[index]
         index += 1
         if token[0] == "#" and index < len(body) and body[index][1] in args:
-            out.append(_quoted(args[body[index][1]]))
+            out.append(_stringize_argument(args[body[index][1]]))
             index += 1
         elif token[0] == "##" and out and index < len(body):
             right = args.get(body[index][1], [body[index]])
             index += 1
             if right:
-                out[-1:] = [*tokens_of(out[-1][1] + right[0][1]), *right[1:]]
+                out[-1:] = [*tokenize_macro_body(out[-1][1] + right[0][1]), *right[1:]]
         elif token[0] == "word" and token[1] in args:
             pasted = index < len(body) and body[index][0] == "##"
-            out += args[token[1]] if pasted else expand(args[token[1]], macros, hidden)
+            out += args[token[1]] if pasted else expand_c_macros(args[token[1]], macros, hidden)
         else:
             out.append(token)
     return out
 
 
-def _quoted(tokens: list[Token]) -> Token:
+def _stringize_argument(tokens: list[Token]) -> Token:
     """``#x``: the argument as a string literal."""
     text = ""
     for at, token in enumerate(tokens):

@@ -15,42 +15,42 @@ class NotConstant(Exception):
         self.node = node
 
 
-def evaluate(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
+def evaluate_constant(node: Expr, lookup: Callable[[Expr], int | None]) -> int:
     """The value of an expression; ``lookup`` answers for names and calls. Raises :class:`NotConstant`."""
     if isinstance(node, (IntLiteral, BoolLiteral)):
         return int(node.value)
     if isinstance(node, Unary) and node.op in _UNARY:
-        return _UNARY[node.op](evaluate(node.operand, lookup))
+        return _UNARY[node.op](evaluate_constant(node.operand, lookup))
     if isinstance(node, Binary):
-        left = evaluate(node.left, lookup)
+        left = evaluate_constant(node.left, lookup)
         if node.op == "&&" and not left or node.op == "||" and left:
             return int(bool(left))
-        right = evaluate(node.right, lookup)
+        right = evaluate_constant(node.right, lookup)
         if (node.op in ("/", "%") and right == 0) or (node.op in ("<<", ">>") and not 0 <= right < 64):
             raise NotConstant(node)
-        return _wrap(_BINARY[node.op](left, right))
+        return _wrap_64_bits(_BINARY[node.op](left, right))
     if isinstance(node, Ternary) and node.then is not None:
-        return evaluate(node.then if evaluate(node.cond, lookup) else node.other, lookup)
+        return evaluate_constant(node.then if evaluate_constant(node.cond, lookup) else node.other, lookup)
     value = lookup(node)
     if value is None:
         raise NotConstant(node)
     return value
 
 
-def _wrap(value: int) -> int:
+def _wrap_64_bits(value: int) -> int:
     """What is left of a value in 64 bits; unsigned only where it does not fit otherwise."""
     return value if -(1 << 63) <= value < 1 << 64 else value & ((1 << 64) - 1)
 
 
-def _divide(a: int, b: int) -> int:
+def _divide_toward_zero(a: int, b: int) -> int:
     """C's division, towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 _UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "~": lambda a: ~a, "!": lambda a: int(not a)}
 _BINARY: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide,
-    "%": lambda a, b: a - _divide(a, b) * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide_toward_zero,
+    "%": lambda a, b: a - _divide_toward_zero(a, b) * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
     "&&": lambda a, b: int(bool(a and b)), "||": lambda a, b: int(bool(a or b)),
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b),

@@ -34,9 +34,9 @@ class Cursor:
         self.source = source
         self.diagnostics = diagnostics
         self.statements = 0
-        self.load([("eof", "", 0, 0)])
+        self.load_tokens([("eof", "", 0, 0)])
 
-    def load(self, tokens: list[Token]) -> None:
+    def load_tokens(self, tokens: list[Token]) -> None:
         """Start over with other tokens; the last one is an ``eof``."""
         self.tokens = tokens
         self.depth = 0
@@ -62,7 +62,7 @@ class Cursor:
         """A token further on; the ``eof`` token behind the end."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
-    def at_word(self, text: str) -> bool:
+    def is_at_word(self, text: str) -> bool:
         return self.token[1] == text and self.kind == "word"
 
     def accept(self, kind: str) -> bool:
@@ -75,41 +75,41 @@ class Cursor:
     def expect(self, kind: str, what: str = "", hints: Sequence[str] = ()) -> Token:
         """Take the current token, which must be of this kind; ``what`` describes it in the error."""
         if self.kind != kind:
-            self.unexpected(what or f"'{kind}'", hints)
+            self.fail_unexpected(what or f"'{kind}'", hints)
         return self.advance()
 
     # --- places -------------------------------------------------------------------------------------------
 
-    def place(self, token: Token) -> Span:
+    def token_span(self, token: Token) -> Span:
         return Span(self.source, token[2], token[3])
 
-    def since(self, start: int) -> Span:
+    def span_since(self, start: int) -> Span:
         """From character ``start`` to the end of the token that was taken last."""
         return Span(self.source, start, self.tokens[self.index - 1][3] if self.index else start)
 
     # --- depth --------------------------------------------------------------------------------------------
 
-    def enter(self) -> None:
+    def enter_level(self) -> None:
         """One level of nesting deeper; the caller takes it back with ``depth -= 1``."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.too_deep()
+            self.fail_too_deep()
 
-    def grow(self) -> None:
+    def grow_height(self) -> None:
         """A node was put on top of the current expression."""
         self.height += 1
         if self.height > MAX_DEPTH:
-            self.too_deep()
+            self.fail_too_deep()
 
     def count_statement(self) -> None:
         """Another statement or attach point begins."""
         self.statements += 1
         if self.statements > MAX_STATEMENTS:
             self.fail("program-too-large", f"The program is too large: more than {MAX_STATEMENTS} statements and "
-                      "attach points", self.place(self.token))
+                      "attach points", self.token_span(self.token))
 
-    def too_deep(self) -> NoReturn:
-        self.fail("too-deep", "nested too deeply", self.place(self.token),
+    def fail_too_deep(self) -> NoReturn:
+        self.fail("too-deep", "nested too deeply", self.token_span(self.token),
                   ["split the expression, or keep parts of it in variables"])
 
     # --- errors -------------------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ class Cursor:
     def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
         """Add an error and go on, unless there are too many already."""
         self.diagnostics.error(code, message, span, hints)
-        if self.enough():
+        if self.should_stop():
             raise Abandoned
 
-    def enough(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether there are so many errors, or is so much of the program, that parsing should stop."""
         return len(self.diagnostics.items) >= MAX_ERRORS or self.statements > MAX_STATEMENTS
 
@@ -129,16 +129,16 @@ class Cursor:
         self.error(code, message, span, hints)
         raise Abandoned
 
-    def unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
+    def fail_unexpected(self, expected: str, hints: Sequence[str] = ()) -> NoReturn:
         """The current token is wrong here; say what would be right."""
         kind, text, start, end = self.token
         if kind == "bad" and text in COMPLAINTS:
             message, *advice = COMPLAINTS[text]
             self.fail(text, message or f"syntax: expected {expected}", Span(self.source, end, end), advice)
         if kind == "eof":
-            self._unexpected_end(expected)
-        shown = "a string" if kind == "str" else f"'{self.place(self.token).text}'"
-        code, advice = (text, confusion(self.source.text[start])) if kind == "bad" else (SYNTAX, self.advice())
+            self._fail_unexpected_end(expected)
+        shown = "a string" if kind == "str" else f"'{self.token_span(self.token).text}'"
+        code, advice = (text, confusion(self.source.text[start])) if kind == "bad" else (SYNTAX, self.slip_hints())
         self.fail(code, f"syntax: expected {expected}", self.first_word(), [f"found {shown}", *(hints or advice)])
 
     def first_word(self) -> Span:
@@ -152,17 +152,17 @@ class Cursor:
             end = min(end, start + 1)
         return Span(self.source, start, end)
 
-    def _unexpected_end(self, expected: str) -> NoReturn:
+    def _fail_unexpected_end(self, expected: str) -> NoReturn:
         """The text is over; the last brace that is still open is the likely cause."""
         start = self.token[2]
-        brace = self._unclosed("{", "}")
+        brace = self._find_unclosed("{", "}")
         hints = ["the text ends here"]
         if brace is not None:
-            hints.append(f"the {{ in line {self.place(brace).line} is not closed: a }} is missing")
+            hints.append(f"the {{ in line {self.token_span(brace).line} is not closed: a }} is missing")
         self.fail("unclosed-brace" if brace else SYNTAX, f"syntax: expected {expected}",
                   Span(self.source, start, start), hints)
 
-    def _unclosed(self, opening: str, closing: str) -> Token | None:
+    def _find_unclosed(self, opening: str, closing: str) -> Token | None:
         """The innermost ``opening`` before the current token that has no ``closing``."""
         open_: list[Token] = []
         for token in self.tokens[:self.index]:
@@ -172,14 +172,14 @@ class Cursor:
                 open_.pop()
         return open_[-1] if open_ else None
 
-    def advice(self) -> list[str]:
+    def slip_hints(self) -> list[str]:
         """Hints for common slips."""
         text, before = self.token[1], self.peek(-1)[1] if self.index else ""
         if text in ("and", "or", "not"):
             return [f"write {({'and': '&&', 'or': '||', 'not': '!'})[text]} for {text}"]
         if text == "=":
             return ["compare with ==; an assignment is a statement of its own: $x = 1;"]
-        if text == ";" and self._unclosed("(", ")"):
+        if text == ";" and self._find_unclosed("(", ")"):
             return ["a ) is missing"]
         if text in ("&&", "||") and before in ("&&", "||", "&", "|"):
             return ["something to compare is missing between the two operators"]

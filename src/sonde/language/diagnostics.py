@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..errors import CompileError, shortened, underlined
+from ..errors import CompileError, shorten_message, underline_span
 from ..record import Record
 from .source import Span
 
@@ -25,17 +25,17 @@ class Diagnostic(Record):
 
     def render(self) -> str:
         """bpftrace's shape: position, message, the source line, an underline, then HINT lines."""
-        hints = [f"HINT: {shortened(hint)}" for hint in self.hints]
-        said = f"{self.severity}: {shortened(self.message)}"
+        hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
+        said = f"{self.severity}: {shorten_message(self.message)}"
         if self.span is None:
             return "\n".join([said, *hints])
         source = self.span.source
-        line, column = source.position(self.span.start)
-        last, end = source.position(max(self.span.start, self.span.end))
-        text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line(line))
+        line, column = source.line_and_column(self.span.start)
+        last, end = source.line_and_column(max(self.span.start, self.span.end))
+        text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
         if last != line:
             end = len(text) + 1
-        return "\n".join([f"{self.span}: {said}", *underlined(text, column - 1, end - 1), *hints])
+        return "\n".join([f"{self.span}: {said}", *underline_span(text, column - 1, end - 1), *hints])
 
 
 class Diagnostics:
@@ -46,30 +46,30 @@ class Diagnostics:
         self._said: set[object] = set()
 
     def error(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
-        self._add(Diagnostic(ERROR, code, message, span, list(hints)))
+        self._add_once(Diagnostic(ERROR, code, message, span, list(hints)))
 
     def warning(self, code: str, message: str, span: Span | None, hints: Sequence[str] = ()) -> None:
-        self._add(Diagnostic(WARNING, code, message, span, list(hints)))
+        self._add_once(Diagnostic(WARNING, code, message, span, list(hints)))
 
-    def _add(self, item: Diagnostic) -> None:
+    def _add_once(self, item: Diagnostic) -> None:
         """A clause that is checked once per attach point says the same thing only once."""
-        said = _identity(item)
+        said = _finding_identity(item)
         if said not in self._said:
             self._said.add(said)
             self.items.append(item)
 
-    def keep(self, items: list[Diagnostic]) -> None:
+    def keep_only(self, items: list[Diagnostic]) -> None:
         """Forget every finding but these."""
         self.items = items
-        self._said = {_identity(item) for item in items}
+        self._said = {_finding_identity(item) for item in items}
 
     @property
-    def failed(self) -> bool:
+    def has_errors(self) -> bool:
         return any(d.severity == ERROR for d in self.items)
 
-    def check(self) -> None:
+    def raise_if_errors(self) -> None:
         """Raise :class:`CompileError` if any error was added, with the first findings of each severity."""
-        if self.failed:
+        if self.has_errors:
             errors, warnings = [[d for d in self.items if d.severity == severity] for severity in (ERROR, WARNING)]
             shown = {id(item) for item in errors[:MAX_SHOWN] + warnings[:MAX_SHOWN]}
             if len(errors) > MAX_SHOWN:
@@ -77,18 +77,18 @@ class Diagnostics:
             raise CompileError([item for item in self.items if id(item) in shown])
 
 
-def _identity(item: Diagnostic) -> object:
+def _finding_identity(item: Diagnostic) -> object:
     """What two findings that say the same thing agree in."""
     span = item.span
     return item.code, item.message, span and (id(span.source), span.start, span.end)
 
 
-def nearest(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
+def nearest_names(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     """The candidates most like ``name``, best first: for "did you mean" hints."""
     if len(name) > LONGEST_NAME:
         return []
     from difflib import get_close_matches
-    pool = _alike(name.lower(), list(candidates))
+    pool = _similar_names(name.lower(), list(candidates))
     lowered = {c.lower(): c for c in pool}
     found = get_close_matches(name, pool, count, 0.6)
     for close in get_close_matches(name.lower(), lowered, count, 0.6):
@@ -97,7 +97,7 @@ def nearest(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     return found[:count]
 
 
-def _alike(name: str, pool: list[str]) -> list[str]:
+def _similar_names(name: str, pool: list[str]) -> list[str]:
     """Of many candidates, those with a third of the name's runs of three letters: comparing each letter by letter would
     take a second for the functions of a kernel."""
     runs = {name[at:at + 3] for at in range(len(name) - 2)}

@@ -11,10 +11,10 @@ _CHECKED = frozenset(("type", "const", "slot", "data", "field"))  # what the che
 _TELLING = frozenset(("value", "number", "index"))  # shown even if they have their default
 
 
-def dump(script: Script) -> str:
+def dump_script(script: Script) -> str:
     """One line per node: its class, its plain fields, and once it is checked ``:: [type]`` and ``= constant``."""
     lines: list[str] = []
-    _add(script, "", 0, lines)
+    _add_node_lines(script, "", 0, lines)
     return "\n".join(lines) + "\n"
 
 
@@ -22,11 +22,11 @@ def dump_clauses(clauses: Sequence[Clause]) -> str:
     """The same for some clauses: once checked, each has its own copy of the tree."""
     lines: list[str] = []
     for clause in clauses:
-        _add(clause, "", 0, lines)
+        _add_node_lines(clause, "", 0, lines)
     return "\n".join(lines) + "\n"
 
 
-def _add(node: Node, label: str, depth: int, lines: list[str]) -> None:
+def _add_node_lines(node: Node, label: str, depth: int, lines: list[str]) -> None:
     """The lines of a node and of what is below it; ``label`` is the name of the field that holds it."""
     plain: list[str] = []
     children: list[tuple[str, Any]] = []
@@ -40,25 +40,25 @@ def _add(node: Node, label: str, depth: int, lines: list[str]) -> None:
             children.append((name, value))
         elif name in _TELLING or value != node._defaults.get(name, ...):
             plain.append(f"{name}={value!r}")
-    head = " ".join([type(node).__name__, *plain]) + _checked(node)
+    head = " ".join([type(node).__name__, *plain]) + _checked_result(node)
     lines.append("  " * depth + (f"{label}: " if label else "") + head)
     for name, value in children:
-        _add_children(name, value, depth + 1, lines)
+        _add_child_lines(name, value, depth + 1, lines)
 
 
-def _add_children(name: str, value: Any, depth: int, lines: list[str]) -> None:
+def _add_child_lines(name: str, value: Any, depth: int, lines: list[str]) -> None:
     if isinstance(value, Node):
-        _add(value, name, depth, lines)
+        _add_node_lines(value, name, depth, lines)
         return
     lines.append("  " * depth + f"{name}:")
     for item in value:
         if isinstance(item, TypeSyntax):
             lines.append("  " * (depth + 1) + f"TypeSyntax {type_text(item)}")
         else:
-            _add(item, "", depth + 1, lines)
+            _add_node_lines(item, "", depth + 1, lines)
 
 
-def _checked(node: Node) -> str:
+def _checked_result(node: Node) -> str:
     """What the checker has found out about an expression."""
     if not isinstance(node, Expr):
         return ""

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from . import ast
 from .ast import Expr, Stmt
-from .lexer import MAX_INT, Token, integer, unescape
+from .lexer import MAX_INT, Token, parse_integer, unescape_string
 from .source import Span
 from .type_syntax import TypeParser
 
@@ -24,7 +24,7 @@ _OF_TYPES = ("typeinfo", "container_of")  # functions that are given types as su
 _POSTFIXES = frozenset((".", "->", "[", "++", "--"))
 
 
-def _malformed(text: str) -> tuple[str, int, int]:
+def _describe_malformed_number(text: str) -> tuple[str, int, int]:
     """What is wrong with a number, and from where to where. A unit or suffix that is one is read first: of ``5sec``,
     ``ec`` is wrong."""
     found = re.fullmatch(r"(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*)(?:[num]?s|[mhd]|[uU]?[lL]{0,2})?([a-zA-Z_]\w*)", text)
@@ -40,24 +40,24 @@ class ExpressionParser(TypeParser):
 
     cast_names = True  # whether "(name) value" may be a cast; not where "if (name) statement" is meant
 
-    def value_block(self) -> ast.BlockExpr:
+    def parse_value_block(self) -> ast.BlockExpr:
         """``{ ...; value }``; see the statement parser."""
         raise NotImplementedError
 
-    def if_statement(self) -> Stmt:
+    def parse_if(self) -> Stmt:
         """``if``, with ``tail`` set if each branch ends in a value; see the statement parser."""
         raise NotImplementedError
 
     tail = False  # whether the block or if that was parsed last ends in a value
 
-    def expr(self, least: int = 0) -> Expr:
+    def parse_expression(self, least: int = 0) -> Expr:
         """An expression of operators that bind tighter than ``least``; with 0 also ``?:``."""
-        self.enter()
+        self.enter_level()
         outer, self.height = self.height, 0
         start = self.token[2]
         left = self.operations(self.operand(), start, least)
         if self.kind == "?" and least == 0:
-            left = self._ternary(left, start)
+            left = self._parse_ternary(left, start)
         if self.height < outer:
             self.height = outer
         self.depth -= 1
@@ -67,46 +67,46 @@ class ExpressionParser(TypeParser):
         """The operators behind ``left``, which starts at ``start``, that bind tighter than ``least``."""
         while (precedence := PRECEDENCE.get(self.kind, 0)) > least:
             if precedence <= _LOGICAL:
-                left = self._logical(left, start, precedence)
+                left = self._parse_logical_chain(left, start, precedence)
                 continue
             op = self.advance()[0]
-            right = self.expr(precedence)
-            left = ast.Binary(self.since(start), op=op, left=left, right=right)
-            self.grow()
+            right = self.parse_expression(precedence)
+            left = ast.Binary(self.span_since(start), op=op, left=left, right=right)
+            self.grow_height()
         return left
 
-    def _logical(self, first: Expr, start: int, precedence: int) -> Expr:
+    def _parse_logical_chain(self, first: Expr, start: int, precedence: int) -> Expr:
         """A chain ``a || b || c ...``, as a flat tree if it is long: generated filters have hundreds of terms."""
         op = self.kind
         terms = [first]
         while self.accept(op):
-            terms.append(self.expr(precedence))
+            terms.append(self.parse_expression(precedence))
         if len(terms) <= _LONG_CHAIN:
             whole = first
             for term in terms[1:]:
                 whole = ast.Binary(Span(self.source, start, term.span.end), op=op, left=whole, right=term)
-                self.grow()
-            whole.span = self.since(start)
+                self.grow_height()
+            whole.span = self.span_since(start)
             return whole
         while len(terms) > 1:
-            terms = [self._pair(op, terms[i:i + 2]) for i in range(0, len(terms), 2)]
-            self.grow()
+            terms = [self._join_terms(op, terms[i:i + 2]) for i in range(0, len(terms), 2)]
+            self.grow_height()
         return terms[0]
 
-    def _pair(self, op: str, terms: list[Expr]) -> Expr:
+    def _join_terms(self, op: str, terms: list[Expr]) -> Expr:
         if len(terms) == 1:
             return terms[0]
         left, right = terms
         return ast.Binary(left.span.to(right.span), op=op, left=left, right=right)
 
-    def _ternary(self, cond: Expr, start: int) -> Expr:
+    def _parse_ternary(self, cond: Expr, start: int) -> Expr:
         """``? then : other`` or ``?: other``, behind its condition."""
         self.advance()
-        then = None if self.kind == ":" else self.expr()
+        then = None if self.kind == ":" else self.parse_expression()
         self.expect(":", "':'")
-        other = self.expr()
-        self.grow()
-        return ast.Ternary(self.since(start), cond=cond, then=then, other=other)
+        other = self.parse_expression()
+        self.grow_height()
+        return ast.Ternary(self.span_since(start), cond=cond, then=then, other=other)
 
     def operand(self) -> Expr:
         """A primary expression with what stands before it (operators, casts) and behind it (members, indices)."""
@@ -115,7 +115,7 @@ class ExpressionParser(TypeParser):
         while kind in _PREFIXES or kind == "(":
             start = self.token[2]
             if kind == "(":
-                cast = self.cast_type(self.cast_names)
+                cast = self.parse_cast_type(self.cast_names)
                 if cast is None:
                     break
                 before.append((start, cast))
@@ -129,26 +129,26 @@ class ExpressionParser(TypeParser):
             self._no_address(Span(self.source, self.token[2] + 1, self.token[3]))
         primary = _PRIMARY.get(kind)
         if primary is None:
-            self.unexpected("expression")
+            self.fail_unexpected("expression")
         start = self.token[2]
         value = primary(self)
         while self.kind in _POSTFIXES:
-            value = self._postfix(value, start)
-            self.grow()
+            value = self._parse_postfix(value, start)
+            self.grow_height()
         for start, what in reversed(before):
-            value = self._prefixed(start, what, value)
-            self.grow()
+            value = self._apply_prefix(start, what, value)
+            self.grow_height()
         return value
 
     def _no_address(self, of: Span) -> NoReturn:
         self.fail("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", of)
 
-    def _prefixed(self, start: int, what: str | ast.TypeSyntax, operand: Expr) -> Expr:
+    def _apply_prefix(self, start: int, what: str | ast.TypeSyntax, operand: Expr) -> Expr:
         if not isinstance(what, str):
-            return ast.Cast(self.since(start), to=what, operand=operand)
+            return ast.Cast(self.span_since(start), to=what, operand=operand)
         if what in _STEPS:
             self._check_stepped(operand, start)
-        return ast.Unary(self.since(start), op=what, operand=operand)
+        return ast.Unary(self.span_since(start), op=what, operand=operand)
 
     def _check_stepped(self, operand: Expr, at: int) -> None:
         """What ``++`` or ``--``, which stands at ``at``, is applied to."""
@@ -156,43 +156,43 @@ class ExpressionParser(TypeParser):
             self.fail("not-assignable", "syntax: increment/decrement requires a variable or map",
                       Span(self.source, at, at + 2), ["only $variables and @maps can be changed"])
 
-    def _postfix(self, value: Expr, start: int) -> Expr:
+    def _parse_postfix(self, value: Expr, start: int) -> Expr:
         """``.name``, ``->name``, ``.0``, ``[i]``, ``++`` or ``--`` behind ``value``, which starts at ``start``."""
         kind, _, at, _ = self.advance()
         if kind == "[":
-            index = self.expr()
+            index = self.parse_expression()
             self.expect("]")
-            return ast.Index(self.since(start), operand=value, index=index)
+            return ast.Index(self.span_since(start), operand=value, index=index)
         if kind in _STEPS:
             self._check_stepped(value, at)
-            return ast.Unary(self.since(start), op=kind, operand=value, postfix=True)
+            return ast.Unary(self.span_since(start), op=kind, operand=value, postfix=True)
         if self.kind == "word":
             name = self.advance()[1]
-            return ast.FieldAccess(self.since(start), operand=value, name=name, arrow=kind == "->")
+            return ast.FieldAccess(self.span_since(start), operand=value, name=name, arrow=kind == "->")
         if self.kind == "int" and kind == ".":
-            return self._tuple_access(value, start)
-        self.unexpected(f"field name after '{kind}'")
+            return self._parse_tuple_access(value, start)
+        self.fail_unexpected(f"field name after '{kind}'")
 
-    def _tuple_access(self, value: Expr, start: int) -> Expr:
+    def _parse_tuple_access(self, value: Expr, start: int) -> Expr:
         token = self.advance()
         if isinstance(value, ast.IntLiteral):
-            self.fail("floating-point", "there are no floating-point numbers", self.since(start),
+            self.fail("floating-point", "there are no floating-point numbers", self.span_since(start),
                       ["multiply first, then divide: $x * 15 / 10"])
         index = token[1]
         if not index.isdigit() or len(index) > 4:
-            self.fail("bad-index", f"'{index}' is no index of a tuple", self.place(token))
-        return ast.TupleAccess(self.since(start), operand=value, index=int(index))
+            self.fail("bad-index", f"'{index}' is no index of a tuple", self.token_span(token))
+        return ast.TupleAccess(self.span_since(start), operand=value, index=int(index))
 
     # --- primary expressions ------------------------------------------------------------------------------
 
-    def _int(self) -> Expr:
+    def _parse_int(self) -> Expr:
         token = self.advance()
-        return ast.IntLiteral(self.place(token), value=self.integer_value(token))
+        return ast.IntLiteral(self.token_span(token), value=self.integer_value(token))
 
     def integer_value(self, token: Token) -> int:
         """The value of an ``int`` token; an error (and 0) if it is malformed or does not fit 64 bits."""
         text = token[1]
-        value = integer(text)
+        value = parse_integer(text)
         shown = text if len(text) <= 40 else text[:40] + "..."
         if value is None:
             hints = []
@@ -200,104 +200,104 @@ class ExpressionParser(TypeParser):
                 hints.append("a number that starts with 0 is octal")
             elif text[-1] in "eE" and self.kind in ("-", "+"):
                 hints.append("there are no floating-point numbers")
-            message, start, end = _malformed(shown)
+            message, start, end = _describe_malformed_number(shown)
             self.error("invalid-number", message, Span(self.source, token[2] + start, token[2] + end), hints)
             return 0
         if value > MAX_INT:
             self.error("number-too-large", f"syntax: overflow error, maximum value is {MAX_INT}: {shown}",
-                       self.place(token))
+                       self.token_span(token))
             return 0
         return value
 
     def string_value(self, token: Token) -> str:
         """The value of a ``str`` token."""
         start = token[2] + 1
-        value, wrong = unescape(token[1][1:-1])
+        value, wrong = unescape_string(token[1][1:-1])
         for at, end in wrong:
             span = Span(self.source, start + at, start + end)
             self.error("invalid-escape", f"syntax: invalid escape character '{span.text}'", span,
                        ["escapes are \\n \\t \\r \\\\ \\\" and bytes as \\x41 or \\101"])
         return value
 
-    def _str(self) -> Expr:
+    def _parse_string(self) -> Expr:
         token = self.advance()
-        return ast.StrLiteral(self.place(token), value=self.string_value(token))
+        return ast.StrLiteral(self.token_span(token), value=self.string_value(token))
 
-    def _char(self) -> Expr:
+    def _parse_char(self) -> Expr:
         token = self.advance()
         value = self.string_value(token)
-        return ast.IntLiteral(self.place(token), value=ord(value) if value else 0)
+        return ast.IntLiteral(self.token_span(token), value=ord(value) if value else 0)
 
-    def variable(self, where: str = "such as $x") -> ast.Variable:
+    def parse_variable(self, where: str = "such as $x") -> ast.Variable:
         """``$x``, which must stand here, ``where``."""
         token = self.expect("var", f"variable {where}")
-        return ast.Variable(self.place(token), name=token[1][1:])
+        return ast.Variable(self.token_span(token), name=token[1][1:])
 
-    def _param(self) -> Expr:
+    def _parse_positional(self) -> Expr:
         token = self.advance()
         text = token[1][1:]
         if text != "#" and not (text.isdigit() and len(text) < 6 and int(text) > 0):
             self.fail("invalid-parameter", f"syntax: param {token[1][:20]} is out of integer range "
                       "[1, 9223372036854775807]" if text.isdigit() else f"'{token[1][:20]}' is no positional parameter",
-                      self.place(token),
+                      self.token_span(token),
                       ["they are $1, $2 ... and $# for their number; names of variables start with a letter"])
-        return ast.Positional(self.place(token), number=0 if text == "#" else int(text))
+        return ast.Positional(self.token_span(token), number=0 if text == "#" else int(text))
 
-    def _map(self) -> Expr:
+    def _parse_map(self) -> Expr:
         token = self.advance()
         if len(token[1]) > 1 and token[1][1].isdigit():
-            self.fail("invalid-name", f"'{token[1][:40]}' is no name for a map", self.place(token),
+            self.fail("invalid-name", f"'{token[1][:40]}' is no name for a map", self.token_span(token),
                       ["names start with a letter"])
         if self.kind != "[":
-            return ast.MapRef(self.place(token), name=token[1])
+            return ast.MapRef(self.token_span(token), name=token[1])
         self.advance()
         key_start = self.token[2]
         if self.kind == "]":
-            self.unexpected("expression", [f"for a map without keys write {token[1]}"])
-        keys = [self.expr()]
+            self.fail_unexpected("expression", [f"for a map without keys write {token[1]}"])
+        keys = [self.parse_expression()]
         while self.accept(","):
-            keys.append(self.expr())
-        key = keys[0] if len(keys) == 1 else ast.TupleExpr(self.since(key_start), items=keys)
+            keys.append(self.parse_expression())
+        key = keys[0] if len(keys) == 1 else ast.TupleExpr(self.span_since(key_start), items=keys)
         self.expect("]", "']'")
-        self.grow()
-        return ast.MapRef(self.since(token[2]), name=token[1], key=key)
+        self.grow_height()
+        return ast.MapRef(self.span_since(token[2]), name=token[1], key=key)
 
-    def _paren(self) -> Expr:
+    def _parse_parenthesized(self) -> Expr:
         """``(a)``, a tuple ``(a, b)`` or a record ``(x=1, y=2)``."""
         start = self.advance()[2]
         if self.kind == "word" and self.peek()[0] == "=":
-            return self._record(start)
+            return self._parse_record(start)
         self.cast_names = True
         if self.accept(")"):
-            return ast.TupleExpr(self.since(start))
-        first = self.expr()
+            return ast.TupleExpr(self.span_since(start))
+        first = self.parse_expression()
         if self.kind != ",":
             self.expect(")", "')'")
             return first
         items = [first]
         while self.accept(",") and self.kind != ")":
-            items.append(self.expr())
+            items.append(self.parse_expression())
         self.expect(")", "')'")
-        self.grow()
-        return ast.TupleExpr(self.since(start), items=items)
+        self.grow_height()
+        return ast.TupleExpr(self.span_since(start), items=items)
 
-    def _record(self, start: int) -> Expr:
+    def _parse_record(self, start: int) -> Expr:
         items, names = [], []
         while True:
             name = self.expect("word", "identifier")
             self.expect("=", "'='")
             if name[1] in names:
                 self.error("duplicate-field", f"syntax: Named argument list already contains name: {name[1]}",
-                           self.place(name))
+                           self.token_span(name))
             names.append(name[1])
-            items.append(self.expr())
+            items.append(self.parse_expression())
             if not self.accept(",") or self.kind == ")":
                 break
         self.expect(")", "')'")
-        self.grow()
-        return ast.TupleExpr(self.since(start), items=items, names=names)
+        self.grow_height()
+        return ast.TupleExpr(self.span_since(start), items=items, names=names)
 
-    def _word(self) -> Expr:
+    def _parse_word(self) -> Expr:
         """A name, a call, or one of the words with a meaning of their own."""
         token = self.token
         name = token[1]
@@ -306,85 +306,89 @@ class ExpressionParser(TypeParser):
             return special(self)
         self.advance()
         if self.kind == "(":
-            return self._call(token[2], name)
-        return ast.Name(self.place(token), name=name)
+            return self._parse_call(token[2], name)
+        return ast.Name(self.token_span(token), name=name)
 
-    def _call(self, start: int, name: str) -> Expr:
+    def _parse_call(self, start: int, name: str) -> Expr:
         """The arguments of a call, from the ``(`` on."""
-        self.enter()
+        self.enter_level()
         self.advance()
         args: list[Expr | ast.TypeSyntax] = []
         while self.kind != ")":
-            args.append(self._type_argument(name) or self.expr())
+            args.append(self._type_argument(name) or self.parse_expression())
             if self.kind != ")":
                 self.expect(",", "')'")
                 if self.kind == ")":
-                    self.unexpected("expression")
+                    self.fail_unexpected("expression")
         self.advance()
         if name == "str" and args and isinstance(args[0], ast.Positional):
             args[0].as_text = True
-        self.grow()
+        self.grow_height()
         self.depth -= 1
-        return ast.Call(self.since(start), name=name, args=args)
+        return ast.Call(self.span_since(start), name=name, args=args)
 
     def _type_argument(self, function: str) -> ast.TypeSyntax | None:
         """A type as an argument: in most calls ``typeof(type)``."""
-        return self.argument_type() if function in _OF_TYPES or self.at_word("typeof") else None
+        return self.parse_argument_type() if function in _OF_TYPES or self.is_at_word("typeof") else None
 
-    def _bool(self) -> Expr:
+    def _parse_bool(self) -> Expr:
         token = self.advance()
-        return ast.BoolLiteral(self.place(token), value=token[1] == "true")
+        return ast.BoolLiteral(self.token_span(token), value=token[1] == "true")
 
-    def _sizeof(self) -> Expr:
+    def _parse_sizeof(self) -> Expr:
         start = self.advance()[2]
         self.expect("(", "'('")
-        what = self.argument_type() or self.expr()
+        what = self.parse_argument_type() or self.parse_expression()
         self.expect(")", "')'")
-        self.grow()
-        return ast.SizeOf(self.since(start), what=what)
+        self.grow_height()
+        return ast.SizeOf(self.span_since(start), what=what)
 
-    def _offsetof(self) -> Expr:
+    def _parse_offsetof(self) -> Expr:
         start = self.advance()[2]
         self.expect("(", "'('")
-        what = self.argument_type() or self.expr()
+        what = self.parse_argument_type() or self.parse_expression()
         self.expect(",", "','")
         path = [self.expect("word", "identifier")[1]]
         while self.accept("."):
             path.append(self.expect("word", "identifier")[1])
         self.expect(")", "')'")
-        self.grow()
-        return ast.OffsetOf(self.since(start), what=what, path=path)
+        self.grow_height()
+        return ast.OffsetOf(self.span_since(start), what=what, path=path)
 
-    def _comptime(self) -> Expr:
+    def _parse_comptime(self) -> Expr:
         """``comptime e`` is kept as a call of that name."""
-        self.enter()
+        self.enter_level()
         start = self.advance()[2]
         value = self.operand()
-        self.grow()
+        self.grow_height()
         self.depth -= 1
-        return ast.Call(self.since(start), name="comptime", args=[value])
+        return ast.Call(self.span_since(start), name="comptime", args=[value])
 
-    def _if(self) -> Expr:
+    def _parse_if_expression(self) -> Expr:
         start = self.token[2]
-        body = self.if_statement()
+        body = self.parse_if()
         if not self.tail:
-            self.fail("no-value", "this if has no value", self.since(start),
+            self.fail("no-value", "this if has no value", self.span_since(start),
                       ["as an expression it needs an else, and a value without ; at the end of each branch"])
-        self.grow()
-        return ast.BlockExpr(self.since(start), body=[body])
+        self.grow_height()
+        return ast.BlockExpr(self.span_since(start), body=[body])
 
-    def _block(self) -> Expr:
-        block = self.value_block()
-        self.grow()
+    def _parse_block_expression(self) -> Expr:
+        block = self.parse_value_block()
+        self.grow_height()
         return block
 
 
 _PRIMARY: dict[str, Callable[[ExpressionParser], Expr]] = {
-    "word": ExpressionParser._word, "int": ExpressionParser._int, "str": ExpressionParser._str,
-    "char": ExpressionParser._char, "var": ExpressionParser.variable, "param": ExpressionParser._param,
-    "map": ExpressionParser._map, "(": ExpressionParser._paren, "{": ExpressionParser._block,
+    "word": ExpressionParser._parse_word, "int": ExpressionParser._parse_int, "str": ExpressionParser._parse_string,
+    "char": ExpressionParser._parse_char, "var": ExpressionParser.parse_variable,
+    "param": ExpressionParser._parse_positional,
+    "map": ExpressionParser._parse_map, "(": ExpressionParser._parse_parenthesized,
+    "{": ExpressionParser._parse_block_expression,
 }
 _SPECIAL: dict[str, Callable[[ExpressionParser], Expr]] = {
-    "true": ExpressionParser._bool, "false": ExpressionParser._bool, "sizeof": ExpressionParser._sizeof,
-    "offsetof": ExpressionParser._offsetof, "comptime": ExpressionParser._comptime, "if": ExpressionParser._if,
+    "true": ExpressionParser._parse_bool, "false": ExpressionParser._parse_bool,
+    "sizeof": ExpressionParser._parse_sizeof,
+    "offsetof": ExpressionParser._parse_offsetof, "comptime": ExpressionParser._parse_comptime,
+    "if": ExpressionParser._parse_if_expression,
 }

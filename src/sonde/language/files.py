@@ -36,23 +36,23 @@ class Files:
         if len(numbers) < 2 or not all(n.isdigit() for n in numbers[:2]):
             return None
         patch = "".join(c for c in numbers[2] if c.isdigit()) if len(numbers) > 2 else "0"
-        return version(int(numbers[0]), int(numbers[1]), int(patch or "0"))
+        return kernel_version_code(int(numbers[0]), int(numbers[1]), int(patch or "0"))
 
-    def header(self, name: str, quoted: bool, includer: Source) -> str | None:
+    def find_header(self, name: str, quoted: bool, includer: Source) -> str | None:
         """The path of a header that has to be read, or None: then it is one that nobody needs, or missing."""
         places = [*([directory_of(includer)] if quoted else []), *self.directories,
-                  *(() if is_system(name) else _SYSTEM_FOLDERS)]
-        return self._first(name, places, os.path.isfile)
+                  *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
+        return self._first_match(name, places, os.path.isfile)
 
-    def imported(self, name: str, importer: Source) -> str | None:
+    def find_import(self, name: str, importer: Source) -> str | None:
         """The path of what ``import`` names: beside the script, or shipped with Sonde."""
         shipped = os.path.join(FOLDER, "stdlib")
         inner = name.removeprefix("stdlib/")
-        return (self._first(name, [directory_of(importer), *self.directories], os.path.exists)
-                or self._first(inner, [shipped], exists_shipped))
+        return (self._first_match(name, [directory_of(importer), *self.directories], os.path.exists)
+                or self._first_match(inner, [shipped], exists_shipped))
 
     @staticmethod
-    def _first(name: str, places: Sequence[str], test: object) -> str | None:
+    def _first_match(name: str, places: Sequence[str], test: object) -> str | None:
         for place in places:
             path = os.path.normpath(os.path.join(place, name))
             if callable(test) and test(path):
@@ -60,7 +60,7 @@ class Files:
         return None
 
     @staticmethod
-    def read(path: str) -> Source:
+    def read_source(path: str) -> Source:
         """A file's text. Raises OSError."""
         if is_shipped(path):
             return Source(path, read_shipped(path).decode())
@@ -68,7 +68,7 @@ class Files:
             return Source(path, file.read().decode("utf-8", "surrogateescape"))
 
     @staticmethod
-    def listing(path: str) -> list[str]:
+    def list_directory(path: str) -> list[str]:
         """What importing a directory imports: its scripts and headers, by name. Raises OSError."""
         names = list_shipped(path) if is_shipped(path) else sorted(os.listdir(path))
         return [os.path.join(path, n) for n in names if n.endswith((".bt", ".h"))]
@@ -79,12 +79,12 @@ def directory_of(source: Source) -> str:
     return os.path.dirname(source.name) if os.path.sep in source.name else ""
 
 
-def is_system(name: str) -> bool:
+def is_system_header(name: str) -> bool:
     """Whether a header that was not found is one that nobody needs to have."""
     first, slash, _ = name.partition("/")
     return name == "vmlinux.h" or (first in _FOLDERS if slash else name.removesuffix(".h") in _C_HEADERS)
 
 
-def version(major: int, minor: int, patch: int) -> int:
+def kernel_version_code(major: int, minor: int, patch: int) -> int:
     """KERNEL_VERSION(); the patch level has one byte only (include/generated/uapi/linux/version.h)."""
     return (major << 16) + (minor << 8) + min(patch, 255)

@@ -39,26 +39,26 @@ class Piece(Record):
     tag: str = ""
 
 
-def format(source: Source, script: ast.Script) -> str:
+def format_script(source: Source, script: ast.Script) -> str:
     """The formatted text of a source that was parsed without errors to ``script``."""
-    pieces = list(_Scanner(source, script).pieces())
-    _tag(pieces, _Places(source, script))
-    return _Printer(pieces).text()
+    pieces = list(_Scanner(source, script).scan_pieces())
+    _tag_operators(pieces, _Places(source, script))
+    return _Printer(pieces).render_text()
 
 
 # --- pieces -----------------------------------------------------------------------------------------------
 
 
-def _nodes(item: Any) -> Iterator[ast.Node]:
+def _walk_nodes(item: Any) -> Iterator[ast.Node]:
     if isinstance(item, list):
         for part in item:
-            yield from _nodes(part)
+            yield from _walk_nodes(part)
     elif isinstance(item, ast.Node):
         yield item
         for name in item._fields:
             value = getattr(item, name)
             if isinstance(value, (list, ast.Node)):
-                yield from _nodes(value)
+                yield from _walk_nodes(value)
 
 
 class _Places:
@@ -69,7 +69,7 @@ class _Places:
         self.declared: set[int] = set()       # where a name ends that a type follows
         self.returned: set[int] = set()       # where a function's type starts
         self.types: list[tuple[int, int]] = []
-        for node in _nodes(script):
+        for node in _walk_nodes(script):
             if node.span.source is not source:
                 continue
             if isinstance(node, ast.Cast) and node.to.span.text.startswith("("):  # and not what a C macro brought
@@ -94,9 +94,9 @@ class _Scanner:
         own = [c for c in script.clauses if c.span.source is source]
         self.points = {p.span.start: p.span.end for c in own for p in c.points}
         self.predicates = {c.points[-1].span.end: c.predicate.span.end for c in own if c.predicate is not None}
-        self.verbatim = self._conditionals()
+        self.verbatim = self._find_conditionals()
 
-    def _conditionals(self) -> dict[int, int]:
+    def _find_conditionals(self) -> dict[int, int]:
         """Where each outermost #if starts and its #endif ends."""
         found: dict[int, int] = {}
         depth = start = 0
@@ -111,7 +111,7 @@ class _Scanner:
                 depth += 1
         return found
 
-    def pieces(self) -> Iterator[Piece]:
+    def scan_pieces(self) -> Iterator[Piece]:
         pos, last = 0, 0
         opens = closes = -1  # a predicate's slashes: behind which place they are looked for
         while pos < len(self.body):
@@ -119,7 +119,7 @@ class _Scanner:
             pos = blank.end() if blank is not None else pos
             if pos >= len(self.body):
                 break
-            piece = self._piece(pos)
+            piece = self._scan_piece(pos)
             if piece.kind == "/" and 0 <= opens <= piece.start:
                 piece.tag, closes, opens = "open", self.predicates[opens], -1
             elif piece.kind == "/" and 0 <= closes <= piece.start:
@@ -130,7 +130,7 @@ class _Scanner:
             yield piece
             pos = last = piece.end
 
-    def _piece(self, pos: int) -> Piece:
+    def _scan_piece(self, pos: int) -> Piece:
         text = self.body
         end = self.points.get(pos)
         if end is not None:
@@ -151,7 +151,7 @@ class _Scanner:
         return Piece(word if kind == "op" else kind, word, start, end)
 
 
-def _tag(pieces: list[Piece], places: _Places) -> None:
+def _tag_operators(pieces: list[Piece], places: _Places) -> None:
     """Say what the operators are."""
     tokens = [p for p in pieces if p.kind not in ("//", "/*", "#")]
     for at, piece in enumerate(tokens):
@@ -198,18 +198,18 @@ class _Printer:
         self.in_points = False     # between attach points and their block
         self.in_predicate = False
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         for at, piece in enumerate(self.pieces):
             before = self.pieces[at - 1] if at else None
-            self._put(at, piece, before)
-        self._break()
+            self._put_piece(at, piece, before)
+        self._break_line()
         while self.out and not self.out[-1]:
             self.out.pop()
         return "\n".join(self.out) + "\n" if self.out else ""
 
     # --- where lines end ----------------------------------------------------------------------------------
 
-    def _break(self, blank: bool = False) -> None:
+    def _break_line(self, blank: bool = False) -> None:
         """End the current line; ``blank``: and leave one empty, but no more than one."""
         if self.line.strip():
             self.out.append(self.line.rstrip())
@@ -217,12 +217,12 @@ class _Printer:
         if blank and self.out and self.out[-1]:
             self.out.append("")
 
-    def _indentation(self, piece: Piece) -> str:
-        level = len([b for b in self.braces if not b.flat]) - (piece.kind == "}" and not self._flat())
+    def _line_indentation(self, piece: Piece) -> str:
+        level = len([b for b in self.braces if not b.flat]) - (piece.kind == "}" and not self._is_flat())
         more = 0 if self.fresh or piece.kind in ("}", "//", "/*") and not self.parens or self.in_points else 2
         return " " * (INDENT * (level + more))
 
-    def _flat(self) -> bool:
+    def _is_flat(self) -> bool:
         return bool(self.braces) and self.braces[-1].flat
 
     def _must_break(self, piece: Piece, before: Piece) -> bool:
@@ -230,42 +230,42 @@ class _Printer:
         if before.kind in ("//", "#") or piece.kind == "#":
             return True
         if piece.kind in ("//", "/*"):
-            return piece.lines > 0 and not (self._flat() and piece.kind == "/*")
-        if before.kind == "/*" and piece.lines and not self._flat():
+            return piece.lines > 0 and not (self._is_flat() and piece.kind == "/*")
+        if before.kind == "/*" and piece.lines and not self._is_flat():
             return True
         if piece.kind == "}" or before.kind == "{":
-            return not self._closing_flat(piece, before)
+            return not self._closes_flat_block(piece, before)
         if self.fresh and before.kind in (";", "}"):
-            return not self._flat()
+            return not self._is_flat()
         if piece.lines and piece.kind == "{" and self._is_clause_brace():
             return True
         if piece.lines and (piece.kind in (";", ",", "{", ")") or before.kind in ("[", ".")):
             return False
-        return piece.lines > 0 and not self._flat() and not (piece.text == "else" and before.kind == "}")
+        return piece.lines > 0 and not self._is_flat() and not (piece.text == "else" and before.kind == "}")
 
-    def _closing_flat(self, piece: Piece, before: Piece) -> bool:
+    def _closes_flat_block(self, piece: Piece, before: Piece) -> bool:
         if before.kind == "{" and piece.kind == "}":
             return True
-        return self._flat()
+        return self._is_flat()
 
     def _is_clause_brace(self) -> bool:
         return not self.braces and self.in_points and not self.in_predicate
 
     # --- one piece ----------------------------------------------------------------------------------------
 
-    def _put(self, at: int, piece: Piece, before: Piece | None) -> None:
+    def _put_piece(self, at: int, piece: Piece, before: Piece | None) -> None:
         if before is not None:
             if self.closed is not None and not self.fresh and self._starts_anew(piece):
                 self._end_statement()
             if self._must_break(piece, before):
                 joined = piece.text == "else" and before.kind == "}"
                 if not joined:
-                    self._break(piece.lines > 1 and piece.kind != "}" and before.kind != "{")
+                    self._break_line(piece.lines > 1 and piece.kind != "}" and before.kind != "{")
         if not self.line:
-            self.line = "" if piece.kind == "#" else self._indentation(piece)
-        elif before is not None and self._spaced(piece, before):
+            self.line = "" if piece.kind == "#" else self._line_indentation(piece)
+        elif before is not None and self._has_space_between(piece, before):
             self.line += " "
-        self._track(at, piece)
+        self._track_piece(at, piece)
         text = piece.text if piece.kind != "/*" else "\n".join(t.rstrip() for t in piece.text.split("\n"))
         self.line += text
         if "\n" in self.line:  # a comment or text kept as it is
@@ -286,7 +286,7 @@ class _Printer:
         self.fresh = True
         self.data = False
 
-    def _track(self, at: int, piece: Piece) -> None:
+    def _track_piece(self, at: int, piece: Piece) -> None:
         """What the piece changes."""
         kind = piece.kind
         if kind == "point" or kind == "/" and piece.tag:
@@ -296,7 +296,7 @@ class _Printer:
             return
         if kind == "{":
             self.closed = None
-            self._open(at)
+            self._open_brace(at)
             return
         if kind == "}":
             if self.braces:
@@ -321,15 +321,15 @@ class _Printer:
         else:
             self.fresh = kind == "," and bool(self.braces) and self.braces[-1].data and self.parens <= limit
 
-    def _open(self, at: int) -> None:
+    def _open_brace(self, at: int) -> None:
         clause = self._is_clause_brace()
-        self.braces.append(Brace(self._fits(at), self.data, self.parens))
+        self.braces.append(Brace(self._fits_on_line(at), self.data, self.parens))
         self.in_points = self.in_points and not clause
         self._end_statement()
 
-    def _fits(self, at: int) -> bool:
+    def _fits_on_line(self, at: int) -> bool:
         """Whether the block that opens at piece ``at`` is on one line, and short enough to stay there."""
-        if self._flat():
+        if self._is_flat():
             return True
         depth, width = 0, len(self.line)
         for index in range(at, len(self.pieces)):
@@ -344,7 +344,7 @@ class _Printer:
 
     # --- spaces -------------------------------------------------------------------------------------------
 
-    def _spaced(self, piece: Piece, before: Piece) -> bool:
+    def _has_space_between(self, piece: Piece, before: Piece) -> bool:
         """Whether a space stands between two pieces of a line."""
         if self._wants_space(piece, before):
             return True

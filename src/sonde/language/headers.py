@@ -21,88 +21,88 @@ class HeaderParser(Parser):
     """Adds what a header defines to the script of the parser that includes it."""
 
     @property
-    def once(self) -> bool:
+    def is_read_once(self) -> bool:
         """Whether the header asks to be read only once."""
         return re.search(_ONCE, self.source.text) is not None
 
-    def whole(self) -> None:
+    def parse_whole_header(self) -> None:
         """The header, by libclang if something in it is beyond this reader and the extra is there. What clang does not
         understand either stays as this reader has it."""
         from ..installed import how_to_add
         from . import libclang
-        state, known = self._state(), len(self.diagnostics.items)
-        self.header()
+        state, known = self._save_state(), len(self.diagnostics.items)
+        self.parse_header()
         beyond = [item for item in self.diagnostics.items[known:] if item.code not in MISSING]
         if not beyond:
             return
-        if not libclang.available():
+        if not libclang.has_libclang():
             for item in beyond:
                 item.hints.append(f"{how_to_add('headers')}: libclang reads what this reader does not")
             return
         before, defines = state[0], state[1]
-        text, complaints = libclang.plain_text(self.source.name, self._files, defines,
-                                               frozenset([_tag(item) for item in before]))
+        text, complaints = libclang.translate_header(self.source.name, self._files, defines,
+                                               frozenset([_definition_tag(item) for item in before]))
         if complaints:
             for complaint in complaints:
                 self.diagnostics.warning("bad-header", f"libclang: {complaint}", Span(self.source, 0, 0))
             return
-        self.diagnostics.keep(self.diagnostics.items[:known])
-        self._restore(state)
-        HeaderParser(Source(self.source.name, text), self.diagnostics, (), self._files, self).header()
+        self.diagnostics.keep_only(self.diagnostics.items[:known])
+        self._restore_state(state)
+        HeaderParser(Source(self.source.name, text), self.diagnostics, (), self._files, self).parse_header()
 
-    def _state(self) -> list[Any]:
+    def _save_state(self) -> list[Any]:
         """What reading a header adds to, as it is now."""
-        return [copy(table) for table in self._tables()]
+        return [copy(table) for table in self._shared_tables()]
 
-    def _restore(self, state: list[Any]) -> None:
-        for table, before in zip(self._tables(), state):
+    def _restore_state(self, state: list[Any]) -> None:
+        for table, before in zip(self._shared_tables(), state):
             if isinstance(table, list):
                 table[:] = before
             else:
                 table.clear()
                 table.update(before)
 
-    def _tables(self) -> list[Any]:
+    def _shared_tables(self) -> list[Any]:
         made = self._preprocessor
         return [self._script.definitions, made.defines, made.macros, self.typedefs, self.constants]
 
-    def header(self) -> None:
+    def parse_header(self) -> None:
         """Every definition; a declaration that is not understood is a warning."""
         text, end = self.source.text, len(self.source.text)
-        pos = self._lexer.skip(0)
-        while pos < end and not self.enough():
+        pos = self._lexer.skip_directives(0)
+        while pos < end and not self.should_stop():
             linkage = re.compile(_LINKAGE).match(text, pos)
             if linkage is not None or text.startswith(("}", ";"), pos):
-                pos = self._lexer.skip(linkage.end() if linkage is not None else pos + 1)
+                pos = self._lexer.skip_directives(linkage.end() if linkage is not None else pos + 1)
                 continue
             known = len(self.diagnostics.items)
             try:
-                self._declaration(pos)
+                self._parse_declaration(pos)
             except Abandoned:
                 for item in self.diagnostics.items[known:]:
                     item.severity = WARNING if item.severity == ERROR else item.severity
-            pos = self._lexer.skip(max(self.tokens[-1][2], pos + 1))
-        self._preprocessor.finish()
+            pos = self._lexer.skip_directives(max(self.tokens[-1][2], pos + 1))
+        self._preprocessor.check_conditionals_closed()
 
-    def _declaration(self, pos: int) -> None:
+    def _parse_declaration(self, pos: int) -> None:
         """One declaration, from ``pos`` on."""
         word = re.compile(r"\w*", re.ASCII).match(self.source.text, pos)
         assert word is not None
         if word[0] == "typedef":
-            self.load(self._lexer.chunk(pos, closing=";"))
-            self._script.definitions += self.typedef()
+            self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            self._script.definitions += self.parse_typedef()
         elif word[0] in ("struct", "union", "enum"):
-            self.load(self._lexer.chunk(pos, closing=";"))
-            if self._defines():
-                node = self.enum() if word[0] == "enum" else self.struct()
+            self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            if self._has_body():
+                node = self.parse_enum() if word[0] == "enum" else self.parse_struct()
                 if node.name or word[0] == "enum":
                     self._script.definitions.append(node)
             else:
-                self.load(self._lexer.chunk(pos))  # a function's text may follow
+                self.load_tokens(self._lexer.tokenize_item(pos))  # a function's text may follow
         else:
-            self.load(self._lexer.chunk(pos))
+            self.load_tokens(self._lexer.tokenize_item(pos))
 
-    def _defines(self) -> bool:
+    def _has_body(self) -> bool:
         """Whether the current struct, union or enum has a body here."""
         parens = 0
         for kind, text, _, _ in self.tokens[1:]:
@@ -114,11 +114,8 @@ class HeaderParser(Parser):
         return False
 
 
-def _tag(item: CStruct | CEnum | CTypedef) -> str:
+def _definition_tag(item: CStruct | CEnum | CTypedef) -> str:
     """``struct x``, ``union x``, ``enum x``, or a typedef's name."""
     if isinstance(item, CStruct):
         return f"{'union' if item.union else 'struct'} {item.name}"
     return f"enum {item.name}" if isinstance(item, CEnum) else item.name
-
-
-__all__ = ["HeaderParser"]

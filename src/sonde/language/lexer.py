@@ -43,21 +43,21 @@ class Lexer:
         self.text = text
         self._preprocessor = preprocessor
 
-    def skip(self, pos: int) -> int:
+    def skip_directives(self, pos: int) -> int:
         """Behind spaces, comments and ``#`` lines: where the next thing starts."""
         text = self.text
         while True:
-            pos = self.blank(pos)
+            pos = self.skip_trivia(pos)
             if not text.startswith("#", pos) or not self._starts_line(pos):
                 return pos
-            pos = self._preprocessor.directive(pos)
+            pos = self._preprocessor.handle_directive(pos)
 
-    def blank(self, pos: int) -> int:
+    def skip_trivia(self, pos: int) -> int:
         """Behind spaces and comments."""
         found = _TRIVIA.match(self.text, pos)
         return found.end() if found else pos
 
-    def chunk(self, pos: int, closing: str = "}", predicate: bool = False) -> list[Token]:
+    def tokenize_item(self, pos: int, closing: str = "}", predicate: bool = False) -> list[Token]:
         """The tokens from ``pos`` to the end of the item, and an ``eof`` token.
 
         The item ends behind a ``;`` outside of braces, and (``closing`` "}") behind the brace that closes its first
@@ -82,20 +82,20 @@ class Lexer:
                 tokens.append((op, op, start, pos))
                 if op == "}":
                     depth -= 1
-                    if depth <= 0 and closing == "}" and not (predicate and self._goes_on(pos)):
+                    if depth <= 0 and closing == "}" and not (predicate and self._predicate_goes_on(pos)):
                         break
                 elif op == ";" and depth <= 0:
                     break
             elif kind == "end":
                 break
             elif kind in ("other", "bad"):
-                pos = self._odd(start, tokens)
+                pos = self._take_non_token(start, tokens)
             elif kind != "comment":
                 tokens.append((kind, found[kind], start, pos))
         tokens.append(("eof", "", pos, pos))
-        return self._preprocessor.expanded(tokens) if self._preprocessor.macros else tokens
+        return self._preprocessor.expand_tokens(tokens) if self._preprocessor.macros else tokens
 
-    def line(self, start: int, end: int) -> list[Token]:
+    def tokenize_line(self, start: int, end: int) -> list[Token]:
         """The tokens of a stretch of one line (the condition of an ``#if``)."""
         tokens: list[Token] = []
         while True:
@@ -111,14 +111,14 @@ class Lexer:
             if kind in ("end", "other", "bad"):
                 return [*tokens, ("eof", "", end, end)]
 
-    def _goes_on(self, pos: int) -> bool:
+    def _predicate_goes_on(self, pos: int) -> bool:
         """Whether a predicate goes on behind the brace that ends at ``pos``: a block can be a part of it."""
-        rest = self.text[self.blank(pos):][:5]
+        rest = self.text[self.skip_trivia(pos):][:5]
         return rest[:1] in tuple("/)]&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
 
     def _ends_predicate(self, pos: int) -> bool:
         """Whether a slash that ends at ``pos`` is the last one of a predicate."""
-        pos = self.blank(pos)
+        pos = self.skip_trivia(pos)
         return pos == len(self.text) or self.text[pos] == "{"
 
     def _starts_line(self, pos: int) -> bool:
@@ -127,12 +127,12 @@ class Lexer:
             pos -= 1
         return pos < 0 or self.text[pos] == "\n"
 
-    def _odd(self, start: int, tokens: list[Token]) -> int:
+    def _take_non_token(self, start: int, tokens: list[Token]) -> int:
         """Take what is no token: a ``#`` line, or something wrong."""
         text = self.text
         char = text[start]
         if char == "#" and self._starts_line(start):
-            return self._preprocessor.directive(start)
+            return self._preprocessor.handle_directive(start)
         if char == "/":
             tokens.append(("bad", "unterminated-comment", start, len(text)))
             return len(text)
@@ -183,7 +183,7 @@ _C_SUFFIXES = frozenset(("", "u", "l", "ul", "lu", "ll", "ull", "llu"))
 MAX_INT = 2**64 - 1
 
 
-def integer(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """The value of an ``int`` token (durations in nanoseconds), or None if it is malformed.
 
     A value above ``MAX_INT`` is not exact: it says no more than that the literal is too large.
@@ -210,7 +210,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}
 _ESCAPE = r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))"
 
 
-def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
+def unescape_string(text: str) -> tuple[str, list[tuple[int, int]]]:
     """What is between the quotes of a ``str`` token with escapes replaced, and where (start, end) escapes are wrong.
 
     Bytes from 0x80 on (``\\xff``) that are no valid UTF-8 together become surrogates, as in file names:
@@ -218,7 +218,7 @@ def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
     """
     wrong: list[tuple[int, int]] = []
 
-    def replace(found: re.Match[str]) -> str:
+    def replace_escape(found: re.Match[str]) -> str:
         hexadecimal, octal, char = found.groups()
         if char is not None:
             if char not in _ESCAPES:
@@ -230,7 +230,7 @@ def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
         byte &= 255
         return chr(byte) if byte < 128 else chr(0xDC00 + byte)
 
-    value = re.sub(_ESCAPE, replace, text, flags=re.DOTALL) if "\\" in text else text
+    value = re.sub(_ESCAPE, replace_escape, text, flags=re.DOTALL) if "\\" in text else text
     if not value.isascii():
         try:
             value = value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

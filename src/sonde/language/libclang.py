@@ -34,7 +34,7 @@ STUBS = {
 }
 
 
-def available() -> bool:
+def has_libclang() -> bool:
     """Whether the extra is installed."""
     try:
         import clang.cindex  # noqa: F401
@@ -43,7 +43,8 @@ def available() -> bool:
     return True
 
 
-def plain_text(path: str, files: Files, defines: Mapping[str, str], known: frozenset[str]) -> tuple[str, list[str]]:
+def translate_header(path: str, files: Files, defines: Mapping[str, str], known: frozenset[str]) -> tuple[str,
+                                                                                                          list[str]]:
     """(the header's definitions in plain C, what clang complains about). ``known`` are the tags that exist already."""
     import tempfile
 
@@ -61,7 +62,7 @@ def plain_text(path: str, files: Files, defines: Mapping[str, str], known: froze
         unit = cindex.Index.create().parse(path, options, options=flags)
         complaints = [f"{d.location.file}:{d.location.line}: {d.spelling}" for d in unit.diagnostics
                       if d.severity >= cindex.Diagnostic.Error]
-        return _Writer(cindex, (*SYSTEM, place), known).unit(unit), complaints
+        return _Writer(cindex, (*SYSTEM, place), known).write_unit(unit), complaints
 
 
 class _Writer:
@@ -73,33 +74,34 @@ class _Writer:
         self.done = set(known)
         self.lines: list[str] = []
 
-    def unit(self, unit: Any) -> str:
+    def write_unit(self, unit: Any) -> str:
         for cursor in unit.cursor.get_children():
             file = cursor.location.file
             if file is not None and not os.path.abspath(file.name).startswith(self.system):
-                self._item(cursor)
+                self._write_item(cursor)
         return "\n".join(self.lines) + "\n"
 
-    def _item(self, cursor: Any) -> None:
+    def _write_item(self, cursor: Any) -> None:
         kind = cursor.kind
-        if kind in (self.kinds.STRUCT_DECL, self.kinds.UNION_DECL) and cursor.is_definition() and _named(cursor):
-            self._record(cursor.type)
+        if kind in (self.kinds.STRUCT_DECL,
+                    self.kinds.UNION_DECL) and cursor.is_definition() and _has_plain_name(cursor):
+            self._write_record(cursor.type)
         elif kind == self.kinds.ENUM_DECL and cursor.is_definition():
-            self._enum(cursor)
+            self._write_enum(cursor)
         elif kind == self.kinds.TYPEDEF_DECL and cursor.spelling not in self.done:
             self.done.add(cursor.spelling)
-            self.lines.append(f"typedef {self._declared(cursor.underlying_typedef_type, cursor.spelling)};")
+            self.lines.append(f"typedef {self._declare_member(cursor.underlying_typedef_type, cursor.spelling)};")
         elif kind == self.kinds.MACRO_DEFINITION and cursor.extent.start.file is not None:
-            self._macro(cursor)
+            self._write_macro(cursor)
 
-    def _macro(self, cursor: Any) -> None:
+    def _write_macro(self, cursor: Any) -> None:
         start, end = cursor.extent.start, cursor.extent.end
         with open(start.file.name, "rb") as file:
             text = file.read()[start.offset:end.offset].decode("utf-8", "replace")
         self.lines.append(f"#define {text}")
 
-    def _enum(self, cursor: Any) -> str:
-        name = cursor.spelling if _named(cursor) else ""
+    def _write_enum(self, cursor: Any) -> str:
+        name = cursor.spelling if _has_plain_name(cursor) else ""
         key = f"enum {name}" if name else f"enum {cursor.hash}"
         if key not in self.done:
             self.done.add(key)
@@ -108,19 +110,19 @@ class _Writer:
             self.lines.append(f"enum {name} {{ {members} }};")
         return name
 
-    def _record(self, type: Any) -> str:
+    def _write_record(self, type: Any) -> str:
         """``struct name``, which is written first if it is not there yet; without a name all of its text."""
         cursor = type.get_declaration()
         word = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
-        if not _named(cursor):
-            return f"{word} {self._body(type)}"
+        if not _has_plain_name(cursor):
+            return f"{word} {self._record_body(type)}"
         name = f"{word} {cursor.spelling}"
         if name not in self.done and cursor.get_definition() is not None:
             self.done.add(name)
-            self.lines.append(f"{name} {self._body(type)};")
+            self.lines.append(f"{name} {self._record_body(type)};")
         return name
 
-    def _body(self, type: Any) -> str:
+    def _record_body(self, type: Any) -> str:
         """The members, packed, with what lies between them as bit-fields that have no name."""
         union = type.get_declaration().kind == self.kinds.UNION_DECL
         at = 0
@@ -129,16 +131,17 @@ class _Writer:
             offset = field.get_field_offsetof()
             bits = field.get_bitfield_width() if field.is_bitfield() else 8 * max(field.type.get_size(), 0)
             if not union:
-                parts += _gap(offset - at)
+                parts += _gap_bitfields(offset - at)
                 at = offset + bits
-            name = field.spelling if _plain(field.spelling) else ""
+            name = field.spelling if _is_identifier(field.spelling) else ""
             if name or not field.is_bitfield():
-                parts.append(self._declared(field.type, name) + (f" : {bits}" if field.is_bitfield() else "") + ";")
+                parts.append(self._declare_member(field.type, name) + (f" : {bits}" if field.is_bitfield()
+                                                                       else "") + ";")
         if not union:
-            parts += _gap(8 * type.get_size() - at)
+            parts += _gap_bitfields(8 * type.get_size() - at)
         return f"{{ {' '.join(parts)} }} __attribute__((packed, aligned({max(type.get_align(), 1)})))"
 
-    def _declared(self, type: Any, name: str) -> str:
+    def _declare_member(self, type: Any, name: str) -> str:
         """``type name``; what the language has no word for becomes bytes of the same size."""
         type, dims = type.get_canonical(), ""
         while type.kind in (self.types.CONSTANTARRAY, self.types.INCOMPLETEARRAY):
@@ -149,14 +152,14 @@ class _Writer:
             stars, type = stars + 1, type.get_pointee().get_canonical()
         if stars and (type.kind in (self.types.FUNCTIONPROTO, self.types.FUNCTIONNOPROTO, self.types.CONSTANTARRAY)):
             return f"void {'*' * stars}{name}{dims}"
-        return f"{self._base(type)} {'*' * stars}{name}{dims}".rstrip()
+        return f"{self._base_type_name(type)} {'*' * stars}{name}{dims}".rstrip()
 
-    def _base(self, type: Any) -> str:
+    def _base_type_name(self, type: Any) -> str:
         kind, size = type.kind, type.get_size()
         if kind == self.types.RECORD:
-            return self._record(type)
+            return self._write_record(type)
         if kind == self.types.ENUM:
-            name = self._enum(type.get_declaration())
+            name = self._write_enum(type.get_declaration())
             return f"enum {name}" if name else "uint32" if size == 4 else f"uint{8 * size}"
         if kind == self.types.VOID or size <= 0:
             return "void"
@@ -168,19 +171,16 @@ class _Writer:
         return f"{'' if signed else 'u'}int{8 * size}" if size <= 8 else f"struct {{ uint8 bytes[{size}]; }}"
 
 
-def _gap(bits: int) -> Iterator[str]:
+def _gap_bitfields(bits: int) -> Iterator[str]:
     while bits > 0:
         step = min(bits, 32)
         yield f"unsigned int : {step};"
         bits -= step
 
 
-def _plain(name: str) -> bool:
+def _is_identifier(name: str) -> bool:
     return name.isidentifier()
 
 
-def _named(cursor: Any) -> bool:
-    return _plain(cursor.spelling) and not cursor.is_anonymous()
-
-
-__all__ = ["available", "plain_text"]
+def _has_plain_name(cursor: Any) -> bool:
+    return _is_identifier(cursor.spelling) and not cursor.is_anonymous()

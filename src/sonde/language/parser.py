@@ -13,11 +13,11 @@ from . import ast
 from .ast import Expr, Script
 from .attach_point import AttachPointReader
 from .cdecl import ATTRIBUTE, split_attributes
-from .constants import NotConstant, evaluate
+from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
-from .files import Files, is_system, version
-from .lexer import Lexer, Token, integer
+from .files import Files, is_system_header, kernel_version_code
+from .lexer import Lexer, Token, parse_integer
 from .preprocessor import Preprocessor
 from .source import Source, Span
 from .statements import StatementParser
@@ -33,20 +33,21 @@ _ITEM = (
 MAX_INCLUDES = 64  # files within files
 
 
-def parse(source: Source, diagnostics: Diagnostics, params: Sequence[str] = (), files: Files | None = None) -> Script:
+def parse_script(source: Source, diagnostics: Diagnostics, params: Sequence[str] = (),
+                 files: Files | None = None) -> Script:
     """The script as a tree; ``params`` are the positional parameters, which attach points may contain; ``files``
     finds what it includes and imports, which becomes part of the tree.
 
     Errors are added to ``diagnostics``, with what could be parsed returned; call ``diagnostics.check()`` before the
     tree is used.
     """
-    return Parser(source, diagnostics, params, files).script()
+    return Parser(source, diagnostics, params, files).parse_script()
 
 
 def parse_expression(source: Source, diagnostics: Diagnostics) -> Expr | None:
     """A source that is one expression, such as the text of a ``#define``; None after an error."""
     parser = Parser(source, diagnostics, ())
-    return parser.whole_expression()
+    return parser.parse_whole_expression()
 
 
 class Parser(StatementParser):
@@ -72,48 +73,48 @@ class Parser(StatementParser):
         self.typedefs = set() if outer is None else outer.typedefs
         self.constants = {} if outer is None else outer.constants
 
-    def script(self) -> Script:
+    def parse_script(self) -> Script:
         """Every item of the source."""
         for header in self._files.headers:
             self._include_file(header, True, Span(self.source, 0, 0))
-        self._items()
+        self._parse_items()
         script = self._script
         script.defines = self._preprocessor.defines
         script.includes = self._preprocessor.includes
         self._check_not_empty(script)
         return script
 
-    def _items(self) -> None:
+    def _parse_items(self) -> None:
         text, end = self.source.text, len(self.source.text)
-        pos = self._lexer.skip(0)
-        while pos < end and not self.enough():
-            self.load([("eof", "", pos, pos)])
+        pos = self._lexer.skip_directives(0)
+        while pos < end and not self.should_stop():
+            self.load_tokens([("eof", "", pos, pos)])
             found = re.compile(_ITEM, re.ASCII).match(text, pos) if text.startswith(_ITEM_WORDS, pos) else None
             try:
-                pos = self._clause(pos) if found is None else self._item(found, pos)
+                pos = self._parse_clause(pos) if found is None else self._parse_item(found, pos)
             except Abandoned:
-                pos = self._recover(pos)
-            pos = self._lexer.skip(pos)
-        self._preprocessor.finish()
+                pos = self._recover_from_error(pos)
+            pos = self._lexer.skip_directives(pos)
+        self._preprocessor.check_conditionals_closed()
 
-    def whole_expression(self) -> Expr | None:
-        self.load(self._lexer.chunk(0))
+    def parse_whole_expression(self) -> Expr | None:
+        self.load_tokens(self._lexer.tokenize_item(0))
         try:
-            node = self.expr()
+            node = self.parse_expression()
             if self.kind != "eof":
-                self.unexpected("an operator, or the end")
+                self.fail_unexpected("an operator, or the end")
             return node
         except Abandoned:
             return None
 
     def _check_not_empty(self, script: Script) -> None:
-        if not self.diagnostics.failed and not (
+        if not self.diagnostics.has_errors and not (
                 script.clauses or script.macros or script.functions or script.map_decls or script.definitions
                 or script.imports or script.defines or script.config):
             self.error("empty-script", "No probes to attach", None,
                        ['for example: begin { printf("hello\\n"); }'])
 
-    def _recover(self, pos: int) -> int:
+    def _recover_from_error(self, pos: int) -> int:
         """Where to go on after an error in the item at ``pos``."""
         end = self.tokens[-1][2]  # the lexer has found the end of the item
         if end > pos:
@@ -121,59 +122,59 @@ class Parser(StatementParser):
         brace = self.source.text.find("{", pos)
         if brace < 0:
             return len(self.source.text)
-        return max(pos + 1, self._lexer.chunk(brace)[-1][2])
+        return max(pos + 1, self._lexer.tokenize_item(brace)[-1][2])
 
     # --- items --------------------------------------------------------------------------------------------
 
-    def _item(self, found: re.Match[str], pos: int) -> int:
+    def _parse_item(self, found: re.Match[str], pos: int) -> int:
         kind = found.lastgroup
         if kind == "config":
-            self.load(self._lexer.chunk(pos))
-            self._config()
+            self.load_tokens(self._lexer.tokenize_item(pos))
+            self._parse_config()
         elif kind == "c":
-            return self._definition(pos)
+            return self._parse_definition(pos)
         elif kind == "typedef":
-            self.load(self._lexer.chunk(pos, closing=";"))
-            self._script.definitions += self.typedef()
+            self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            self._script.definitions += self.parse_typedef()
         elif kind == "macro":
-            self.load(self._lexer.chunk(pos))
-            self._macro()
+            self.load_tokens(self._lexer.tokenize_item(pos))
+            self._parse_macro()
         elif kind == "fn":
-            self.load(self._lexer.chunk(pos))
-            self._function()
+            self.load_tokens(self._lexer.tokenize_item(pos))
+            self._parse_function()
         else:
-            self.load(self._lexer.chunk(pos, closing=";"))
-            self._map_declaration() if kind == "let" else self._import()
-            return self.since(pos).end
+            self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
+            self._parse_map_declaration() if kind == "let" else self._parse_import()
+            return self.span_since(pos).end
         return self.tokens[-1][2]
 
-    def _clause(self, pos: int) -> int:
+    def _parse_clause(self, pos: int) -> int:
         """``points /predicate/ { body }``; returns where it ends."""
         start, points = pos, []
         while True:
             point, end = self._points.read(pos)
             points.append(point)
             self.count_statement()
-            pos = self._lexer.skip(end)
+            pos = self._lexer.skip_directives(end)
             if not self.source.text.startswith(",", pos):
                 break
-            pos = self._lexer.skip(pos + 1)
+            pos = self._lexer.skip_directives(pos + 1)
             if self.source.text.startswith(("{", "/"), pos) and not self.source.text.startswith("//", pos):
                 break
         predicate = None
         if self.source.text.startswith("/", pos):
-            self.load(self._lexer.chunk(pos + 1, predicate=True))
-            predicate = self.expr()
+            self.load_tokens(self._lexer.tokenize_item(pos + 1, predicate=True))
+            predicate = self.parse_expression()
             self.expect("/{", "'/' to close predicate")
         elif self.source.text.startswith("{", pos):
-            self.load(self._lexer.chunk(pos))
+            self.load_tokens(self._lexer.tokenize_item(pos))
         else:
-            self._no_block(points[-1], pos)
-        body = self.block()
-        self._script.clauses.append(ast.Clause(self.since(start), points, predicate, body))
+            self._report_missing_block(points[-1], pos)
+        body = self.parse_block()
+        self._script.clauses.append(ast.Clause(self.span_since(start), points, predicate, body))
         return self.tokens[-1][2]
 
-    def _no_block(self, point: ast.AttachPoint, pos: int) -> None:
+    def _report_missing_block(self, point: ast.AttachPoint, pos: int) -> None:
         """Something else than a block follows an attach point."""
         text = self.source.text
         if point.text.startswith(("$", "@")) or "(" in point.text:
@@ -187,23 +188,23 @@ class Parser(StatementParser):
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
 
-    def _definition(self, pos: int) -> int:
+    def _parse_definition(self, pos: int) -> int:
         """A struct, union or enum; the ``;`` behind it may be missing."""
-        self.load(self._lexer.chunk(pos))
+        self.load_tokens(self._lexer.tokenize_item(pos))
         if self.peek(2)[0] == ";":  # a forward declaration says nothing
             return self.tokens[-1][2]
-        node = self.enum() if self.at_word("enum") else self.struct()
+        node = self.parse_enum() if self.is_at_word("enum") else self.parse_struct()
         if self.kind != "eof":
-            self.unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
-        text, end = self.source.text, self._lexer.blank(self.tokens[-1][2])
+            self.fail_unexpected("'{' and the fields" if isinstance(node, ast.CStruct) else "';'")
+        text, end = self.source.text, self._lexer.skip_trivia(self.tokens[-1][2])
         while (attribute := re.compile(ATTRIBUTE).match(text, end)) is not None:
             if isinstance(node, ast.CStruct):
-                self.apply(node, split_attributes(attribute[1] or attribute[2] or ""))
-            end = self._lexer.blank(attribute.end())
+                self.apply_attributes(node, split_attributes(attribute[1] or attribute[2] or ""))
+            end = self._lexer.skip_trivia(attribute.end())
         self._script.definitions.append(node)
         return end + text.startswith(";", end)
 
-    def _config(self) -> None:
+    def _parse_config(self) -> None:
         """``config = { name = value; ... }``."""
         self.advance()
         self.expect("=")
@@ -212,23 +213,23 @@ class Parser(StatementParser):
             start = self.token[2]
             name = self.expect("word", "config key")[1]
             self.expect("=", "'='")
-            value = self._config_value()
-            self._script.config.append(ast.ConfigEntry(self.since(start), name, value))
+            value = self._parse_config_value()
+            self._script.config.append(ast.ConfigEntry(self.span_since(start), name, value))
             if self.kind != "}":
                 self.expect(";", "';'")
         self.advance()
 
-    def _config_value(self) -> str:
+    def _parse_config_value(self) -> str:
         """The text of a value, without its quotes."""
         if self.kind == "str":
             return self.string_value(self.advance())
         start = self.token[2]
         if self.kind not in ("word", "int"):
-            self.unexpected("string, int, boolean, or ident")
+            self.fail_unexpected("string, int, boolean, or ident")
         self.advance()
-        return self.since(start).text
+        return self.span_since(start).text
 
-    def _map_declaration(self) -> None:
+    def _parse_map_declaration(self) -> None:
         """``let @m = hash(100);`` or ``let @m;``."""
         start = self.advance()[2]
         if self.kind != "map":
@@ -241,18 +242,18 @@ class Parser(StatementParser):
             kind = self.expect("word", "map type name", ["for example: let @m = hash(100);"])[1]
             self.expect("(", "'('")
             if self.kind == ")":
-                self.unexpected("positive integer for map declaration max entries")
-            entries = self._entries()
+                self.fail_unexpected("positive integer for map declaration max entries")
+            entries = self._parse_entries()
             self.expect(")", "')'")
         self.accept(";")
-        span = self.since(start)
+        span = self.span_since(start)
         self._script.map_decls.append(ast.MapDecl(span, name, kind, entries))
 
-    def _entries(self) -> int:
+    def _parse_entries(self) -> int:
         """A number, a ``#define`` of one, or a positional parameter."""
-        node = self.expr()
+        node = self.parse_expression()
         try:
-            entries = evaluate(node, self._entries_lookup)
+            entries = evaluate_constant(node, self._lookup_entries)
         except NotConstant:
             self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", node.span,
                       ["it must be known when compiling"])
@@ -262,25 +263,25 @@ class Parser(StatementParser):
             return 1
         return entries
 
-    def _entries_lookup(self, node: Expr) -> int | None:
+    def _lookup_entries(self, node: Expr) -> int | None:
         if isinstance(node, ast.Positional) and 0 < node.number <= len(self._params):
-            return integer(self._params[node.number - 1])
-        return self.constant_lookup(node)
+            return parse_integer(self._params[node.number - 1])
+        return self.lookup_constant(node)
 
-    def _import(self) -> None:
+    def _parse_import(self) -> None:
         start = self.advance()[2]
         token = self.expect("str", "string after 'import'")
         self.expect(";", "';'")
-        self.imported(token, self.since(start))
+        self.import_files(token, self.span_since(start))
 
-    def _macro(self) -> None:
+    def _parse_macro(self) -> None:
         """``macro name(a, $b, @c) { ... }``."""
         start = self.advance()[2]
         name = self.expect("word", "macro name")[1]
         self.expect("(", "'('")
         params: list[Expr] = []
         while self.kind != ")" or params:
-            param = self._macro_parameter()
+            param = self._parse_macro_parameter()
             if any(param.span.text == other.span.text for other in params):
                 self.error("redeclared", f"Ident for macro argument has already been used: {param.span.text}",
                            param.span)
@@ -289,10 +290,10 @@ class Parser(StatementParser):
                 break
             self.expect(",", "')'")
         self.advance()
-        body = self.value_block()
-        self._script.macros.append(ast.Macro(self.since(start), name, params, body))
+        body = self.parse_value_block()
+        self._script.macros.append(ast.Macro(self.span_since(start), name, params, body))
 
-    def _function(self) -> None:
+    def _parse_function(self) -> None:
         """``fn name($a: T, $b: T): T { ... }``."""
         start = self.advance()[2]
         name = self.advance()[1]
@@ -300,58 +301,58 @@ class Parser(StatementParser):
         params: list[ast.VarDecl] = []
         while self.kind != ")":
             at = self.token[2]
-            target = self.variable()
+            target = self.parse_variable()
             self.expect(":", "':'")
-            declared = self.type_syntax()
+            declared = self.parse_type()
             if any(target.name == other.target.name for other in params):
                 self.error("redeclared", f"two parameters are called ${target.name}", target.span)
-            params.append(ast.VarDecl(self.since(at), target, declared))
+            params.append(ast.VarDecl(self.span_since(at), target, declared))
             if self.kind != ")":
                 self.expect(",", "')'")
         self.advance()
-        returns = self.type_syntax() if self.accept(":") else None
-        head = self.since(start)
-        body = self.block()
+        returns = self.parse_type() if self.accept(":") else None
+        head = self.span_since(start)
+        body = self.parse_block()
         self._script.functions.append(ast.Subprogram(head, name, params, returns, body))
 
-    def _macro_parameter(self) -> Expr:
+    def _parse_macro_parameter(self) -> Expr:
         if self.kind not in ("word", "var", "map"):
-            self.unexpected("macro argument ($var, @map, or identifier)",
-                            ["name is an expression, $name a variable, @name a map"])
+            self.fail_unexpected("macro argument ($var, @map, or identifier)",
+                                 ["name is an expression, $name a variable, @name a map"])
         kind, text, _, _ = token = self.advance()
         if kind == "var":
-            return ast.Variable(self.place(token), name=text[1:])
+            return ast.Variable(self.token_span(token), name=text[1:])
         if kind == "map":
-            return ast.MapRef(self.place(token), name=text)
-        return ast.Name(self.place(token), name=text)
+            return ast.MapRef(self.token_span(token), name=text)
+        return ast.Name(self.token_span(token), name=text)
 
     # --- other files --------------------------------------------------------------------------------------
 
-    def imported(self, token: Token, span: Span) -> None:
+    def import_files(self, token: Token, span: Span) -> None:
         """A script, a header, or a directory of them becomes part of this script; each file only once."""
         name = self.string_value(token)
-        self._script.imports.append(ast.StrLiteral(self.place(token), value=name))
-        path = self._files.imported(name, self.source)
+        self._script.imports.append(ast.StrLiteral(self.token_span(token), value=name))
+        path = self._files.find_import(name, self.source)
         if path is None:
             self.error("import-not-found", "Unable to find suitable path for import", span,
                        [f"there is no file or directory '{name}'",
                         "the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
             return
         try:
-            for found in self._files.listing(path) if not path.endswith((".bt", ".h", ".c")) else [path]:
-                self._load(found, span)
+            for found in self._files.list_directory(path) if not path.endswith((".bt", ".h", ".c")) else [path]:
+                self._load_file(found, span)
         except OSError as error:
             self.error("import-not-found", f"Cannot import '{name}': {error.strerror}", span)
 
     def _include_file(self, name: str, quoted: bool, span: Span) -> None:
         """#include: a user's header is read; the system's are not needed."""
-        path = self._files.header(name, quoted, self.source)
+        path = self._files.find_header(name, quoted, self.source)
         if path is not None:
-            self._load(path, span)
-        elif not is_system(name):
+            self._load_file(path, span)
+        elif not is_system_header(name):
             self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
 
-    def _load(self, path: str, span: Span) -> None:
+    def _load_file(self, path: str, span: Span) -> None:
         """Parse one more file into this script."""
         if path in self._loaded:
             return
@@ -364,42 +365,42 @@ class Parser(StatementParser):
                         "with bpftool and trace it with fentry:bpf:NAME"])
             return
         try:
-            source = self._files.read(path)
+            source = self._files.read_source(path)
         except OSError as error:
             self.error("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
             return
         if path.endswith(".bt"):
             self._loaded.add(path)
-            Parser(source, self.diagnostics, self._params, self._files, self)._items()
+            Parser(source, self.diagnostics, self._params, self._files, self)._parse_items()
             return
         from .headers import HeaderParser
         parser = HeaderParser(source, self.diagnostics, (), self._files, self)
-        if parser.once:
+        if parser.is_read_once:
             self._loaded.add(path)
-        parser.whole()
+        parser.parse_whole_header()
 
     # --- preprocessor -------------------------------------------------------------------------------------
 
-    def define_lookup(self, node: Expr) -> int | None:
+    def lookup_define(self, node: Expr) -> int | None:
         """The value of a ``#define`` that is a number."""
         if not isinstance(node, ast.Name):
             return None
-        return integer(self._preprocessor.defines.get(node.name, ""))
+        return parse_integer(self._preprocessor.defines.get(node.name, ""))
 
     def _condition_holds(self, start: int, end: int) -> bool:
         """The condition of an ``#if``, whose text lies between two offsets."""
         outer = (self.tokens, self.index, self.depth, self.height)
-        tokens = self._lexer.line(start, end)
+        tokens = self._lexer.tokenize_line(start, end)
         for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"
             if tokens[index][1] == "defined" and tokens[index + 1][0] == "word":
                 _, _, at, to = tokens[index + 1]
                 tokens[index + 1:index + 2] = [("(", "(", at, at), tokens[index + 1], (")", ")", to, to)]
-        self.load(self._preprocessor.expanded(tokens))
+        self.load_tokens(self._preprocessor.expand_tokens(tokens))
         try:
-            node = self.expr()
+            node = self.parse_expression()
             if self.kind != "eof":
-                self.unexpected("an operator")
-            return bool(evaluate(node, self._condition_lookup))
+                self.fail_unexpected("an operator")
+            return bool(evaluate_constant(node, self._lookup_condition_name))
         except Abandoned:
             return False
         except NotConstant as error:
@@ -411,18 +412,19 @@ class Parser(StatementParser):
             self.tokens, index, self.depth, self.height = outer
             self.seek(index)
 
-    def _condition_lookup(self, node: Expr) -> int | None:
+    def _lookup_condition_name(self, node: Expr) -> int | None:
         """``defined(X)``, and names: as in C, those that are not defined are 0."""
         if isinstance(node, ast.Call) and node.name == "defined" and len(node.args) == 1:
             name = node.args[0]
-            return int(self._preprocessor.defined(name.name)) if isinstance(name, ast.Name) else None
+            return int(self._preprocessor.is_defined(name.name)) if isinstance(name, ast.Name) else None
         if isinstance(node, ast.Call) and node.name == "KERNEL_VERSION" and len(node.args) == 3:
-            major, minor, patch = [evaluate(a, self._condition_lookup) if isinstance(a, Expr) else 0 for a in node.args]
-            return version(major, minor, patch)
+            major, minor, patch = [evaluate_constant(a, self._lookup_condition_name) if isinstance(a, Expr) else 0
+                                   for a in node.args]
+            return kernel_version_code(major, minor, patch)
         if isinstance(node, ast.Name) and node.name == "LINUX_VERSION_CODE":
             return self._files.version_code
         if isinstance(node, ast.Name):
             if node.name in self._preprocessor.defines:
-                return self.define_lookup(node)
-            return int(self._preprocessor.defined(node.name))
+                return self.lookup_define(node)
+            return int(self._preprocessor.is_defined(node.name))
         return None

@@ -46,52 +46,52 @@ class Preprocessor:
         self._condition = condition
         self._open: list[Span] = []  # the #if of each conditional that we are in
 
-    def directive(self, pos: int) -> int:
+    def handle_directive(self, pos: int) -> int:
         """Obey the line whose ``#`` is at ``pos``; returns where the text goes on."""
-        line = _line(self._source.text, pos)
+        line = _directive_line(self._source.text, pos)
         name, end = line["name"], line.end()
         span = Span(self._source, pos, end)
         if name in ("if", "ifdef", "ifndef"):
             self._open.append(span)
-            return end if self._holds(name, line) else self._skip(end)
+            return end if self._branch_holds(name, line) else self._skip_branches(end)
         if name in ("elif", "else", "endif"):
             if not self._open:
                 self._error("unbalanced-conditional", f"#{name} without #if", span)
             elif name == "endif":
                 self._open.pop()
             else:  # the branch before it was taken
-                return self._skip(end, taken=True)
+                return self._skip_branches(end, taken=True)
             return end
-        self._simple(name, line["rest"], span)
+        self._handle_simple(name, line["rest"], span)
         return end
 
-    def finish(self) -> None:
+    def check_conditionals_closed(self) -> None:
         """Complain about conditionals that are still open at the end of the text."""
         for span in self._open:
             self._error("unbalanced-conditional", "this conditional has no #endif", span)
 
-    def defined(self, name: str) -> bool:
+    def is_defined(self, name: str) -> bool:
         return name in self.defines or name in self.macros or name in PREDEFINED
 
-    def expanded(self, tokens: list[Token]) -> list[Token]:
+    def expand_tokens(self, tokens: list[Token]) -> list[Token]:
         """The tokens with what ``macros`` replaces replaced."""
         if not any(token[1] in self.macros for token in tokens):
             return tokens
-        from .cmacros import expand
-        return expand(tokens, self.macros)
+        from .cmacros import expand_c_macros
+        return expand_c_macros(tokens, self.macros)
 
     def _error(self, code: str, message: str, span: Span, hints: tuple[str, ...] = ()) -> None:
         if len(self._diagnostics.items) < _ENOUGH:
             self._diagnostics.error(code, message, span, hints)
 
-    def _simple(self, name: str, rest: str, span: Span) -> None:
+    def _handle_simple(self, name: str, rest: str, span: Span) -> None:
         rest = rest.replace("\\\r\n", " ").replace("\\\n", " ")
         if name == "define":
-            self._define(rest, span)
+            self._define_macro(rest, span)
         elif name == "undef":
-            self._undefine(re.sub(_COMMENT, " ", rest).strip())
+            self._undefine_macro(re.sub(_COMMENT, " ", rest).strip())
         elif name == "include":
-            self._include(re.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
+            self._handle_include(re.sub(_COMMENT, " ", rest) if "<" not in rest else rest, span)
         elif name == "error":
             self._error("error-directive", f"#error{rest.rstrip()}", span)
         elif name == "pragma" and re.match(r"\s*pack\s*\([^)]*\d", rest) and len(self._diagnostics.items) < _ENOUGH:
@@ -102,36 +102,36 @@ class Preprocessor:
         elif not name and not rest.startswith("!") and rest.strip():
             self._error("unknown-directive", "unknown directive", span, ("comments start with //",))
 
-    def _undefine(self, name: str) -> None:
+    def _undefine_macro(self, name: str) -> None:
         self.defines.pop(name, None)
         self.macros.pop(name, None)
 
-    def _define(self, rest: str, span: Span) -> None:
+    def _define_macro(self, rest: str, span: Span) -> None:
         found = re.match(r"[ \t]+([A-Za-z_]\w*)(\(?)", rest, re.ASCII)
         if found is None:
             self._error("bad-define", "#define needs a name", span, ("write #define NAME value",))
             return
         name = found[1]
-        self._undefine(name)
+        self._undefine_macro(name)
         text = re.sub(_QUOTED_OR_COMMENT, lambda m: m[0] if m[0][0] == '"' else " ", rest[found.end():])
         if found[2]:
-            self._define_function(name, "(" + text, span)
+            self._define_function_macro(name, "(" + text, span)
             return
         self.defines[name] = text = text.strip()
         if not re.fullmatch(_PLAIN, text, re.ASCII):
             from .cmacros import CMacro
             self.macros[name] = CMacro(name, None, text)
 
-    def _define_function(self, name: str, text: str, span: Span) -> None:
-        from .cmacros import CMacro, parameters
-        found = parameters(text)
+    def _define_function_macro(self, name: str, text: str, span: Span) -> None:
+        from .cmacros import CMacro, parse_macro_parameters
+        found = parse_macro_parameters(text)
         if found is None:
             self._error("bad-define", f"the parameters of the C macro {name} are malformed", span,
                         (f"write #define {name}(a, b) ...",))
         else:
             self.macros[name] = CMacro(name, found[0], text[found[1]:].strip())
 
-    def _include(self, rest: str, span: Span) -> None:
+    def _handle_include(self, rest: str, span: Span) -> None:
         found = re.match(r'\s*(?:<([^>\n]+)>|"([^"\n]+)")', rest)
         if found is None:
             self._error("bad-include", "#include needs a header", span, ("write #include <linux/sched.h>",))
@@ -140,16 +140,16 @@ class Preprocessor:
         if self._include_file is not None:
             self._include_file(found[1] or found[2], bool(found[2]), span)
 
-    def _holds(self, name: str, line: re.Match[str]) -> bool:
+    def _branch_holds(self, name: str, line: re.Match[str]) -> bool:
         """Whether the branch behind ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
         if name in ("if", "elif"):
             return self._condition(line.start("rest"), line.end())
         word = re.sub(_COMMENT, "", line["rest"]).strip()
         if not word.isidentifier():
             self._error("bad-condition", f"#{name} needs one name", Span(self._source, line.start(), line.end()))
-        return self.defined(word) == (name == "ifdef")
+        return self.is_defined(word) == (name == "ifdef")
 
-    def _skip(self, pos: int, taken: bool = False) -> int:
+    def _skip_branches(self, pos: int, taken: bool = False) -> int:
         """Past the branches that are not taken: behind the #elif or #else that is, or behind the #endif."""
         depth = 0
         for found in re.compile(_BRANCH).finditer(self._source.text, pos):
@@ -159,16 +159,16 @@ class Preprocessor:
             elif depth:
                 depth -= name == "endif"
             else:
-                line = _line(self._source.text, self._source.text.index("#", found.start()))
+                line = _directive_line(self._source.text, self._source.text.index("#", found.start()))
                 if name == "endif":
                     self._open.pop()
                     return line.end()
-                if not taken and (name == "else" or self._holds(name, line)):
+                if not taken and (name == "else" or self._branch_holds(name, line)):
                     return line.end()
         return len(self._source.text)
 
 
-def _line(text: str, pos: int) -> re.Match[str]:
+def _directive_line(text: str, pos: int) -> re.Match[str]:
     """The logical line whose ``#`` is at ``pos``."""
     found = re.compile(_LINE, re.ASCII).match(text, pos)
     assert found is not None

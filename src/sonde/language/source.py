@@ -11,12 +11,12 @@ class Source(Record):
     name: str
     text: str
 
-    def position(self, offset: int) -> tuple[int, int]:
+    def line_and_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset."""
         line = self.text.count("\n", 0, offset) + 1
         return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
 
-    def line(self, number: int) -> str:
+    def line_text(self, number: int) -> str:
         """The text of 1-based line ``number`` without its newline; "" past the end."""
         lines = self.text.split("\n")
         return lines[number - 1] if 0 < number <= len(lines) else ""
@@ -40,12 +40,12 @@ class Span(Value):
     @property
     def line(self) -> int:
         """1-based line of the start."""
-        return self.source.position(self.start)[0]
+        return self.source.line_and_column(self.start)[0]
 
     def __str__(self) -> str:
         """``stdin:1:3-9`` as bpftrace writes it; ``stdin:1-4`` when the span covers several lines."""
-        line, column = self.source.position(self.start)
-        last, end = self.source.position(max(self.start, self.end))
+        line, column = self.source.line_and_column(self.start)
+        last, end = self.source.line_and_column(max(self.start, self.end))
         if last != line:
             return f"{self.source.name}:{line}-{last}"
         return f"{self.source.name}:{line}:{column}-{end}"

@@ -19,77 +19,77 @@ _LOOPS = (ast.While, ast.For, ast.Unroll)
 class StatementParser(DeclarationParser):
     """Parses the bodies of probes and macros."""
 
-    def block(self) -> list[Stmt]:
+    def parse_block(self) -> list[Stmt]:
         """``{ statements }``; afterwards ``tail`` says whether its last statement is a value without ``;``."""
-        self.enter()
+        self.enter_level()
         self.expect("{", "'{'")
         body: list[Stmt] = []
         tail = False
         while self.kind != "}":
             if self.kind == "eof" or self.token[1] == "unterminated-comment":
-                self.unexpected("'}'")
-            statement = self.statement()
+                self.fail_unexpected("'}'")
+            statement = self.parse_statement()
             body.append(statement)
             tail = self.tail and isinstance(statement, (ast.ExprStmt, ast.If, ast.Block))
             if not (isinstance(statement, _LOOPS) and self._closed_by_brace(statement)) and self.accept(";"):
                 tail = False
                 if isinstance(statement, ast.ExprStmt) and self.kind != "}":
-                    statement.span = self.since(statement.span.start)
+                    statement.span = self.span_since(statement.span.start)
             elif self.kind != "}" and not self._closed_by_brace(statement):
-                self.unexpected("';'", self._missing_semicolon())
+                self.fail_unexpected("';'", self._missing_semicolon_hints())
         self.advance()
         self.tail = tail
         self.depth -= 1
         return body
 
-    def _missing_semicolon(self) -> list[str]:
+    def _missing_semicolon_hints(self) -> list[str]:
         """Hints for when the statement seems to end before the current token, which starts another one."""
-        hints = self.advice()
+        hints = self.slip_hints()
         return hints if hints or self.kind not in ("word", "var", "map") else ["statements are separated by ;"]
 
     def _closed_by_brace(self, statement: Stmt) -> bool:
         """Whether a statement needs no ``;`` behind it."""
         return isinstance(statement, _BLOCK_LIKE) and self.tokens[self.index - 1][0] == "}"
 
-    def value_block(self) -> ast.BlockExpr:
+    def parse_value_block(self) -> ast.BlockExpr:
         """``{ statements; value }``; without a value at the end ``value`` stays None."""
         start = self.token[2]
-        body = self.block()
-        node = ast.BlockExpr(self.since(start), body=body)
+        body = self.parse_block()
+        node = ast.BlockExpr(self.span_since(start), body=body)
         if self.tail:
-            node.value = self._value(body.pop())
+            node.value = self._block_value(body.pop())
         return node
 
-    def _value(self, last: Stmt) -> Expr:
+    def _block_value(self, last: Stmt) -> Expr:
         """The last statement of a block, which has a value, as an expression."""
         if isinstance(last, ast.ExprStmt):
             return last.expr
         if isinstance(last, ast.Block):
-            return ast.BlockExpr(last.span, body=last.body[:-1], value=self._value(last.body[-1]))
+            return ast.BlockExpr(last.span, body=last.body[:-1], value=self._block_value(last.body[-1]))
         return ast.BlockExpr(last.span, body=[last])
 
-    def statement(self) -> Stmt:
+    def parse_statement(self) -> Stmt:
         """One statement without its ``;``."""
-        self.enter()
+        self.enter_level()
         self.count_statement()
         outer, self.height = self.height, 0
         self.tail = False
         parse = _STATEMENTS.get(self.token[1]) if self.kind in ("word", "{") else None
         if parse is None or (self.token[1] == "_" and self.peek()[0] != "="):
-            node = self._simple()
+            node = self._parse_simple()
         else:
             node = parse(self)
-        self.grow()
+        self.grow_height()
         if self.height < outer:
             self.height = outer
         self.depth -= 1
         return node
 
-    def _simple(self) -> Stmt:
+    def _parse_simple(self) -> Stmt:
         """An assignment, or an expression for its effect: one that begins with a variable or a map is none with ``?:``
         at its end, and a step stands alone."""
         start, named = self.token[2], self.kind in ("var", "map")
-        target = self.operand() if named else self.expr()
+        target = self.operand() if named else self.parse_expression()
         if self.kind not in _ASSIGNMENTS or not named:
             self.tail = True
             if named and not (isinstance(target, ast.Unary) and target.postfix):
@@ -98,145 +98,145 @@ class StatementParser(DeclarationParser):
         if not isinstance(target, (ast.Variable, ast.MapRef)):
             self._not_assignable(target, start)
         op = self.advance()[0]
-        value = self.expr()
+        value = self.parse_expression()
         self.tail = False
         if self.kind == "=":
-            self.unexpected("';'", ["only one assignment per statement: $a = 1; $b = 1;"])
-        return ast.Assign(self.since(start), target, "=" if op == "=" else op[:-1], value)
+            self.fail_unexpected("';'", ["only one assignment per statement: $a = 1; $b = 1;"])
+        return ast.Assign(self.span_since(start), target, "=" if op == "=" else op[:-1], value)
 
     def _not_assignable(self, target: Expr, start: int) -> NoReturn:
         """Only variables and maps can be assigned to."""
         if self.kind != "=" or not isinstance(target, (ast.FieldAccess, ast.TupleAccess, ast.Index)):
-            self.unexpected("';'", ["only $variables and @maps can be assigned to"])
+            self.fail_unexpected("';'", ["only $variables and @maps can be assigned to"])
         self.advance()
-        self.expr()
+        self.parse_expression()
         wrong = "invalid assignment target" if isinstance(target, ast.Index) else \
             "Tuples and records are immutable once created. Consider creating a new value and assigning it instead."
-        self.fail("not-assignable", f"syntax: {wrong}", self.since(start),
+        self.fail("not-assignable", f"syntax: {wrong}", self.span_since(start),
                   ["memory of the traced program or of the kernel is only read"])
 
-    def _discard(self) -> Stmt:
+    def _parse_discard(self) -> Stmt:
         start = self.advance()[2]
         self.advance()
-        value = self.expr()
+        value = self.parse_expression()
         self.tail = False
-        return ast.ExprStmt(self.since(start), value, True)
+        return ast.ExprStmt(self.span_since(start), value, True)
 
-    def _nested(self) -> Stmt:
+    def _parse_nested_block(self) -> Stmt:
         """``{ ... }`` as a statement: a scope."""
         start = self.token[2]
-        body = self.block()
-        return ast.Block(self.since(start), body)
+        body = self.parse_block()
+        return ast.Block(self.span_since(start), body)
 
-    def _let(self) -> Stmt:
+    def _parse_let(self) -> Stmt:
         start = self.advance()[2]
         if self.kind == "map":
-            self.unexpected("variable after 'let'", ["maps are declared outside of probes"])
-        target = self.variable("after 'let'")
-        declared = self.type_syntax() if self.accept(":") else None
-        value = self.expr() if self.accept("=") else None
+            self.fail_unexpected("variable after 'let'", ["maps are declared outside of probes"])
+        target = self.parse_variable("after 'let'")
+        declared = self.parse_type() if self.accept(":") else None
+        value = self.parse_expression() if self.accept("=") else None
         self.tail = False
-        return ast.VarDecl(self.since(start), target, declared, value)
+        return ast.VarDecl(self.span_since(start), target, declared, value)
 
-    def if_statement(self) -> Stmt:
+    def parse_if(self) -> Stmt:
         """``if cond { } else if cond { } else { }``; ``tail`` tells whether each branch ends in a value."""
-        self.enter()
+        self.enter_level()
         start = self.advance()[2]
-        cond = self._condition()
-        then = self._body()
+        cond = self._parse_condition()
+        then = self._parse_body()
         tail = self.tail
         other: list[Stmt] = []
         if self.kind == ";" and self.peek()[1] == "else" and self.tokens[self.index - 1][0] != "}":
             self.advance()
         self.depth -= 1  # what follows else is not nested deeper to the eye
-        if self.at_word("else"):
+        if self.is_at_word("else"):
             self.advance()
-            other = [self.statement()] if self.at_word("if") else self._body()
+            other = [self.parse_statement()] if self.is_at_word("if") else self._parse_body()
             tail = tail and self.tail
         else:
             tail = False
         self.tail = tail
-        return ast.If(self.since(start), cond, then, other)
+        return ast.If(self.span_since(start), cond, then, other)
 
-    def _condition(self) -> Expr:
+    def _parse_condition(self) -> Expr:
         """The condition of ``if`` or ``while``, behind which a statement may follow without braces."""
         self.cast_names = self.kind != "("
-        cond = self.expr()
+        cond = self.parse_expression()
         self.cast_names = True
         if self.kind in _ASSIGNMENTS:
-            self.unexpected("'{'")
+            self.fail_unexpected("'{'")
         return cond
 
-    def _body(self) -> list[Stmt]:
+    def _parse_body(self) -> list[Stmt]:
         """A block, or a single statement as in C."""
         if self.kind == "{":
-            return self.block()
-        if self.kind in ("eof", "}", ";", ")", "bad") or self.at_word("else"):
-            self.unexpected("'{'")
-        statement = self.statement()
+            return self.parse_block()
+        if self.kind in ("eof", "}", ";", ")", "bad") or self.is_at_word("else"):
+            self.fail_unexpected("'{'")
+        statement = self.parse_statement()
         self.tail = False
         return [statement]
 
-    def _while(self) -> Stmt:
+    def _parse_while(self) -> Stmt:
         start = self.advance()[2]
-        cond = self._condition()
-        body = self._body()
+        cond = self._parse_condition()
+        body = self._parse_body()
         self.tail = False
-        return ast.While(self.since(start), cond, body)
+        return ast.While(self.span_since(start), cond, body)
 
-    def _unroll(self) -> Stmt:
+    def _parse_unroll(self) -> Stmt:
         start = self.advance()[2]
-        count = self._condition()
-        body = self._body()
+        count = self._parse_condition()
+        body = self._parse_body()
         self.tail = False
-        return ast.Unroll(self.since(start), count, body)
+        return ast.Unroll(self.span_since(start), count, body)
 
-    def _for(self) -> Stmt:
+    def _parse_for(self) -> Stmt:
         """``for ($x : a..b) { }`` or ``for ($kv : @map) { }``; the parentheses may be missing."""
         start = self.advance()[2]
         parens = self.accept("(")
-        variable = self.variable("in for loop")
+        variable = self.parse_variable("in for loop")
         self.expect(":", "':'", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
-        first = self.expr()
-        last = self.expr() if self.accept("..") else None
+        first = self.parse_expression()
+        last = self.parse_expression() if self.accept("..") else None
         if parens:
             self.expect(")", "')'")
         if last is None and (not isinstance(first, ast.MapRef) or first.key is not None):
             self.fail("bad-range", "syntax: expected map or range in for loop", self.first_word(),
                       ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
-        body = self._body()
+        body = self._parse_body()
         self.tail = False
-        return ast.For(self.since(start), variable, first, last, body)
+        return ast.For(self.span_since(start), variable, first, last, body)
 
-    def _import_within(self) -> Stmt:
+    def _parse_import_within(self) -> Stmt:
         """As at the top of the script: what the file defines belongs to the script, wherever it is asked for."""
         start = self.advance()[2]
         token = self.expect("str")
         self.tail = False
-        self.imported(token, self.since(start))
-        return ast.Block(self.since(start), [])
+        self.import_files(token, self.span_since(start))
+        return ast.Block(self.span_since(start), [])
 
-    def imported(self, token: Token, span: Span) -> None:
+    def import_files(self, token: Token, span: Span) -> None:
         """Read what an ``import`` names; the parser of whole scripts knows how."""
         raise AssertionError("only a script imports")
 
-    def _break(self) -> Stmt:
-        return ast.Break(self.place(self.advance()))
+    def _parse_break(self) -> Stmt:
+        return ast.Break(self.token_span(self.advance()))
 
-    def _continue(self) -> Stmt:
-        return ast.Continue(self.place(self.advance()))
+    def _parse_continue(self) -> Stmt:
+        return ast.Continue(self.token_span(self.advance()))
 
-    def _return(self) -> Stmt:
+    def _parse_return(self) -> Stmt:
         start = self.advance()[2]
-        value = None if self.kind in (";", "}") else self.expr()
+        value = None if self.kind in (";", "}") else self.parse_expression()
         self.tail = False
-        return ast.Return(self.since(start), value)
+        return ast.Return(self.span_since(start), value)
 
 
 _STATEMENTS: dict[str, Callable[[StatementParser], Stmt]] = {
-    "if": StatementParser.if_statement, "while": StatementParser._while, "unroll": StatementParser._unroll,
-    "for": StatementParser._for, "let": StatementParser._let, "return": StatementParser._return,
-    "import": StatementParser._import_within, "break": StatementParser._break,
-    "continue": StatementParser._continue, "_": StatementParser._discard,
-    "{": StatementParser._nested,
+    "if": StatementParser.parse_if, "while": StatementParser._parse_while, "unroll": StatementParser._parse_unroll,
+    "for": StatementParser._parse_for, "let": StatementParser._parse_let, "return": StatementParser._parse_return,
+    "import": StatementParser._parse_import_within, "break": StatementParser._parse_break,
+    "continue": StatementParser._parse_continue, "_": StatementParser._parse_discard,
+    "{": StatementParser._parse_nested_block,
 }

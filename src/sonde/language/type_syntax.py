@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .ast import Expr, TypeSyntax
 from .cursor import Cursor
-from .lexer import MAX_INT, integer
+from .lexer import MAX_INT, parse_integer
 
 TAGS = frozenset(("struct", "union", "enum"))
 _QUALIFIERS = frozenset(("const", "volatile", "restrict", "__restrict", "__user", "__kernel", "__rcu", "__iomem",
@@ -24,7 +24,7 @@ _OPERAND_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param"
 _VALUE_STARTS = frozenset(("word", "int", "str", "char", "var", "map", "param", "("))
 
 
-def normalise(words: list[str]) -> str:
+def normalise_base_type(words: list[str]) -> str:
     """The canonical name for C's words for a base type: "long unsigned int" → "unsigned long"; "" if it is none.
 
     The names are: char, signed char, short, int, long, long long, each also "unsigned ...", float, double.
@@ -53,18 +53,18 @@ class TypeParser(Cursor):
 
     typedefs: set[str]
 
-    def expr(self, least: int = 0) -> Expr:
+    def parse_expression(self, least: int = 0) -> Expr:
         """An expression; see :class:`ExpressionParser`."""
         raise NotImplementedError
 
-    def type_syntax(self) -> TypeSyntax:
+    def parse_type(self) -> TypeSyntax:
         """A type; an error if there is none."""
-        written = self._try_type()
+        written = self._try_parse_type()
         if written is None:
-            self.unexpected("type name")
+            self.fail_unexpected("type name")
         return written
 
-    def cast_type(self, names: bool = True) -> TypeSyntax | None:
+    def parse_cast_type(self, names: bool = True) -> TypeSyntax | None:
         """``(type)`` if that, and not an expression in parentheses, starts at the current ``(``.
 
         With ``names`` a name that is not known as a type counts as one if a value follows: ``(sector)$x``.
@@ -73,31 +73,31 @@ class TypeParser(Cursor):
         if self.peek()[0] != "word" or not self._typeof_ends_before(index + 1, _OPERAND_STARTS, ")"):
             return None
         self.advance()
-        known = self.at_type()
-        written = self._try_type()
+        known = self.is_at_type()
+        written = self._try_parse_type()
         if written is not None and self.kind == ")":
             after = self.peek()[0]
             plain = not known and not written.pointers
             follows = after in (_VALUE_STARTS if plain else _OPERAND_STARTS) and (names or after != "{")
             if follows and (known or names or not plain):
                 self.advance()
-                written.span = self.since(start)
+                written.span = self.span_since(start)
                 return written
         self.seek(index)
         return None
 
-    def argument_type(self) -> TypeSyntax | None:
+    def parse_argument_type(self) -> TypeSyntax | None:
         """A type that stands alone as an argument, behind which comes ``,`` or ``)``; None if it is an expression."""
         index = self.index
         if self.kind == "word" and self._typeof_ends_before(index, frozenset((",", ")"))):
-            known = self.at_type()
-            written = self._try_type()
+            known = self.is_at_type()
+            written = self._try_parse_type()
             if written is not None and self.kind in (",", ")") and (known or written.pointers):
                 return written
             self.seek(index)
         return None
 
-    def at_type(self) -> bool:
+    def is_at_type(self) -> bool:
         """Whether the current word can only start a type."""
         text = self.token[1]
         return self.kind == "word" and (
@@ -106,13 +106,13 @@ class TypeParser(Cursor):
             or (text == "typeof" and self.peek()[0] == "(")
             or (text.endswith("_t") and self.peek()[0] != "("))
 
-    def qualifiers(self) -> None:
+    def skip_qualifiers(self) -> None:
         while self.kind == "word" and self.token[1] in _QUALIFIERS:
             self.advance()
 
-    def base_name(self) -> str:
+    def parse_base_name(self) -> str:
         """The name of a base type, a struct with its tag, or a typedef, without pointers; "" if there is none."""
-        self.qualifiers()
+        self.skip_qualifiers()
         start, words = self.token[2], []
         while self.kind == "word" and (self.token[1] in _C_WORDS or self.token[1] in _QUALIFIERS):
             if self.token[1] in _C_WORDS:
@@ -121,9 +121,9 @@ class TypeParser(Cursor):
                 break
             self.advance()
         if words:
-            name = normalise(words)
+            name = normalise_base_type(words)
             if not name:
-                self.fail("bad-type", f"there is no type '{' '.join(words)}'", self.since(start))
+                self.fail("bad-type", f"there is no type '{' '.join(words)}'", self.span_since(start))
             return name
         if self.kind != "word":
             return ""
@@ -132,44 +132,44 @@ class TypeParser(Cursor):
             return f"{name} {self.advance()[1]}" if self.kind == "word" else ""
         return "bool" if name == "_Bool" else name
 
-    def _try_type(self) -> TypeSyntax | None:
+    def _try_parse_type(self) -> TypeSyntax | None:
         """A type, or None with the position behind what looked like one."""
         start = self.token[2]
         typeof = None
-        if self.at_word("typeof") and self.peek()[0] == "(":
-            typeof, base = self._typeof(), ""
+        if self.is_at_word("typeof") and self.peek()[0] == "(":
+            typeof, base = self._parse_typeof(), ""
         else:
-            base = self.base_name()
+            base = self.parse_base_name()
             if not base:
                 return None
-        self.qualifiers()
+        self.skip_qualifiers()
         pointers = 0
         while self.kind == "*":
             self.advance()
-            self.qualifiers()
+            self.skip_qualifiers()
             pointers += 1
-        written = TypeSyntax(self.since(start), base, pointers, [], typeof)
+        written = TypeSyntax(self.span_since(start), base, pointers, [], typeof)
         if isinstance(typeof, TypeSyntax):
             inner = typeof.pointers + (0 if typeof.dims else pointers)
             written = TypeSyntax(written.span, typeof.base, inner, typeof.dims, typeof.typeof,
                                  typeof.outer + (pointers if typeof.dims else 0))
         while self.kind == "[":
-            dim = self._dim()
+            dim = self._parse_dim()
             if dim is None:
                 return None
             written.dims = [*written.dims, dim]
-            written.span = self.since(start)
+            written.span = self.span_since(start)
         while self.kind == "*" and written.dims and self.peek()[0] in ("*", ")", ",", ";", "=", "}"):
             self.advance()
             written.outer += 1
-            written.span = self.since(start)
+            written.span = self.span_since(start)
         return None if self.kind == "*" and written.dims else written
 
-    def _typeof(self) -> Expr | TypeSyntax:
-        self.enter()
+    def _parse_typeof(self) -> Expr | TypeSyntax:
+        self.enter_level()
         self.advance()
         self.advance()
-        what = self.argument_type() or self.expr()
+        what = self.parse_argument_type() or self.parse_expression()
         self.expect(")")
         self.depth -= 1
         return what
@@ -195,12 +195,12 @@ class TypeParser(Cursor):
             index += 1
         return index < len(tokens) and tokens[index][0] in ends
 
-    def _dim(self) -> int | None:
+    def _parse_dim(self) -> int | None:
         """``[8]``, or ``[]`` (0: as many as the value has); None if it is something else."""
         self.advance()
         if self.accept("]"):
             return 0
-        value = integer(self.token[1]) if self.kind == "int" else None
+        value = parse_integer(self.token[1]) if self.kind == "int" else None
         if not value or value > MAX_INT >> 32 or self.peek()[0] != "]":
             return None
         self.advance()

@@ -8,9 +8,9 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ending import Ending
-from ..runtime.decoders import decoder
+from ..runtime.decoders import make_decoder
 from ..runtime.provenance import Provenance
-from ..runtime.values import Context, strftime, to_text
+from ..runtime.values import DecodingContext, strftime
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, compile_format
@@ -37,22 +37,22 @@ class Output(Protocol):
     def close(self) -> None: ...
     @property
     def unread(self) -> int: ...
-    def attached(self, probes: int) -> None: ...
-    def lost_events(self, count: int) -> None: ...
-    def note(self, message: str) -> None: ...
-    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None: ...
-    def located(self, severity: str, text: bytes, span: Any) -> None: ...
-    def statistics(self, costs: Sequence[Any]) -> None: ...
-    def end(self) -> None: ...
-    def run(self, run: Provenance) -> None: ...
-    def time(self, text: str) -> None: ...
-    def join(self, text: str) -> None: ...
-    def cat(self, content: bytes) -> None: ...
-    def system(self, output: bytes, more: bool = False) -> None: ...
-    def value(self, value: Any) -> None: ...
-    def withheld(self, kept: Withheld) -> None: ...
+    def report_attached(self, probes: int) -> None: ...
+    def report_lost_events(self, count: int) -> None: ...
+    def write_note(self, message: str) -> None: ...
+    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None: ...
+    def report_located(self, severity: str, text: bytes, span: Any) -> None: ...
+    def report_statistics(self, costs: Sequence[Any]) -> None: ...
+    def write_separator(self) -> None: ...
+    def write_provenance(self, run: Provenance) -> None: ...
+    def write_time(self, text: str) -> None: ...
+    def write_joined(self, text: str) -> None: ...
+    def write_file_content(self, content: bytes) -> None: ...
+    def write_command_output(self, output: bytes, more: bool = False) -> None: ...
+    def write_value(self, value: Any) -> None: ...
+    def report_withheld(self, kept: Withheld) -> None: ...
 
-    def map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1,
+    def write_map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1,
             kind: str = "map", incomplete: bool = False) -> None: ...
 
 
@@ -64,7 +64,7 @@ class Printer:
     tool's table, whose lines become objects in JSON.
     """
 
-    def __init__(self, spec: ScriptSpec, context: Context, out: Output, take: Take, warnings: bool = True,
+    def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take, warnings: bool = True,
                  columns: Sequence[str] = ()) -> None:
         self.spec = spec
         self.context = context
@@ -73,12 +73,12 @@ class Printer:
         self.warnings = warnings
         self.commands_left = 0  # of system(): not run, for the run was to end
         self.ending = Ending()  # of the run, whoever has one
-        self.rows = _rows(columns, context, out) if columns else None
+        self.rows = _make_rows(columns, context, out) if columns else None
         self._files: dict[str, Any] = {}  # of skboutput(), by path
-        self.is_incomplete: Callable[[str], bool] = _never  # whether a budget kept back events of a map
-        self.handlers: list[Handler | None] = [self._handler(site) for site in spec.sites]
+        self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
+        self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
 
-    def show(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
+    def print_records(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
         """Print records, each a site with the place of its data; ``act(site)`` does what only the session can."""
         handlers = self.handlers
         for site, buffer, offset in records:
@@ -88,167 +88,170 @@ class Printer:
             else:
                 act(site)
 
-    def final_maps(self) -> None:
+    def print_final_maps(self) -> None:
         """The end: a pause, and every map of the script, by name, unless it says otherwise."""
-        self.out.end()
+        self.out.write_separator()
         if self.spec.config.print_maps_on_exit:
-            self.maps()
+            self.print_maps()
 
-    def maps(self) -> None:
+    def print_maps(self) -> None:
         """Every map of the script, by name, as it is now."""
         for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
-            self.out.map(name, self.take(name, ""), kind=_kind(self.spec.map(name)),
+            self.out.write_map(name, self.take(name, ""), kind=_json_kind(self.spec.find_map(name)),
                          incomplete=self.is_incomplete(name))
 
-    def _handler(self, site: EventSite) -> Handler | None:
+    def _site_handler(self, site: EventSite) -> Handler | None:
         makers: dict[str, Callable[[EventSite], Handler]] = {
-            "printf": self._printf, "print": self._print, "time": self._time, "join": self._join, "cat": self._cat,
-            "system": self._system, "nstat": self._nstat, "print_map": self._print_map, "skboutput": self._packets}
+            "printf": self._printf_handler, "print": self._print_handler, "time": self._time_handler,
+            "join": self._join_handler, "cat": self._cat_handler,
+            "system": self._system_handler, "nstat": self._nstat_handler, "print_map": self._print_map_handler,
+            "skboutput": self._packets_handler}
         make = makers.get(site.kind)
         return make(site) if make else None
 
-    def _printf(self, site: EventSite) -> Handler:
+    def _printf_handler(self, site: EventSite) -> Handler:
         severity = site.data.get("severity", "")
         escape = self.out.error_escape if severity else self.out.escape
         form = compile_format(site.parts, site.fields, self.context, escape)
         if severity:
-            located, span = self.out.located, site.span
+            located, span = self.out.report_located, site.span
             if severity == "WARNING" and not self.warnings:
                 return lambda buffer, offset: None
             return lambda buffer, offset: located(severity, form(buffer, offset), span)
         if self.rows is not None:
-            return self.rows.handler(site)  # type: ignore[no-any-return]
+            return self.rows.row_handler(site)  # type: ignore[no-any-return]
         printf = self.out.write_text
         return lambda buffer, offset: printf(form(buffer, offset))
 
-    def _print(self, site: EventSite) -> Handler:
-        field, value = site.fields[0], self.out.value
-        decode, at = decoder(field.type, self.context), field.offset
+    def _print_handler(self, site: EventSite) -> Handler:
+        field, value = site.fields[0], self.out.write_value
+        decode, at = make_decoder(field.type, self.context), field.offset
         name, take = site.data.get("map", ""), self.take
         if name:  # an element of an aggregate, by its key
-            return lambda buffer, offset: value(_element(take(name, ""), decode(buffer, offset + at)))
+            return lambda buffer, offset: value(_find_element(take(name, ""), decode(buffer, offset + at)))
         return lambda buffer, offset: value(decode(buffer, offset + at))
 
-    def _time(self, site: EventSite) -> Handler:
+    def _time_handler(self, site: EventSite) -> Handler:
         format, out, context = site.data["format"], self.out, self.context
 
-        def handle(buffer: Any, offset: int) -> None:
+        def print_time(buffer: Any, offset: int) -> None:
             when = _TIME(buffer, offset)[0]
-            out.time(strftime(format, context.wall_clock(when, "boot") if when else _now()))
-        return handle
+            out.write_time(strftime(format, context.wall_clock(when, "boot") if when else _wall_clock_now()))
+        return print_time
 
-    def _join(self, site: EventSite) -> Handler:
+    def _join_handler(self, site: EventSite) -> Handler:
         field, out, separator = site.fields[0], self.out, site.data["separator"]
-        decode, at = decoder(field.type, self.context), field.offset
+        decode, at = make_decoder(field.type, self.context), field.offset
 
-        def handle(buffer: Any, offset: int) -> None:
+        def print_joined(buffer: Any, offset: int) -> None:
             strings = bytes(decode(buffer, offset + at)).removesuffix(b"\0").split(b"\0")
-            out.join(separator.join([s.decode("utf-8", "surrogateescape") for s in strings]))
-        return handle
+            out.write_joined(separator.write_joined([s.decode("utf-8", "surrogateescape") for s in strings]))
+        return print_joined
 
-    def _cat(self, site: EventSite) -> Handler:
+    def _cat_handler(self, site: EventSite) -> Handler:
         form = compile_format(site.parts, site.fields, self.context)
         limit, out = self.spec.config.max_cat_bytes, self.out
 
-        def handle(buffer: Any, offset: int) -> None:
+        def print_file(buffer: Any, offset: int) -> None:
             path = form(buffer, offset)
             try:
-                with open(path, "rb", buffering=0, opener=_without_waiting) as file:
-                    out.cat(_read(file.read, limit))
+                with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
+                    out.write_file_content(_read_up_to(file.read, limit))
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                out.note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}': {reason}")
-        return handle
+                out.write_note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}': {reason}")
+        return print_file
 
-    def _system(self, site: EventSite) -> Handler:
+    def _system_handler(self, site: EventSite) -> Handler:
         form, out = compile_format(site.parts, site.fields, self.context), self.out
 
-        def show(printed: bytes, more: bool) -> None:
-            out.system(printed, more)
+        def show_output(printed: bytes, more: bool) -> None:
+            out.write_command_output(printed, more)
             out.flush(True)
 
-        def handle(buffer: Any, offset: int) -> None:
-            from .command import run_command
+        def run_and_print(buffer: Any, offset: int) -> None:
+            from .command import run_shell_command
             if self.ending.asked_at:
                 self.commands_left += 1
                 return
             out.flush(True)
             command = form(buffer, offset)
             try:
-                run_command(command, show, self.ending)
+                run_shell_command(command, show_output, self.ending)
             except (OSError, ValueError) as error:
-                out.note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
-        return handle
+                out.write_note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
+        return run_and_print
 
-    def _nstat(self, site: EventSite) -> Handler:
+    def _nstat_handler(self, site: EventSite) -> Handler:
         from .nstat import Growth
-        growth, show = Growth(), self.out.map
-        return lambda buffer, offset: show("@nstat", growth.take())
+        growth, show = Growth(), self.out.write_map
+        return lambda buffer, offset: show("@nstat", growth.take_growth())
 
-    def _packets(self, site: EventSite) -> Handler:
+    def _packets_handler(self, site: EventSite) -> Handler:
         from .packets import PacketFile
         path = site.data["path"]
         file = self._files.get(path) or self._files.setdefault(path, PacketFile(path))
-        decode, at, length_at = decoder(site.fields[0].type, self.context), site.fields[0].offset, site.fields[1].offset
+        decode, at, length_at = make_decoder(site.fields[0].type,
+                                             self.context), site.fields[0].offset, site.fields[1].offset
         context = self.context
 
-        def handle(buffer: Any, offset: int) -> None:
+        def write_packet(buffer: Any, offset: int) -> None:
             length = int.from_bytes(buffer[offset + length_at:offset + length_at + 4], sys.byteorder)
             file.write(context.wall_clock(_TIME(buffer, offset)[0], "boot"), decode(buffer, offset + at), length)
-        return handle
+        return write_packet
 
-    def _print_map(self, site: EventSite) -> Handler:
-        name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.map
+    def _print_map_handler(self, site: EventSite) -> Handler:
+        name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.write_map
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
-        named = self.spec.map(name)
-        unset, kind = _unset(named, self.context), _kind(named)
+        named = self.spec.find_map(name)
+        unset, kind = _unset_items(named, self.context), _json_kind(named)
         return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind, self.is_incomplete(name))
 
 
-def _never(name: str) -> bool:
+def _never_incomplete(name: str) -> bool:
     return False
 
 
-def _kind(named: MapSpec) -> str:
+def _json_kind(named: MapSpec) -> str:
     """The type of the JSON objects of a map of numbers."""
     return "stats" if isinstance(named.value, Aggregate) and named.value.kind in ("avg", "stats") else "map"
 
 
-def _unset(named: MapSpec, context: Context) -> list[tuple[Any, Any]]:
+def _unset_items(named: MapSpec, context: DecodingContext) -> list[tuple[Any, Any]]:
     """What print() shows of a map without keys that has no value: zero."""
     value = named.value
     if named.key is not None or value is None:
         return []
     if not isinstance(value, Aggregate):
-        return [(None, decoder(value, context)(bytes(value.size), 0))]
+        return [(None, make_decoder(value, context)(bytes(value.size), 0))]
     from ..runtime.aggregate_values import aggregate_value
     from ..runtime.aggregates import Drawing
     zero = aggregate_value(value, [0] * value.words)
     return [] if isinstance(zero, Drawing) else [(None, zero)]
 
 
-def _element(items: Sequence[tuple[Any, Any]], key: Any) -> Any:
+def _find_element(items: Sequence[tuple[Any, Any]], key: Any) -> Any:
     return next((value for have, value in items if have == key), "")
 
 
-def _rows(columns: Sequence[str], context: Context, out: Output) -> Any:
+def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output) -> Any:
     from .json import JsonOutput
     from .rows import Rows
     return Rows(columns, context, out) if isinstance(out, JsonOutput) else None
 
 
-def _now() -> int:
+def _wall_clock_now() -> int:
     from time import time_ns
     return time_ns()
 
 
-def _without_waiting(path: Any, flags: int) -> int:
+def _open_without_waiting(path: Any, flags: int) -> int:
     """Open what may be a pipe without a writer; what is not there yet is not read."""
     import os
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _read(read: Callable[[int], bytes | None], limit: int) -> bytes:
+def _read_up_to(read: Callable[[int], bytes | None], limit: int) -> bytes:
     """At most ``limit`` bytes; files of /proc come in pieces."""
     pieces: list[bytes] = []
     while limit > 0 and (piece := read(limit)):
@@ -257,7 +260,7 @@ def _read(read: Callable[[int], bytes | None], limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False,
+def make_output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False,
            ending: Ending | None = None) -> Output:
     """The output of ``-f form`` (text or json) to two file descriptors."""
     from .stream import NONE, Stream
@@ -267,6 +270,3 @@ def output(form: str, out: int, err: int, buffering: str = "line", quiet: bool =
         return JsonOutput(*streams, quiet)
     from .text import TextOutput
     return TextOutput(*streams, quiet)
-
-
-__all__ = ["Handler", "Output", "Printer", "Take", "output", "to_text"]

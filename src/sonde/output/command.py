@@ -13,7 +13,7 @@ _LOOK = 100      # ms: so often the wish to end is looked at
 _PATIENCE = 0.05  # s: how long SIGTERM may take
 
 
-def run_command(command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
+def run_shell_command(command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
     """Run a shell command to its end and ``show`` what it prints, and whether more follows. One that still runs a
     moment after the run was to end is sent SIGTERM. OSError, ValueError (a NUL in it)."""
     import subprocess
@@ -23,7 +23,7 @@ def run_command(command: bytes, show: Callable[[bytes, bool], object], ending: E
         ready = select.poll()
         ready.register(descriptor, select.POLLIN)
         held = bytearray()
-        while not ending.overdue(LAST):
+        while not ending.is_overdue(LAST):
             if not ready.poll(_LOOK):
                 continue
             piece = os.read(descriptor, 1 << 16)

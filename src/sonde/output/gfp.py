@@ -9,23 +9,24 @@ _BITS = ("DMA HIGHMEM DMA32 MOVABLE RECLAIMABLE HIGH IO FS ZERO - DIRECT_RECLAIM
 _VALUE = {name: 1 << bit for bit, name in enumerate(_BITS)}
 
 
-def _flags(names: str) -> int:
+def _flags_value(names: str) -> int:
     return sum(_VALUE[name] for name in names.split())
 
 
-_RECLAIM = _flags("DIRECT_RECLAIM KSWAPD_RECLAIM")
-_KERNEL = _RECLAIM | _flags("IO FS")
-_USER = _KERNEL | _flags("HARDWALL")
-_MOVABLE = _USER | _flags("HIGHMEM MOVABLE SKIP_KASAN")
-_LIGHT = (_MOVABLE | _flags("COMP NOMEMALLOC NOWARN")) & ~_RECLAIM
+_RECLAIM = _flags_value("DIRECT_RECLAIM KSWAPD_RECLAIM")
+_KERNEL = _RECLAIM | _flags_value("IO FS")
+_USER = _KERNEL | _flags_value("HARDWALL")
+_MOVABLE = _USER | _flags_value("HIGHMEM MOVABLE SKIP_KASAN")
+_LIGHT = (_MOVABLE | _flags_value("COMP NOMEMALLOC NOWARN")) & ~_RECLAIM
 
 # include/trace/events/mmflags.h: combinations first, the widest before what it contains; then single bits
 NAMES: list[tuple[str, int]] = [
-    ("GFP_TRANSHUGE", _LIGHT | _flags("DIRECT_RECLAIM")), ("GFP_TRANSHUGE_LIGHT", _LIGHT),
-    ("GFP_HIGHUSER_MOVABLE", _MOVABLE), ("GFP_HIGHUSER", _USER | _flags("HIGHMEM")),
-    ("GFP_USER", _USER), ("GFP_KERNEL_ACCOUNT", _KERNEL | _flags("ACCOUNT")), ("GFP_KERNEL", _KERNEL),
-    ("GFP_NOFS", _RECLAIM | _flags("IO")), ("GFP_ATOMIC", _flags("HIGH KSWAPD_RECLAIM")), ("GFP_NOIO", _RECLAIM),
-    ("GFP_NOWAIT", _flags("KSWAPD_RECLAIM NOWARN")), ("GFP_DMA", _VALUE["DMA"]), ("GFP_DMA32", _VALUE["DMA32"]),
+    ("GFP_TRANSHUGE", _LIGHT | _flags_value("DIRECT_RECLAIM")), ("GFP_TRANSHUGE_LIGHT", _LIGHT),
+    ("GFP_HIGHUSER_MOVABLE", _MOVABLE), ("GFP_HIGHUSER", _USER | _flags_value("HIGHMEM")),
+    ("GFP_USER", _USER), ("GFP_KERNEL_ACCOUNT", _KERNEL | _flags_value("ACCOUNT")), ("GFP_KERNEL", _KERNEL),
+    ("GFP_NOFS", _RECLAIM | _flags_value("IO")), ("GFP_ATOMIC", _flags_value("HIGH KSWAPD_RECLAIM")),
+    ("GFP_NOIO", _RECLAIM),
+    ("GFP_NOWAIT", _flags_value("KSWAPD_RECLAIM NOWARN")), ("GFP_DMA", _VALUE["DMA"]), ("GFP_DMA32", _VALUE["DMA32"]),
     *[(f"__GFP_{name}", bit) for name, bit in _VALUE.items()
       if name not in ("DMA", "DMA32", "MOVABLE", "RECLAIMABLE", "-")]]
 

@@ -11,7 +11,7 @@ from ..runtime.provenance import Provenance
 from ..runtime.statistics import ProbeCost
 from ..runtime.values import ArrayValue, Buffer, EnumValue, PointerValue, RecordValue, StackTrace, StructValue, to_text
 from .stream import Streams
-from .text import CONTROLS, Items, divided, encode, ordered, terminal_safe
+from .text import CONTROLS, Items, divide_value, encode_text, sort_items, terminal_safe
 
 if TYPE_CHECKING:
     from ..runtime.losses import Withheld
@@ -20,10 +20,10 @@ _ESCAPES = {c: f"\\u{c:04x}" for c in CONTROLS} | {ord(c): e for c, e in zip('"\
     '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t"))}
 
 
-def quote(text: str) -> str:
+def quote_json(text: str) -> str:
     """A JSON string; bytes that are not UTF-8 become U+FFFD."""
     if not text.isascii():
-        text = encode(text).decode("utf-8", "replace")
+        text = encode_text(text).decode("utf-8", "replace")
     return f'"{text.translate(_ESCAPES)}"'
 
 
@@ -31,49 +31,49 @@ def to_json(value: Any) -> str:
     """A value: numbers, booleans, arrays (also tuples) and objects (structs, records); all else is its text."""
     kind = type(value)
     if kind is int or kind is PointerValue or isinstance(value, EnumValue):
-        return number(int(value))
+        return json_number(int(value))
     if kind is str:
-        return quote(value)
+        return quote_json(value)
     if kind is bool:
         return "true" if value else "false"
     if kind is tuple or kind is ArrayValue:
         return f"[{','.join(map(to_json, value))}]"
     if isinstance(value, StructValue):
-        return _object(value)
+        return _json_object(value)
     if isinstance(value, RecordValue):
-        return _object(value._asdict())
+        return _json_object(value._asdict())
     if isinstance(value, Stats):
-        return _object({"count": value.count, "average": value.average, "total": value.total})
+        return _json_object({"count": value.count, "average": value.average, "total": value.total})
     if isinstance(value, Histogram):
-        return _buckets(value, 1)
+        return _json_buckets(value, 1)
     if isinstance(value, Drawing):
-        return _series(value)
+        return _json_series(value)
     if kind is Buffer:
         return f"[{','.join([str(b - (b >> 7 << 8)) for b in value])}]"
-    return "null" if value is None else quote(to_text(value))
+    return "null" if value is None else quote_json(to_text(value))
 
 
-def number(value: int) -> str:
+def json_number(value: int) -> str:
     """A number that readers of JSON, who have floating point, understand; as a string where it would be rounded."""
     return str(value) if abs(value) < 1 << 53 or int(float(value)) == value else f'"{value}"'
 
 
-def _object(fields: dict[str, Any]) -> str:
-    inner = ", ".join([f"{quote(name)}: {to_json(value)}" for name, value in fields.items()])
+def _json_object(fields: dict[str, Any]) -> str:
+    inner = ", ".join([f"{quote_json(name)}: {to_json(value)}" for name, value in fields.items()])
     return f"{{{inner}}}"
 
 
-def _buckets(histogram: Histogram, div: int) -> str:
-    return f"[{','.join([_bucket(b, div) for b in histogram])}]"
+def _json_buckets(histogram: Histogram, div: int) -> str:
+    return f"[{','.join([_json_bucket(b, div) for b in histogram])}]"
 
 
-def _series(series: Any) -> str:
-    points = [f'{{"interval_start":"{series.date(p.start)}","value":{number(p.value)}}}'
+def _json_series(series: Any) -> str:
+    points = [f'{{"interval_start":"{series.format_date(p.start)}","value":{json_number(p.value)}}}'
               for p in series if p.value is not None]
     return f"[{','.join(points)}]"
 
 
-def _bucket(bucket: Bucket, div: int) -> str:
+def _json_bucket(bucket: Bucket, div: int) -> str:
     low = "" if bucket.low is None else f'"min": {bucket.low}, '
     high = "" if bucket.high is None else f'"max": {bucket.high - 1}, '
     return f'{{{low}{high}"count": {bucket.count // div}}}'
@@ -82,18 +82,18 @@ def _bucket(bucket: Bucket, div: int) -> str:
 def json_key(key: Any) -> str:
     """A map key as the name of a member: its text without spaces between the elements of what has elements."""
     if type(key) is tuple:
-        return ",".join(map(_part, key))
-    return _part(key)
+        return ",".join(map(_json_key_part, key))
+    return _json_key_part(key)
 
 
-def _part(key: Any) -> str:
+def _json_key_part(key: Any) -> str:
     if isinstance(key, StackTrace):
         return key.render(0)
     if type(key) is tuple:
-        return f"({','.join(map(_part, key))})"
+        return f"({','.join(map(_json_key_part, key))})"
     if isinstance(key, RecordValue | StructValue):
         fields = key._asdict() if isinstance(key, RecordValue) else key
-        return f"{{{','.join([f'.{name}={_part(value)}' for name, value in fields.items()])}}}"
+        return f"{{{','.join([f'.{name}={_json_key_part(value)}' for name, value in fields.items()])}}}"
     return to_text(key)
 
 
@@ -104,119 +104,120 @@ class JsonOutput(Streams):
     escape: Callable[[str], str] | None = None
     error_escape: Callable[[str], str] | None = None
 
-    def _message(self, kind: str, data: str, more: str = "") -> None:
-        self.out.write(encode(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))
+    def _write_message(self, kind: str, data: str, more: str = "") -> None:
+        self.out.write(encode_text(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))
 
-    def _text(self, kind: str, data: bytes) -> None:
-        self._message(kind, quote(data.decode("utf-8", "surrogateescape")))
+    def _write_text_message(self, kind: str, data: bytes) -> None:
+        self._write_message(kind, quote_json(data.decode("utf-8", "surrogateescape")))
 
     # About the tracer ---------------------------------------------------------------------------------------------
 
-    def attached(self, probes: int) -> None:
+    def report_attached(self, probes: int) -> None:
         """All probes are attached."""
         if not self.quiet:
-            self._message("attached_probes", f'{{"probes": {probes}}}', f', "count": {probes}')
+            self._write_message("attached_probes", f'{{"probes": {probes}}}', f', "count": {probes}')
 
-    def lost_events(self, count: int) -> None:
+    def report_lost_events(self, count: int) -> None:
         """So many records found their ring full."""
-        self._message("lost_events", f'{{"events": {count}}}')
+        self._write_message("lost_events", f'{{"events": {count}}}')
 
-    def withheld(self, kept: Withheld) -> None:
+    def report_withheld(self, kept: Withheld) -> None:
         """What a budget kept back."""
-        events, dropped = (", ".join([f"{quote(name)}: {count}" for name, count in rows])
+        events, dropped = (", ".join([f"{quote_json(name)}: {count}" for name, count in rows])
                            for rows in (kept.events, kept.dropped))
-        self._message("withheld", f'{{"share": {kept.share:g}, "spent": {kept.spent_ns / max(kept.traced_ns, 1):.6f}, '
+        self._write_message("withheld",
+                            f'{{"share": {kept.share:g}, "spent": {kept.spent_ns / max(kept.traced_ns, 1):.6f}, '
                                   f'"seconds": {kept.traced_ns / 1e9:.6f}, '
                                   f'"detached_seconds": {kept.detached_ns / 1e9:.6f}, '
                                   f'"skipped": {{{events}}}, "dropped": {{{dropped}}}}}')
 
-    def note(self, message: str) -> None:
+    def write_note(self, message: str) -> None:
         """A line for people: on stderr."""
         self.out.flush(True)
-        self.err.write(encode(terminal_safe(message) + "\n"))
+        self.err.write(encode_text(terminal_safe(message) + "\n"))
         self.err.flush(True)
 
-    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; with a ``helper`` it is a helper_error that says what its code means."""
         message = strerror(-retcode) if helper else message
-        more = f', "helper": {quote(helper)}, "retcode": {retcode}' if helper else ""
-        self._at("helper_error" if helper else "runtime_error", message, more, span)
+        more = f', "helper": {quote_json(helper)}, "retcode": {retcode}' if helper else ""
+        self._write_located("helper_error" if helper else "runtime_error", message, more, span)
 
-    def located(self, severity: str, text: bytes, span: Any) -> None:
+    def report_located(self, severity: str, text: bytes, span: Any) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
         kind = "errorf" if severity == "ERROR" else "warnf"
-        self._at(kind, text.decode("utf-8", "surrogateescape"), "", span)
+        self._write_located(kind, text.decode("utf-8", "surrogateescape"), "", span)
 
-    def _at(self, kind: str, message: str, more: str, span: Any) -> None:
+    def _write_located(self, kind: str, message: str, more: str, span: Any) -> None:
         """Messages with a place have their members side by side with ``type``, as bpftrace's have."""
         if span is not None:
-            line, column = span.source.position(span.start)
-            more += f', "filename": {quote(span.source.name)}, "line": {line}, "col": {column}'
-        self.out.write(encode(f'{{"type": "{kind}", "msg": {quote(message)}{more}}}\n'))
+            line, column = span.source.line_and_column(span.start)
+            more += f', "filename": {quote_json(span.source.name)}, "line": {line}, "col": {column}'
+        self.out.write(encode_text(f'{{"type": "{kind}", "msg": {quote_json(message)}{more}}}\n'))
 
-    def statistics(self, costs: Sequence[Any]) -> None:
+    def report_statistics(self, costs: Sequence[Any]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
-        self._message("stats", _cost_json(costs))
+        self._write_message("stats", _cost_json(costs))
 
-    def run(self, run: Provenance) -> None:
+    def write_provenance(self, run: Provenance) -> None:
         """Which run a file shows, and what was lost."""
         from json import dumps
-        self._message("run", dumps(run.as_json()))
+        self._write_message("run", dumps(run.as_json()))
 
-    def end(self) -> None:
+    def write_separator(self) -> None:
         """Nothing separates the maps at the end from what went before."""
 
     # From the script ------------------------------------------------------------------------------------------------
 
     def write_text(self, text: bytes) -> None:
         """What printf() formatted."""
-        self._text("printf", text)
+        self._write_text_message("printf", text)
 
-    def heading(self, names: Sequence[str]) -> None:
+    def write_heading(self, names: Sequence[str]) -> None:
         """A tool's heading: its names are in each row."""
 
-    def row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
+    def write_row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
         """A row of a tool's table: (column, text, whether it is a number) of each cell."""
-        members = [f"{quote(name)}: {text if number else quote(text)}" for name, text, number in cells]
-        self._message("row", f"{{{', '.join(members)}}}")
+        members = [f"{quote_json(name)}: {text if number else quote_json(text)}" for name, text, number in cells]
+        self._write_message("row", f"{{{', '.join(members)}}}")
 
-    def time(self, text: str) -> None:
-        self._message("time", quote(text))
+    def write_time(self, text: str) -> None:
+        self._write_message("time", quote_json(text))
 
-    def join(self, text: str) -> None:
-        self._message("join", quote(text))
+    def write_joined(self, text: str) -> None:
+        self._write_message("join", quote_json(text))
 
-    def cat(self, content: bytes) -> None:
-        self._text("cat", content)
+    def write_file_content(self, content: bytes) -> None:
+        self._write_text_message("cat", content)
 
-    def system(self, output: bytes, more: bool = False) -> None:
+    def write_command_output(self, output: bytes, more: bool = False) -> None:
         """What a command printed: an object, or one for each piece where it is much."""
-        self._text("syscall", output)
+        self._write_text_message("syscall", output)
 
-    def value(self, value: Any) -> None:
+    def write_value(self, value: Any) -> None:
         """print(value)."""
-        self._message("value", to_json(value))
+        self._write_message("value", to_json(value))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
-            incomplete: bool = False) -> None:
+    def write_map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
+                  incomplete: bool = False) -> None:
         """A map, whole or its ``top`` entries; nothing at all for an empty one."""
-        shown = ordered(items, top)
+        shown = sort_items(items, top)
         if not shown:
             return
         first = shown[0][1]
         kind = first.kind if isinstance(first, Drawing) else kind
-        pairs = [(key, _buckets(value, div) if isinstance(value, Histogram) else to_json(divided(value, div)))
+        pairs = [(key, _json_buckets(value, div) if isinstance(value, Histogram) else to_json(divide_value(value, div)))
                  for key, value in shown]
         if pairs[0][0] is None:
             data = pairs[0][1]
         else:
-            data = f"{{{', '.join([f'{quote(json_key(key))}: {text}' for key, text in pairs])}}}"
-        self._message(kind, f"{{{quote(name)}: {data}}}", ', "incomplete": true' if incomplete else "")
+            data = f"{{{', '.join([f'{quote_json(json_key(key))}: {text}' for key, text in pairs])}}}"
+        self._write_message(kind, f"{{{quote_json(name)}: {data}}}", ', "incomplete": true' if incomplete else "")
 
 
 def _cost_json(costs: Sequence[ProbeCost]) -> str:
     """The data of a "stats" object."""
-    probes = [f'{{"probe": {quote(c.probe)}, "points": {c.points}, "how": {quote(c.how)}, "runs": {c.runs}, '
+    probes = [f'{{"probe": {quote_json(c.probe)}, "points": {c.points}, "how": {quote_json(c.how)}, "runs": {c.runs}, '
               f'"time_ns": {c.time_ns}, "ns_per_run": {c.mean:.1f}, "cpu_share": {c.share:.6f}, '
               f'"skipped": {c.skipped}, "lost": {c.lost}}}' for c in costs]
     return f'{{"seconds": {costs[0].seconds if costs else 0:.6f}, "probes": [{", ".join(probes)}]}}'

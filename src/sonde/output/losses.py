@@ -5,8 +5,8 @@ from __future__ import annotations
 from errno import E2BIG, EFAULT
 from typing import TYPE_CHECKING
 
-from ..runtime.losses import message
-from .text import failure
+from ..runtime.losses import describe_error
+from .text import failure_message
 
 if TYPE_CHECKING:
     from ..runtime.losses import Losses
@@ -20,28 +20,29 @@ def report_losses(out: Output, losses: Losses, reads: bool = False, asked: bool 
     reads are said on stderr in any format."""
     lost = sum(count for _, count in losses.records)
     if lost:
-        out.lost_events(lost)
+        out.report_lost_events(lost)
         if len(losses.records) > 1:
             for probe, count in losses.records:
-                out.note(f"  {count} of {probe}")
+                out.write_note(f"  {count} of {probe}")
     for site, count in losses.errors:
         if site.kind != "read" or reads:
             helper = site.helper if site.kind in _CODES else ""
-            found = message(site, count), site.span, helper, -_CODES.get(site.kind, 0)
+            found = describe_error(site, count), site.span, helper, -_CODES.get(site.kind, 0)
             if site.kind == "read" and not asked:
-                out.note(failure(*found))
+                out.write_note(failure_message(*found))
             else:
-                out.runtime_error(*found)
+                out.report_runtime_error(*found)
     if losses.withheld:
-        out.withheld(losses.withheld)
+        out.report_withheld(losses.withheld)
     for note in losses.notes:
-        out.note(f"WARNING: {note}")
+        out.write_note(f"WARNING: {note}")
 
 
 def report_unfinished(out: Output, commands: int) -> None:
     """Say what the end of the run has cut short: commands of system(), and output that nobody has read."""
     if commands:
-        out.note(f"WARNING: {commands} command{'' if commands == 1 else 's'} of system() not run: the run was to end")
+        out.write_note(
+            f"WARNING: {commands} command{'' if commands == 1 else 's'} of system() not run: the run was to end")
     out.flush(True)
     if out.unread:
-        out.note(f"WARNING: {out.unread} bytes of output lost: nobody read them, and the run was to end")
+        out.write_note(f"WARNING: {out.unread} bytes of output lost: nobody read them, and the run was to end")

@@ -27,14 +27,14 @@ class PacketFile:
             self._descriptor = _open_capture(path)
         except (OSError, ValueError) as error:
             raise SondeError(f"skboutput: failed to open '{path}': {getattr(error, 'strerror', error)}") from None
-        self._put(_HEADER.pack(MICROSECONDS, 2, 4, 0, 0, LONGEST, RAW_IP))
+        self._write_bytes(_HEADER.pack(MICROSECONDS, 2, 4, 0, 0, LONGEST, RAW_IP))
 
     def write(self, time: int, packet: bytes, length: int) -> None:
         """A packet of ``length`` bytes of which those in ``packet`` were kept, at Unix time in nanoseconds."""
         seconds, rest = divmod(time, 1_000_000_000)
-        self._put(_RECORD.pack(seconds, rest // 1000, len(packet), max(length, len(packet))) + packet)
+        self._write_bytes(_RECORD.pack(seconds, rest // 1000, len(packet), max(length, len(packet))) + packet)
 
-    def _put(self, data: bytes) -> None:
+    def _write_bytes(self, data: bytes) -> None:
         try:
             os.write(self._descriptor, data)
         except OSError as error:

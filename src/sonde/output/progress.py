@@ -24,7 +24,7 @@ class Progress:
         self._next = 0.0
         self._visible = False
 
-    def show(self, work: str, done: float, whole: float, unit: str = "", now: bool = False) -> None:
+    def show_progress(self, work: str, done: float, whole: float, unit: str = "", now: bool = False) -> None:
         """So much of the whole is done; ``now`` shows it without waiting whether it will take long."""
         moment = time.monotonic()
         if work != self._work:
@@ -32,32 +32,32 @@ class Progress:
         if moment < self._next:
             return
         self._next = moment + _PAUSE
-        os.write(self.descriptor, _CLEAR + line(work, done, whole, unit, self._columns()).encode())
+        os.write(self.descriptor, _CLEAR + progress_line(work, done, whole, unit, self._terminal_columns()).encode())
         self._visible = True
 
-    def over(self, items: Sequence[Item], work: str, unit: str, step: int = _STEP) -> Iterator[Item]:
+    def track_items(self, items: Sequence[Item], work: str, unit: str, step: int = _STEP) -> Iterator[Item]:
         """The items one by one, with a bar if they take long, looked at every ``step`` items."""
         whole = len(items)
         for at in range(0, whole, step):
-            self.show(work, at, whole, unit)
+            self.show_progress(work, at, whole, unit)
             yield from items[at:at + step]
-        self.clear()
+        self.clear_bar()
 
-    def clear(self) -> None:
+    def clear_bar(self) -> None:
         """Take the bar away; the next work begins anew."""
         self._work = ""
         if self._visible:
             self._visible = False
             os.write(self.descriptor, _CLEAR)
 
-    def _columns(self) -> int:
+    def _terminal_columns(self) -> int:
         try:
             return os.get_terminal_size(self.descriptor).columns or 80
         except OSError:
             return 80
 
 
-def line(work: str, done: float, whole: float, unit: str, columns: int) -> str:
+def progress_line(work: str, done: float, whole: float, unit: str, columns: int) -> str:
     """``work  [######      ]  5 of 10 s``, cut to less than so many columns, that the terminal does not wrap it."""
     done = min(done, whole)
     text = f"{int(done):,} of {whole:,.10g}{' ' if unit else ''}{unit}"
@@ -67,16 +67,14 @@ def line(work: str, done: float, whole: float, unit: str, columns: int) -> str:
     return f"{work}  {bar}{text}"[:max(1, columns - 1)]
 
 
-def progress(quiet: bool = False) -> Progress | None:
+def make_progress(quiet: bool = False) -> Progress | None:
     """A bar if somebody looks at standard error and has not asked for quiet; else None."""
     if quiet or os.environ.get("TERM", "dumb") == "dumb" or not os.isatty(2):
         return None
     return Progress()
 
 
-def watched(bar: Progress | None, items: Sequence[Item], work: str, unit: str, step: int = _STEP) -> Iterable[Item]:
+def track_progress(bar: Progress | None, items: Sequence[Item], work: str, unit: str,
+                   step: int = _STEP) -> Iterable[Item]:
     """The items, with a bar if there is one."""
-    return bar.over(items, work, unit, step) if bar is not None else items
-
-
-__all__ = ["Progress", "line", "progress", "watched"]
+    return bar.track_items(items, work, unit, step) if bar is not None else items

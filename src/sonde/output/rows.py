@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..runtime.values import Context
+from ..runtime.values import DecodingContext
 from ..spec import EventField, EventSite, FormatPart
 from .format import Format, compile_format
 
@@ -24,8 +24,8 @@ RowCell = tuple[str, str, bool]  # column, text, whether it is a number
 class Sink(Protocol):
     """Who wants the rows; what is no row comes as text."""
 
-    def heading(self, names: Sequence[str]) -> None: ...
-    def row(self, cells: Sequence[RowCell]) -> None: ...
+    def write_heading(self, names: Sequence[str]) -> None: ...
+    def write_row(self, cells: Sequence[RowCell]) -> None: ...
     @property
     def write_text(self) -> Callable[[bytes], object]: ...
 
@@ -49,11 +49,11 @@ class Cell:
             part.conversion.lstrip("hljzt") in ("d", "i", "u") if part.conversion else part.literal == "."
             for part in self.parts)
 
-    def form(self, context: Context) -> Format:
+    def compile_cell(self, context: DecodingContext) -> Format:
         return compile_format(self.parts, self.fields, context)
 
 
-def cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cell]:
+def split_cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cell]:
     """The cells of a format."""
     found: list[Cell] = []
     open = False  # does the next piece belong to the last cell?
@@ -62,27 +62,27 @@ def cells(parts: Sequence[FormatPart], fields: Sequence[EventField]) -> list[Cel
         if part.conversion:
             field = next(left)
             if part.spec != ".0":  # %.0s: a column that an option leaves out
-                cell = _cell(found, open)
+                cell = _current_cell(found, open)
                 cell.parts.append(part)
                 cell.fields.append(field)
                 open = True
             continue
-        for piece in _pieces(part.literal):
+        for piece in _split_pieces(part.literal):
             if piece in _BETWEEN:
                 open = False
             else:
-                _cell(found, open).parts.append(FormatPart(literal=piece))
+                _current_cell(found, open).parts.append(FormatPart(literal=piece))
                 open = True
     return [cell for cell in found if not cell.is_text]
 
 
-def _cell(found: list[Cell], open: bool) -> Cell:
+def _current_cell(found: list[Cell], open: bool) -> Cell:
     if not open:
         found.append(Cell())
     return found[-1]
 
 
-def _pieces(literal: str) -> list[str]:
+def _split_pieces(literal: str) -> list[str]:
     """Separators one by one, what stands between them whole."""
     found = [""]
     for char in literal:
@@ -96,31 +96,31 @@ def _pieces(literal: str) -> list[str]:
 class Rows:
     """What a tool prints with printf, as rows; ``columns`` are those that it explains."""
 
-    def __init__(self, columns: Sequence[str], context: Context, out: Sink) -> None:
+    def __init__(self, columns: Sequence[str], context: DecodingContext, out: Sink) -> None:
         self.columns = [name for column in columns for name in column.split(":")]
         self.context = context
         self.out = out
         self.heading: list[str] = []
 
-    def handler(self, site: EventSite) -> Callable[[Any, int], object]:
+    def row_handler(self, site: EventSite) -> Callable[[Any, int], object]:
         """Prints one record of ``site``."""
         whole = compile_format(site.parts, site.fields, self.context)
-        found = cells(site.parts, site.fields)
-        makers = [(cell.form(self.context), cell.is_number) for cell in found]
+        found = split_cells(site.parts, site.fields)
+        makers = [(cell.compile_cell(self.context), cell.is_number) for cell in found]
         out, explained = self.out, set(self.columns)
 
-        def handle(buffer: Any, offset: int) -> None:
+        def print_row(buffer: Any, offset: int) -> None:
             text = whole(buffer, offset)
             words = text.decode("utf-8", "replace").replace(":", " ").replace(",", " ").split()
             names = [word for word in words if any(map(str.isalnum, word))]
             if names and set(names) <= explained:
                 self.heading = names
-                out.heading(names)
+                out.write_heading(names)
                 return
             heading = self.heading or self.columns
             if not makers or len(heading) != len(makers):
                 out.write_text(text)
                 return
             values = [form(buffer, offset).decode("utf-8", "surrogateescape").strip() for form, _ in makers]
-            out.row([(name, value, number) for name, value, (_, number) in zip(heading, values, makers)])
-        return handle
+            out.write_row([(name, value, number) for name, value, (_, number) in zip(heading, values, makers)])
+        return print_row

@@ -33,7 +33,7 @@ class Stream:
         self._ending = ending
         self._open = -1  # our own, non-blocking way to the same pipe or terminal
         self._pieces: list[bytes] = []
-        self.write = self._now if buffering == NONE else self._pieces.append
+        self.write = self._write_now if buffering == NONE else self._pieces.append
 
     @property
     def terminal(self) -> bool:
@@ -45,7 +45,7 @@ class Stream:
         if self._pieces and (end or self.buffering != FULL or sum(map(len, self._pieces)) >= _LARGE):
             data = b"".join(self._pieces)
             self._pieces.clear()
-            self._now(data)
+            self._write_now(data)
 
     def close(self) -> None:
         """Release what the stream itself has opened."""
@@ -53,7 +53,7 @@ class Stream:
             os.close(self._open)
         self._open = -1
 
-    def _now(self, data: bytes) -> None:
+    def _write_now(self, data: bytes) -> None:
         if self._open < 0:
             self._open = self.descriptor if self._ending is None else _open_non_blocking(self.descriptor)
         view = memoryview(data)
@@ -71,7 +71,7 @@ class Stream:
         room = select.poll()
         room.register(self._open, select.POLLOUT)
         while not room.poll(_LOOK):
-            if self._ending is not None and self._ending.overdue(LAST):
+            if self._ending is not None and self._ending.is_overdue(LAST):
                 return False
         return True
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import underlined
-from ..runtime.aggregates import Drawing, Histogram, Stats, divide
+from ..errors import underline_span
+from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
 from .stream import Stream, Streams
@@ -27,12 +27,12 @@ def terminal_safe(text: str) -> str:
     return text if text.isprintable() else text.translate(_UNSAFE)
 
 
-def encode(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Text to the bytes that it came from."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def ordered(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
+def sort_items(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
     """In the order of printing: by value for numbers and aggregates, then and for anything else by key; the last
     ``top``."""
     found = list(items)
@@ -44,12 +44,12 @@ def ordered(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
         found.sort(key=lambda item: item[1].total)
     elif all(isinstance(v, Stats) for v in values):
         found.sort(key=lambda item: item[1].average)
-    elif all(_number(v) for v in values):
+    elif all(_is_number(v) for v in values):
         found.sort(key=lambda item: int(item[1]))
     return found[-top:] if top else found
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return type(value) is int or isinstance(value, EnumValue)
 
 
@@ -58,15 +58,15 @@ def _key_order(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(map(_key_order, key))
     if isinstance(key, str):
-        return encode(key)
+        return encode_text(key)
     return key if isinstance(key, int) else 0
 
 
-def divided(value: Any, div: int) -> Any:
+def divide_value(value: Any, div: int) -> Any:
     """A plain number, or the average of stats(), by print()'s divisor."""
     if div > 1 and isinstance(value, Stats):
-        return Stats(value.count, divide(value.average, div), value.total)
-    return divide(value, div) if div > 1 and type(value) is int else value
+        return Stats(value.count, divide_toward_zero(value.average, div), value.total)
+    return divide_toward_zero(value, div) if div > 1 and type(value) is int else value
 
 
 class TextOutput(Streams):
@@ -84,108 +84,111 @@ class TextOutput(Streams):
 
     # About the tracer ---------------------------------------------------------------------------------------------
 
-    def attached(self, probes: int) -> None:
+    def report_attached(self, probes: int) -> None:
         """All probes are attached."""
         if not self.quiet:
-            self.note(f"Attached {probes} probe{'' if probes == 1 else 's'}")
+            self.write_note(f"Attached {probes} probe{'' if probes == 1 else 's'}")
 
-    def lost_events(self, count: int) -> None:
+    def report_lost_events(self, count: int) -> None:
         """So many records found their ring full."""
-        self.note(f"Lost {count} events")
+        self.write_note(f"Lost {count} events")
 
-    def withheld(self, kept: Withheld) -> None:
+    def report_withheld(self, kept: Withheld) -> None:
         """What a budget kept back."""
         first, *others = kept.sentences
-        self.note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
+        self.write_note("\n".join([f"WARNING: {first}", *[f"  {line}" for line in others]]))
 
-    def note(self, message: str) -> None:
+    def write_note(self, message: str) -> None:
         """A line for people: on stderr, after what has been printed so far."""
-        self._complain(terminal_safe(message))
+        self._write_error_line(terminal_safe(message))
 
-    def _complain(self, message: str) -> None:
+    def _write_error_line(self, message: str) -> None:
         self.out.flush(True)
-        self.err.write(encode(message + "\n"))
+        self.err.write(encode_text(message + "\n"))
         self.err.flush(True)
 
-    def runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; ``helper`` names the kernel function that said so."""
-        self.note(failure(message, span, helper, retcode))
+        self.write_note(failure_message(message, span, helper, retcode))
 
-    def located(self, severity: str, text: bytes, span: Any) -> None:
+    def report_located(self, severity: str, text: bytes, span: Any) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
-        self._complain(located(severity, text.decode("utf-8", "surrogateescape"), span))
+        self._write_error_line(located_message(severity, text.decode("utf-8", "surrogateescape"), span))
 
-    def statistics(self, costs: Sequence[Any]) -> None:
+    def report_statistics(self, costs: Sequence[Any]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
         from .statistics import cost_lines
         for line in cost_lines(costs):
-            self.note(line)
+            self.write_note(line)
 
-    def run(self, run: Provenance) -> None:
+    def write_provenance(self, run: Provenance) -> None:
         """Which run a file shows, and what was lost."""
-        self.out.write(encode("".join([f"# {line}\n" for line in run.lines])))
+        self.out.write(encode_text("".join([f"# {line}\n" for line in run.lines])))
 
-    def end(self) -> None:
+    def write_separator(self) -> None:
         """What separates the script's own output from its maps at the end."""
         self.out.write(b"\n\n")
 
     # From the script ------------------------------------------------------------------------------------------------
 
-    def time(self, text: str) -> None:
-        self.out.write(encode(text))
+    def write_time(self, text: str) -> None:
+        self.out.write(encode_text(text))
 
-    def join(self, text: str) -> None:
-        self.out.write(encode(self._safe(text) + "\n"))
+    def write_joined(self, text: str) -> None:
+        self.out.write(encode_text(self._escape_text(text) + "\n"))
 
-    def cat(self, content: bytes) -> None:
-        self.out.write(encode(self._safe(content.decode("utf-8", "surrogateescape"))) if self.escape else content)
+    def write_file_content(self, content: bytes) -> None:
+        self.out.write(encode_text(self._escape_text(content.decode("utf-8", "surrogateescape"))) if self.escape
+                       else content)
 
-    def system(self, output: bytes, more: bool = False) -> None:
+    def write_command_output(self, output: bytes, more: bool = False) -> None:
         """What a command printed; ``more`` follows."""
         self.out.write(output if more else output + b"\n")
 
-    def value(self, value: Any) -> None:
+    def write_value(self, value: Any) -> None:
         """print(value)."""
-        self.out.write(encode(self._safe(to_text(value)) + "\n"))
+        self.out.write(encode_text(self._escape_text(to_text(value)) + "\n"))
 
-    def map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
-            incomplete: bool = False) -> None:
+    def write_map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
+                  incomplete: bool = False) -> None:
         """A map, whole or its ``top`` entries; nothing of an empty one. ``incomplete``: a line before it says so."""
-        shown = ordered(items, top)
+        shown = sort_items(items, top)
         if shown and incomplete:
-            self.out.write(encode(f"{name} is incomplete:\n"))
+            self.out.write(encode_text(f"{name} is incomplete:\n"))
         if shown and isinstance(shown[0][1], Drawing):
-            return self._drawings(name, shown, div)
-        lines = [self._safe(f"{label(name, key)}: {to_text(divided(value, div))}\n") for key, value in shown]
-        self.out.write(encode("".join(lines)))
+            return self._write_drawings(name, shown, div)
+        lines = [self._escape_text(f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n")
+                 for key, value in shown]
+        self.out.write(encode_text("".join(lines)))
 
-    def _drawings(self, name: str, items: Items, div: int) -> None:
+    def _write_drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
-            self.out.write(encode(f"{self._safe(label(name, key))}:\n{value.draw(div)}\n"))
+            self.out.write(encode_text(f"{self._escape_text(element_label(name, key))}:\n{value.draw(div)}\n"))
 
-    def _safe(self, text: str) -> str:
+    def _escape_text(self, text: str) -> str:
         return self.escape(text) if self.escape else text
 
 
-def label(name: str, key: Any) -> str:
+def element_label(name: str, key: Any) -> str:
     """``@x`` or ``@x[1, foo]``."""
     return name if key is None else f"{name}[{key_text(key)}]"
 
 
-def failure(message: str, span: Any, helper: str, retcode: int) -> str:
+def failure_message(message: str, span: Any, helper: str, retcode: int) -> str:
     """What went wrong in a program, as text."""
-    return located("WARNING", message + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else ""),
-                   span)
+    return located_message("WARNING",
+                           message + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else ""),
+                           span)
 
 
-def located(severity: str, message: str, span: Any) -> str:
+def located_message(severity: str, message: str, span: Any) -> str:
     """A message at a place of the script: position, message, the line, an underline."""
     if span is None:
         return f"{severity}: {message}"
     source = span.source
-    line, column = source.position(span.start)
-    last, end = source.position(max(span.start, span.end))
-    text = source.line(line)
+    line, column = source.line_and_column(span.start)
+    last, end = source.line_and_column(max(span.start, span.end))
+    text = source.line_text(line)
     if last != line:
         end = len(text) + 1
-    return "\n".join([f"{span}: {severity}: {message}", *underlined(text, column - 1, end - 1)])
+    return "\n".join([f"{span}: {severity}: {message}", *underline_span(text, column - 1, end - 1)])

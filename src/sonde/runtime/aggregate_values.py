@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..types import Aggregate
-from .aggregates import Histogram, LinearHistogram, Stats, divide
+from .aggregates import Histogram, LinearHistogram, Stats, divide_toward_zero
 
 AggregateValue = Any  # int | Stats | Histogram | Series
 
@@ -21,21 +21,21 @@ def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None =
     if kind == "hist":
         return Histogram(words, type.bits)
     if kind == "tseries":
-        from .series import series_of
-        return series_of(type, words)
+        from .series import make_series
+        return make_series(type, words)
     if kind == "lhist":
         return LinearHistogram(words, type.low, type.high, type.step)
     if kind == "count":
         return words[0]
     if kind == "sum":
-        return _word(words[0], signed)
+        return _apply_sign(words[0], signed)
     if kind in ("min", "max"):
-        return _word(words[0], signed) if words[1] else 0
-    count, total = words[0], _word(words[1], signed)
-    average = divide(total, count) if count else 0
+        return _apply_sign(words[0], signed) if words[1] else 0
+    count, total = words[0], _apply_sign(words[1], signed)
+    average = divide_toward_zero(total, count) if count else 0
     return average if kind == "avg" else Stats(count, average, total)
 
 
-def _word(value: int, signed: bool) -> int:
+def _apply_sign(value: int, signed: bool) -> int:
     value &= (1 << 64) - 1
     return value - (1 << 64) if signed and value >> 63 else value

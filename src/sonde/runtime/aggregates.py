@@ -72,43 +72,43 @@ class Histogram(Drawing):
     @property
     def buckets(self) -> list[Bucket]:
         """From the first bucket that is not empty to the last."""
-        return [Bucket(*self._range(i), self.counts[i]) for i in self._used()]
+        return [Bucket(*self._bucket_bounds(i), self.counts[i]) for i in self._used_range()]
 
-    def bucket(self, index: int) -> Bucket:
+    def bucket_at(self, index: int) -> Bucket:
         """The bucket of ``counts[index]``."""
-        return Bucket(*self._range(index), self.counts[index])
+        return Bucket(*self._bucket_bounds(index), self.counts[index])
 
     def __iter__(self) -> Iterator[Bucket]:
         return iter(self.buckets)
 
-    def _used(self) -> range:
+    def _used_range(self) -> range:
         filled = [i for i, count in enumerate(self.counts) if count]
         return range(filled[0], filled[-1] + 1) if filled else range(0)
 
-    def _range(self, index: int) -> tuple[int | None, int | None]:
+    def _bucket_bounds(self, index: int) -> tuple[int | None, int | None]:
         if index == 0:
             return None, 0
-        return self._low(index - 1), self._low(index)
+        return self._bucket_low(index - 1), self._bucket_low(index)
 
-    def _low(self, step: int) -> int:
+    def _bucket_low(self, step: int) -> int:
         """Least value of the bucket that is ``step`` places above the one of zero."""
         if step < 2 << self.bits:
             return step
-        return _mantissa(step, self.bits) << (step >> self.bits) - 1
+        return _bucket_mantissa(step, self.bits) << (step >> self.bits) - 1
 
-    def _label(self, index: int) -> str:
+    def _format_label(self, index: int) -> str:
         if index == 0:
             return "(..., 0)"
         if index <= 2 << self.bits:
             return f"[{index - 1}]"
-        return f"[{self._number(index - 1)}, {self._number(index)})"
+        return f"[{self._format_bound(index - 1)}, {self._format_bound(index)})"
 
-    def _number(self, step: int) -> str:
+    def _format_bound(self, step: int) -> str:
         """A bound with the largest suffix of 1024 that keeps it exact for all bounds of its power."""
         if step < 2 << self.bits:
             return str(step)
         shift = (step >> self.bits) - 1
-        return f"{_mantissa(step, self.bits) << shift % 10}{'KMGTPE'[shift // 10 - 1] if shift >= 10 else ''}"
+        return f"{_bucket_mantissa(step, self.bits) << shift % 10}{'KMGTPE'[shift // 10 - 1] if shift >= 10 else ''}"
 
     def quantile(self, q: float) -> float | None:
         """The value that a share ``q`` (0..1) of all lie below, by straight lines within buckets; None if empty."""
@@ -116,8 +116,8 @@ class Histogram(Drawing):
 
     def draw(self, div: int = 1) -> str:
         """The rows, each with its line end; counts divided by ``div`` as print() can ask for."""
-        used = self._used()
-        return _rows([(self._label(i), self.counts[i]) for i in used], div)
+        used = self._used_range()
+        return _draw_rows([(self._format_label(i), self.counts[i]) for i in used], div)
 
     def __str__(self) -> str:
         return self.draw()
@@ -138,7 +138,7 @@ class LinearHistogram(Histogram):
         super().__init__(counts)
         self.low, self.high, self.step = low, high, step
 
-    def _range(self, index: int) -> tuple[int | None, int | None]:
+    def _bucket_bounds(self, index: int) -> tuple[int | None, int | None]:
         if index == 0:
             return None, self.low
         if index == len(self.counts) - 1:
@@ -146,37 +146,38 @@ class LinearHistogram(Histogram):
         start = self.low + (index - 1) * self.step
         return start, start + self.step
 
-    def _label(self, index: int) -> str:
-        low, high = self._range(index)
+    def _format_label(self, index: int) -> str:
+        low, high = self._bucket_bounds(index)
         if low is None or high is None:
-            return f"(..., {self._bound(self.low)})" if low is None else f"[{self._bound(self.high)}, ...)"
-        return f"[{self._bound(low)}" + (f", {self._bound(high)})" if self.step > 1 else "]")
+            return f"(..., {self._format_limit(self.low)})" if low is None \
+                else f"[{self._format_limit(self.high)}, ...)"
+        return f"[{self._format_limit(low)}" + (f", {self._format_limit(high)})" if self.step > 1 else "]")
 
-    def _bound(self, number: int) -> str:
+    def _format_limit(self, number: int) -> str:
         if self.step % 1024 or not number or number % 1024:
             return str(number)
         return f"{number >> 20}M" if number % (1 << 20) == 0 else f"{number >> 10}K"
 
 
-def _mantissa(step: int, bits: int) -> int:
+def _bucket_mantissa(step: int, bits: int) -> int:
     return (1 << bits) + (step & (1 << bits) - 1)
 
 
-def _rows(rows: list[tuple[str, int]], div: int) -> str:
+def _draw_rows(rows: list[tuple[str, int]], div: int) -> str:
     shown = [(label, count // div) for label, count in rows]
     most = max([count for _, count in shown], default=0)
-    return "".join([f"{label:<16}{count:>8} |{'@' * _bar(count, most):<{BAR}}|\n" for label, count in shown])
+    return "".join([f"{label:<16}{count:>8} |{'@' * _bar_length(count, most):<{BAR}}|\n" for label, count in shown])
 
 
-def _bar(count: int, most: int) -> int:
+def _bar_length(count: int, most: int) -> int:
     """Length of a bar, in the single precision that bpftrace computes it in (1/52 of 52 may then be 0)."""
     if not most:
         return 0
-    ratio = _single(_single(count) / _single(most))
-    return int(_single(ratio * BAR))
+    ratio = _round_to_single(_round_to_single(count) / _round_to_single(most))
+    return int(_round_to_single(ratio * BAR))
 
 
-def _single(number: float) -> float:
+def _round_to_single(number: float) -> float:
     found: float = unpack("f", pack("f", number))[0]
     return found
 
@@ -192,6 +193,6 @@ def quantile(buckets: Sequence[Bucket], q: float) -> float | None:
     return None
 
 
-def divide(number: int, by: int) -> int:
+def divide_toward_zero(number: int, by: int) -> int:
     """C's division: towards zero."""
     return number // by if (number < 0) == (by < 0) else -(-number // by)

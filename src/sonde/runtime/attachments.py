@@ -9,7 +9,7 @@ from ..spec import Attach, Config
 from . import links as attaching
 from .links import Links
 from .loading import Loader
-from .programs import Program
+from .programs import LoadedProgram
 
 if TYPE_CHECKING:
     from .iterators import Iterators
@@ -27,16 +27,16 @@ class Attachments:
         self._policy = config.missing_probes
         self._unmatched: list[AttachError] = []  # of attach points that a pattern found
 
-    def attach_all(self, programs: list[Program], loader: Loader, budgeted: bool) -> None:
+    def attach_all(self, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
         """Attach ``programs``, of which some may become others. AttachError as ``missing_probes`` says."""
-        for program in attaching.in_order(programs):
+        for program in attaching.attach_order(programs):
             self._attach(program, programs, loader, budgeted)
         self._sum_up()
 
-    def _attach(self, program: Program, programs: list[Program], loader: Loader, budgeted: bool) -> None:
+    def _attach(self, program: LoadedProgram, programs: list[LoadedProgram], loader: Loader, budgeted: bool) -> None:
         spec = program.spec
         links = self.gated if budgeted and attaching.is_gated(spec) else self.links
-        if attaching.multi_type(spec):
+        if attaching.multi_attach_type(spec):
             if attaching.attach_multi(spec, program.fd, links):
                 self.count += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
                 return
@@ -49,7 +49,7 @@ class Attachments:
                 return
             program.fd.close()
             program.fd = loader.load_program(spec, multi=False).fd
-        self.count += attaching.attach(spec, program.fd, links, self.miss) * spec.clauses
+        self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
 
     def miss(self, error: AttachError, point: Attach) -> None:
         """An attach point cannot be had: an error, a warning or nothing, as ``missing_probes`` says."""
@@ -76,7 +76,7 @@ class Attachments:
             raise AttachError("no probe could be attached", self.warnings[0].probe, self.warnings[0].errno,
                               [warning.message for warning in self.warnings[:5]])
 
-    def start_iterators(self, programs: list[Program]) -> Iterators | None:
+    def start_iterators(self, programs: list[LoadedProgram]) -> Iterators | None:
         """Let those begin that somebody reads; None if there are none."""
         for program in programs:
             point = program.spec.attach[0]
@@ -85,21 +85,21 @@ class Attachments:
                     from .iterators import Iterators
                     self.iterators = Iterators()
                 if "pin" in point.extra:
-                    self.iterators.pin(point.name, program.fd, point.extra["pin"])
+                    self.iterators.pin_iterator(point.name, program.fd, point.extra["pin"])
                 else:
-                    self.iterators.add(point.name, program.fd)
+                    self.iterators.add_iterator(point.name, program.fd)
         if self.iterators is not None:
             self.iterators.start()
         return self.iterators
 
     def slow_links(self) -> int:
         """How many links the kernel closes one by one, each after a pause."""
-        return self.gated.slow() + self.links.slow()
+        return self.gated.count_slow_links() + self.links.count_slow_links()
 
     def stop(self) -> None:
         """Detach; what is slow to close is closed later."""
         for links in (self.gated, self.links):
-            links.stop()
+            links.detach_all()
 
     def close(self) -> None:
         """Release everything."""

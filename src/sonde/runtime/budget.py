@@ -24,12 +24,12 @@ from . import links as attaching
 from .floor import Floor
 from .losses import Withheld
 from .state import State
-from .statistics import always_counted, enable_if_allowed
+from .statistics import stats_always_enabled, try_enable_statistics
 
 if TYPE_CHECKING:
     from .links import Links
     from .maps import Map
-    from .programs import Program
+    from .programs import LoadedProgram
 
 RESERVE = 0.2       # s: the account holds the share of so much time at most: what a burst may take
 LOOK = 0.001        # s, divided by the share: so long between looks, and they take a fifth of the share at most
@@ -42,7 +42,7 @@ SLOW = 20           # links that the kernel detaches one by one, with a pause fo
 PRIORITY = -10      # of the keeper's thread, that it comes in time on a busy machine
 
 
-def _refuse(error: AttachError, point: Attach) -> None:
+def _raise_attach_error(error: AttachError, point: Attach) -> None:
     raise error
 
 
@@ -59,13 +59,13 @@ class Budget:
         self._spec, self._maps, self._links = spec, maps, links
         self._state = State(spec, maps[STATE])
         self._wake = wake  # who waits for notices
-        self._statistics = enable_if_allowed()
-        self._measured = self._statistics is not None or always_counted()
+        self._statistics = try_enable_statistics()
+        self._measured = self._statistics is not None or stats_always_enabled()
         self.notices: list[str] = []
         gated = [program for program in spec.programs if attaching.is_gated(program)]
         self._floor = Floor(gated)
-        self._programs: list[Program] = []
-        self._around = [self._floor.around(program) for program in gated]
+        self._programs: list[LoadedProgram] = []
+        self._around = [self._floor.overhead_ns(program) for program in gated]
         self._full = share * RESERVE * 1e9
         self._balance = self._full / 2
         self._quiet = min(max(LOOK / share, QUIET), REST)
@@ -88,13 +88,13 @@ class Budget:
 
     # life
 
-    def start(self, programs: list[Program]) -> None:
+    def start(self, programs: list[LoadedProgram]) -> None:
         """All ``programs`` are attached: begin to watch."""
         self._programs = [program for program in programs if attaching.is_gated(program.spec)]
         self._before = [(0, 0)] * len(self._programs)
-        self._around = [self._floor.around(program.spec) for program in self._programs]
+        self._around = [self._floor.overhead_ns(program.spec) for program in self._programs]
         self._last = self._begun = time.monotonic_ns()
-        self._thread = threading.Thread(target=self._keep, name="sonde-budget", daemon=True)
+        self._thread = threading.Thread(target=self._keep_budget, name="sonde-budget", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class Budget:
         if self._statistics is not None:
             self._statistics.close()
 
-    def _keep(self) -> None:
+    def _keep_budget(self) -> None:
         try:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PRIORITY)
         except OSError:
@@ -118,11 +118,12 @@ class Budget:
         wait = BUSY / 2  # nobody knows yet what comes
         try:
             while not self._ending.wait(wait):
-                wait = self._look()
-            self._settle()
+                wait = self._check_account()
+            self._settle_account()
         except SondeError as error:  # what is attached by now stays, behind the closed gate
             self._shut_gate()
-            self._tell("ended", f"WARNING: {self.name} cannot attach again what it has detached: {error.message}")
+            self._queue_notice("ended",
+                               f"WARNING: {self.name} cannot attach again what it has detached: {error.message}")
 
     @property
     def name(self) -> str:
@@ -131,46 +132,47 @@ class Budget:
 
     # looking
 
-    def _look(self) -> float:
+    def _check_account(self) -> float:
         """Settle the account and act on it; seconds until the next look."""
-        self._settle()
+        self._settle_account()
         if self._detached_at:
             missing = self._full - self._balance
             if missing > self._full / 4:
                 return max(missing / (self.share * 1e9), BUSY)
-            self._attach_again()
-            return self._until_empty()
+            self._reattach_programs()
+            return self._seconds_until_empty()
         shut = self._state.read_global("gate") != 0
         if shut and self._held_before:
-            self._tell("events", f"WARNING: {self.name} is spent: events are being skipped, and counted; maps that "
+            self._queue_notice("events",
+                               f"WARNING: {self.name} is spent: events are being skipped, and counted; maps that "
                                  "they would change are incomplete")
         if self._balance <= 0 or shut and self._balance < self._full / 2:
             self._shut_gate()
-            if self._rate * self._held_cost() > self.share * 1e9 / 2 and self._links.slow() <= SLOW:
-                self._detach()
+            if self._rate * self._held_run_cost() > self.share * 1e9 / 2 and self._links.count_slow_links() <= SLOW:
+                self._detach_programs()
             return min(max((self._full / 2 - self._balance) / (self.share * 1e9), BUSY), self._quiet)
         if shut:
-            self._drop(self.gate.unguarded)
+            self._drop_elements(self.gate.unguarded)
         self._open_gate()
-        return self._until_empty()
+        return self._seconds_until_empty()
 
-    def _until_empty(self) -> float:
+    def _seconds_until_empty(self) -> float:
         """How soon the account is empty if events go on as they came."""
         spending = self._peak * self._each
         return min(max(self._balance / spending, SHORTEST), self._quiet) if spending > 0 else self._quiet
 
-    def _held_cost(self) -> float:
+    def _held_run_cost(self) -> float:
         return HELD + max(self._around, default=0.0)
 
-    def _settle(self) -> None:
+    def _settle_account(self) -> None:
         """Credit the time that has passed, debit what was taken in it."""
         now, own = time.monotonic_ns(), time.thread_time_ns()
-        passed, held = self._taken(), sum(self._held_words())
-        took, runs = self._run_times() if self._measured else self._assumed(passed)
+        passed, held = self._count_granted_runs(), sum(self._held_events())
+        took, runs = self._measured_run_times() if self._measured else self._assumed_run_times(passed)
         elapsed = max(now - self._last, 1)
         if passed:
             # What runs with a false predicate took is part of the price of those that were let through.
-            price = max(took - (held - self._held_before) * self._held_cost(), took * 0.1) / passed
+            price = max(took - (held - self._held_before) * self._held_run_cost(), took * 0.1) / passed
             self._each += (max(price, 10.0) - self._each) / 2
         if not self._detached_at:
             self._rate = runs * 1e9 / elapsed
@@ -180,11 +182,11 @@ class Budget:
         self._balance = min(self._balance + self.share * elapsed - spent, self._full)
         self._last, self._own, self._held_before = now, own, held
 
-    def _run_times(self) -> tuple[float, int]:
+    def _measured_run_times(self) -> tuple[float, int]:
         """(nanoseconds, runs) since the last look, by the kernel's statistics."""
         took, runs = 0.0, 0
         for number, program in enumerate(self._programs):
-            info = program.info()
+            info = program.program_info()
             time_before, runs_before = self._before[number]
             new = info.run_count - runs_before
             took += info.run_time_ns - time_before + new * self._around[number]
@@ -192,14 +194,14 @@ class Budget:
             self._before[number] = info.run_time_ns, info.run_count
         return took, runs
 
-    def _assumed(self, passed: int) -> tuple[float, int]:
+    def _assumed_run_times(self, passed: int) -> tuple[float, int]:
         """The same where the kernel keeps no statistics: the programs' own count of their runs, at fixed prices."""
-        runs, _ = self._counted()
+        runs, _ = self._read_counts()
         new, self._runs = runs - self._runs, runs
         around = max(self._around, default=0.0)
         return passed * UNKNOWN + new * (HELD + around), new
 
-    def _taken(self) -> int:
+    def _count_granted_runs(self) -> int:
         """How many runs were let through since the last look, up to what the CPUs have in their purses."""
         left = max(self._state.read_global("allowance"), 0)
         taken, self._granted = max(self._granted - left, 0), left
@@ -218,37 +220,38 @@ class Budget:
         self._state.write_global("allowance", 0)
         self._granted = 0
 
-    def _detach(self) -> None:
-        self._tell("detached", f"WARNING: {self.name} cannot pay for counting this many events: probes are detached "
+    def _detach_programs(self) -> None:
+        self._queue_notice("detached",
+                           f"WARNING: {self.name} cannot pay for counting this many events: probes are detached "
                                "for part of the time")
         with self._lock:
             self._detached_at = time.monotonic_ns()
             self._links.close()
 
-    def _attach_again(self) -> None:
+    def _reattach_programs(self) -> None:
         """All of them behind the closed gate, so that they begin together."""
-        self._drop(self.gate.pairs)
+        self._drop_elements(self.gate.pairs)
         with self._lock:
             for program in self._programs:
-                self._attach(program)
-            self._settle()
+                self._attach_program(program)
+            self._settle_account()
             self._detached_ns += time.monotonic_ns() - self._detached_at
             self._detached_at = 0
         self._open_gate()
 
-    def _attach(self, program: Program) -> None:
+    def _attach_program(self, program: LoadedProgram) -> None:
         spec = program.spec
-        if not (attaching.multi_type(spec) and attaching.attach_multi(spec, program.fd, self._links)):
-            attaching.attach(spec, program.fd, self._links, _refuse)
+        if not (attaching.multi_attach_type(spec) and attaching.attach_multi(spec, program.fd, self._links)):
+            attaching.attach_program(spec, program.fd, self._links, _raise_attach_error)
 
-    def _drop(self, names: list[str]) -> None:
+    def _drop_elements(self, names: list[str]) -> None:
         """Empty maps of beginnings whose end may have been missed."""
         for name in names:
             for each in (name, self._maps[name].spec.short):
                 if each:
-                    self._dropped[name] = self._dropped.get(name, 0) + len(self._maps[each].take())
+                    self._dropped[name] = self._dropped.get(name, 0) + len(self._maps[each].read_and_clear())
 
-    def _tell(self, what: str, text: str) -> None:
+    def _queue_notice(self, what: str, text: str) -> None:
         if what not in self._told:
             self._told.add(what)
             self.notices.append(text)
@@ -265,11 +268,11 @@ class Budget:
 
     # words that programs and runtime share
 
-    def _held_words(self) -> list[int]:
+    def _held_events(self) -> list[int]:
         """Events that found the gate closed, by probe."""
-        return self._counted()[1]
+        return self._read_counts()[1]
 
-    def _counted(self) -> tuple[int, list[int]]:
+    def _read_counts(self) -> tuple[int, list[int]]:
         """What the programs have counted: their runs, and the events that found the gate closed, by probe."""
         memory = self._maps[BUDGET]
         stride, count = memory.spec.stride // 8, len(self._spec.probes)
@@ -280,16 +283,16 @@ class Budget:
 
     # figures
 
-    def missed(self) -> list[tuple[str, int]]:
+    def missed_calls(self) -> list[tuple[str, int]]:
         """Links.missed() of the budget's links."""
         with self._lock:
-            return self._links.missed()
+            return self._links.missed_calls()
 
     def withheld(self) -> Withheld:
         """What was kept back so far."""
         now, detached_at = time.monotonic_ns(), self._detached_at
         since = now - detached_at if detached_at else 0
-        return Withheld(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_words()) if n],
+        return Withheld(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_events()) if n],
                         self._detached_ns + since, now - self._begun if self._begun else 0, int(self._spent),
                         sorted((name, n) for name, n in self._dropped.items() if n))
 
@@ -300,5 +303,5 @@ class Budget:
             return False
         if self._detached_ns or self._detached_at:
             return True
-        held = self._held_words()
+        held = self._held_events()
         return any(held[probe] for probe in probes)

@@ -31,7 +31,7 @@ class Process:
         except OSError:
             return "process"
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has."""
         import select
 
@@ -53,13 +53,13 @@ class Child(Process):
     """
 
     def __init__(self, command: str | Sequence[str]) -> None:
-        arguments = _words(command)
-        path = _find(arguments[0])
+        arguments = _split_command(command)
+        path = _find_executable(arguments[0])
         gate, self._gate = os.pipe()
         self._failure, failure = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _become(path, arguments, gate, self._gate, failure)
+            _exec_command(path, arguments, gate, self._gate, failure)
         os.close(gate)
         os.close(failure)
         self.command = arguments
@@ -86,14 +86,14 @@ class Child(Process):
 
     def poll(self) -> int | None:
         """Its exit status if it has ended."""
-        return self._reap(os.WNOHANG)
+        return self._reap_child(os.WNOHANG)
 
     def wait(self) -> int:
         """Wait for its end."""
-        status = self._reap(0)
+        status = self._reap_child(0)
         return 0 if status is None else status
 
-    def _reap(self, flags: int) -> int | None:
+    def _reap_child(self, flags: int) -> int | None:
         if self.status is None:
             try:
                 pid, status = os.waitpid(self.pid, flags)
@@ -114,10 +114,10 @@ class Child(Process):
         if self.poll() is None:
             if not never_started:
                 os.kill(self.pid, signal.SIGTERM)
-            self._end()
+            self._end_child()
         super().close()
 
-    def _end(self) -> None:
+    def _end_child(self) -> None:
         import select
 
         if not select.select([self.fd], [], [], 1.0)[0]:
@@ -130,7 +130,7 @@ class Child(Process):
             os.close(gate)
 
 
-def _words(command: str | Sequence[str]) -> list[str]:
+def _split_command(command: str | Sequence[str]) -> list[str]:
     if not isinstance(command, str):
         words = list(command)
     else:
@@ -145,7 +145,7 @@ def _words(command: str | Sequence[str]) -> list[str]:
     return words
 
 
-def _find(name: str) -> str:
+def _find_executable(name: str) -> str:
     """The executable file that ``name`` stands for, as a shell finds it."""
     places = [name] if "/" in name else [os.path.join(place or ".", name)
                                          for place in os.environ.get("PATH", os.defpath).split(":")]
@@ -156,7 +156,7 @@ def _find(name: str) -> str:
         "it is there, but not executable" if os.path.exists(places[0]) and len(places) == 1 else "command not found"])
 
 
-def _become(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:
+def _exec_command(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:
     """In the child: wait until the gate opens, then be the command. Never returns."""
     try:
         signal.set_wakeup_fd(-1)

@@ -34,24 +34,24 @@ class LiveContext:
         self._probes = spec.probes
         self._kernel = kernel or KernelSymbols()
         self._memory = memory or Memory()
-        self._log = _mapping_log(self._memory.symbols // 8) if names_user_addresses(spec) else None
+        self._log = _start_mapping_log(self._memory.symbols // 8) if names_user_addresses(spec) else None
         if self._log is not None:
-            self._log.changed = self._user.forget
+            self._log.changed = self._user_symbols.forget_process
         self._cgroups = procfs.Cgroups()
         self._unwinder: Any = None
         self._stacks = StackFrames(spec, maps, self._memory.stacks)
         self._offsets: dict[str, int] = {}
 
     @cached_property
-    def _user(self) -> UserSymbols:
+    def _user_symbols(self) -> UserSymbols:
         from ..kernel.foreign import files
         from ..kernel.user_symbols import UserSymbols
-        files.limit(self._memory.symbols)
+        files.limit_kept_bytes(self._memory.symbols)
         return UserSymbols(self._log, self._memory.symbols // 4)
 
-    def frames(self, stack: int) -> Sequence[int]:
+    def stack_frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
-        return self._stacks.frames(stack)
+        return self._stacks.stack_frames(stack)
 
     def ksym(self, address: int) -> tuple[str, int] | None:
         """Name of the kernel symbol around ``address`` and the offset into it."""
@@ -60,7 +60,7 @@ class LiveContext:
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         """The same of a user address, with the file; the name is "" where the file has no symbol for it."""
-        found = self._user.lookup(tgid, address)
+        found = self._user_symbols.lookup(tgid, address)
         if found is None:
             return None
         name = found.name
@@ -72,7 +72,7 @@ class LiveContext:
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id of the file mapped at ``address``, and the offset in that file."""
         from ..kernel.foreign.files import open_elf
-        mapping = self._user.mapping(tgid, address)
+        mapping = self._user_symbols.find_mapping(tgid, address)
         if mapping is None or not mapping.path:
             return None
         try:
@@ -80,22 +80,23 @@ class LiveContext:
         except SondeError:
             return None
 
-    def unwind(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
+    def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """Instruction addresses of a stack, by the tables of the files that the process has mapped."""
         if self._unwinder is None:
             from ..kernel.unwind import Unwinder
             self._unwinder = Unwinder(this_arch().name)
-        found: Sequence[int] = self._unwinder.walk(registers, stack, base,
-                                                   lambda address: self._user.mapping(tgid, address), limit)
+        found: Sequence[int] = self._unwinder.walk_stack(registers, stack, base,
+                                                         lambda address: self._user_symbols.find_mapping(tgid, address),
+                                                         limit)
         if self._log is not None:
             self._log.short = self._unwinder.short
         return found
 
-    def probe(self, index: int) -> str:
+    def probe_name(self, index: int) -> str:
         """Full name of an attach point."""
         return self._probes[index] if 0 <= index < len(self._probes) else str(index)
 
-    def username(self, uid: int) -> str:
+    def user_name(self, uid: int) -> str:
         """Login name, or the number as text."""
         return procfs.user_name(uid)
 
@@ -105,21 +106,22 @@ class LiveContext:
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         """``unified:/path``; "" for a cgroup that cannot be seen from here."""
-        return ",".join([f"{hierarchy}:{path}" for hierarchy, path in self._cgroups.paths(cgroup, filter or "*")])
+        return ",".join([f"{hierarchy}:{path}"
+                         for hierarchy, path in self._cgroups.cgroup_paths(cgroup, filter or "*")])
 
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
         if clock not in self._offsets:
-            self._offsets[clock] = host.boot_to_wall(clock)
+            self._offsets[clock] = host.wall_clock_offset(clock)
         return nanoseconds + self._offsets[clock]
 
-    def remember(self, pid: int) -> None:
+    def remember_process(self, pid: int) -> None:
         """Take note of what a process has mapped: its stacks can then be named when it has ended."""
         if self._log is not None:
-            self._user.snapshot(pid)
+            self._user_symbols.remember_process(pid)
 
     @property
-    def log(self) -> Any:
+    def mapping_log(self) -> Any:
         """What tells of processes' mappings (kernel.mappings.MappingLog); None if nobody wants to know."""
         return self._log
 
@@ -131,17 +133,17 @@ class LiveContext:
 
 def names_user_addresses(spec: ScriptSpec) -> bool:
     """Whether the script prints names of addresses in processes."""
-    return any([_is_user(type) for site in spec.sites for type in [field.type for field in site.fields]]
-               + [_is_user(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
+    return any([_has_user_address(type) for site in spec.sites for type in [field.type for field in site.fields]]
+               + [_has_user_address(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
 
 
-def _is_user(type: Any) -> bool:
+def _has_user_address(type: Any) -> bool:
     if isinstance(type, Tuple):
-        return any(_is_user(t) for t in type.of)
+        return any(_has_user_address(t) for t in type.of)
     return isinstance(type, USym) or isinstance(type, Stack) and type.user
 
 
-def _mapping_log(memory: int) -> Any:
+def _start_mapping_log(memory: int) -> Any:
     from ..kernel.mappings import MappingLog
     log = MappingLog(memory=memory)
     log.start()

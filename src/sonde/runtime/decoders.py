@@ -12,20 +12,20 @@ from typing import Any
 from .. import types as t
 from ..types import Stack, Type
 from .values import (
-    Address,
     ArrayValue,
     Buffer,
-    Context,
+    DecodingContext,
     EnumValue,
+    InetAddress,
     MacAddress,
     Moment,
-    Name,
+    NamedNumber,
     PointerValue,
     RecordValue,
     StackTrace,
     StructValue,
-    UserSymbol,
-    bare,
+    UserAddress,
+    format_bare_address,
 )
 
 Decode = Callable[[Any, int], Any]  # (buffer, offset) -> value
@@ -36,7 +36,7 @@ LAST_SIGNAL = 64
 new_class = type  # the parameter ``type`` hides it below
 
 
-def decoder(type: Type, context: Context) -> Decode:
+def make_decoder(type: Type, context: DecodingContext) -> Decode:
     """A function from (buffer, offset) to the Python value of ``type`` that lies there."""
     make = _MAKERS.get(type.__class__)
     if make is None:
@@ -45,25 +45,25 @@ def decoder(type: Type, context: Context) -> Decode:
     return found
 
 
-def _scalar(code: str) -> Decode:
+def _scalar_decoder(code: str) -> Decode:
     unpack = Layout("=" + code).unpack_from
     return lambda buffer, offset: unpack(buffer, offset)[0]
 
 
-def _int(type: t.Int, _: Context) -> Decode:
-    return _scalar(INT_CODES[type.bits, type.signed])
+def _int_decoder(type: t.Int, _: DecodingContext) -> Decode:
+    return _scalar_decoder(INT_CODES[type.bits, type.signed])
 
 
-def _bool(_type: t.Bool, _: Context) -> Decode:
-    return _scalar("?")
+def _bool_decoder(_type: t.Bool, _: DecodingContext) -> Decode:
+    return _scalar_decoder("?")
 
 
-def _address(_type: t.Address, _: Context) -> Decode:
-    return _scalar("Q")
+def _address_decoder(_type: t.Address, _: DecodingContext) -> Decode:
+    return _scalar_decoder("Q")
 
 
-def _pointer(_type: t.Pointer, _: Context) -> Decode:
-    get = _scalar("Q")
+def _pointer_decoder(_type: t.Pointer, _: DecodingContext) -> Decode:
+    get = _scalar_decoder("Q")
     return lambda buffer, offset: PointerValue(get(buffer, offset))
 
 
@@ -72,16 +72,16 @@ def enum_class(type: t.Enum) -> Any:
     return new_class(type.name or "enum", (EnumValue,), {"names": type.names})
 
 
-def _enum(type: t.Enum, _: Context) -> Decode:
-    get, wrap = _scalar(INT_CODES[type.bits, type.signed]), enum_class(type)
+def _enum_decoder(type: t.Enum, _: DecodingContext) -> Decode:
+    get, wrap = _scalar_decoder(INT_CODES[type.bits, type.signed]), enum_class(type)
     return lambda buffer, offset: wrap(get(buffer, offset))
 
 
-def _none(_type: t.NoneType, _: Context) -> Decode:
+def _none_decoder(_type: t.NoneType, _: DecodingContext) -> Decode:
     return lambda buffer, offset: None if isinstance(_type, t.Real) else ""
 
 
-def text_bytes(capacity: int, context: Context) -> Callable[[bytes], bytes]:
+def make_text_cutter(capacity: int, context: DecodingContext) -> Callable[[bytes], bytes]:
     """From the bytes of a Str to its text: up to the NUL, with the trailer if str() had to cut it.
 
     A string that leaves room for nothing but its NUL was (almost surely) longer; only strings of str()'s own
@@ -97,13 +97,13 @@ def text_bytes(capacity: int, context: Context) -> Callable[[bytes], bytes]:
     return cut
 
 
-def _str(type: t.Str, context: Context) -> Decode:
-    size, text = type.capacity, text_bytes(type.capacity, context)
+def _str_decoder(type: t.Str, context: DecodingContext) -> Decode:
+    size, text = type.capacity, make_text_cutter(type.capacity, context)
     return lambda buffer, offset: text(bytes(buffer[offset:offset + size])).decode("utf-8", "surrogateescape")
 
 
-def _buf(type: t.Buf, _: Context) -> Decode:
-    length, capacity = _scalar("I"), type.capacity
+def _buf_decoder(type: t.Buf, _: DecodingContext) -> Decode:
+    length, capacity = _scalar_decoder("I"), type.capacity
 
     def get(buffer: Any, offset: int) -> Buffer:
         used = min(length(buffer, offset), capacity)
@@ -111,22 +111,22 @@ def _buf(type: t.Buf, _: Context) -> Decode:
     return get
 
 
-def _inet(_type: t.Inet, _: Context) -> Decode:
-    family = _scalar("I")
+def _inet_decoder(_type: t.Inet, _: DecodingContext) -> Decode:
+    family = _scalar_decoder("I")
     sizes = {2: 4, 10: 16}
 
-    def get(buffer: Any, offset: int) -> Address:
+    def get(buffer: Any, offset: int) -> InetAddress:
         af = family(buffer, offset)
-        return Address(af, bytes(buffer[offset + 4:offset + 4 + sizes.get(af, 0)]))
+        return InetAddress(af, bytes(buffer[offset + 4:offset + 4 + sizes.get(af, 0)]))
     return get
 
 
-def _mac(_type: t.MacAddr, _: Context) -> Decode:
+def _mac_decoder(_type: t.MacAddr, _: DecodingContext) -> Decode:
     return lambda buffer, offset: MacAddress(buffer[offset:offset + 6])
 
 
-def _timestamp(type: t.Timestamp, context: Context) -> Decode:
-    get = _scalar("Q")
+def _timestamp_decoder(type: t.Timestamp, context: DecodingContext) -> Decode:
+    get = _scalar_decoder("Q")
 
     def moment(buffer: Any, offset: int) -> Moment:
         found = Moment(get(buffer, offset))
@@ -136,24 +136,24 @@ def _timestamp(type: t.Timestamp, context: Context) -> Decode:
     return moment
 
 
-def _symbol(type: t.Symbol, context: Context) -> Decode:
-    kind, lookup = type.kind, _lookup(type, context)
-    get = _scalar("Q" if kind in ("ksym", "cgroup_path") else "q")
-    return lambda buffer, offset: Name(kind, get(buffer, offset), lookup)
+def _symbol_decoder(type: t.Symbol, context: DecodingContext) -> Decode:
+    kind, lookup = type.kind, _name_lookup(type, context)
+    get = _scalar_decoder("Q" if kind in ("ksym", "cgroup_path") else "q")
+    return lambda buffer, offset: NamedNumber(kind, get(buffer, offset), lookup)
 
 
-def _lookup(type: t.Symbol, context: Context) -> Callable[[int], str]:
+def _name_lookup(type: t.Symbol, context: DecodingContext) -> Callable[[int], str]:
     if type.kind == "ksym":
-        return lambda address: (context.ksym(address) or (bare(address), 0))[0]
+        return lambda address: (context.ksym(address) or (format_bare_address(address), 0))[0]
     if type.kind == "cgroup_path":
         return lambda cgroup: context.cgroup_path(cgroup, type.filter)
     simple: dict[str, Callable[[int], str]] = {
-        "username": context.username, "probe": context.probe, "syscall_name": context.syscall_name,
-        "strerror": _strerror, "signal_name": _signal_name}
+        "username": context.user_name, "probe": context.probe_name, "syscall_name": context.syscall_name,
+        "strerror": _error_message, "signal_name": _signal_name}
     return simple[type.kind]
 
 
-def _strerror(number: int) -> str:
+def _error_message(number: int) -> str:
     from os import strerror
     found = strerror(abs(number)) if abs(number) < 1 << 31 else ""
     return found if found and not found.startswith("Unknown error") else "Unknown error"
@@ -166,16 +166,16 @@ def _signal_name(number: int) -> str:
     return (strsignal(number) if number else None) or f"Unknown signal {number}"
 
 
-def _usym(_type: t.USym, context: Context) -> Decode:
+def _usym_decoder(_type: t.USym, context: DecodingContext) -> Decode:
     unpack = Layout("=QII").unpack_from
 
-    def get(buffer: Any, offset: int) -> UserSymbol:
+    def get(buffer: Any, offset: int) -> UserAddress:
         address, tgid, _ = unpack(buffer, offset)
-        return UserSymbol(address, tgid, context)
+        return UserAddress(address, tgid, context)
     return get
 
 
-def _stack(type: Stack, context: Context) -> Decode:
+def _stack_decoder(type: Stack, context: DecodingContext) -> Decode:
     unpack = Layout("=QII").unpack_from
 
     def get(buffer: Any, offset: int) -> StackTrace:
@@ -184,22 +184,22 @@ def _stack(type: Stack, context: Context) -> Decode:
     return get
 
 
-def _stack_copy(type: t.StackCopy, context: Context) -> Decode:
+def _stack_copy_decoder(type: t.StackCopy, context: DecodingContext) -> Decode:
     from .unwound import stack_decoder
     return stack_decoder(type, context)
 
 
-def _array(type: t.Array, context: Context) -> Decode:
+def _array_decoder(type: t.Array, context: DecodingContext) -> Decode:
     of = type.of
     if isinstance(of, t.Int):
         unpack = Layout(f"={type.count}{INT_CODES[of.bits, of.signed]}").unpack_from
         return lambda buffer, offset: ArrayValue(unpack(buffer, offset))
-    get, step, size = decoder(of, context), of.size, type.size
+    get, step, size = make_decoder(of, context), of.size, type.size
     starts = range(0, size, step or 1)
     return lambda buffer, offset: ArrayValue([get(buffer, offset + at) for at in starts])
 
 
-def _tuple(type: t.Tuple, context: Context) -> Decode:
+def _tuple_decoder(type: t.Tuple, context: DecodingContext) -> Decode:
     wrap: Any = tuple
     if type.names:
         wrap = new_class("record", (RecordValue,), {"_fields": type.names})
@@ -207,7 +207,7 @@ def _tuple(type: t.Tuple, context: Context) -> Decode:
     if flat:
         unpack = Layout(flat).unpack_from
         return unpack if wrap is tuple else lambda buffer, offset: wrap(unpack(buffer, offset))
-    parts = [(decoder(each, context), at) for each, at in zip(type.of, type.offsets)]
+    parts = [(make_decoder(each, context), at) for each, at in zip(type.of, type.offsets)]
     return lambda buffer, offset: wrap([get(buffer, offset + at) for get, at in parts])
 
 
@@ -223,31 +223,31 @@ def _flat_codes(type: t.Tuple) -> str:
     return codes if type.of else ""
 
 
-def _struct(type: t.Struct, context: Context) -> Decode:
-    parts = [(name, get, at) for name, get, at in _members(type, 0, context)]
+def _struct_decoder(type: t.Struct, context: DecodingContext) -> Decode:
+    parts = [(name, get, at) for name, get, at in _member_decoders(type, 0, context)]
     return lambda buffer, offset: StructValue([(name, get(buffer, offset + at)) for name, get, at in parts])
 
 
-def _members(type: t.Struct, base: int, context: Context) -> list[tuple[str, Decode, int]]:
+def _member_decoders(type: t.Struct, base: int, context: DecodingContext) -> list[tuple[str, Decode, int]]:
     """Members with those of anonymous structs and unions among them, as print() shows them."""
     found: list[tuple[str, Decode, int]] = []
     for field in type.fields:
         if not field.name and isinstance(field.type, t.Struct):
-            found += _members(field.type, base + field.offset, context)
+            found += _member_decoders(field.type, base + field.offset, context)
         elif field.name:
-            found.append((field.name, _member(field, context), base + field.offset))
+            found.append((field.name, _member_decoder(field, context), base + field.offset))
     return found
 
 
-def _member(field: t.StructField, context: Context) -> Decode:
+def _member_decoder(field: t.StructField, context: DecodingContext) -> Decode:
     if field.data_loc:
-        return _scalar("I")
+        return _scalar_decoder("I")
     if not field.bit_size:
-        return decoder(field.type, context)
-    return _bitfield(field)
+        return make_decoder(field.type, context)
+    return _bitfield_decoder(field)
 
 
-def _bitfield(field: t.StructField) -> Decode:
+def _bitfield_decoder(field: t.StructField) -> Decode:
     """Bits of little-endian storage, a number without a sign as bpftrace has it; read byte by byte, because a member
     may end where the struct does."""
     size = (field.bit_offset + field.bit_size + 7) // 8
@@ -262,9 +262,11 @@ def _bitfield(field: t.StructField) -> Decode:
     return get
 
 
-_MAKERS: dict[type, Callable[[Any, Context], Decode]] = {
-    t.Int: _int, t.Bool: _bool, t.Pointer: _pointer, t.Address: _address, t.Enum: _enum,
-    t.NoneType: _none, t.Real: _none, t.Str: _str, t.Buf: _buf,
-    t.Inet: _inet, t.MacAddr: _mac, t.Timestamp: _timestamp, t.Symbol: _symbol, t.USym: _usym, Stack: _stack,
-    t.StackCopy: _stack_copy,
-    t.Array: _array, t.Tuple: _tuple, t.Struct: _struct}
+_MAKERS: dict[type, Callable[[Any, DecodingContext], Decode]] = {
+    t.Int: _int_decoder, t.Bool: _bool_decoder, t.Pointer: _pointer_decoder, t.Address: _address_decoder,
+    t.Enum: _enum_decoder,
+    t.NoneType: _none_decoder, t.Real: _none_decoder, t.Str: _str_decoder, t.Buf: _buf_decoder,
+    t.Inet: _inet_decoder, t.MacAddr: _mac_decoder, t.Timestamp: _timestamp_decoder, t.Symbol: _symbol_decoder,
+    t.USym: _usym_decoder, Stack: _stack_decoder,
+    t.StackCopy: _stack_copy_decoder,
+    t.Array: _array_decoder, t.Tuple: _tuple_decoder, t.Struct: _struct_decoder}

@@ -61,36 +61,36 @@ class Delivery:
         """Whether records are held whose place in the order is not yet certain."""
         return bool(self._sequencer)
 
-    def patience(self) -> float:
+    def seconds_until_certain(self) -> float:
         """Seconds until the place of the oldest record that is held may be certain."""
-        oldest = self._sequencer.oldest()
+        oldest = self._sequencer.oldest_time()
         return (oldest + WINDOW - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e9 + 0.001 if oldest else 0.0
 
     # on the way in
 
-    def read(self) -> bool:
+    def read_data(self) -> bool:
         """Read a portion of the data ring; True if much was there."""
         data = self.data
         if data is None:
-            self._sequencer.add([], 1 << 63)
+            self._sequencer.add_events([], 1 << 63)
             return False
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        backlog = data.backlog()
+        backlog = data.unread_bytes()
         self._marks.append((data.position + backlog, now))
-        self._sequencer.add(data.read(_READ), data.position)
+        self._sequencer.add_events(data.read_records(_READ), data.position)
         return backlog > data.size >> 4
 
     def read_controls(self, see: Callable[[int, bytes, int], object]) -> None:
         """Read the control ring; ``see`` is told of each record at once, before its turn in the order. While too many
         of them wait for data records, the others stay where they are."""
         room = self._memory // _CONTROL_BYTES - self._sequencer.controls
-        if self.control is not None and room > 0 and self.control.backlog():
-            for _, _, site, buffer, offset in self.control.read():
+        if self.control is not None and room > 0 and self.control.unread_bytes():
+            for _, _, site, buffer, offset in self.control.read_records():
                 position = _POSITION.unpack_from(buffer, offset + 16)[0]
                 self._sequencer.add_control(position, (site, buffer, offset))
                 see(site, buffer, offset)
 
-    def _certain(self) -> int:
+    def _certain_before(self) -> int:
         """The time before which every record has been read.
 
         What lies in the ring behind a place that the producer had reached at some moment was made after that moment,
@@ -99,18 +99,18 @@ class Delivery:
         marks, position = self._marks, self.data.position if self.data else 1 << 63
         while len(marks) > 1 and marks[1][0] <= position:
             marks.popleft()
-        return max(marks[0][1] if marks[0][0] <= position else 0, self._sequencer.newest()) - WINDOW
+        return max(marks[0][1] if marks[0][0] <= position else 0, self._sequencer.newest_time()) - WINDOW
 
     # on the way out
 
-    def take(self) -> list[Raw]:
+    def take_records(self) -> list[Raw]:
         """The next records whose place is certain: so many as can be handled in a moment."""
         self._fit_portion()
         full = self._sequencer.held_bytes() > self._memory
-        return self._release(None if full else self._certain())
+        return self._release_records(None if full else self._certain_before())
 
-    def _release(self, before: int | None) -> list[Raw]:
-        records = self._sequencer.release(before, self._portion)
+    def _release_records(self, before: int | None) -> list[Raw]:
+        records = self._sequencer.release_records(before, self._portion)
         self._handed = (len(records), time.monotonic())
         return records
 
@@ -121,44 +121,44 @@ class Delivery:
             taken = max(time.monotonic() - since, 1e-6)
             self._portion = max(1, min(_AT_MOST, 4 * self._portion, int(count * _TURN / taken)))
 
-    def rest(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[list[Raw]]:
+    def drain_rings(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[list[Raw]]:
         """Everything in the rings; ``hurried``: only for a moment more when the run was asked to end. A record that is
         still being written is waited for, a second at most."""
         patience = 200
         while patience:
             self.read_controls(see)
-            if hurried and self.ending.overdue():
-                batch = self._drop()
+            if hurried and self.ending.is_overdue():
+                batch = self._drop_held_records()
             else:
-                batch = self.take()
+                batch = self.take_records()
             if batch:
                 yield batch
-            if self.read() or batch or self._moved():
+            if self.read_data() or batch or self._has_read_further():
                 continue
-            if not self._backlog():
+            if not self._has_unread():
                 break
             patience -= 1
             time.sleep(REST)
         while self._sequencer:
             self._fit_portion()
-            yield self._drop() if hurried and self.ending.overdue() else self._release(None)
+            yield self._drop_held_records() if hurried and self.ending.is_overdue() else self._release_records(None)
 
-    def _backlog(self) -> bool:
-        return any(ring.backlog() for ring in (self.data, self.control) if ring)
+    def _has_unread(self) -> bool:
+        return any(ring.unread_bytes() for ring in (self.data, self.control) if ring)
 
-    def _moved(self) -> bool:
+    def _has_read_further(self) -> bool:
         """Whether the data ring was read further since the last call."""
         before, self._last_position = self._last_position, self.data.position if self.data else 0
         return before != self._last_position
 
-    def _drop(self) -> list[Raw]:
+    def _drop_held_records(self) -> list[Raw]:
         """Count all that is held as lost, but for what costs nothing and changes what is printed at the end."""
         kept = []
-        for record in self._sequencer.release(None):
+        for record in self._sequencer.release_records(None):
             if self._kinds[record[0]] in _CHEAP:
                 kept.append(record)
             else:
                 self.dropped[_PROBE.unpack_from(record[1], record[2])[0]] += 1
         if self.data is not None:
-            self.dropped.update(self.data.skip())
+            self.dropped.update(self.data.skip_records())
         return kept

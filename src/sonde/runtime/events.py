@@ -10,9 +10,9 @@ from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .aggregate_values import aggregate_value
-from .decoders import decoder
+from .decoders import make_decoder
 from .maps import Map
-from .values import Context
+from .values import DecodingContext
 
 MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
 
@@ -37,7 +37,7 @@ class Event(Record):
 class EventDecoder:
     """Decodes the records of a script; one function is compiled for each site when it first fires."""
 
-    def __init__(self, spec: ScriptSpec, context: Context) -> None:
+    def __init__(self, spec: ScriptSpec, context: DecodingContext) -> None:
         self.spec = spec
         self.context = context
         self._sites: dict[int, Callable[[Any, int], tuple[Any, ...]]] = {}
@@ -46,34 +46,34 @@ class EventDecoder:
         """The event of the record at ``offset``."""
         index, probe, time = _HEADER(buffer, offset)
         site = self.spec.sites[index]
-        values = self._sites.get(index) or self._compile(index, site)
+        values = self._sites.get(index) or self._compile_site(index, site)
         name = self.spec.probes[probe] if probe < len(self.spec.probes) else ""
         return Event(site.kind, values(buffer, offset), name, time, index)
 
-    def _compile(self, index: int, site: EventSite) -> Callable[[Any, int], tuple[Any, ...]]:
-        parts = [(decoder(field.type, self.context), field.offset) for field in site.fields]
+    def _compile_site(self, index: int, site: EventSite) -> Callable[[Any, int], tuple[Any, ...]]:
+        parts = [(make_decoder(field.type, self.context), field.offset) for field in site.fields]
 
-        def values(buffer: Any, offset: int) -> tuple[Any, ...]:
+        def decode_fields(buffer: Any, offset: int) -> tuple[Any, ...]:
             return tuple([get(buffer, offset + at) for get, at in parts])
-        self._sites[index] = values
-        return values
+        self._sites[index] = decode_fields
+        return decode_fields
 
 
 class MapDecoder:
     """Decodes the elements of a script's map as :class:`sonde.runtime.maps.Map` reads them."""
 
-    def __init__(self, spec: MapSpec, context: Context) -> None:
+    def __init__(self, spec: MapSpec, context: DecodingContext) -> None:
         assert spec.value is not None
         self._context = context
-        self._key = decoder(spec.key, context) if spec.key is not None and not spec.memory else None
+        self._key = make_decoder(spec.key, context) if spec.key is not None and not spec.memory else None
         self._aggregate = spec.value if isinstance(spec.value, Aggregate) else None
-        self._value = decoder(spec.value, context) if self._aggregate is None else None
+        self._value = make_decoder(spec.value, context) if self._aggregate is None else None
 
-    def key(self, raw: bytes) -> Any:
+    def decode_key(self, raw: bytes) -> Any:
         """A key; None for the one element of a map without keys."""
         return self._key(raw, 0) if self._key is not None else None
 
-    def value(self, raw: Any) -> Any:
+    def decode_value(self, raw: Any) -> Any:
         """A value, from bytes or from an aggregate's merged words."""
         if self._aggregate is not None:
             found = aggregate_value(self._aggregate, raw)
@@ -83,15 +83,15 @@ class MapDecoder:
         assert self._value is not None
         return self._value(raw, 0)
 
-    def items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+    def decode_items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
         """All (key, value) pairs."""
-        return [(self.key(key), self.value(value)) for key, value in raw]
+        return [(self.decode_key(key), self.decode_value(value)) for key, value in raw]
 
 
 class MapReader:
     """Reads maps as (key, value) pairs of Python values; ``maps`` are those of a session."""
 
-    def __init__(self, maps: Mapping[str, Map], context: Context) -> None:
+    def __init__(self, maps: Mapping[str, Map], context: DecodingContext) -> None:
         self.maps = maps
         self.context = context
         self._decoders: dict[str, MapDecoder] = {}
@@ -100,22 +100,23 @@ class MapReader:
     def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
         found = self.maps[name]
-        raw = found.take() if then == "clear" else found.items()
+        raw = found.read_and_clear() if then == "clear" else found.items()
         if then == "zero":
             found.zero()
-        items = self.decoder(name).items(raw) if len(raw) < MANY or self.progress is None else self._many(name, raw)
+        items = self.map_decoder(name).decode_items(raw) if len(raw) < MANY or self.progress is None \
+            else self._decode_many(name, raw)
         return items + self(found.spec.short, then) if found.spec.short else items
 
-    def _many(self, name: str, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+    def _decode_many(self, name: str, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
         """The pairs of a map that takes a while; ``progress`` is told as it goes on, and at the end."""
         assert self.progress is not None
-        decode, items = self.decoder(name).items, []
+        decode, items = self.map_decoder(name).decode_items, []
         for at in range(0, len(raw), MANY // 8):
             items += decode(raw[at:at + MANY // 8])
             self.progress(name, len(items), len(raw))
         return items
 
-    def decoder(self, name: str) -> MapDecoder:
+    def map_decoder(self, name: str) -> MapDecoder:
         """The decoder of a map's elements, made when it is first needed."""
         known = self._decoders.get(name)
         if known is None:

@@ -33,10 +33,10 @@ class Floor:
 
     def __init__(self, programs: list[ProgramSpec]) -> None:
         kinds = {point.kind for program in programs for point in program.attach}
-        self.raw = _measured(Attach("rawtracepoint", "", event="sys_enter"), "raw_tracepoint", CALLS, RAW)
-        self.trap = _measured(_own_function(), "kprobe", TRAPS, TRAP) if kinds & _TRAPS.keys() else TRAP
+        self.raw = _measure_overhead(Attach("rawtracepoint", "", event="sys_enter"), "raw_tracepoint", CALLS, RAW)
+        self.trap = _measure_overhead(_find_own_function(), "kprobe", TRAPS, TRAP) if kinds & _TRAPS.keys() else TRAP
 
-    def around(self, program: ProgramSpec) -> float:
+    def overhead_ns(self, program: ProgramSpec) -> float:
         """Nanoseconds of a run that the statistics do not have."""
         kind = program.attach[0].kind
         if program.type == "perf_event":
@@ -46,7 +46,7 @@ class Floor:
         return self.raw * (_HOOKS.get(program.how or kind, 1) if program.type != "raw_tracepoint" else 1)
 
 
-def _measured(point: Attach | None, kind: str, calls: int, usual: float) -> float:
+def _measure_overhead(point: Attach | None, kind: str, calls: int, usual: float) -> float:
     """What getppid() takes longer with an empty program at ``point``, less what the statistics see of it; ``usual``
     where the kernel does not allow that."""
     if point is None:
@@ -54,9 +54,9 @@ def _measured(point: Attach | None, kind: str, calls: int, usual: float) -> floa
     links = Links()
     try:
         with syscalls.prog_load(PROG_TYPES[kind], _NOTHING, "sonde_floor") as program:
-            before = _fastest(calls)
+            before = _measure_fastest_call(calls)
             ATTACHERS[point.kind](point, program, 0, links)
-            after = _fastest(calls)
+            after = _measure_fastest_call(calls)
             info = syscalls.prog_info(program)
     except SondeError:
         return usual
@@ -65,7 +65,7 @@ def _measured(point: Attach | None, kind: str, calls: int, usual: float) -> floa
     return max(after - before - (info.run_time_ns / info.run_count if info.run_count else 0.0), LEAST)
 
 
-def _fastest(calls: int) -> float:
+def _measure_fastest_call(calls: int) -> float:
     """Nanoseconds of a getppid() in the fastest of ``ROUNDS`` times so many."""
     best = 1e9
     for _ in range(ROUNDS):
@@ -76,9 +76,9 @@ def _fastest(calls: int) -> float:
     return best
 
 
-def _own_function() -> Attach | None:
+def _find_own_function() -> Attach | None:
     """getppid() of this process's C library; None if its file cannot be told."""
-    address = syscalls.library_function("getppid")
+    address = syscalls.libc_function_address("getppid")
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             for line in maps:

@@ -17,7 +17,7 @@ _PIN_HINTS = {
 }
 
 
-def _cannot_pin(name: str, path: str, number: int) -> AttachError:
+def _pin_error(name: str, path: str, number: int) -> AttachError:
     return AttachError(f"{name}: it cannot be pinned as {path}: {os.strerror(number)}", name, number,
                        _PIN_HINTS.get(number, []))
 
@@ -36,28 +36,28 @@ class Iterators:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, name: str, program: Fd) -> None:
+    def add_iterator(self, name: str, program: Fd) -> None:
         """An iterator to be read; SyscallError if the kernel will not have the program as one."""
         with syscalls.link_iterator(program) as link:
             self._waiting.append((name, syscalls.iterator_create(link)))
 
-    def pin(self, name: str, program: Fd, path: str) -> None:
+    def pin_iterator(self, name: str, program: Fd, path: str) -> None:
         """An iterator that is left behind as a file, read by whoever reads that. AttachError if it cannot be."""
         with syscalls.link_iterator(program) as link:
             try:
-                syscalls.pin(link, path)
+                syscalls.pin_object(link, path)
             except SyscallError as error:
-                raise _cannot_pin(name, path, error.errno) from None
+                raise _pin_error(name, path, error.errno) from None
             except PrivilegeError:
-                raise _cannot_pin(name, path, errno.EPERM) from None
+                raise _pin_error(name, path, errno.EPERM) from None
         self.pinned.append(path)
 
     def start(self) -> None:
         """Read them one after the other."""
-        self._thread = Thread(target=self._read, daemon=True)
+        self._thread = Thread(target=self._read_iterators, daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
+    def _read_iterators(self) -> None:
         for name, fd in self._waiting:
             try:
                 _read_to_end(fd)

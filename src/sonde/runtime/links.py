@@ -38,7 +38,7 @@ from ..uapi import (
     PERF_TYPE_TRACEPOINT,
     SOFTWARE_EVENTS,
 )
-from .programs import Program, cookie, number
+from .programs import LoadedProgram, attach_cookie, probe_index
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -58,25 +58,25 @@ class Links:
     def __len__(self) -> int:
         return len(self._links)
 
-    def hold(self, link: Fd, waits: bool = False, name: str = "") -> None:
+    def hold_link(self, link: Fd, waits: bool = False, name: str = "") -> None:
         """Keep a link that needs no event. ``name``: the kernel counts what it misses, to be told under this name."""
         self._links.append((link, waits, name))
 
-    def on_event(self, program: Fd, event: Fd, cookie: int, start: bool = False, name: str = "") -> None:
+    def attach_to_event(self, program: Fd, event: Fd, cookie: int, start: bool = False, name: str = "") -> None:
         """Run ``program`` on a perf event; ``start``: the event was opened disabled, and closes quickly."""
         self._events.append(event)
-        self.hold(syscalls.link_perf_event(program, event, cookie), not start, name)
+        self.hold_link(syscalls.link_perf_event(program, event, cookie), not start, name)
         if start:
             syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
 
-    def slow(self) -> int:
+    def count_slow_links(self) -> int:
         """How many links the kernel closes one by one, with a pause for each."""
         return sum(waits for _, waits, _ in self._links)
 
-    def stop(self, keep: int = 0) -> None:
+    def detach_all(self, keep: int = 0) -> None:
         """Detach every program (but the first ``keep``); when this returns none of them is started any more."""
         going, self._links = self._links[keep:], self._links[:keep]
-        self._missed += _missed(going)
+        self._missed += _missed_calls(going)
         threads = _close_in_threads([link for link, waits, _ in going if waits])
         for link, waits, _ in going:
             if not waits:
@@ -84,18 +84,18 @@ class Links:
         for thread in threads:
             thread.join()
 
-    def missed(self) -> list[tuple[str, int]]:
+    def missed_calls(self) -> list[tuple[str, int]]:
         """(name, calls) that the kernel could not report: too many at once, or nested (Linux 6.8)."""
-        return self._missed + _missed(self._links)
+        return self._missed + _missed_calls(self._links)
 
     def close(self) -> None:
         """Release the events too; slow, see above."""
-        self.stop()
+        self.detach_all()
         while self._events:
             self._events.pop().close()
 
 
-def _missed(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:
+def _missed_calls(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:
     counts = [(name, syscalls.link_missed(link)) for link, _, name in links if name]
     return [(name, count) for name, count in counts if count]
 
@@ -108,7 +108,7 @@ def _close_in_threads(links: list[Fd]) -> list[Thread]:
         return []
     from threading import Thread
 
-    def work() -> None:
+    def close_links() -> None:
         while links:
             try:
                 link = links.pop()
@@ -116,7 +116,7 @@ def _close_in_threads(links: list[Fd]) -> list[Thread]:
                 return
             link.close()
 
-    threads = [Thread(target=work) for _ in range(min(64, len(links)))]
+    threads = [Thread(target=close_links) for _ in range(min(64, len(links)))]
     for thread in threads:
         thread.start()
     return threads
@@ -131,7 +131,7 @@ def is_gated(program: ProgramSpec) -> bool:
 LAST_FIRST = (*UPROBES, "kprobe", "kretprobe", "fentry", "fexit")
 
 
-def in_order(programs: list[Program]) -> list[Program]:
+def attach_order(programs: list[LoadedProgram]) -> list[LoadedProgram]:
     """The order in which to attach, so that programs of one place run in the script's order."""
     turned = [program.spec.attach[0].kind in LAST_FIRST for program in programs]
     return [program for program, last in zip(programs, turned) if not last] + \
@@ -142,21 +142,21 @@ Missing = Callable[[AttachError, Attach], None]
 Attacher = Callable[[Attach, Fd, int, Links], None]  # (attach point, program, cookie, where to keep the link)
 
 
-def attach(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
+def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
     """Attach ``program`` to all attach points of ``spec``; says how many. One that fails is handed to ``missing``,
     which may raise."""
     if spec.how.startswith("raw:"):
         point = Attach("rawtracepoint", spec.attach[0].name, event=spec.how[4:])
         mark = spec.first_probe if spec.cookies else 0
-        return len(spec.attach) * _guarded(point, missing, _raw_tracepoint, program, mark, links)
+        return len(spec.attach) * _try_attach(point, missing, _attach_raw_tracepoint, program, mark, links)
     done = 0
     for index, point in enumerate(spec.attach):
         if point.kind in RUN_BY_SESSION:
             done += 1
         else:
-            mark = cookie(spec, index) if spec.cookies else 0
+            mark = attach_cookie(spec, index) if spec.cookies else 0
             attacher = ATTACHERS["rawtracepoint" if spec.how == "raw" else spec.how or point.kind]
-            done += _guarded(point, missing, attacher, program, mark, links)
+            done += _try_attach(point, missing, attacher, program, mark, links)
     return done
 
 
@@ -167,17 +167,17 @@ def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
     """
     before = len(links)
     try:
-        if multi_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
+        if multi_attach_type(spec) in (BPF_TRACE_KPROBE_MULTI, BPF_TRACE_KPROBE_SESSION):
             _attach_kprobes_multi(spec, program, links)
         else:
             _attach_uprobes_multi(spec, program, links)
     except SyscallError:
-        links.stop(before)
+        links.detach_all(before)
         return False
     return True
 
 
-def multi_type(spec: ProgramSpec) -> int:
+def multi_attach_type(spec: ProgramSpec) -> int:
     """The attach type with which one link serves many attach points, attached and detached at once; 0 if none does.
 
     uprobe.multi (Linux 6.6) had a process filter by thread at first (fixed in 6.10), so with a filter it is for later
@@ -189,24 +189,24 @@ def multi_type(spec: ProgramSpec) -> int:
     kinds = {spec.how or a.kind for a in spec.attach}
     if kinds and kinds <= set(UPROBES):
         pids = {a.pid for a in spec.attach}
-        return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _release() >= (6, 10) else 0
+        return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _kernel_version() >= (6, 10) else 0
     if kinds == {"kretprobe"} or kinds == {"kprobe"} and len(spec.attach) > 1:
         return 0 if any(a.offset for a in spec.attach) else BPF_TRACE_KPROBE_MULTI
     return 0
 
 
-def _release() -> tuple[int, int]:
+def _kernel_version() -> tuple[int, int]:
     major, minor = os.uname().release.split(".")[:2]
     return int(major), int("".join(takewhile(str.isdigit, minor)) or 0)
 
 
-def _guarded(point: Attach, missing: Missing, attacher: Attacher, program: Fd, cookie: int,
-             links: Links) -> bool:
+def _try_attach(point: Attach, missing: Missing, attacher: Attacher, program: Fd, cookie: int,
+                links: Links) -> bool:
     try:
         attacher(point, program, cookie, links)
         return True
     except SyscallError as error:
-        missing(explain(point, error), point)
+        missing(explain_attach_error(point, error), point)
     except AttachError as error:
         missing(error, point)
     return False
@@ -214,16 +214,16 @@ def _guarded(point: Attach, missing: Missing, attacher: Attacher, program: Fd, c
 
 # ---- one function per kind
 
-def _raw_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
-    links.hold(syscalls.raw_tracepoint_open(point.event, program, cookie))
+def _attach_raw_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+    links.hold_link(syscalls.raw_tracepoint_open(point.event, program, cookie))
 
 
-def _tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     event = syscalls.perf_event_open(PERF_TYPE_TRACEPOINT, tracepoint_id(point), cpu=0)
-    links.on_event(program, event, cookie)
+    links.attach_to_event(program, event, cookie)
 
 
-def _uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, counter_shift = _probe_pmu("uprobe")
     config = 1 << return_bit if point.kind == "uretprobe" else 0
     config |= int(point.extra.get("semaphore", 0)) << counter_shift
@@ -231,7 +231,7 @@ def _uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     with path_for_kernel(point.target) as path:
         event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
                                          config1=os.fsencode(path), config2=point.offset)
-    links.on_event(program, event, cookie)
+    links.attach_to_event(program, event, cookie)
 
 
 def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
@@ -243,29 +243,29 @@ def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
         points = [spec.attach[index] for index in members]
         counters = [int(point.extra.get("semaphore", 0)) for point in points]
         with path_for_kernel(path) as place:
-            links.hold(syscalls.link_uprobe_multi(
-                program, place, [point.offset for point in points], [number(spec, index) for index in members],
+            links.hold_link(syscalls.link_uprobe_multi(
+                program, place, [point.offset for point in points], [probe_index(spec, index) for index in members],
                 counters if any(counters) else None, points[0].pid, returns), waits=True)
 
 
-def _kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, _ = _probe_pmu("kprobe")
     module = "" if point.target in ("", "vmlinux") else f"{point.target}:"
     event = syscalls.perf_event_open(kind, 1 << return_bit if point.kind in RETURNS else 0, cpu=0,
                                      config1=f"{module}{point.event}".encode() if point.event else 0,
                                      config2=point.offset)
-    links.on_event(program, event, cookie, name=point.name)
+    links.attach_to_event(program, event, cookie, name=point.name)
 
 
 def _attach_kprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
-    cookies = [cookie(spec, index) for index in range(len(spec.attach))]
+    cookies = [attach_cookie(spec, index) for index in range(len(spec.attach))]
     first = spec.attach[0]
-    links.hold(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
-                                          returns=first.kind in RETURNS, session=bool(spec.parts)),
-               waits=True, name=first.name)
+    links.hold_link(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
+                                               returns=first.kind in RETURNS, session=bool(spec.parts)),
+                    waits=True, name=first.name)
 
 
-def _fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """The function is the program's own attach_btf_id. Before Linux 5.19 there was another call for it."""
     try:
         link = syscalls.link_tracing(program, BPF_TRACE_FEXIT if point.kind in RETURNS else BPF_TRACE_FENTRY, cookie)
@@ -273,30 +273,30 @@ def _fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:
         if error.errno != errno.EINVAL or cookie:
             raise
         link = syscalls.raw_tracepoint_open("", program)
-    links.hold(link, waits=True)
+    links.hold_link(link, waits=True)
 
 
-def _interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_interval(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A timer on one CPU: the program runs once per period, wherever the machine is busy."""
-    _clock(point, program, cookie, links, online_cpus()[0])
+    _attach_cpu_timer(point, program, cookie, links, online_cpus()[0])
 
 
-def _profile(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_profile(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A timer on every CPU, or on every thread of one process, where it counts that thread's own time."""
     if point.pid:
-        _on_threads(point, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, program, cookie, links)
+        _attach_to_threads(point, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, program, cookie, links)
     else:
         for cpu in online_cpus():
-            _clock(point, program, cookie, links, cpu)
+            _attach_cpu_timer(point, program, cookie, links, cpu)
 
 
-def _clock(point: Attach, program: Fd, cookie: int, links: Links, cpu: int) -> None:
+def _attach_cpu_timer(point: Attach, program: Fd, cookie: int, links: Links, cpu: int) -> None:
     event = syscalls.perf_event_open(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, cpu=cpu,
                                      sample_period=point.period, flags=PERF_ATTR_DISABLED)
-    links.on_event(program, event, cookie, start=True)
+    links.attach_to_event(program, event, cookie, start=True)
 
 
-def _counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A software or hardware event: the program runs each ``period`` events, per CPU or per thread."""
     kind, table = ((PERF_TYPE_SOFTWARE, SOFTWARE_EVENTS) if point.kind == "software"
                    else (PERF_TYPE_HARDWARE, HARDWARE_EVENTS))
@@ -305,30 +305,31 @@ def _counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
         raise AttachError(f"{point.name}: the kernel has no {point.kind} event {point.event}", point.name, errno.ENOENT,
                           [f"known are {', '.join(sorted(table))}"])
     if point.pid:
-        _on_threads(point, kind, config, program, cookie, links)
+        _attach_to_threads(point, kind, config, program, cookie, links)
         return
     for cpu in online_cpus():
         event = syscalls.perf_event_open(kind, config, cpu=cpu, sample_period=max(1, point.period),
                                          flags=PERF_ATTR_DISABLED)
-        links.on_event(program, event, cookie, start=True)
+        links.attach_to_event(program, event, cookie, start=True)
 
 
-def _watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
+def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A breakpoint of the CPU's, on every CPU or on the threads of one process. Each access fires."""
     place = {"config1": point.offset, "config2": point.extra["length"], "bp_type": point.extra["mode"]}
     if point.pid:
-        _on_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **place)
+        _attach_to_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **place)
         return
     for cpu in online_cpus():
         event = syscalls.perf_event_open(PERF_TYPE_BREAKPOINT, 0, cpu=cpu, sample_period=1, flags=PERF_ATTR_DISABLED,
                                          **place)
-        links.on_event(program, event, cookie, start=True)
+        links.attach_to_event(program, event, cookie, start=True)
 
 
-def _on_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int, links: Links, **more: int) -> None:
+def _attach_to_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int, links: Links,
+                       **more: int) -> None:
     """One event for each thread; threads that start later inherit it (threads only: Linux 5.13)."""
     flags = PERF_ATTR_DISABLED | PERF_ATTR_INHERIT | PERF_ATTR_INHERIT_THREAD
-    for thread in _threads(point):
+    for thread in _thread_ids(point):
         try:
             event = syscalls.perf_event_open(kind, config, pid=thread, sample_period=max(1, point.period), flags=flags,
                                              **more)
@@ -336,10 +337,10 @@ def _on_threads(point: Attach, kind: int, config: int, program: Fd, cookie: int,
             if error.errno == errno.ESRCH and thread != point.pid:
                 continue  # it has ended meanwhile
             raise
-        links.on_event(program, event, cookie, start=True)
+        links.attach_to_event(program, event, cookie, start=True)
 
 
-def _threads(point: Attach) -> list[int]:
+def _thread_ids(point: Attach) -> list[int]:
     try:
         return sorted(int(name) for name in os.listdir(f"/proc/{point.pid}/task"))
     except OSError:
@@ -347,20 +348,20 @@ def _threads(point: Attach) -> list[int]:
 
 
 ATTACHERS: dict[str, Attacher] = {
-    "tracepoint": _tracepoint,
-    "rawtracepoint": _raw_tracepoint,
-    "kprobe": _kprobe,
-    "kretprobe": _kprobe,
-    "fentry": _fentry,
-    "fexit": _fentry,
-    "uprobe": _uprobe,
-    "uretprobe": _uprobe,
-    "usdt": _uprobe,
-    "interval": _interval,
-    "profile": _profile,
-    "software": _counter,
-    "hardware": _counter,
-    "watchpoint": _watchpoint,
+    "tracepoint": _attach_tracepoint,
+    "rawtracepoint": _attach_raw_tracepoint,
+    "kprobe": _attach_kprobe,
+    "kretprobe": _attach_kprobe,
+    "fentry": _attach_fentry,
+    "fexit": _attach_fentry,
+    "uprobe": _attach_uprobe,
+    "uretprobe": _attach_uprobe,
+    "usdt": _attach_uprobe,
+    "interval": _attach_interval,
+    "profile": _attach_profile,
+    "software": _attach_counter,
+    "hardware": _attach_counter,
+    "watchpoint": _attach_watchpoint,
 }
 
 
@@ -403,21 +404,21 @@ def _config_bit(path: str) -> int:
         return int(file.read().strip().partition(":")[2].partition("-")[0])
 
 
-def explain(point: Attach, error: SyscallError) -> AttachError:
+def explain_attach_error(point: Attach, error: SyscallError) -> AttachError:
     """An attach failure in words that help."""
-    why, hints = _reason(point, error.errno)
+    why, hints = _attach_error_reason(point, error.errno)
     return AttachError(f"{point.name}: {why or error.message}", point.name, error.errno, hints)
 
 
-def explain_load(point: Attach, error: AttachError) -> AttachError:
+def explain_load_error(point: Attach, error: AttachError) -> AttachError:
     """The same for a function that a program cannot be loaded for."""
-    from ..kernel.functions import obstacle
-    why, hints = obstacle(point.event, point.extra.get("module", ""), point.kind)
+    from ..kernel.functions import function_obstacle
+    why, hints = function_obstacle(point.event, point.extra.get("module", ""), point.kind)
     return AttachError(f"{point.name}: {why}" if why else error.message, point.name, error.errno,
                        [*hints, f"the kernel says: {error.message.removeprefix(point.name + ': ')}"] if why else hints)
 
 
-def _reason(point: Attach, number: int) -> tuple[str, list[str]]:
+def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
     if point.kind in UPROBES:
         return _uprobe_reason(point, number)
     if point.kind == "hardware" and number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
@@ -431,10 +432,10 @@ def _reason(point: Attach, number: int) -> tuple[str, list[str]]:
         return _watchpoint_reason(number)
     if point.kind in ("kprobe", "kretprobe", "fentry", "fexit"):
         return _function_reason(point, number)
-    return _any_reason(point, number)
+    return _general_reason(point, number)
 
 
-def _any_reason(point: Attach, number: int) -> tuple[str, list[str]]:
+def _general_reason(point: Attach, number: int) -> tuple[str, list[str]]:
     if number == errno.ESRCH:
         return f"there is no process {point.pid}", []
     if number in (errno.EMFILE, errno.ENFILE):
@@ -443,19 +444,20 @@ def _any_reason(point: Attach, number: int) -> tuple[str, list[str]]:
 
 
 def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    from ..kernel.functions import forbidden, obstacle, special
+    from ..kernel.functions import forbidden_functions, function_obstacle, section_obstacle
     if number in (errno.ENOENT, errno.ESRCH, errno.EBUSY):
-        why, hints = obstacle(point.event, point.target, point.kind)
+        why, hints = function_obstacle(point.event, point.target, point.kind)
         return why or f"the kernel has no function {point.event} that can be probed", hints or [
             "the compiler may have inlined it"]
     if number == errno.EADDRNOTAVAIL:
         return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
-    if why := special(point.event) or ("their own work needs it" if point.event in forbidden() else ""):
+    if why := section_obstacle(point.event) or ("their own work needs it" if point.event in forbidden_functions()
+                                                else ""):
         probes = "kprobes" if point.kind in ("kprobe", "kretprobe") else point.kind
         return f"{point.event} is off limits to {probes}: {why}", []
     if number in (errno.EINVAL, errno.EILSEQ):
         return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]
-    return _any_reason(point, number)
+    return _general_reason(point, number)
 
 
 def _watchpoint_reason(number: int) -> tuple[str, list[str]]:
@@ -473,4 +475,4 @@ def _uprobe_reason(point: Attach, number: int) -> tuple[str, list[str]]:
             "was the file replaced since it was read?"]
     if number == errno.EIO or number == errno.ENOEXEC:
         return f"the instruction at offset {point.offset:#x} of {point.target} cannot be probed", []
-    return _any_reason(point, number)
+    return _general_reason(point, number)

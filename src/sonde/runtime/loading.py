@@ -10,7 +10,7 @@ from ..kernel.syscalls import Fd
 from ..spec import Attach, MapSpec, ProgramSpec, ScriptSpec
 from . import links, maps
 from .maps import Map
-from .programs import Program, apart, load, target_of
+from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
 from .ringbuf import ring_bytes
 
 Missing = Callable[[AttachError, Attach], None]  # is told of an attach point that cannot be had
@@ -26,7 +26,7 @@ class Loader:
         """All maps, in the order of the spec; those that were created stay in ``maps`` if one cannot be."""
         cpus = possible_cpus()
         for spec in self._spec.maps:
-            self._maps[spec.name] = maps.create(self._with_size(spec), cpus)
+            self._maps[spec.name] = maps.create_map(self._with_size(spec), cpus)
 
     def _with_size(self, spec: MapSpec) -> MapSpec:
         """Rings get their size here: it is the machine's business."""
@@ -34,12 +34,12 @@ class Loader:
             return spec
         return MapSpec(spec.name, spec.type, 0, 0, ring_bytes(spec.name, self._spec.config.perf_rb_pages), spec.flags)
 
-    def load_programs(self) -> list[Program]:
+    def load_programs(self) -> list[LoadedProgram]:
         """All programs, less those whose function is not there."""
-        found: list[Program] = []
+        found: list[LoadedProgram] = []
         modules: dict[str, Fd | None] = {}
         try:
-            for program in [part for spec in self._spec.programs for part in apart(spec)]:
+            for program in [part for spec in self._spec.programs for part in split_by_function(spec)]:
                 found += self._load_with_parts(program, modules)
         except BaseException:
             for loaded in found:
@@ -51,30 +51,30 @@ class Loader:
                     fd.close()
         return found
 
-    def _load_with_parts(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> list[Program]:
+    def _load_with_parts(self, spec: ProgramSpec, modules: dict[str, Fd | None]) -> list[LoadedProgram]:
         if spec.parts:
             session = self._load_session(spec)
             return [session] if session is not None else \
                 [program for part in spec.parts for program in self._load_with_parts(part, modules)]
         module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
         if module != "vmlinux" and module not in modules:
-            modules[module] = target_of(module)
+            modules[module] = open_attach_target(module)
         try:
             return [self.load_program(spec, attach_btf=modules.get(module))]
         except AttachError as error:
-            self._missing(links.explain_load(spec.attach[0], error), spec.attach[0])
+            self._missing(links.explain_load_error(spec.attach[0], error), spec.attach[0])
             return []
 
-    def _load_session(self, spec: ProgramSpec) -> Program | None:
+    def _load_session(self, spec: ProgramSpec) -> LoadedProgram | None:
         """Entry and return as one program; None if the kernel will not have it: then its parts say why."""
         try:
-            return self._load(spec, links.multi_type(spec))
+            return self._load(spec, links.multi_attach_type(spec))
         except VerifierError:
             return None
 
-    def load_program(self, spec: ProgramSpec, multi: bool = True, attach_btf: Fd | None = None) -> Program:
+    def load_program(self, spec: ProgramSpec, multi: bool = True, attach_btf: Fd | None = None) -> LoadedProgram:
         """A program; ``multi``: if one link can serve all its attach points, for that."""
-        together = links.multi_type(spec) if multi else 0
+        together = links.multi_attach_type(spec) if multi else 0
         if together:
             try:
                 return self._load(spec, together)
@@ -82,6 +82,7 @@ class Loader:
                 pass  # kernels before that attach type refuse it; if the script is at fault the next load says so
         return self._load(spec, attach_btf=attach_btf)
 
-    def _load(self, spec: ProgramSpec, expected_attach: int | None = None, attach_btf: Fd | None = None) -> Program:
+    def _load(self, spec: ProgramSpec, expected_attach: int | None = None,
+              attach_btf: Fd | None = None) -> LoadedProgram:
         config = self._spec.config
-        return load(spec, self._maps, config.license, config.log_size, expected_attach, attach_btf)
+        return load_program(spec, self._maps, config.license, config.log_size, expected_attach, attach_btf)

@@ -39,12 +39,14 @@ class Withheld(Record):
         """A line for what the programs took, and one for each way in which events were kept back."""
         traced, took = self.traced_ns / 1e9, 100 * self.spent_ns / max(self.traced_ns, 1)
         found = [f"--budget {100 * self.share:.4g}%: the programs took {took:.2g}% of one CPU's time in {traced:.1f} s"]
-        found += [f"{count} event{_s(count)} of {probe} skipped for the budget" for probe, count in self.events]
+        found += [f"{count} event{_plural_suffix(count)} of {probe} skipped for the budget"
+                  for probe, count in self.events]
         if self.detached_ns:
             away = self.detached_ns / 1e9
             found.append(f"for {away:.1f} of {traced:.1f} s probes were detached: nothing counted what came then")
-        return found + [f"{count} element{_s(count)} of {name} dropped: what would have ended them may have been missed"
-                        for name, count in self.dropped]
+        found += [f"{count} element{_plural_suffix(count)} of {name} dropped: what would have ended them may have been "
+                  "missed" for name, count in self.dropped]
+        return found
 
 
 class Losses(Record):
@@ -72,34 +74,38 @@ class Losses(Record):
         by_probe = ", ".join([f"{count} of {probe}" for probe, count in self.records])
         found = [f"Lost {lost} events: {by_probe}"] if lost else []
         for site, count in self.errors:
-            found.append(f"{site.span}: {message(site, count)}" if site.span is not None else message(site, count))
+            found.append(f"{site.span}: {describe_error(site, count)}" if site.span is not None
+                         else describe_error(site, count))
         return found + (self.withheld.sentences if self.withheld else []) + self.notes
 
     @property
     def notes(self) -> list[str]:
         """Of them those that belong to no place in the script."""
-        found = [f"{self.late} event{_s(self.late)} came late, out of order"] if self.late else []
+        found = [f"{self.late} event{_plural_suffix(self.late)} came late, out of order"] if self.late else []
         if self.short:
-            found.append(f"{self.short} stack{_s(self.short)} of dw_ustack end{'s' if self.short == 1 else ''} early: "
-                         "deeper than the 16 KiB that are copied, or through code without unwind tables")
+            end = "ends" if self.short == 1 else "end"
+            found.append(
+                f"{self.short} stack{_plural_suffix(self.short)} of dw_ustack {end} early: "
+                "deeper than the 16 KiB that are copied, or through code without unwind tables")
         if self.unseen:
-            found.append(f"{self.unseen} mapping{_s(self.unseen)} of processes went unseen: names in user stacks "
-                         "may be missing")
-        return found + [f"{probe}: {skipped(probe, count)}" for probe, count in self.skipped]
+            found.append(
+                f"{self.unseen} mapping{_plural_suffix(self.unseen)} of processes went unseen: names in user stacks "
+                "may be missing")
+        return found + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
 
 
-def _s(count: int) -> str:
+def _plural_suffix(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def skipped(probe: str, count: int) -> str:
+def describe_skipped(probe: str, count: int) -> str:
     """How often a program was not run. A kretprobe's calls under way share a few of the kernel's records."""
     if probe.startswith("kretprobe:"):
-        return f"the kernel missed {count} return{_s(count)}: too many calls under way, or nested"
-    return f"the kernel skipped {count} nested event{_s(count)}"
+        return f"the kernel missed {count} return{_plural_suffix(count)}: too many calls under way, or nested"
+    return f"the kernel skipped {count} nested event{_plural_suffix(count)}"
 
 
-def message(site: ErrorSite, count: int) -> str:
+def describe_error(site: ErrorSite, count: int) -> str:
     """What happened at a place in the script, and how often."""
     text = _MESSAGES.get(site.kind, f"{site.helper or site.kind} failed.").format(map=site.map)
     return text if count == 1 else f"{text} [{count} times]"

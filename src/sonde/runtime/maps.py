@@ -64,37 +64,37 @@ class Map:
         if self.spec.memory:
             value = self._memory_value()
             return [] if value is None else [(b"", value)]
-        if self._subtracts:
-            return self._finish(self._gains(self._states()))
-        return self._decode(self._chunks(take=False))
+        if self._clears_by_subtraction:
+            return self._finish_items(self._gains_since_base(self._read_states()))
+        return self._decode_chunks(self._read_chunks(take=False))
 
     def get(self, key: bytes = b"") -> Value | None:
         """The value under ``key``; None if there is none."""
         if self.spec.memory:
             return self._memory_value()
         raw = syscalls.map_lookup(self.fd, key, self._element)
-        if raw is not None and self._subtracts:
-            found = self._finish(self._gains([(key, self._merge(raw)[0])]))
+        if raw is not None and self._clears_by_subtraction:
+            found = self._finish_items(self._gains_since_base([(key, self._merge_cells(raw)[0])]))
             return found[0][1] if found else None
-        return None if raw is None else self._decode([_Chunk(key, raw, 1)])[0][1]
+        return None if raw is None else self._decode_chunks([_Chunk(key, raw, 1)])[0][1]
 
-    def elements(self) -> Iterator[tuple[bytes, bytes]]:
+    def raw_elements(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value as the kernel has it (every CPU's for a per-CPU map), read in pieces."""
         if self.spec.memory:
             yield b"", bytes(self.memory[:self.spec.value_size])
             return
-        for chunk in self._chunks(take=False):
-            yield from zip(_split(chunk.keys, self.spec.key_size), _split(chunk.cells, self._element))
+        for chunk in self._read_chunks(take=False):
+            yield from zip(_split_cells(chunk.keys, self.spec.key_size), _split_cells(chunk.cells, self._element))
 
-    def count(self) -> int:
+    def count_keys(self) -> int:
         """How many keys there are."""
-        if self.spec.memory or self._subtracts:
+        if self.spec.memory or self._clears_by_subtraction:
             return len(self.items())
-        return sum(chunk.count for chunk in self._chunks(take=False))
+        return sum(chunk.count for chunk in self._read_chunks(take=False))
 
     # changing
 
-    def take(self) -> list[Item]:
+    def read_and_clear(self) -> list[Item]:
         """Read and empty in one step: no update between the two is lost.
 
         An additive aggregate is left alone, and what was read is subtracted from later reads: a program that has
@@ -103,31 +103,32 @@ class Map:
         the memory of keyless ones is zeroed.
         """
         if not self.spec.memory:
-            return self._take_gains() if self._subtracts else self._decode(self._chunks(take=True))
-        now = self._merged_memory() if self._subtracts else None
+            return self._read_gains_and_clear() if self._clears_by_subtraction \
+                else self._decode_chunks(self._read_chunks(take=True))
+        now = self._merged_memory() if self._clears_by_subtraction else None
         value = self._memory_value(now)
         self._empty_memory(now)
-        for at in self._markers:
+        for at in self._marker_offsets:
             self.memory[at] = 0
         self._kept = False
         return [] if value is None else [(b"", value)]
 
     def clear(self) -> None:
         """Delete every key (``clear()`` of the language)."""
-        self.take()
+        self.read_and_clear()
 
     def zero(self) -> None:
         """Set every value to zero and keep the keys (``zero()`` of the language)."""
-        if self._subtracts and not self.spec.memory:
-            self._bases = dict(self._states())
+        if self._clears_by_subtraction and not self.spec.memory:
+            self._bases = dict(self._read_states())
             self._zeroed = set(self._bases)
         elif not self.spec.memory:
             zeros = bytes(self._element)
-            for chunk in self._chunks(take=False):
-                for key in _split(chunk.keys, self.spec.key_size):
-                    self._replace(key, zeros)
+            for chunk in self._read_chunks(take=False):
+                for key in _split_cells(chunk.keys, self.spec.key_size):
+                    self._replace_value(key, zeros)
         else:
-            now = self._merged_memory() if self._subtracts else None
+            now = self._merged_memory() if self._clears_by_subtraction else None
             self._kept = self._memory_value(now) is not None
             self._empty_memory(now)
 
@@ -135,7 +136,7 @@ class Map:
         """Set the value under ``key`` (``key`` is ignored by a keyless map)."""
         if self.spec.memory:
             self.memory[:len(value)] = value
-            for at in self._markers:
+            for at in self._marker_offsets:
                 self.memory[at] = 1
         else:
             syscalls.map_update(self.fd, key, value)
@@ -155,59 +156,59 @@ class Map:
     # additive aggregates: what was gained since a base
 
     @property
-    def _subtracts(self) -> bool:
+    def _clears_by_subtraction(self) -> bool:
         """Whether clearing is a matter of user space: nothing but updates happens in the kernel."""
-        return self.aggregate is not None and merge.additive(self.aggregate) and not self.spec.read_in_kernel \
+        return self.aggregate is not None and merge.is_additive(self.aggregate) and not self.spec.read_in_kernel \
             and not self.spec.type.startswith("lru_")
 
-    def _merge(self, cells: bytes) -> list[State]:
+    def _merge_cells(self, cells: bytes) -> list[State]:
         assert self.aggregate is not None
-        return merge.merge(self.aggregate, cells, self._cpus)
+        return merge.merge_states(self.aggregate, cells, self._cpus)
 
-    def _states(self) -> list[tuple[bytes, State]]:
+    def _read_states(self) -> list[tuple[bytes, State]]:
         found: list[tuple[bytes, State]] = []
-        for chunk in self._chunks(take=False):
-            found += zip(_split(chunk.keys, self.spec.key_size), self._merge(chunk.cells))
+        for chunk in self._read_chunks(take=False):
+            found += zip(_split_cells(chunk.keys, self.spec.key_size), self._merge_cells(chunk.cells))
         return found
 
-    def _gains(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
+    def _gains_since_base(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
         """What each key gained since its base; without those that gained nothing."""
         bases = self._bases
         if not bases:
             return states
-        gains = [(key, merge.subtract(state, bases[key]) if key in bases else state) for key, state in states]
+        gains = [(key, merge.subtract_state(state, bases[key]) if key in bases else state) for key, state in states]
         return [(key, gain) for key, gain in gains if any(gain) or key in self._zeroed or key not in bases]
 
-    def _finish(self, gains: list[tuple[bytes, State]]) -> list[Item]:
+    def _finish_items(self, gains: list[tuple[bytes, State]]) -> list[Item]:
         assert self.aggregate is not None
-        return list(zip([key for key, _ in gains], merge.finish(self.aggregate, [gain for _, gain in gains])))
+        return list(zip([key for key, _ in gains], merge.apply_signs(self.aggregate, [gain for _, gain in gains])))
 
-    def _take_gains(self) -> list[Item]:
-        states = self._states()
-        gains = self._gains(states)
+    def _read_gains_and_clear(self) -> list[Item]:
+        states = self._read_states()
+        gains = self._gains_since_base(states)
         active = {key for key, gain in gains if any(gain)}
         bases = dict(states)
         for key in [key for key, _ in states if key not in active and key in self._bases]:
-            raw = syscalls.map_take(self.fd, key, self._element)
-            late = merge.subtract(self._merge(raw)[0], bases.pop(key)) if raw is not None else ()
+            raw = syscalls.map_lookup_and_delete(self.fd, key, self._element)
+            late = merge.subtract_state(self._merge_cells(raw)[0], bases.pop(key)) if raw is not None else ()
             if any(late):  # it came to life just now
                 gains.append((key, late))
         self._bases, self._zeroed = bases, set()
-        return self._finish(gains)
+        return self._finish_items(gains)
 
     # keyless maps: memory
 
     def _memory_value(self, now: State | None = None) -> Value | None:
         """The value; None if there is none. ``now``: an aggregate's words, where they have been read already."""
-        marked = self._kept or any(self.memory[at] for at in self._markers)
+        marked = self._kept or any(self.memory[at] for at in self._marker_offsets)
         if self.aggregate is None:
             size = self.spec.value.size if self.spec.value is not None else self.spec.value_size
             return bytes(self.memory[:size]) if marked or not self.spec.marker else None
-        gain = self._since_base(now or self._merged_memory())
-        return self._signed(gain) if marked or any(gain) else None
+        gain = self._memory_gain(now or self._merged_memory())
+        return self._apply_sign(gain) if marked or any(gain) else None
 
     @property
-    def _markers(self) -> range:
+    def _marker_offsets(self) -> range:
         """Where the slots say that they have been given a value."""
         return range(self.spec.marker, self.spec.value_size, self.spec.stride) if self.spec.marker else range(0)
 
@@ -217,71 +218,71 @@ class Map:
         data = self.memory[:stride * self._cpus]
         if stride != size:
             data = b"".join([data[at:at + size] for at in range(0, len(data), stride)])
-        return merge.merge(self.aggregate, data, self._cpus)[0]
+        return merge.merge_states(self.aggregate, data, self._cpus)[0]
 
-    def _since_base(self, state: State) -> State:
-        return state if self._base is None else merge.subtract(state, self._base)
+    def _memory_gain(self, state: State) -> State:
+        return state if self._base is None else merge.subtract_state(state, self._base)
 
-    def _signed(self, state: tuple[int, ...]) -> tuple[int, ...]:
+    def _apply_sign(self, state: tuple[int, ...]) -> tuple[int, ...]:
         assert self.aggregate is not None
-        return merge.finish(self.aggregate, [state])[0]
+        return merge.apply_signs(self.aggregate, [state])[0]
 
     def _empty_memory(self, now: State | None) -> None:
         """Let the value be 0: ``now`` is subtracted from later ones; None where there is no subtracting."""
         if now is not None:
             self._base = now
             return
-        marks = [self.memory[at] for at in self._markers]
+        marks = [self.memory[at] for at in self._marker_offsets]
         self.memory[:self.spec.value_size] = bytes(self.spec.value_size)
-        for at, mark in zip(self._markers, marks):
+        for at, mark in zip(self._marker_offsets, marks):
             self.memory[at] = mark
 
     # keyed maps
 
-    def _decode(self, chunks: Iterable[_Chunk]) -> list[Item]:
+    def _decode_chunks(self, chunks: Iterable[_Chunk]) -> list[Item]:
         found: list[Item] = []
         for chunk in chunks:
-            keys = _split(chunk.keys, self.spec.key_size)
+            keys = _split_cells(chunk.keys, self.spec.key_size)
             if self.aggregate is None:
-                cells = _split(chunk.cells, self._element)
-                found += zip(keys, [self._over_cpus(cell) for cell in cells] if self._per_cpu else cells)
+                cells = _split_cells(chunk.cells, self._element)
+                found += zip(keys, [self._merge_plain_value(cell) for cell in cells] if self._per_cpu else cells)
             else:
-                states = merge.merge(self.aggregate, chunk.cells, self._cpus)
-                found += zip(keys, merge.finish(self.aggregate, states))
+                states = merge.merge_states(self.aggregate, chunk.cells, self._cpus)
+                found += zip(keys, merge.apply_signs(self.aggregate, states))
         return found
 
-    def _over_cpus(self, cell: bytes) -> bytes:
+    def _merge_plain_value(self, cell: bytes) -> bytes:
         """A plain value of a per-CPU map: the sum of numbers; of anything else the first CPU's that has it."""
         size = self._element // self._cpus
-        parts = _split(cell, size)
+        parts = _split_cells(cell, size)
         if isinstance(self.spec.value, Int):
             width = self.spec.value.size
             total = sum(int.from_bytes(part[:width], sys.byteorder) for part in parts)
             return (total & ((1 << 8 * width) - 1)).to_bytes(size, sys.byteorder)
         return next((part for part in parts if any(part)), parts[0])
 
-    def _chunks(self, take: bool) -> Iterator[_Chunk]:
+    def _read_chunks(self, take: bool) -> Iterator[_Chunk]:
         """All elements, by batches where the kernel has them (Linux 5.6), else one by one."""
         try:
-            yield from self._batches(take)
+            yield from self._read_batches(take)
         except SyscallError as error:
             if error.errno not in _NO_BATCH:
                 raise
-            yield from self._one_by_one(take)
+            yield from self._read_one_by_one(take)
 
-    def _batches(self, take: bool) -> Iterator[_Chunk]:
+    def _read_batches(self, take: bool) -> Iterator[_Chunk]:
         spec = self.spec
         room = min(spec.max_entries, max(64, _BATCH_BYTES // (spec.key_size + self._element)))
         token: bytearray | None = None
         while True:
             keys, values = bytearray(room * spec.key_size), bytearray(room * self._element)
             following = bytearray(max(8, spec.key_size))
-            count, problem = syscalls.map_batch(self.fd, token, following, keys, values, room, take)
+            count, problem = syscalls.map_lookup_batch(self.fd, token, following, keys, values, room, take)
             if problem == errno.ENOSPC:  # one hash bucket holds more than there is room for
                 room *= 2
                 continue
             if problem not in (0, errno.ENOENT):
-                raise syscalls.failure("bpf(MAP_LOOKUP_BATCH)", problem)
+                raise syscalls.syscall_error("bpf(MAP_LOOKUP_BATCH)", problem)
             if count:
                 yield _Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
                              bytes(memoryview(values)[:count * self._element]), count)
@@ -289,7 +290,7 @@ class Map:
                 return
             token = following
 
-    def _one_by_one(self, take: bool) -> list[_Chunk]:
+    def _read_one_by_one(self, take: bool) -> list[_Chunk]:
         """Walk the keys. A key that vanishes under the walk restarts it, hence the set and the bound."""
         seen: dict[bytes, bytes] = {}
         key = syscalls.map_next_key(self.fd, None, self.spec.key_size)
@@ -305,7 +306,7 @@ class Map:
             key = following
         return [_Chunk(key, value, 1) for key, value in seen.items()]
 
-    def _replace(self, key: bytes, value: bytes) -> None:
+    def _replace_value(self, key: bytes, value: bytes) -> None:
         try:
             syscalls.map_update(self.fd, key, value, BPF_EXIST)
         except SyscallError as error:
@@ -313,11 +314,11 @@ class Map:
                 raise
 
 
-def _split(data: bytes, size: int) -> list[bytes]:
+def _split_cells(data: bytes, size: int) -> list[bytes]:
     return [data[at:at + size] for at in range(0, len(data), size)]
 
 
-def create(spec: MapSpec, possible_cpus: int) -> Map:
+def create_map(spec: MapSpec, possible_cpus: int) -> Map:
     """Create the kernel's map for ``spec`` and fill in its initial contents.
 
     Raises SondeError naming the map when the kernel refuses its size.

@@ -17,7 +17,7 @@ _HALF = 1 << 63
 State = tuple[int, ...]
 
 
-def additive(aggregate: Aggregate) -> bool:
+def is_additive(aggregate: Aggregate) -> bool:
     """Whether states add up, so that an earlier state can be subtracted from a later one."""
     return aggregate.kind not in ("min", "max", "tseries")
 
@@ -27,15 +27,15 @@ def to_signed(value: int) -> int:
     return ((value + _HALF) & MASK) - _HALF
 
 
-def merge(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int) -> list[State]:
+def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int) -> list[State]:
     """Merge consecutive elements of ``cpus`` states each; additive ones stay unsigned, modulo 2^64."""
     words = memoryview(data).cast("B").cast("Q").tolist()
     width = aggregate.words
     if aggregate.kind == "tseries":
         from .series import merge_series
         return [merge_series(aggregate, words[at:at + width * cpus], cpus) for at in range(0, len(words), width * cpus)]
-    if not additive(aggregate):
-        return _extremes(aggregate, words, width * cpus)
+    if not is_additive(aggregate):
+        return _merge_extremes(aggregate, words, width * cpus)
     columns = []
     for at in range(width):
         column = words[at::width * cpus]
@@ -47,7 +47,7 @@ def merge(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpus: int)
     return list(zip(*columns))
 
 
-def _extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State]:
+def _merge_extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State]:
     """min and max: CPUs that never saw a value do not count; (0, 0) when none did."""
     best = min if aggregate.kind == "min" else max
     states: list[State] = []
@@ -59,12 +59,12 @@ def _extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State
     return states
 
 
-def subtract(state: State, base: Sequence[int]) -> State:
+def subtract_state(state: State, base: Sequence[int]) -> State:
     """What an additive state gained since it was ``base``."""
     return tuple([(now - then) & MASK for now, then in zip(state, base)])
 
 
-def finish(aggregate: Aggregate, states: list[State]) -> list[State]:
+def apply_signs(aggregate: Aggregate, states: list[State]) -> list[State]:
     """Give the words of merged states their sign: a sum's, and the total of avg and stats."""
     if not aggregate.signed or aggregate.kind not in ("sum", "avg", "stats"):
         return states

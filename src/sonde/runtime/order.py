@@ -27,11 +27,11 @@ class Sequencer:
         self._released = 0  # the greatest time that has left
         self.late = 0       # records that came when later ones had left: they are out of order
 
-    def add(self, events: list[Event], consumed: int) -> None:
+    def add_events(self, events: list[Event], consumed: int) -> None:
         """Take what was read from the data ring, up to position ``consumed``, in ring order."""
         self._consumed = consumed
         if events:
-            in_order = self.newest() <= events[0][0] and _sorted(events)
+            in_order = self.newest_time() <= events[0][0] and _is_sorted(events)
             self._pending += events
             if not in_order:
                 self.late += sum([event[0] < self._released for event in events])
@@ -46,11 +46,11 @@ class Sequencer:
         """Control records that are held."""
         return len(self._controls)
 
-    def oldest(self) -> int | None:
+    def oldest_time(self) -> int | None:
         """Time of the oldest data record that is held."""
         return self._pending[0][0] if self._pending else None
 
-    def newest(self) -> int:
+    def newest_time(self) -> int:
         """Time of the newest data record that is held or has left; 0 if there is none."""
         return self._pending[-1][0] if self._pending else self._released
 
@@ -61,7 +61,7 @@ class Sequencer:
     def __bool__(self) -> bool:
         return bool(self._pending or self._controls)
 
-    def release(self, before: int | None, most: int = 1 << 62) -> list[Raw]:
+    def release_records(self, before: int | None, most: int = 1 << 62) -> list[Raw]:
         """The records whose place is certain: data records with time < ``before`` (None: everything), the first
         ``most`` of them."""
         pending = self._pending
@@ -94,7 +94,7 @@ class Sequencer:
         return released
 
 
-def _sorted(events: list[Event]) -> bool:
+def _is_sorted(events: list[Event]) -> bool:
     times = [event[0] for event in events]
     return times == sorted(times)
 

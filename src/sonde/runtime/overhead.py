@@ -14,7 +14,7 @@ from ..record import Record
 from ..types import Aggregate
 from ..uapi import PROG_TYPE_NAMES
 from .aggregates import Histogram
-from .statistics import Cost, enable
+from .statistics import Cost, enable_statistics
 
 STEP = 0.001  # s between looks at one program
 BITS = 2      # of the buckets of its histogram: four to each power of two
@@ -36,17 +36,17 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._statistics = enable()
+        self._statistics = enable_statistics()
         self._programs: dict[int, Fd] = {}
         self._before: dict[int, ProgramInfo] = {}
         self._began = time.monotonic_ns()
         try:
-            self._hold(new=False)
+            self._hold_programs(new=False)
         except BaseException:
             self.close()
             raise
 
-    def _hold(self, new: bool) -> None:
+    def _hold_programs(self, new: bool) -> None:
         for number in syscalls.object_ids("program"):
             if number in self._programs:
                 continue
@@ -58,12 +58,12 @@ class Meter:
             if not new:  # what is new has counted from 0
                 self._before[number] = syscalls.prog_info(fd)
 
-    def costs(self) -> list[ProgramCost]:
+    def program_costs(self) -> list[ProgramCost]:
         """Every program so far, the most expensive first."""
-        self._hold(new=True)
+        self._hold_programs(new=True)
         seconds = (time.monotonic_ns() - self._began) / 1e9
         infos = {number: syscalls.prog_info(fd) for number, fd in self._programs.items()}
-        held = holders()
+        held = program_holders()
         found = []
         for number, info in infos.items():
             before = self._before.get(number)
@@ -71,10 +71,10 @@ class Meter:
                 info.run_count - (before.run_count if before else 0),
                 info.run_time_ns - (before.run_time_ns if before else 0),
                 info.recursion_misses - (before.recursion_misses if before else 0), seconds,
-                id=number, type=type_name(info.type), name=info.name, holders=held.get(number, [])))
+                id=number, type=program_type_name(info.type), name=info.name, holders=held.get(number, [])))
         return sorted(found, key=lambda cost: (-cost.time_ns, cost.id))
 
-    def watch(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
+    def watch_program(self, number: int, seconds: float, stopped: Callable[[], bool]) -> Latency:
         """Look at one program each millisecond; its runs since the meter was made are counted."""
         fd, words = self._programs[number], Aggregate("hist", bits=BITS).words
         counts, runs, alone = [0] * words, 0, 0
@@ -88,7 +88,7 @@ class Meter:
             now = syscalls.prog_info(fd)
             new = now.run_count - before.run_count
             if new > 0:
-                counts[bucket((now.run_time_ns - before.run_time_ns) // new)] += new
+                counts[bucket_index((now.run_time_ns - before.run_time_ns) // new)] += new
                 runs += new
                 alone += new == 1
             before = now
@@ -110,7 +110,7 @@ class Meter:
         self.close()
 
 
-def find(program: str) -> tuple[int, str] | None:
+def find_program(program: str) -> tuple[int, str] | None:
     """(id, name) of the program that is called ``id:NUMBER`` or by its name; None if there is none. The newest one if
     several have that name. PrivilegeError without CAP_SYS_ADMIN."""
     known: dict[int, str] = {}
@@ -138,7 +138,7 @@ class Latency(Record):
     seconds: float
 
 
-def bucket(value: int) -> int:
+def bucket_index(value: int) -> int:
     """The place of a value in a histogram of ``BITS`` (types.Aggregate has the rule)."""
     if value < 2 << BITS:
         return value + 1
@@ -146,25 +146,25 @@ def bucket(value: int) -> int:
     return 1 + ((power - BITS + 1) << BITS) + (value >> power - BITS) - (1 << BITS)
 
 
-def type_name(number: int) -> str:
+def program_type_name(number: int) -> str:
     """A program type's name as the kernel has it."""
     return PROG_TYPE_NAMES[number] if number < len(PROG_TYPE_NAMES) else str(number)
 
 
-def holders() -> dict[int, list[str]]:
+def program_holders() -> dict[int, list[str]]:
     """The processes (``comm/pid``) that hold each program, directly or by a link, by the program's number."""
     found: dict[int, list[str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(("anon_inode:bpf-prog", "anon_inode:bpf_link")):
-                    _note(found, pid, fd)
+                    _note_holder(found, pid, fd)
         except OSError:  # it has gone, or is none of ours
             continue
     return found
 
 
-def _note(found: dict[int, list[str]], pid: str, fd: str) -> None:
+def _note_holder(found: dict[int, list[str]], pid: str, fd: str) -> None:
     with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as info:
         number = next((int(line.split()[1]) for line in info if line.startswith("prog_id:")), None)
     if number is None or pid == str(os.getpid()):

@@ -26,7 +26,7 @@ _LARGEST_LOG = 16 << 20
 TRACING = {"fentry": BPF_TRACE_FENTRY, "fexit": BPF_TRACE_FEXIT, "iter": BPF_TRACE_ITER}
 
 
-class Program:
+class LoadedProgram:
     """A loaded program."""
 
     def __init__(self, spec: ProgramSpec, fd: Fd) -> None:
@@ -37,7 +37,7 @@ class Program:
         """Run it once, here and now (begin, end and self programs)."""
         return syscalls.prog_test_run(self.fd)
 
-    def info(self) -> ProgramInfo:
+    def program_info(self) -> ProgramInfo:
         """The kernel's figures: runs, nanoseconds, recursion misses."""
         return syscalls.prog_info(self.fd)
 
@@ -46,7 +46,7 @@ class Program:
         self.fd.close()
 
 
-def relocate(code: bytes, relocations: list[Relocation], maps: dict[str, Map]) -> bytes:
+def apply_relocations(code: bytes, relocations: list[Relocation], maps: dict[str, Map]) -> bytes:
     """``code`` with the maps' descriptors in its 16-byte loads.
 
     Such a load takes two slots; each ends in an s32 immediate. The source register of the first
@@ -63,7 +63,7 @@ def relocate(code: bytes, relocations: list[Relocation], maps: dict[str, Map]) -
     return bytes(patched)
 
 
-def apart(spec: ProgramSpec) -> list[ProgramSpec]:
+def split_by_function(spec: ProgramSpec) -> list[ProgramSpec]:
     """A program of type tracing is loaded once for each of its functions; any other is loaded as it is."""
     if spec.type != "tracing":
         return [spec]
@@ -71,12 +71,12 @@ def apart(spec: ProgramSpec) -> list[ProgramSpec]:
     for index, point in enumerate(spec.attach):
         expected = TRACING[spec.how or point.kind]
         found.append(ProgramSpec(program_name([point]), spec.type, spec.code, [point], spec.relocations, spec.lines,
-                                 spec.how, expected, point.extra["btf_id"], number(spec, index), spec.cookies,
+                                 spec.how, expected, point.extra["btf_id"], probe_index(spec, index), spec.cookies,
                                  spec.sleepable, spec.functions))
     return found
 
 
-def target_of(module: str) -> Fd | None:
+def open_attach_target(module: str) -> Fd | None:
     """What the kernel wants to know of a function that is not its own: the BTF of a module, or the program of "bpf:ID".
     None, and the load will fail and say why, if it has gone."""
     if not module.startswith("bpf:"):
@@ -87,44 +87,44 @@ def target_of(module: str) -> Fd | None:
         return None
 
 
-def number(spec: ProgramSpec, index: int) -> int:
+def probe_index(spec: ProgramSpec, index: int) -> int:
     """Of attach point ``index`` of a program in ScriptSpec.probes: its cookie."""
     return spec.numbers[index] if spec.numbers else spec.first_probe + index
 
 
-def cookie(spec: ProgramSpec, index: int) -> int:
+def attach_cookie(spec: ProgramSpec, index: int) -> int:
     """What a program that serves many attach points is given at one: its number; for kernel functions that of the entry
     in the low half and that of the return in the high one, since both may be one program's."""
     if spec.parts:
         entry, exit = spec.parts
-        return number(entry, index) | number(exit, index) << 32
-    own = number(spec, index)
+        return probe_index(entry, index) | probe_index(exit, index) << 32
+    own = probe_index(spec, index)
     return own | own << 32 if (spec.how or spec.attach[index].kind) in ("kprobe", "kretprobe") else own
 
 
-def load(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", log_size: int = 1_000_000,
-         expected_attach: int | None = None, attach_btf: Fd | None = None) -> Program:
+def load_program(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", log_size: int = 1_000_000,
+                 expected_attach: int | None = None, attach_btf: Fd | None = None) -> LoadedProgram:
     """Load ``spec``; ``attach_btf`` is that of its function's module. Raises VerifierError with the script's place,
     PrivilegeError, or AttachError if it is the function that cannot be attached to."""
     arguments: dict[str, Any] = {
-        "type": PROG_TYPES[spec.type], "code": relocate(spec.code, spec.relocations, maps), "name": spec.name,
+        "type": PROG_TYPES[spec.type], "code": apply_relocations(spec.code, spec.relocations, maps), "name": spec.name,
         "license": license, "flags": BPF_F_SLEEPABLE if spec.sleepable else 0,
         "expected_attach": spec.expected_attach if expected_attach is None else expected_attach,
         "attach_btf_id": spec.attach_btf_id, "attach_btf": attach_btf,
     }
     try:
-        return Program(spec, _load_quietly(spec, arguments))
+        return LoadedProgram(spec, _load_quietly(spec, arguments))
     except SyscallError as error:
         if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
             raise
-    return Program(spec, _load_with_log(spec, arguments, log_size))
+    return LoadedProgram(spec, _load_with_log(spec, arguments, log_size))
 
 
 def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
     """Without a log, and without type information unless the program has callbacks: those must be functions in BTF."""
     if len(spec.functions) < 2:
         return syscalls.prog_load(**arguments)
-    btf, func_info, _ = _type_information(spec, [])
+    btf, func_info, _ = _load_type_information(spec, [])
     try:
         return syscalls.prog_load(**arguments, btf=btf, func_info=func_info)
     finally:
@@ -134,7 +134,7 @@ def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
 
 def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) -> Fd:
     """Try again, with line information, to learn why; with a bigger log if it does not fit."""
-    btf, func_info, line_info = _type_information(spec, spec.lines)
+    btf, func_info, line_info = _load_type_information(spec, spec.lines)
     size = min(max(log_size, 1 << 16), _LARGEST_LOG)
     try:
         while True:
@@ -144,14 +144,14 @@ def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) 
                                           log=log, log_level=1)
             except SyscallError as error:
                 if error.errno != errno.ENOSPC or size >= _LARGEST_LOG:
-                    raise rejection(spec, log.split(b"\0", 1)[0].decode(errors="replace"), error.errno) from None
+                    raise rejection_error(spec, log.split(b"\0", 1)[0].decode(errors="replace"), error.errno) from None
                 size = min(size * 4, _LARGEST_LOG)
     finally:
         if btf is not None:
             btf.close()
 
 
-def _type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[Fd | None, bytes, bytes]:
+def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[Fd | None, bytes, bytes]:
     """(BTF in the kernel, func_info, line_info); nothing when it would say nothing, or the kernel will not have it."""
     from ..btf.codec import Line, build_program_btf
 
@@ -159,8 +159,8 @@ def _type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[
         return None, b"", b""
     places: list[Line] = []
     for index, span in lines:
-        number, column = span.source.position(span.start)
-        places.append((index, span.source.name, span.source.line(number), number, column))
+        number, column = span.source.line_and_column(span.start)
+        places.append((index, span.source.name, span.source.line_text(number), number, column))
     blob, func_info, line_info = build_program_btf(spec.name, places, spec.functions)
     try:
         return syscalls.btf_load(blob), func_info, line_info
@@ -171,15 +171,15 @@ def _type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[
 _LOOKED_AT = re.compile(r"^\d+: ", re.MULTILINE)
 
 
-def rejection(spec: ProgramSpec, log: str, number: int) -> VerifierError | AttachError:
+def rejection_error(spec: ProgramSpec, log: str, number: int) -> VerifierError | AttachError:
     """The error for a rejected program; an AttachError if the kernel did not even look at its instructions, since it
     is not to be attached there."""
-    from .verifier import explain
+    from .verifier import explain_log
 
     if spec.type == "tracing" and log.strip() and not _LOOKED_AT.search(log):
         return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)
 
-    found = explain(log, spec.lines)
+    found = explain_log(log, spec.lines)
     if not log.strip():
         found.cause = {
             errno.E2BIG: "the program is too large for this kernel",

@@ -49,7 +49,7 @@ class Provenance(Record):
         """All of it."""
         return [self.command, self.place, *self.verdict]
 
-    def comments(self, sign: str = "#") -> str:
+    def format_comments(self, sign: str = "#") -> str:
         """All of it as lines of comment. They end with a full stop, since scripts take a number there for a weight."""
         return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.lines])
 
@@ -61,16 +61,17 @@ class Provenance(Record):
 
 def describe_run(command: str, session: Session, losses: Losses) -> Provenance:
     """The record of a run as it is now."""
-    return describe_here(command, session.started, session.traced_ns / 1e9, losses.sentences)
+    return describe_local_run(command, session.started, session.traced_ns / 1e9, losses.sentences)
 
 
-def describe_here(command: str, started: int, seconds: float, lost: Sequence[str]) -> Provenance:
+def describe_local_run(command: str, started: int, seconds: float, lost: Sequence[str]) -> Provenance:
     """The record of a run on this machine that began at ``started`` (nanoseconds since 1970)."""
     machine = os.uname()
-    return Provenance(_plain(command), _plain(machine.nodename), _plain(machine.release), started, seconds,
-                      [_plain(line) for line in lost])
+    return Provenance(_sanitize_text(command), _sanitize_text(machine.nodename), _sanitize_text(machine.release),
+                      started, seconds,
+                      [_sanitize_text(line) for line in lost])
 
 
-def _plain(text: str) -> str:
+def _sanitize_text(text: str) -> str:
     text = text.translate(_CONTROL).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"

@@ -39,15 +39,15 @@ class Ring:
         self._producer = memoryview(self._back)[:page].cast("Q")
         self._data = memoryview(self._back)[page:]
         self._words = self._data.cast("Q")
-        self._fence = _fence_for_this_machine()
+        self._fence = _make_memory_barrier()
         self._last_time = 0
         self.position = self._consumer[0]  # everything before it has been read
 
-    def backlog(self) -> int:
+    def unread_bytes(self) -> int:
         """Bytes that wait to be read (some of them perhaps still being written)."""
         return self._producer[0] - self.position
 
-    def read(self, limit: int = 1 << 62) -> list[Event]:
+    def read_records(self, limit: int = 1 << 62) -> list[Event]:
         """Consume complete records up to the first that is still being written, in ring order.
 
         About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once. A record
@@ -59,14 +59,14 @@ class Ring:
             return []
         self._fence()
         start = (position & (self.size - 1)) >> 3
-        found, stop = self._scan(start, start + ((end - position) >> 3))
+        found, stop = self._scan_records(start, start + ((end - position) >> 3))
         if stop == start:
             return []
         self._fence()
         words = self._words
         times = [words[at + 2] for at in found]
         if 0 in times:
-            self._inherit(times)
+            self._inherit_times(times)
         elif times:
             self._last_time = times[-1]
         buffer = bytes(self._data[start << 3:stop << 3])
@@ -76,19 +76,19 @@ class Ring:
         self.position = self._consumer[0] = position + ((stop - start) << 3)
         return events
 
-    def skip(self) -> list[int]:
+    def skip_records(self) -> list[int]:
         """As :meth:`read`, but only the probe indices of the records."""
         position = self.position
         self._fence()
         start = (position & (self.size - 1)) >> 3
-        found, stop = self._scan(start, start + ((self._producer[0] - position) >> 3))
+        found, stop = self._scan_records(start, start + ((self._producer[0] - position) >> 3))
         words = self._words
         probes = [words[at + 1] >> 32 for at in found]
         self._fence()
         self.position = self._consumer[0] = position + ((stop - start) << 3)
         return probes
 
-    def _scan(self, at: int, end: int) -> tuple[list[int], int]:
+    def _scan_records(self, at: int, end: int) -> tuple[list[int], int]:
         """Word indices of the complete records in [at, end) and of the first word that is not one."""
         words, found = self._words, []
         while at < end:
@@ -102,7 +102,7 @@ class Ring:
             at += (head + 15) >> 3
         return found, at
 
-    def _inherit(self, times: list[int]) -> None:
+    def _inherit_times(self, times: list[int]) -> None:
         last = self._last_time
         for index, time in enumerate(times):
             if time:
@@ -119,7 +119,7 @@ class Ring:
         self._front.close()
 
 
-def _fence_for_this_machine() -> Callable[[], object]:
+def _make_memory_barrier() -> Callable[[], object]:
     """A full memory barrier, for machines that reorder loads; x86 does not.
 
     Releasing a lock and taking it again is one: the store-release orders all earlier loads before it, and the

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..record import Value
 from ..types import Aggregate
-from .aggregates import Drawing, divide
+from .aggregates import Drawing, divide_toward_zero
 
 WIDTH = 52  # places between the least and the greatest value
 SECOND = 1_000_000_000
@@ -62,14 +62,14 @@ class Series(Drawing):
         """Digits behind the second that are shown: 0, 3, 6 or 9, by the interval; 9 where there is one point only."""
         return next((d for d in (0, 3, 6) if self.interval >= 10 ** (9 - d) and len(self.values) > 1), 9)
 
-    def moment(self, start: int) -> str:
+    def format_time(self, start: int) -> str:
         """The local time of day of a point."""
         import time
         seconds, rest = divmod(start, SECOND)
         fraction = f".{rest:09}"[:1 + self.digits] if self.digits else ""
         return time.strftime("%H:%M:%S", time.localtime(seconds)) + fraction
 
-    def date(self, start: int) -> str:
+    def format_date(self, start: int) -> str:
         """Date and time (UTC) of a point, to the nanosecond."""
         import time
         seconds, rest = divmod(start, SECOND)
@@ -88,24 +88,24 @@ class Series(Drawing):
         scale = f"{'':{column}} {low}{high:>{WIDTH + 1 - len(str(low))}}\n"
         unit = {0: "", 3: ".ms", 6: ".μs", 9: ".ns"}[self.digits]
         head = f"{'hh:mm:ss' + unit:<{column - (self.digits == 6)}} |{'_' * (WIDTH - 1)}|\n"  # bpftrace counts μ as two
-        rows = [f"{self.moment(p.start):<{column}} {_row(p.value, low, high)}\n" for p in points]
+        rows = [f"{self.format_time(p.start):<{column}} {_draw_row(p.value, low, high)}\n" for p in points]
         return scale + head + "".join(rows) + f"{'':{column}} v{'_' * (WIDTH - 1)}v\n" + scale
 
     def __str__(self) -> str:
         return self.draw()
 
 
-def _row(value: int | None, low: int, high: int) -> str:
+def _draw_row(value: int | None, low: int, high: int) -> str:
     """The place of a value between the bounds; a dot marks zero where values lie on both sides of it."""
     cells = ["|", *" " * (WIDTH - 1), "|"]
     if low < 0 < high:
-        cells[_place(0, low, high)] = "."
+        cells[_cell_index(0, low, high)] = "."
     if value is not None:
-        cells[_place(value, low, high)] = "*"
+        cells[_cell_index(value, low, high)] = "*"
     return f"{''.join(cells)} {'-' if value is None else value}"
 
 
-def _place(value: int, low: int, high: int) -> int:
+def _cell_index(value: int, low: int, high: int) -> int:
     return (value - low) * WIDTH // (high - low)
 
 
@@ -119,26 +119,26 @@ def merge_series(aggregate: Aggregate, words: Sequence[int], cpus: int) -> tuple
             if theirs[0] > merged[at]:
                 merged[at:at + _WORDS] = theirs
             elif theirs[0] and theirs[0] == merged[at]:
-                merged[at + 1:at + _WORDS] = _combine(aggregate, merged[at + 1:at + _WORDS], theirs[1:])
+                merged[at + 1:at + _WORDS] = _combine_values(aggregate, merged[at + 1:at + _WORDS], theirs[1:])
     return tuple(merged)
 
 
-def _combine(aggregate: Aggregate, ours: Sequence[int], theirs: Sequence[int]) -> Sequence[int]:
+def _combine_values(aggregate: Aggregate, ours: Sequence[int], theirs: Sequence[int]) -> Sequence[int]:
     """(value, extra) of one interval from two CPUs."""
     if aggregate.agg in ("sum", "avg"):
         mask = (1 << 64) - 1
         return [(ours[0] + theirs[0]) & mask, ours[1] + theirs[1] if aggregate.agg == "avg" else 0]
     if aggregate.agg == "":
         return ours if ours[1] >= theirs[1] else theirs
-    first = _signed(ours[0], aggregate) <= _signed(theirs[0], aggregate)
+    first = _apply_sign(ours[0], aggregate) <= _apply_sign(theirs[0], aggregate)
     return ours if first == (aggregate.agg == "min") else theirs
 
 
-def _signed(value: int, aggregate: Aggregate) -> int:
+def _apply_sign(value: int, aggregate: Aggregate) -> int:
     return value - (1 << 64) if aggregate.signed and value >> 63 else value
 
 
-def series_of(aggregate: Aggregate, words: Sequence[int]) -> Series:
+def make_series(aggregate: Aggregate, words: Sequence[int]) -> Series:
     """The series of merged words. What is older than the newest interval by a whole ring is over."""
     newest = max(words[::_WORDS], default=0) - 1
     values: dict[int, int] = {}
@@ -146,6 +146,6 @@ def series_of(aggregate: Aggregate, words: Sequence[int]) -> Series:
         stamp, value, extra = words[at:at + _WORDS]
         epoch = stamp - 1
         if stamp and epoch > newest - aggregate.high:
-            number = _signed(value, aggregate)
-            values[epoch] = divide(number, extra) if aggregate.agg == "avg" and extra else number
+            number = _apply_sign(value, aggregate)
+            values[epoch] = divide_toward_zero(number, extra) if aggregate.agg == "avg" and extra else number
     return Series(aggregate.low, values)

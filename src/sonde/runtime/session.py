@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ..ending import Ending
 from ..errors import AttachError
@@ -40,13 +40,14 @@ from .loading import Loader
 from .losses import Losses
 from .maps import Map
 from .order import Raw
-from .programs import Program
+from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
 from .state import State
 from .waiting import Waiting
 
 if TYPE_CHECKING:
+    from ..kernel.mappings import MappingLog
     from .budget import Budget
 
 ASKS = "SIGUSR1"
@@ -71,7 +72,7 @@ class Session:
         self.ending = ending or Ending()
         self.process = process
         self.maps: dict[str, Map] = {}
-        self.programs: list[Program] = []
+        self.programs: list[LoadedProgram] = []
         self.done = False
         self.reason = ""
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
@@ -92,13 +93,13 @@ class Session:
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
         if run_statistics:
-            from .statistics import enable
-            self._statistics = enable()
+            from .statistics import enable_statistics
+            self._statistics = enable_statistics()
         self._span = [0, 0]  # monotonic nanoseconds when all was attached, and when detaching began
         self._started = False
         self._stopped = False
         self._last_losses: Losses | None = None
-        self._followed: Any = None  # a MappingLog
+        self._followed: MappingLog | None = None
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
 
     def __enter__(self) -> Self:
@@ -115,20 +116,21 @@ class Session:
             return
         self._loader.create_maps()
         self._state = State(self.spec, self.maps[STATE])
-        self._delivery = Delivery(self.spec, self._ring(DATA_RING), self._ring(CONTROL_RING), self._memory, self.ending)
+        self._delivery = Delivery(self.spec, self._open_ring(DATA_RING), self._open_ring(CONTROL_RING), self._memory,
+                                  self.ending)
         self._set_globals()
         self.programs = self._loader.load_programs()
 
     def attach(self) -> None:
         """Run begin, then attach everything else and start the child. AttachError as config.missing_probes says."""
         self.load()
-        self._watch()
+        self._watch_descriptors()
         self._started = True
-        self._run("begin")
-        self._delivery.read_controls(self._notice)
+        self._run_programs("begin")
+        self._delivery.read_controls(self._handle_control)
         if self._share:
             from .budget import Budget
-            self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self._wake)
+            self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self._wake_poll)
         self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
         if not self.done:
             self._start_iterators()
@@ -141,7 +143,7 @@ class Session:
         if isinstance(self.process, Child):
             self.process.start()
         elif not self._awaits_events():
-            self._end("begin")
+            self._set_done("begin")
 
     def _awaits_events(self) -> bool:
         """Is there any program that may still run before end?"""
@@ -169,10 +171,10 @@ class Session:
         iterators = self._attachments.iterators
         return iterators.pinned if iterators is not None else []
 
-    def _rings(self) -> list[Ring]:
+    def _all_rings(self) -> list[Ring]:
         return [ring for ring in (self._delivery.data, self._delivery.control) if ring is not None]
 
-    def _ring(self, name: str) -> Ring | None:
+    def _open_ring(self, name: str) -> Ring | None:
         ring = self.maps.get(name)
         return Ring(ring.fd, ring.spec.max_entries, os.sysconf("SC_PAGE_SIZE")) if ring else None
 
@@ -191,38 +193,38 @@ class Session:
         assert self._state is not None
         self._state.write_globals(known)
 
-    def follow(self, log: Any) -> None:
+    def follow_mappings(self, log: MappingLog | None) -> None:
         """Read a log of mappings (or None) while the session waits; called before :meth:`attach`."""
         self._followed = log
 
     # waiting
 
-    def _watch(self) -> None:
+    def _watch_descriptors(self) -> None:
         wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
         if self._handle_signals or wanted:
             self._signals = Signals(self.ending if self._handle_signals else None,
                                     {*wanted, *([ASKS] if self._handle_signals else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
-        rings = [ring.fd.fileno() for ring in self._rings()]
+        rings = [ring.fd.fileno() for ring in self._all_rings()]
         self._waiting = Waiting(urgent, rings + (self._followed.fds if self._followed is not None else []))
 
     def poll(self, timeout: float | None = None) -> list[Raw]:
         """The next records in final order, as soon as there are some; [] after ``timeout`` seconds or when done."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._delivery.read_controls(self._notice)
-            records, busy = self._delivery.take(), False
+            self._delivery.read_controls(self._handle_control)
+            records, busy = self._delivery.take_records(), False
             if not records:
-                busy = self._delivery.read()
-                records = self._delivery.take()
-            self._look_around()
+                busy = self._delivery.read_data()
+                records = self._delivery.take_records()
+            self._handle_outside_events()
             if records or self.done or self.asked:
                 return records
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return []
-            self._wait(left, busy)
+            self._wait_for_work(left, busy)
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something for :meth:`poll`; for event loops."""
@@ -230,11 +232,11 @@ class Session:
         return self._waiting.fileno()
 
     @property
-    def holding(self) -> bool:
+    def is_holding(self) -> bool:
         """Whether records have been read whose place in the order is not yet certain: poll again in a moment."""
         return bool(self._delivery)
 
-    def _wait(self, left: float | None, busy: bool) -> None:
+    def _wait_for_work(self, left: float | None, busy: bool) -> None:
         """Sleep until there is something to do, but look at the rings no more often than each few milliseconds."""
         waiting = self._waiting
         assert waiting is not None
@@ -242,86 +244,86 @@ class Session:
             waiting.for_anything(left)
             held = REST
         else:
-            held = REST if busy else max(REST, self._delivery.patience())
+            held = REST if busy else max(REST, self._delivery.seconds_until_certain())
         waiting.for_urgent(held if left is None else min(left, held))
 
-    def _look_around(self) -> None:
+    def _handle_outside_events(self) -> None:
         """Signals, mappings, and the end of the process that is waited for."""
         if self._followed is not None:
-            self._followed.read()
+            self._followed.drain_rings()
         if self._budget is not None and self._waiting is not None:
             self._budget.give_notices(self._waiting.woken, self.tell)
         if self._signals is not None:
-            for name in self._signals.take():
-                self.asked |= not self._run("self", name) and name == ASKS
+            for name in self._signals.take_names():
+                self.asked |= not self._run_programs("self", name) and name == ASKS
             if self._signals.interrupted:
-                self._end("signal")
+                self._set_done("signal")
         iterators = self._attachments.iterators
         if iterators is not None and iterators.done:
             if iterators.error is not None:
                 raise iterators.error
-            self._end("iterators")
+            self._set_done("iterators")
         process = self.process
         if isinstance(process, Child):
             status = process.poll()
             if status is not None and not self.done:
                 self.status = status
-                self._end("child")
-        elif process is not None and not self.done and process.ended():
-            self._end("process")
+                self._set_done("child")
+        elif process is not None and not self.done and process.has_ended():
+            self._set_done("process")
 
-    def _end(self, reason: str) -> None:
+    def _set_done(self, reason: str) -> None:
         if not self.done:
             self.done, self.reason = True, reason
 
-    def end(self, reason: str) -> None:
+    def request_end(self, reason: str) -> None:
         """End the script from outside, also from another thread: ``done`` from here on, with this ``reason``."""
-        self._end(reason)
-        self._wake()
+        self._set_done(reason)
+        self._wake_poll()
 
-    def _wake(self) -> None:
+    def _wake_poll(self) -> None:
         """For one who waits in poll()."""
         if self._waiting is not None:
             self._waiting.wake()
 
-    def _notice(self, site: int, buffer: bytes, offset: int) -> None:
+    def _handle_control(self, site: int, buffer: bytes, offset: int) -> None:
         """A control record has been read: exit() is heeded at once, whatever was sent before it."""
         if site in self._exit_sites:
-            self._exit(site, buffer, offset)
+            self._handle_exit(site, buffer, offset)
 
-    def _exit(self, site: int, buffer: bytes, offset: int) -> None:
+    def _handle_exit(self, site: int, buffer: bytes, offset: int) -> None:
         """exit() was called: no program does anything any more; the record keeps its place in the order, and what was
         asked for before it happens while all is still attached. In ``end`` it only changes the status."""
         if self.done and not self._in_end:
             return
         field = next(iter(self.spec.sites[site].fields), None)
-        self.status = _status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
+        self.status = _exit_status(buffer, offset + (field.offset if field else CONTROL_HEADER), field)
         if self._in_end:
             self.reason = "exit"
         else:
-            self._end("exit")
+            self._set_done("exit")
             self._span[1] = time.monotonic_ns()
 
-    def rehearse(self, program: Program) -> tuple[list[Raw], bool]:
+    def run_test_program(self, program: LoadedProgram) -> tuple[list[Raw], bool]:
         """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing
         failed in it, and it did not end the script with a status."""
         assert self._state is not None
         before = sum([count for _, count in self.losses().errors])
         self._set_globals()
         program.run()
-        records = [record for batch in self._flush() for record in batch]
+        records = [record for batch in self._drain_rings() for record in batch]
         failures = sum([count for _, count in self.losses().errors]) - before
         well = not self._state.read_global("test_result") and not failures and not self.status
         self.done, self.reason, self.status = False, "", 0
         return records, well
 
-    def discard(self) -> None:
+    def discard_records(self) -> None:
         """Throw away whatever programs have sent."""
-        for _ in self._flush():
+        for _ in self._drain_rings():
             pass
         self.done, self.reason, self.status = False, "", 0
 
-    def _run(self, kind: str, event: str = "") -> bool:
+    def _run_programs(self, kind: str, event: str = "") -> bool:
         """Run the programs of this kind; False if there are none."""
         found = [program for program in self.programs for point in program.spec.attach
                  if point.kind == kind and (not event or point.event.removeprefix("SIG") == event.removeprefix("SIG"))]
@@ -333,9 +335,9 @@ class Session:
 
     def stop(self) -> list[Raw]:
         """Detach, run end, and give out everything that is left, in order. What is not there is counted as lost."""
-        return [record for batch in self.finish() for record in batch]
+        return [record for batch in self.stop_in_batches() for record in batch]
 
-    def finish(self) -> Iterator[list[Raw]]:
+    def stop_in_batches(self) -> Iterator[list[Raw]]:
         """As :meth:`stop`, a batch at a time. The first step detaches; "end" runs when all before it has been taken."""
         if self._stopped or not self._started:
             return
@@ -343,22 +345,22 @@ class Session:
         self.done = True
         self._span[1] = self._span[1] or time.monotonic_ns()
         if self.reason == "exit":
-            yield from self._flush()
-        if not self._silence():
-            self._detach()
+            yield from self._drain_rings()
+        if not self._silence_programs():
+            self._detach_programs()
         if self.attached and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
-        yield from self._delivery.rest(self._notice)
-        self._in_end = self._run("end")
-        yield from self._delivery.rest(self._notice, hurried=False)
+        yield from self._delivery.drain_rings(self._handle_control)
+        self._in_end = self._run_programs("end")
+        yield from self._delivery.drain_rings(self._handle_control, hurried=False)
 
-    def _detach(self) -> None:
+    def _detach_programs(self) -> None:
         """Stop the programs; whoever might attach some of them again first."""
         if self._budget is not None:
             self._budget.stop()
         self._attachments.stop()
 
-    def _silence(self) -> bool:
+    def _silence_programs(self) -> bool:
         """Where detaching takes seconds: have the programs do nothing from now on, and leave it to :meth:`close`."""
         slow = self._attachments.slow_links()
         if slow <= SLOW or self._state is None or not self._state.has_global("exiting"):
@@ -367,8 +369,8 @@ class Session:
         self.detaching = slow
         return True
 
-    def _flush(self) -> Iterator[list[Raw]]:
-        return self._delivery.rest(self._notice)
+    def _drain_rings(self) -> Iterator[list[Raw]]:
+        return self._delivery.drain_rings(self._handle_control)
 
     # figures
 
@@ -377,10 +379,10 @@ class Session:
         if not self.maps and self._last_losses is not None:
             return self._last_losses
         lost, failed = self._state.read_counts() if self._state is not None else ([], [])
-        misses = [(self._name(program), program.info().recursion_misses) for program in self.programs]
-        misses += self._attachments.links.missed()
+        misses = [(self._program_name(program), program.program_info().recursion_misses) for program in self.programs]
+        misses += self._attachments.links.missed_calls()
         if self._budget is not None:
-            misses += self._budget.missed()
+            misses += self._budget.missed_calls()
         lost = [count + self._delivery.dropped[index] for index, count in enumerate(lost)]
         return Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
                       errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
@@ -406,7 +408,7 @@ class Session:
         return time.time_ns() - (now - (begin or now))
 
     @staticmethod
-    def _name(program: Program) -> str:
+    def _program_name(program: LoadedProgram) -> str:
         return program.spec.attach[0].name if program.spec.attach else program.spec.name
 
     def close(self) -> None:
@@ -416,7 +418,7 @@ class Session:
         self._attachments.close()
         if self.maps and len(self.maps) == len(self.spec.maps):
             self._last_losses = self.losses()
-        for ring in self._rings():
+        for ring in self._all_rings():
             ring.close()
         self._delivery.data = self._delivery.control = None
         for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._waiting,
@@ -428,7 +430,7 @@ class Session:
 
 
 
-def _status(buffer: bytes, offset: int, field: EventField | None) -> int:
+def _exit_status(buffer: bytes, offset: int, field: EventField | None) -> int:
     if field is None:
         return 0
     return int.from_bytes(buffer[offset:offset + field.type.size], sys.byteorder, signed=True)

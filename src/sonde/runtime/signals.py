@@ -29,23 +29,23 @@ class Signals:
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if ending is not None else ():
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                self._old[number] = signal.signal(number, self._stop)
+                self._old[number] = signal.signal(number, self._handle_stop)
         for name in names:
             number = signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
-            self._old.setdefault(number, signal.signal(number, self._note))
+            self._old.setdefault(number, signal.signal(number, self._handle_wanted))
 
-    def _stop(self, number: int, _frame: object) -> None:
+    def _handle_stop(self, number: int, _frame: object) -> None:
         assert self._ending is not None
-        if self._ending.overdue(SAME_WISH):
+        if self._ending.is_overdue(SAME_WISH):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.interrupted = self.interrupted or number
-        self._ending.ask()
+        self._ending.request_end()
 
-    def _note(self, number: int, _frame: object) -> None:
+    def _handle_wanted(self, number: int, _frame: object) -> None:
         self._came.append(signal.Signals(number).name)
 
-    def take(self) -> list[str]:
+    def take_names(self) -> list[str]:
         """Names of the ``names`` signals that came since the last call, in order; empties ``fd``."""
         try:
             os.read(self.fd, 4096)

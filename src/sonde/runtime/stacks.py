@@ -29,7 +29,7 @@ class StackFrames:
 
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map], memory: int) -> None:
         self._tables = [maps[name] for name in (STACKS, STACK_RESERVE) if name in maps]
-        self._holders = [_Holder(m) for name, m in maps.items() if name.startswith("@") and _Holder.needed(m)]
+        self._holders = [_Holder(m) for name, m in maps.items() if name.startswith("@") and _Holder.holds_stacks(m)]
         self._state = maps.get(STATE)
         first = len(spec.probes)
         self._full = [first + i for i, site in enumerate(spec.errors) if site.kind == "stack_lost"]
@@ -41,25 +41,25 @@ class StackFrames:
         self._bytes = 0
         self._seen: set[int] = set()  # in the kernel's table, as far as we know, and kept here
 
-    def frames(self, stack: int) -> Sequence[int]:
+    def stack_frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
         found = self._kept.get(stack)
         if found is None:
-            found = self._read(stack)
+            found = self._read_frames(stack)
             if found is None:
                 return ()
-            self._keep(stack, found)
+            self._keep_frames(stack, found)
             self._make_room()
         return memoryview(found).cast("Q").tolist()
 
-    def _read(self, stack: int) -> bytes | None:
+    def _read_frames(self, stack: int) -> bytes | None:
         try:
             found = [table.get(_KEY.pack(stack)) for table in self._tables]
         except SondeError:  # the session is over
             return None
         return next((raw[:round_up(len(raw.rstrip(b"\0")), 8)] for raw in found if isinstance(raw, bytes)), None)
 
-    def _keep(self, stack: int, frames: bytes) -> None:
+    def _keep_frames(self, stack: int, frames: bytes) -> None:
         self._kept[stack] = frames
         self._seen.add(stack)
         self._bytes += len(frames) + _ENTRY
@@ -74,10 +74,10 @@ class StackFrames:
         lost = self._lost_count()
         if lost != self._lost:
             self._lost = lost
-            self._see_unseen()
+            self._keep_unseen()
         if len(self._seen) < self._threshold:
             return
-        held = {stack for holder in self._holders for stack in holder.stacks()}
+        held = {stack for holder in self._holders for stack in holder.stack_ids()}
         try:
             for stack in self._seen - held:
                 for table in self._tables:
@@ -93,10 +93,10 @@ class StackFrames:
             return 0
         return sum(int.from_bytes(memory[8 * at:8 * at + 8], sys.byteorder) for at in self._full)
 
-    def _see_unseen(self) -> None:
+    def _keep_unseen(self) -> None:
         """The table is full: keep the frames of what was never printed (its key was deleted, say), that it can go."""
         room = self._memory // 2
-        for key, raw in chain.from_iterable([table.elements() for table in self._tables]):
+        for key, raw in chain.from_iterable([table.raw_elements() for table in self._tables]):
             stack = _KEY.unpack(key)[0]
             if stack in self._kept:
                 self._seen.add(stack)
@@ -105,7 +105,7 @@ class StackFrames:
             room -= len(frames) + _ENTRY
             if room < 0:
                 break
-            self._keep(stack, frames)
+            self._keep_frames(stack, frames)
         self._threshold = 0
 
 
@@ -118,12 +118,12 @@ class _Holder:
         self._in_values = list(_stack_offsets(named.spec.value)) if named.aggregate is None else []
 
     @staticmethod
-    def needed(named: Map) -> bool:
+    def holds_stacks(named: Map) -> bool:
         return any(True for type in (named.spec.key, named.spec.value) for _ in _stack_offsets(type))
 
-    def stacks(self) -> Iterator[int]:
+    def stack_ids(self) -> Iterator[int]:
         """The ids that the map holds now."""
-        for key, value in self._map.elements():
+        for key, value in self._map.raw_elements():
             for raw, offsets in ((key, self._in_keys), (value, self._in_values)):
                 for at in offsets:
                     yield _KEY.unpack_from(raw, at)[0]

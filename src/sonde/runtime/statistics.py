@@ -48,28 +48,28 @@ class ProbeCost(Cost):
     lost: int
 
 
-def enable() -> Fd | None:
+def enable_statistics() -> Fd | None:
     """Have the kernel count runs and their time while the descriptor is open. None where sysctl
     kernel.bpf_stats_enabled has it count always; PrivilegeError without CAP_SYS_ADMIN."""
     from ..kernel import syscalls
     try:
         return syscalls.enable_stats()
     except PrivilegeError as error:
-        if always_counted():
+        if stats_always_enabled():
             return None
         error.hints = [*error.hints, "or let root count for everyone: sysctl kernel.bpf_stats_enabled=1"]
         raise
 
 
-def enable_if_allowed() -> Fd | None:
+def try_enable_statistics() -> Fd | None:
     """The same; None also where it is not permitted."""
     try:
-        return enable()
+        return enable_statistics()
     except PrivilegeError:
         return None
 
 
-def always_counted() -> bool:
+def stats_always_enabled() -> bool:
     """Whether sysctl kernel.bpf_stats_enabled is on."""
     try:
         with open(_SYSCTL, encoding="ascii") as file:
@@ -78,13 +78,13 @@ def always_counted() -> bool:
         return False
 
 
-def costs(session: Session) -> list[ProbeCost]:
+def probe_costs(session: Session) -> list[ProbeCost]:
     """The cost of each of a session's programs since it attached, in the script's order."""
     lost = dict(session.losses().records)
     seconds = session.traced_ns / 1e9
     found = []
     for program in session.programs:
-        info, points = program.info(), program.spec.attach
+        info, points = program.program_info(), program.spec.attach
         missing = sum([lost.pop(point.name, 0) for point in points])
         how = program.spec.how.replace(":", " ").replace("raw", "raw tracepoint", 1)
         found.append(ProbeCost(

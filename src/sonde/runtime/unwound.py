@@ -8,7 +8,7 @@ from typing import Any
 
 from ..arch import this_arch
 from ..types import STACK_COPY, STACK_PAGE, StackCopy
-from .values import Context, StackTrace
+from .values import DecodingContext, StackTrace
 
 _HEAD = Layout("=II").unpack_from
 
@@ -18,7 +18,7 @@ class UnwoundStack(StackTrace):
 
     __slots__ = ("_addresses",)
 
-    def __init__(self, type: StackCopy, tgid: int, addresses: Sequence[int], context: Context) -> None:
+    def __init__(self, type: StackCopy, tgid: int, addresses: Sequence[int], context: DecodingContext) -> None:
         super().__init__(type, hash(tuple(addresses)), tgid, len(addresses), context)
         self._addresses = addresses
 
@@ -33,7 +33,7 @@ class UnwoundStack(StackTrace):
         return False
 
 
-def stack_decoder(type: StackCopy, context: Context) -> Callable[[Any, int], UnwoundStack]:
+def stack_decoder(type: StackCopy, context: DecodingContext) -> Callable[[Any, int], UnwoundStack]:
     """A function from (buffer, offset) to the unwound stack that was copied there."""
     arch = this_arch()
     pointer = arch.stack_pointer
@@ -46,6 +46,6 @@ def stack_decoder(type: StackCopy, context: Context) -> Callable[[Any, int], Unw
                      if at + 8 <= len(raw)}
         start = offset + 8 + type.registers
         base = int.from_bytes(raw[pointer:pointer + 8], "little") & -STACK_PAGE
-        found = context.unwind(registers, bytes(buffer[start:start + copied]), base, tgid, type.limit)
+        found = context.unwind_stack(registers, bytes(buffer[start:start + copied]), base, tgid, type.limit)
         return UnwoundStack(type, tgid, found, context)
     return get

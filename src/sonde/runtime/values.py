@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from ..types import Stack
 
 
-class Context(Protocol):
+class DecodingContext(Protocol):
     """What a number in a record cannot tell by itself: names, frames, clocks, and how strings are cut."""
 
     text_size: int  # strings of this capacity came from str() and get the trailer when they were cut
     trailer: str
 
-    def frames(self, stack: int) -> Sequence[int]:
+    def stack_frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first, perhaps with more after them; empty if it was not kept."""
 
     def ksym(self, address: int) -> tuple[str, int] | None:
@@ -30,13 +30,13 @@ class Context(Protocol):
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id (hexadecimal) of the file mapped at ``address``, and the offset in that file."""
 
-    def unwind(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
+    def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """Instruction addresses of a process's stack, from its registers and a copy of the stack (from ``base``)."""
 
-    def probe(self, index: int) -> str:
+    def probe_name(self, index: int) -> str:
         """Full name of an attach point."""
 
-    def username(self, uid: int) -> str:
+    def user_name(self, uid: int) -> str:
         """Login name, or the number as text."""
 
     def syscall_name(self, number: int) -> str:
@@ -49,7 +49,7 @@ class Context(Protocol):
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
 
 
-def bare(address: int) -> str:
+def format_bare_address(address: int) -> str:
     """What ksym() and usym() show of an address that has no name."""
     return hex(address) if address else "0"
 
@@ -84,11 +84,11 @@ class Buffer(bytes):
     def __str__(self) -> str:
         return "".join([chr(b) if 32 <= b <= 126 else f"\\x{b:02x}" for b in self])
 
-    def escaped(self) -> str:
+    def to_escaped(self) -> str:
         """``%rx``: every byte as ``\\xNN``."""
         return "".join([f"\\x{b:02x}" for b in self])
 
-    def plain(self) -> str:
+    def to_hex(self) -> str:
         """``%rh``: hexadecimal with spaces between."""
         return self.hex(" ")
 
@@ -103,7 +103,7 @@ class StructValue(dict[str, Any]):
             raise AttributeError(name) from None
 
     def __str__(self) -> str:
-        return _braces(self.items())
+        return _format_braces(self.items())
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self.values()))
@@ -130,10 +130,10 @@ class RecordValue(tuple[Any, ...]):
         return dict(zip(self._fields, self))
 
     def __str__(self) -> str:
-        return _braces(zip(self._fields, self))
+        return _format_braces(zip(self._fields, self))
 
 
-class Address:
+class InetAddress:
     """An IPv4 or IPv6 address as ntop() gives it."""
 
     __slots__ = ("family", "packed")
@@ -150,7 +150,7 @@ class Address:
         return f"Address({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Address) and other.packed == self.packed
+        return isinstance(other, InetAddress) and other.packed == self.packed
 
     def __hash__(self) -> int:
         return hash(self.packed)
@@ -173,7 +173,7 @@ class Moment(int):
         return strftime(self.format, self.wall)
 
 
-class Name:
+class NamedNumber:
     """A number whose name is looked up when it is printed: a kernel symbol, user, error, cgroup ..."""
 
     __slots__ = ("kind", "number", "_lookup")
@@ -195,31 +195,31 @@ class Name:
         return f"<{self.kind} {self.number}: {self}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Name) and (other.kind, other.number) == (self.kind, self.number)
+        return isinstance(other, NamedNumber) and (other.kind, other.number) == (self.kind, self.number)
 
     def __hash__(self) -> int:
         return hash((self.kind, self.number))
 
 
-class UserSymbol:
+class UserAddress:
     """A user address with its process; named when it is printed."""
 
     __slots__ = ("address", "tgid", "_context")
 
-    def __init__(self, address: int, tgid: int, context: Context) -> None:
+    def __init__(self, address: int, tgid: int, context: DecodingContext) -> None:
         self.address = address
         self.tgid = tgid
         self._context = context
 
     def __str__(self) -> str:
         found = self._context.usym(self.address, self.tgid)
-        return found[0] if found and found[0] else bare(self.address)
+        return found[0] if found and found[0] else format_bare_address(self.address)
 
     def __repr__(self) -> str:
         return f"<usym {self.address:#x} of {self.tgid}: {self}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, UserSymbol) and (other.address, other.tgid) == (self.address, self.tgid)
+        return isinstance(other, UserAddress) and (other.address, other.tgid) == (self.address, self.tgid)
 
     def __hash__(self) -> int:
         return hash((self.address, self.tgid))
@@ -253,7 +253,7 @@ class StackTrace:
 
     __slots__ = ("type", "id", "tgid", "depth", "_context", "kept")
 
-    def __init__(self, type: Stack, id: int, tgid: int, depth: int, context: Context) -> None:
+    def __init__(self, type: Stack, id: int, tgid: int, depth: int, context: DecodingContext) -> None:
         self.type = type
         self.id = id
         self.tgid = tgid
@@ -266,7 +266,7 @@ class StackTrace:
         """Instruction addresses, innermost first; those of the tracing machinery itself are left out."""
         if self.kept is not None:
             return self.kept
-        found, skip = self._context.frames(self.id)[:self.depth], 0
+        found, skip = self._context.stack_frames(self.id)[:self.depth], 0
         while not self.type.user and skip < len(found) and \
                 (self._context.ksym(found[skip]) or ("",))[0].startswith(_TRACING):
             skip += 1
@@ -275,18 +275,18 @@ class StackTrace:
     @property
     def lost(self) -> bool:
         """There was no room for its frames; where there is no stack at all, the id is 0."""
-        return bool(self.id) and not (self.addresses or self._context.frames(self.id))
+        return bool(self.id) and not (self.addresses or self._context.stack_frames(self.id))
 
     @property
     def frames(self) -> list[Frame]:
         """The frames with their names, innermost first."""
-        return [self._frame(address) for address in self.addresses]
+        return [self._frame_at(address) for address in self.addresses]
 
-    def _frame(self, address: int) -> Frame:
+    def _frame_at(self, address: int) -> Frame:
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
         return Frame(address, *(found or ("", 0)))
 
-    def _line(self, address: int) -> str:
+    def _format_frame(self, address: int) -> str:
         """One frame in the stack's mode."""
         mode = self.type.mode
         if mode == "raw":
@@ -294,7 +294,7 @@ class StackTrace:
         if mode == "build_id":
             found = self._context.build_id(address, self.tgid)
             return f"{found[0]} {found[1]:#x}" if found else hex(address)
-        frame = self._frame(address)
+        frame = self._frame_at(address)
         if mode != "perf":
             return str(frame)
         return f"{address:x} {frame}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
@@ -302,7 +302,7 @@ class StackTrace:
     def render(self, indent: int) -> str:
         """The text, each frame on a line of its own behind a line break; addresses alone are not indented."""
         lead = {"perf": "\t", "raw": "", "build_id": ""}.get(self.type.mode, " " * indent)
-        lines = [lead + self._line(address) for address in self.addresses] or [lead + LOST] * self.lost
+        lines = [lead + self._format_frame(address) for address in self.addresses] or [lead + LOST] * self.lost
         return "\n" + "".join([f"{line}\n" for line in lines])
 
     def __str__(self) -> str:
@@ -323,7 +323,7 @@ class StackTrace:
 
 # Text ---------------------------------------------------------------------------------------------------------------
 
-def _braces(items: Iterable[tuple[str, Any]]) -> str:
+def _format_braces(items: Iterable[tuple[str, Any]]) -> str:
     inner = ", ".join([f".{name} = {to_text(value)}" for name, value in items])
     return f"{{ {inner} }}" if inner else "{ }"
 

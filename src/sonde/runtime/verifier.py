@@ -73,7 +73,7 @@ _NOISE = re.compile(r"^(?:processed \d+ insns|verification time|stack depth|max_
 _GIVEN_UP = re.compile(r"BPF program is too large")  # may follow an instruction on its line
 
 
-def explain(log: str, lines: Sequence[tuple[int, Any]] = (), limit: int = 240) -> Explanation:
+def explain_log(log: str, lines: Sequence[tuple[int, Any]] = (), limit: int = 240) -> Explanation:
     """The deciding line of a verifier log in words, its instruction, and that instruction's span in the script.
 
     ``lines`` are (instruction index, span), ascending. An unknown message is passed on as the kernel wrote it.
@@ -86,10 +86,10 @@ def explain(log: str, lines: Sequence[tuple[int, Any]] = (), limit: int = 240) -
         if not _NOISE.match(text) or _GIVEN_UP.search(text):
             deciding = text.strip()
     index = _named_instruction(deciding, index)
-    return Explanation(_in_words(deciding)[:limit], index, _span_at(lines, index), deciding)
+    return Explanation(_explain_line(deciding)[:limit], index, _span_at(lines, index), deciding)
 
 
-def _in_words(deciding: str) -> str:
+def _explain_line(deciding: str) -> str:
     for pattern, words in _RULES:
         match = re.search(pattern, deciding)
         if match:

@@ -27,17 +27,17 @@ from ..types import (
     Type,
 )
 from . import convert
-from .context import Context, fold
+from .context import CheckContext, fold_constant
 from .expressions import MAX_STRING, resolve_type
 from .formats import check_format
-from .rules import Types, join
+from .rules import Types, check_join
 
 # --- the kernel's own printf ------------------------------------------------------------------------------
 
 PRINTK_ARGUMENTS = 12  # MAX_BPRINTF_VARARGS in include/linux/bpf.h
 
 
-def debugf(context: Context, node: Call, types: Types) -> Type | None:
+def check_debugf(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: the format's parts. The kernel's printf takes integers, pointers and strings."""
     if node.name == "debugf":
         context.warning("not-for-production", "The debugf() builtin is not recommended for production use. For "
@@ -52,7 +52,7 @@ def debugf(context: Context, node: Call, types: Types) -> Type | None:
         fits = part.conversion in "diuxXpc" and len(part.conversion) == 1 or isinstance(arg.type, Str)
         if not fits or "." in part.spec or "#" in part.spec:
             context.error("format-type", f"{node.name}: the kernel cannot print "
-                          f"%{part.spec}{part.conversion} of '{convert.words(arg.type)}'", arg,
+                          f"%{part.spec}{part.conversion} of '{convert.kind_of_type(arg.type)}'", arg,
                           ["it knows %d %u %x %p %c, and %s of strings, with a width"
                            + ("; printf() knows all" if node.name == "debugf" else "")])
             return None
@@ -66,12 +66,12 @@ PACKET = 2048  # bytes kept of a packet whose length is only known at run time
 LARGEST_PACKET = 65535
 
 
-def skboutput(context: Context, node: Call, types: Types) -> Type | None:
+def check_skboutput(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: {"capacity": most bytes that are kept}."""
     target = types[1].to if isinstance(types[1], Pointer) else None
     if not isinstance(target, Struct) or target.name != "sk_buff":
         context.error("bad-argument", f"skboutput() only supports struct sk_buff pointer arguments "
-                      f"({convert.name(types[1])} provided)", node,
+                      f"({convert.type_name(types[1])} provided)", node,
                       ["cast it: (struct sk_buff *)args.skbaddr"])
         return None
     length = node.args[2].const
@@ -83,12 +83,13 @@ def skboutput(context: Context, node: Call, types: Types) -> Type | None:
     return INT32
 
 
-def socket_cookie(context: Context, node: Call, types: Types) -> Type | None:
+def check_socket_cookie(context: CheckContext, node: Call, types: Types) -> Type | None:
     target = types[0].to if isinstance(types[0], Pointer) else None
     name = target.name if isinstance(target, Struct) else ""
     if name in ("sock", "sock_common", "inet_sock", "tcp_sock", "udp_sock", "unix_sock") or types[0] is None:
         return UINT64
-    context.error("bad-argument", f"socket_cookie() expects a struct sock pointer ({convert.name(types[0])} provided)",
+    context.error("bad-argument",
+                  f"socket_cookie() expects a struct sock pointer ({convert.type_name(types[0])} provided)",
                   node.args[0], ["a socket has its sock: $socket.sk"] if name == "socket" else [])
     return None
 
@@ -96,11 +97,11 @@ def socket_cookie(context: Context, node: Call, types: Types) -> Type | None:
 # --- user memory ------------------------------------------------------------------------------------------
 
 
-def write_user(context: Context, node: Call, types: Types) -> Type | None:
+def check_write_user(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: {"length": bytes}; a source that points to BPF memory is what is written, else the value itself."""
     source = types[1]
     assert source is not None
-    if not context.world.feature("write_user"):
+    if not context.world.has_feature("write_user"):
         context.error("missing-feature", "this kernel lets no program write user memory", node,
                       ["it may be locked down: /sys/kernel/security/lockdown"])
         return None
@@ -115,14 +116,14 @@ def write_user(context: Context, node: Call, types: Types) -> Type | None:
     return INT64
 
 
-def unwatch(context: Context, node: Call, types: Types) -> Type | None:
+def check_unwatch(context: CheckContext, node: Call, types: Types) -> Type | None:
     context.error("not-supported", "unwatch() belonged to watchpoints that were set while tracing", node,
                   ["a watchpoint lasts as long as the trace; a predicate can turn its events away"])
     return None
 
 
-def override(context: Context, node: Call, types: Types) -> Type | None:
-    if not context.world.feature("override"):
+def check_override(context: CheckContext, node: Call, types: Types) -> Type | None:
+    if not context.world.has_feature("override"):
         context.error("missing-feature", "this kernel has no error injection (CONFIG_BPF_KPROBE_OVERRIDE)", node)
         return None
     return VOID
@@ -134,7 +135,7 @@ def override(context: Context, node: Call, types: Types) -> Type | None:
 PATIENCE = 8  # passes after which a string that still grows is taken to feed itself
 
 
-def str_concat(context: Context, node: Call, types: Types) -> Type | None:
+def check_str_concat(context: CheckContext, node: Call, types: Types) -> Type | None:
     capacity = 1 + sum(type.capacity - 1 for type in types)
     if all(isinstance(arg.const, str) for arg in node.args):
         node.const = "".join([arg.const for arg in node.args])
@@ -144,25 +145,25 @@ def str_concat(context: Context, node: Call, types: Types) -> Type | None:
     return Str(min(capacity, MAX_STRING))
 
 
-def str_join(context: Context, node: Call, types: Types) -> Type | None:
+def check_str_join(context: CheckContext, node: Call, types: Types) -> Type | None:
     """As long as str() makes them, so that one that was cut is marked as its are."""
-    return None if join(context, node, types) is None else Str(context.config.text_size)
+    return None if check_join(context, node, types) is None else Str(context.config.text_size)
 
 
-def globmatch(context: Context, node: Call, types: Types) -> Type | None:
+def check_globmatch(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: {"pattern": segments between the stars, see glob()}; folded if both are literals."""
-    segments = glob(node.args[1].const)
+    segments = parse_glob(node.args[1].const)
     node.data = {"pattern": segments}
     text = node.args[0].const
     if isinstance(text, str):
-        return fold(node, int(glob_fits(segments, text.encode("utf-8", "surrogateescape"))), BOOL)
+        return fold_constant(node, int(glob_matches(segments, text.encode("utf-8", "surrogateescape"))), BOOL)
     return BOOL
 
 
 Segment = list[frozenset[int]]  # which bytes each character may be
 
 
-def glob(pattern: str) -> list[Segment]:
+def parse_glob(pattern: str) -> list[Segment]:
     """The pieces of a pattern between its stars: ``a*b`` has two, ``a`` has one."""
     text = pattern.encode("utf-8", "surrogateescape")
     any_byte = frozenset(range(1, 256))
@@ -176,7 +177,7 @@ def glob(pattern: str) -> list[Segment]:
             segments[-1].append(any_byte)
         elif end > 0:
             negated = text[at + 1] == ord("!")
-            listed = _listed(text[at + 1 + negated:end])
+            listed = _parse_byte_class(text[at + 1 + negated:end])
             segments[-1].append(any_byte - listed if negated else listed)
             at = end
         else:
@@ -185,7 +186,7 @@ def glob(pattern: str) -> list[Segment]:
     return segments
 
 
-def _listed(text: bytes) -> frozenset[int]:
+def _parse_byte_class(text: bytes) -> frozenset[int]:
     """The bytes of ``a-z_``."""
     found: set[int] = set()
     at = 0
@@ -199,22 +200,22 @@ def _listed(text: bytes) -> frozenset[int]:
     return frozenset(found)
 
 
-def glob_fits(segments: list[Segment], text: bytes) -> bool:
+def glob_matches(segments: list[Segment], text: bytes) -> bool:
     """Whether a text matches a pattern: each piece is looked for as early as possible, the last at the end."""
-    def fits(segment: Segment, at: int) -> bool:
+    def segment_fits(segment: Segment, at: int) -> bool:
         return 0 <= at <= len(text) - len(segment) and all(text[at + i] in s for i, s in enumerate(segment))
-    if not fits(segments[0], 0):
+    if not segment_fits(segments[0], 0):
         return False
     at = len(segments[0])
     if len(segments) == 1:
         return at == len(text)
     for segment in segments[1:-1]:
-        found = next((i for i in range(at, len(text) + 1) if fits(segment, i)), None)
+        found = next((i for i in range(at, len(text) + 1) if segment_fits(segment, i)), None)
         if found is None:
             return False
         at = found + len(segment)
     last = len(text) - len(segments[-1])
-    return last >= at and fits(segments[-1], last)
+    return last >= at and segment_fits(segments[-1], last)
 
 
 # --- types ------------------------------------------------------------------------------------------------
@@ -224,17 +225,18 @@ _BASES: list[tuple[type | tuple[type, ...], str]] = [
     (Buf, "buffer"), (Struct, "c_type"), (Inet, "inet")]
 
 
-def typeinfo(context: Context, node: Call, types: Types) -> Type | None:
+def check_typeinfo(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: literals for the members btf_id (always 0, as in bpftrace), base_type and full_type of the record."""
-    from .map_rules import unstable
-    unstable(context, node, "typeinfo", context.config.unstable_typeinfo)
+    from .map_rules import report_unstable
+    report_unstable(context, node, "typeinfo", context.config.unstable_typeinfo)
     subject = node.args[0]
     type = resolve_type(context, subject) if isinstance(subject, TypeSyntax) else \
-        context.aggregate_of(subject) or context.value(subject, "typeinfo()")
+        context.aggregate_of(subject) or context.check_value(subject, "typeinfo()")
     if type is None:
         return None
-    plain = convert.plain(type)
-    node.data = [_literal(node, 0), _literal(node, _base(plain)), _literal(node, convert.name(plain))]
+    plain = convert.plain_type(type)
+    node.data = [_make_literal(node, 0), _make_literal(node, _base(plain)),
+                 _make_literal(node, convert.type_name(plain))]
     return Tuple(tuple([item.type for item in node.data]), ("btf_id", "base_type", "full_type"))
 
 
@@ -242,10 +244,10 @@ def _base(type: Type) -> str:
     if isinstance(type, Tuple):
         return "record" if type.names else "tuple"
     return next((word for kind, word in _BASES if isinstance(type, kind)),
-                str(type) if isinstance(type, Stack) else convert.name(type))
+                str(type) if isinstance(type, Stack) else convert.type_name(type))
 
 
-def _literal(node: Expr, value: int | str) -> Expr:
+def _make_literal(node: Expr, value: int | str) -> Expr:
     made: Expr
     if isinstance(value, str):
         made = StrLiteral(node.span, value=value)

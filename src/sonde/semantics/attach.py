@@ -6,66 +6,66 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ..language.ast import AttachPoint, Call, Clause, Name
-from ..language.diagnostics import WARNING, Diagnostics, nearest
+from ..language.diagnostics import WARNING, Diagnostics, nearest_names
 from ..spec import Attach, Config
 from ..types import Struct
-from .context import Program
-from .finder import Finder
-from .kernel_probes import TYPED, choose
-from .nodes import Use, copy, walk
+from .context import ProbeProgram
+from .finder import ProbeFinder
+from .kernel_probes import TYPED, choose_kinds
+from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
 from .providers import find_provider, provider_names
 from .typed import CheckedProbe, Options
-from .user_probes import user_arguments, user_results
+from .user_probes import resolve_user_arguments, resolve_user_results
 from .world import World
 
 ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
 
 
-def programs(clauses: Sequence[Clause], world: World, options: Options, config: Config,
-             diagnostics: Diagnostics) -> list[Program]:
+def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config,
+                    diagnostics: Diagnostics) -> list[ProbeProgram]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
-    finder = Finder(world, options, config, diagnostics)
+    finder = ProbeFinder(world, options, config, diagnostics)
     finder.written = [(provider.name, point.parts[-1]) for clause in clauses for point in clause.points
                       if point.parts and (provider := find_provider(point.parts[0]))]
-    keep = _filter(options, diagnostics)
-    found: list[Program] = []
+    keep = _probe_filter(options, diagnostics)
+    found: list[ProbeProgram] = []
     total = 0
     for clause in clauses:
-        if _ruled_out(clause, world, options, config):
+        if _is_ruled_out(clause, world, options, config):
             continue
         attach = _expand_all(finder, clause)
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
-        choose(finder, attach)
+        choose_kinds(finder, attach)
         total += len(attach)
         if total > config.max_probes:
-            _too_many(total, clause is clauses[-1], config, diagnostics)
+            _report_too_many(total, clause is clauses[-1], config, diagnostics)
             return found
-        for probe in _share(clause, attach, world):
-            found.append(Program(probe, probe.attach[0].kind, len(found)))
+        for probe in _share_programs(clause, attach, world):
+            found.append(ProbeProgram(probe, probe.attach[0].kind, len(found)))
     finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
     _check_limits(found, total, config, diagnostics)
     return found
 
 
-def _ruled_out(clause: Clause, world: World, options: Options, config: Config) -> bool:
+def _is_ruled_out(clause: Clause, world: World, options: Options, config: Config) -> bool:
     """Whether its predicate is false whatever happens; looked into where it asks for what decides that."""
     if clause.predicate is None or not {"exists", "getopt"} & Use(clause.predicate).names:
         return False
-    from .existence import ruled_out
-    return ruled_out(clause.predicate, world, options, config)
+    from .existence import is_ruled_out
+    return is_ruled_out(clause.predicate, world, options, config)
 
 
-def _expand_all(finder: Finder, clause: Clause) -> list[Attach]:
+def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
     """What there is of all attach points of a clause."""
     finder.use = Use([clause.predicate, clause.body])
     finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
-    attach = [a for point in clause.points for a in expand(finder, point)]
+    attach = [a for point in clause.points for a in expand_attach_point(finder, point)]
     fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
     if not attach and fine:
-        finder.empty(clause.points)
+        finder.report_empty_clause(clause.points)
     return attach
 
 
@@ -74,22 +74,24 @@ def in_mode(kind: str, mode: str) -> bool:
     return kind in ("begin", "end", mode) if mode else kind not in ("test", "bench")
 
 
-def expand(finder: Finder, point: AttachPoint) -> list[Attach]:
+def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]:
     """One attach point as written → the attach points that exist. A parameter may just name kernel functions."""
     if not point.parts or not point.parts[0]:
         return finder.error("probe-form", "No attach points for probe", point)
     provider = find_provider(point.parts[0])
     if provider is None and point.given and len(point.parts) == 1:
-        return expand(finder, AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts], point.alias))
+        return expand_attach_point(finder,
+                                   AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts],
+                                               point.alias))
     if provider is None:
-        close = nearest(point.parts[0], provider_names())
+        close = nearest_names(point.parts[0], provider_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
     finder.kind = provider.name
     return provider.expand(finder, point, list(point.parts[1:]))
 
 
-def _filter(options: Options, diagnostics: Diagnostics) -> Any:
+def _probe_filter(options: Options, diagnostics: Diagnostics) -> Any:
     if not options.probe_filter:
         return lambda name: True
     import re
@@ -100,39 +102,39 @@ def _filter(options: Options, diagnostics: Diagnostics) -> Any:
         return lambda name: True
 
 
-def _too_many(total: int, all_seen: bool, config: Config, diagnostics: Diagnostics) -> None:
+def _report_too_many(total: int, all_seen: bool, config: Config, diagnostics: Diagnostics) -> None:
     diagnostics.error("too-many-probes", f"Can't attach to {'' if all_seen else 'at least '}{total} probes because it "
                       f"exceeds the current limit of {config.max_probes} probes.", None,
                       ["raise it with the max_probes config variable or BPFTRACE_MAX_PROBES, but it may slow the "
                        "system down"])
 
 
-def _check_limits(found: list[Program], total: int, config: Config, diagnostics: Diagnostics) -> None:
-    if total == 0 and not diagnostics.failed:
+def _check_limits(found: list[ProbeProgram], total: int, config: Config, diagnostics: Diagnostics) -> None:
+    if total == 0 and not diagnostics.has_errors:
         diagnostics.error("no-probes", "No probes to attach", None)
     if len(found) > config.max_bpf_progs:
         diagnostics.error("too-many-programs", f"The script needs {len(found)} programs; the limit is "
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
 
 
-def _share(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
+def _share_programs(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
     """Programs of one clause: attach points share one where nothing that the clause uses differs."""
     use = Use([clause.predicate, clause.body])
     if "retval" in use.names:
-        user_results(attach, world)
+        resolve_user_results(attach, world)
     by_name = _takes_name(clause)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
-        if use.args:
-            item.args = arguments(item, world)
-        key = (item.kind, _args_key(item, use) if use.args else None, item.extra.get("how"),
+        if use.uses_args:
+            item.args = args_struct(item, world)
+        key = (item.kind, _args_key(item, use) if use.uses_args else None, item.extra.get("how"),
                repr(item.extra.get("result")) if "retval" in use.names else None,
-               (item.target, item.offset) if "uaddr" in use.names else None, _places(item, use),
+               (item.target, item.offset) if "uaddr" in use.names else None, _usdt_places(item, use),
                item.name if by_name else None)
         if key in groups:
             groups[key].attach.append(item)
         else:
-            tree = copy(clause) if groups else clause
+            tree = copy_tree(clause) if groups else clause
             groups[key] = CheckedProbe(tree, [item], item.args, [])
     return list(groups.values())
 
@@ -142,30 +144,30 @@ SHOWING = ("print", "printf", "errorf", "warnf", "debugf", "cat", "system", "joi
 
 def _takes_name(clause: Clause) -> bool:
     """Whether a function takes ``probe`` for a string, which it then has to be: a program for each name."""
-    calls = [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Call) and n.name not in SHOWING]
+    calls = [n for n in walk_nodes([clause.predicate, clause.body]) if isinstance(n, Call) and n.name not in SHOWING]
     return any(isinstance(arg, (Name, Call)) and arg.name == "probe" for call in calls for arg in call.args)
 
 
-def _places(item: Attach, use: Use) -> Hashable:
+def _usdt_places(item: Attach, use: Use) -> Hashable:
     """Where a static probe has its arguments, if the clause uses any."""
     if item.kind != "usdt" or not any(name.startswith("arg") for name in use.names):
         return None
     return " ".join([argument.text for argument in item.extra["arguments"]])
 
 
-def arguments(item: Attach, world: World) -> Struct | None:
+def args_struct(item: Attach, world: World) -> Struct | None:
     """The type of ``args`` at an attach point."""
     if item.kind == "uprobe":
         if "places" not in item.extra and "no_args" not in item.extra:
-            user_arguments(item, world)
+            resolve_user_arguments(item, world)
         return item.args
     if item.kind == "tracepoint":
-        format = world.tracepoint(item.target, item.event)
+        format = world.tracepoint_format(item.target, item.event)
         return format.args if format is not None else None
     if item.kind in TYPED:
         known = world.kernel_function(item.extra.get("typed_as", item.event), item.target)
         return known.args if known is not None else None
-    return world.raw_tracepoint(item.event) if item.kind == "rawtracepoint" else None
+    return world.raw_tracepoint_args(item.event) if item.kind == "rawtracepoint" else None
 
 
 def _args_key(item: Attach, use: Use) -> Hashable:

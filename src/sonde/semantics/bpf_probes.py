@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from ..language.ast import AttachPoint
 from ..spec import Attach
-from .finder import Finder, did_you_mean, is_pattern, matcher
+from .finder import ProbeFinder, did_you_mean, is_pattern, pattern_matcher
 
 
-def bpf_function(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     """The functions of loaded programs that ``parts`` means, after the ``bpf``. A name may be that of several."""
     if not 1 <= len(parts) <= 2 or not all(parts):
         return finder.error("probe-form", f"{kind} probes on BPF programs are written {kind}:bpf:[id:]function", point)
     number, name = parts if len(parts) == 2 else ("*", parts[0])
-    if not finder.world.feature("fentry"):
-        return finder.missing(point, [
+    if not finder.world.has_feature("fentry"):
+        return finder.report_missing(point, [
             f"this kernel ({finder.world.release}) has no fentry",
             "with kernel.bpf_stats_enabled=1, bpftool prog show tells every program's runs and time"])
     every = finder.world.bpf_functions()
-    in_number, in_name = matcher(number), matcher(name)
+    in_number, in_name = pattern_matcher(number), pattern_matcher(name)
     chosen = [(n, f, attachable) for n, f, attachable in every if in_number(str(n)) and in_name(f)]
     wild = len(chosen) > 1 or is_pattern(name)
-    found = [a for a in [_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
+    found = [a for a in [_make_attach(finder, kind, n, f, wild) for n, f, attachable in chosen if attachable] if a]
     if found:
         return found
     if chosen:
-        return finder.missing(point, [f"program {chosen[0][0]} was loaded without function information (BTF), and "
-                                      "the kernel attaches to none that was"])
-    return finder.missing(point, ["no loaded BPF program has such a function", *_near(kind, name, every)])
+        return finder.report_missing(point,
+                                     [f"program {chosen[0][0]} was loaded without function information (BTF), and "
+                                             "the kernel attaches to none that was"])
+    return finder.report_missing(point,
+                                 ["no loaded BPF program has such a function", *_near_bpf_functions(kind, name, every)])
 
 
-def _attach(finder: Finder, kind: str, number: int, function: str, wild: bool) -> Attach | None:
+def _make_attach(finder: ProbeFinder, kind: str, number: int, function: str, wild: bool) -> Attach | None:
     """None if the program ended meanwhile."""
     target = f"bpf:{number}"
     known = finder.world.kernel_function(function, target)
@@ -41,7 +43,7 @@ def _attach(finder: Finder, kind: str, number: int, function: str, wild: bool) -
     return Attach(kind, f"{kind}:{target}:{function}", target, function, pid=finder.options.pid, extra=extra)
 
 
-def _near(kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
+def _near_bpf_functions(kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:
     usable = [(n, f) for n, f, attachable in every if attachable]
     elsewhere = [f"program {n} has it: {kind}:bpf:{n}:{f}" for n, f in usable if f == name][:3]
     return elsewhere or did_you_mean(f"{kind}:bpf:", name, {f for _, f in usable}) or [

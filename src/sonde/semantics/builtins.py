@@ -17,7 +17,7 @@ from typing import Any
 
 from ..arch import ARCHES
 from ..language.ast import Call, Expr, Name, StrLiteral
-from ..language.diagnostics import nearest
+from ..language.diagnostics import nearest_names
 from ..record import Record
 from ..types import (
     BOOL,
@@ -40,7 +40,7 @@ from ..types import (
 )
 from . import convert
 from .config import STACK_MODES
-from .context import Context
+from .context import CheckContext
 from .providers import KINDS
 
 FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe")
@@ -68,7 +68,7 @@ class Builtin(Record):
 # --- rules ------------------------------------------------------------------------------------------------
 
 
-def _args(context: Context, node: Expr) -> Type | None:
+def _type_of_args(context: CheckContext, node: Expr) -> Type | None:
     struct = context.program.args
     if struct is None and "no_args" in context.program.attach.extra:
         why, hints = context.program.attach.extra["no_args"]
@@ -79,7 +79,7 @@ def _args(context: Context, node: Expr) -> Type | None:
     return struct
 
 
-def _retval(context: Context, node: Expr) -> Type | None:
+def _type_of_retval(context: CheckContext, node: Expr) -> Type | None:
     if context.program.kind == "uretprobe":
         typed = context.program.attach.extra.get("result")
         return typed if isinstance(typed, Type) else UINT64
@@ -93,7 +93,7 @@ def _retval(context: Context, node: Expr) -> Type | None:
     return found if isinstance(found, Type) else UINT64
 
 
-def _argument(context: Context, node: Expr) -> Type | None:
+def _type_of_argument(context: CheckContext, node: Expr) -> Type | None:
     if context.program.kind != "usdt":
         return INT64
     known = context.program.attach.extra["arguments"]
@@ -109,70 +109,70 @@ def _argument(context: Context, node: Expr) -> Type | None:
     return None
 
 
-def _ctx(context: Context, node: Expr) -> Type:
+def _type_of_ctx(context: CheckContext, node: Expr) -> Type:
     """Of an iterator the kernel's struct, of any other program nothing that has members."""
     kind = context.program.attach
-    struct = context.world.struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
+    struct = context.world.find_struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
     return Pointer(struct or VOID, CTX)
 
 
-def _func(context: Context, node: Expr) -> Type | None:
+def _type_of_func(context: CheckContext, node: Expr) -> Type | None:
     if not knows_function(context, node):
         return None
     return USym() if context.program.kind in ("uprobe", "uretprobe") else Symbol("ksym")
 
 
-def knows_function(context: Context, node: Expr) -> bool:
+def knows_function(context: CheckContext, node: Expr) -> bool:
     """Whether a program can learn which function it was attached to: at a user function's return that is gone from the
     registers, and older kernels do not tell."""
-    if context.program.kind != "uretprobe" or context.world.feature("uretprobe_func"):
+    if context.program.kind != "uretprobe" or context.world.has_feature("uretprobe_func"):
         return True
     context.error("missing-feature", "this kernel does not tell programs the function of a uretprobe (Linux 6.7)", node,
                   ["probe has its name"])
     return False
 
 
-def probe_type(context: Context) -> str:
+def probe_type(context: CheckContext) -> str:
     """The kind of the probe; begin and end are special."""
     kind = context.program.kind
     return "special" if kind in ("begin", "end", "self") else kind
 
 
-def _probetype(context: Context, node: Expr) -> Type:
+def _type_of_probetype(context: CheckContext, node: Expr) -> Type:
     node.const = probe_type(context)
     return Str(len(node.const) + 1)
 
 
-def _ncpus(context: Context, node: Expr) -> Type:
+def _type_of_ncpus(context: CheckContext, node: Expr) -> Type:
     node.const = context.world.cpus
     return UINT64
 
 
-def _task(context: Context, node: Expr) -> Type:
-    struct = context.world.struct("task_struct")
+def _type_of_task(context: CheckContext, node: Expr) -> Type:
+    struct = context.world.find_struct("task_struct")
     return Pointer(struct, KERNEL) if struct is not None else UINT64
 
 
-def _config(context: Context, node: Expr) -> Type:
+def _type_of_config(context: CheckContext, node: Expr) -> Type:
     """A record; ``config.name`` is folded where the member is checked."""
     return Tuple(tuple([BOOL if isinstance(value, bool) else UINT64 if isinstance(value, int)
                         else Str(len(value.encode()) + 1) for value in context.config.values()]),
                  context.config._fields)
 
 
-def _stack(user: bool) -> Callable[[Context, Expr], Type]:
+def _stack_typer(user: bool) -> Callable[[CheckContext, Expr], Type]:
     return lambda context, node: Stack(user, context.config.stack_mode, STACK_LIMIT)
 
 
-def _stack_copy(context: Context, node: Expr) -> Type | None:
-    if not context.world.feature("helper_task_pt_regs"):
+def _type_of_stack_copy(context: CheckContext, node: Expr) -> Type | None:
+    if not context.world.has_feature("helper_task_pt_regs"):
         context.error("missing-feature", "dw_ustack needs a kernel that tells programs a task's registers (Linux 5.15)",
                       node)
         return None
     return StackCopy(True, context.config.stack_mode, STACK_LIMIT, ARCHES[context.world.arch].pt_regs_size)
 
 
-def _x86_only(context: Context, node: Expr) -> Type | None:
+def _x86_only(context: CheckContext, node: Expr) -> Type | None:
     if context.world.arch == "x86_64":
         return UINT8
     context.error("not-on-this-cpu", f"'usermode' builtin is only supported on x86_64, not on {context.world.arch}",
@@ -183,41 +183,42 @@ def _x86_only(context: Context, node: Expr) -> Type | None:
 # --- call forms -------------------------------------------------------------------------------------------
 
 
-def _word(node: Any) -> str:
+def _word_argument(node: Any) -> str:
     return node.name if isinstance(node, Name) else node.value if isinstance(node, StrLiteral) else ""
 
 
-def _choice_call(key: str, allowed: tuple[str, ...]) -> Callable[[Context, Call], Type | None]:
-    def call(context: Context, node: Call) -> Type | None:
-        word = _word(node.args[0])
+def _choice_checker(key: str, allowed: tuple[str, ...]) -> Callable[[CheckContext, Call], Type | None]:
+    def check_choice(context: CheckContext, node: Call) -> Type | None:
+        word = _word_argument(node.args[0])
         if len(node.args) > 1:
             context.error("arity", f"{node.name}() takes up to one argument ({len(node.args)} provided)", node)
             return None
         if word not in allowed:
-            _no_choice(context, node, key, word, allowed)
+            _report_no_choice(context, node, key, word, allowed)
             return None
         node.args[0].type = VOID
         node.data = {key: word}
         return type_of(context, BUILTINS[node.name], node)
-    return call
+    return check_choice
 
 
-def _no_choice(context: Context, node: Call, key: str, word: str, allowed: tuple[str, ...]) -> None:
+def _report_no_choice(context: CheckContext, node: Call, key: str, word: str, allowed: tuple[str, ...]) -> None:
     given = node.args[0]
     clock = key == "clock"
-    hints = [f"did you mean {c}?" for c in nearest(word, allowed)[:1]] if word else []
+    hints = [f"did you mean {c}?" for c in nearest_names(word, allowed)[:1]] if word else []
     if isinstance(given, Name):
         context.error("bad-argument", f"Invalid timestamp mode: {word}" if clock else
                       f"Invalid PID namespace mode: {word} (expects: curr_ns or init)", given, hints)
         return
-    type = context.value(given)
+    type = context.check_value(given)
     if type is not None:
-        context.error("bad-argument", f"{node.name}() only supports timestamp_mode arguments ({convert.words(type)} "
+        context.error("bad-argument",
+                      f"{node.name}() only supports timestamp_mode arguments ({convert.kind_of_type(type)} "
                       "provided)" if clock else f"{node.name}() only supports curr_ns and init as the argument", node,
                       [f"one of: {', '.join(allowed)}"])
 
 
-def _stack_call(context: Context, node: Call) -> Type | None:
+def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
     mode, limit = context.config.stack_mode, STACK_LIMIT
     rest = list(node.args)
     if rest and isinstance(rest[0], Name) and rest[0].name in STACK_MODES:
@@ -230,7 +231,7 @@ def _stack_call(context: Context, node: Call) -> Type | None:
             context.error("bad-argument", f"Error parsing stack mode: {node.name}: Invalid value for stack_mode: valid "
                           "values are bpftrace, raw, perf, and build_id.", given)
             return None
-        if context.expr(given) is None:
+        if context.check_expression(given) is None:
             return None
         if not isinstance(given.const, int):
             context.error("not-constant", f"{node.name}: invalid limit value", node, ["it must be a literal integer"])
@@ -249,33 +250,33 @@ def _stack_call(context: Context, node: Call) -> Type | None:
         return None
     node.data = {}
     if node.name == "dw_ustack":
-        found = _stack_copy(context, node)
+        found = _type_of_stack_copy(context, node)
         return StackCopy(True, mode, limit, found.registers) if isinstance(found, StackCopy) else None
     return Stack(node.name == "ustack", mode, limit)
 
 
-def _task_call(context: Context, node: Call) -> Type | None:
+def _check_task_call(context: CheckContext, node: Call) -> Type | None:
     task = node.args[0]
-    type = context.value(task)
+    type = context.check_value(task)
     if type is None:
         return None
     target = type.to if isinstance(type, Pointer) else None
     if len(node.args) > 1 or not isinstance(target, Struct) or target.name != "task_struct":
         context.error("bad-argument",
-                      f"{node.name}() expects a struct task_struct pointer ({convert.name(type)} provided)",
+                      f"{node.name}() expects a struct task_struct pointer ({convert.type_name(type)} provided)",
                       task)
         return None
     node.data = {"task": task}
     return type_of(context, BUILTINS[node.name], node)
 
 
-def _comm_call(context: Context, node: Call) -> Type | None:
+def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
     pid = node.args[0]
-    type = context.value(pid)
+    type = context.check_value(pid)
     if type is None:
         return None
     if len(node.args) > 1 or convert.as_int(type) is None:
-        context.error("bad-argument", f"comm() expects the id of a thread ({convert.name(type)} provided)", pid)
+        context.error("bad-argument", f"comm() expects the id of a thread ({convert.type_name(type)} provided)", pid)
         return None
     if not context.world.kfunc_id("bpf_iter_task_new"):
         context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
@@ -289,47 +290,53 @@ def _comm_call(context: Context, node: Call) -> Type | None:
 _NAMESPACES = ("curr_ns", "init")
 
 BUILTINS: dict[str, Builtin] = {row.name: row for row in (
-    Builtin("args", _args, "The arguments of the traced function or tracepoint, as a struct.",
+    Builtin("args", _type_of_args, "The arguments of the traced function or tracepoint, as a struct.",
             probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
     Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2)."),
-    Builtin("comm", Str(16), "Name of the current thread, or of the thread with an id.", call=_comm_call,
+    Builtin("comm", Str(16), "Name of the current thread, or of the thread with an id.", call=_check_comm_call,
             arguments="[pid]"),
-    Builtin("config", _config, "The configuration variables, as a record."),
+    Builtin("config", _type_of_config, "The configuration variables, as a record."),
     Builtin("cpid", UINT32, "Process id of the child started with -c; 0 if there is none."),
     Builtin("cpu", UINT32, "Number of the CPU on which the program runs."),
-    Builtin("ctx", _ctx, "The program's raw context."),
-    Builtin("curtask", _task, "The current task, a struct task_struct pointer."),
-    Builtin("dw_ustack", _stack_copy, "Stack of user functions, unwound by the tables of the program's files, which "
-            "needs no frame pointers; for print() and printf().", call=_stack_call, arguments="[mode,] [limit]"),
+    Builtin("ctx", _type_of_ctx, "The program's raw context."),
+    Builtin("curtask", _type_of_task, "The current task, a struct task_struct pointer."),
+    Builtin("dw_ustack", _type_of_stack_copy,
+            "Stack of user functions, unwound by the tables of the program's files, which "
+            "needs no frame pointers; for print() and printf().", call=_check_stack_call, arguments="[mode,] [limit]"),
     Builtin("elapsed", UINT64, "Nanoseconds since tracing began.", pure=False, clock=True),
-    Builtin("func", _func, "Name of the traced function.", probes=FUNCTIONS),
+    Builtin("func", _type_of_func, "Name of the traced function.", probes=FUNCTIONS),
     Builtin("gid", UINT32, "Group id of the current task."),
     Builtin("has_cpid", BOOL, "Whether a child was started with -c."),
     Builtin("jiffies", UINT64, "The kernel's jiffies.", pure=False),
-    Builtin("kstack", _stack(False), "Stack of kernel functions.", call=_stack_call, arguments="[mode,] [limit]"),
-    Builtin("leader_comm", Str(16), "Name of a task's thread group leader.", call=_task_call, arguments="[task]"),
-    Builtin("leader_tid", UINT32, "Thread id of a task's thread group leader.", call=_task_call, arguments="[task]"),
-    Builtin("ncpus", _ncpus, "Number of CPUs."),
+    Builtin("kstack", _stack_typer(False), "Stack of kernel functions.", call=_check_stack_call,
+            arguments="[mode,] [limit]"),
+    Builtin("leader_comm", Str(16), "Name of a task's thread group leader.", call=_check_task_call, arguments="[task]"),
+    Builtin("leader_tid", UINT32, "Thread id of a task's thread group leader.", call=_check_task_call,
+            arguments="[task]"),
+    Builtin("ncpus", _type_of_ncpus, "Number of CPUs."),
     Builtin("nsecs", UINT64, "A timestamp in nanoseconds; by default since boot, time in suspend included.", pure=False,
-            clock=True, call=_choice_call("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
+            clock=True, call=_choice_checker("clock", CLOCKS), arguments="[boot|monotonic|tai|sw_tai]"),
     Builtin("numaid", UINT32, "Number of the NUMA node on which the program runs."),
-    Builtin("pcomm", Str(16), "Name of a task's parent.", call=_task_call, arguments="[task]"),
+    Builtin("pcomm", Str(16), "Name of a task's parent.", call=_check_task_call, arguments="[task]"),
     Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",
-            call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
-    Builtin("ppid", UINT32, "Process id of a task's parent.", call=_task_call, arguments="[task]"),
+            call=_choice_checker("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+    Builtin("ppid", UINT32, "Process id of a task's parent.", call=_check_task_call, arguments="[task]"),
     Builtin("probe", Symbol("probe"), "Full name of the probe."),
-    Builtin("probetype", _probetype, "Kind of the probe; \"special\" for begin and end."),
+    Builtin("probetype", _type_of_probetype, "Kind of the probe; \"special\" for begin and end."),
     Builtin("rand", UINT32, "A random number.", pure=False),
-    Builtin("retval", _retval, "Value returned by the traced function.", probes=("kretprobe", "uretprobe", "fexit")),
+    Builtin("retval", _type_of_retval, "Value returned by the traced function.",
+            probes=("kretprobe", "uretprobe", "fexit")),
     Builtin("tid", UINT32, "Thread id, as the PID namespace numbers it that Sonde runs in.",
-            call=_choice_call("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
+            call=_choice_checker("namespace", _NAMESPACES), arguments="[curr_ns|init]"),
     Builtin("uid", UINT32, "User id of the current task."),
     Builtin("usermode", _x86_only, "1 if the CPU was in user mode, else 0."),
     Builtin("username", Symbol("username"), "Name of the current user; looked up when printed."),
-    Builtin("ustack", _stack(True), "Stack of user functions.", call=_stack_call, arguments="[mode,] [limit]"),
+    Builtin("ustack", _stack_typer(True), "Stack of user functions.", call=_check_stack_call,
+            arguments="[mode,] [limit]"),
 )}
 
-ARGUMENT = Builtin("argN", _argument, "Argument N of the traced function, from the registers; arg0 is the first.",
+ARGUMENT = Builtin("argN", _type_of_argument,
+                   "Argument N of the traced function, from the registers; arg0 is the first.",
                    probes=("kprobe", "uprobe", "usdt", "rawtracepoint"))
 _ARGUMENT_NAME = re.compile(r"arg(\d{1,3})\Z")
 
@@ -347,7 +354,7 @@ def is_clock(node: object) -> bool:
     return row is not None and row.clock
 
 
-def type_of(context: Context, row: Builtin, node: Expr) -> Type | None:
+def type_of(context: CheckContext, row: Builtin, node: Expr) -> Type | None:
     """The row's type here, or None after saying why it has none."""
     kind = context.program.kind
     if row.probes and kind not in row.probes:
@@ -360,7 +367,7 @@ def type_of(context: Context, row: Builtin, node: Expr) -> Type | None:
     return found
 
 
-def _only_with(context: Context, name: str) -> str:
+def _only_with(context: CheckContext, name: str) -> str:
     """With which probes a builtin cannot be used, or can, as bpftrace says it."""
     if name == "args":
         return "can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes " \
@@ -373,7 +380,7 @@ def _only_with(context: Context, name: str) -> str:
     return f"can not be used with '{context.program.kind}' probes"
 
 
-def check_builtin_call(context: Context, row: Builtin, node: Call) -> Type | None:
+def check_builtin_call(context: CheckContext, row: Builtin, node: Call) -> Type | None:
     """``pid()``, ``nsecs(tai)``, ``kstack(perf, 3)`` ..."""
     if not node.args:
         node.data = {}

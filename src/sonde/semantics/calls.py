@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..language.ast import Call, MapRef, Name, StrLiteral, TypeSyntax, Variable
-from ..language.diagnostics import nearest
+from ..language.diagnostics import nearest_names
 from ..types import Aggregate, Array, Bool, Buf, Enum, Inet, Int, MacAddr, NoneType, Pointer, Stack, Str, Struct, Type
 from . import convert
 from .builtins import BUILTINS, check_builtin_call, find_builtin
-from .context import Context
+from .context import CheckContext
 from .expressions import text_type
-from .functions import FUNCTIONS, Function
+from .functions import FUNCTIONS, FunctionRow
 from .operators import PROBE
 
 _KINDS: dict[str, Any] = {
@@ -23,7 +23,7 @@ _KIND_WORDS = {"ptr": "pointer", "str": "string", "buf": "buffer", "map": "a map
 _UNCHECKED = ("map", "key", "var", "type", "word", "raw")  # arguments that are not values
 
 
-def check_call(context: Context, node: Call) -> Type | None:
+def check_call(context: CheckContext, node: Call) -> Type | None:
     """The type of a call's value; VOID if it has none."""
     if node.name in context.subprograms:
         from .subprograms import check_subprogram_call
@@ -34,7 +34,7 @@ def check_call(context: Context, node: Call) -> Type | None:
         if builtin is not None:
             return check_builtin_call(context, builtin, node)
     if row is None:
-        _unknown(context, node)
+        _report_unknown_function(context, node)
         return None
     if row.aggregate and context.aggregate is not node:
         context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
@@ -55,7 +55,7 @@ def check_call(context: Context, node: Call) -> Type | None:
     types = _check_arguments(context, row, node)
     if types is not None and context.program.attach.extra.get("pin"):
         if row.sends or row.aggregate:
-            return _in_pin(context, row, node, types)
+            return _check_in_pin(context, row, node, types)
     if types is None:
         return row.result if isinstance(row.result, Type) else None
     if row.rule is not None:
@@ -66,22 +66,22 @@ def check_call(context: Context, node: Call) -> Type | None:
     return row.result
 
 
-def _in_pin(context: Context, row: Function, node: Call, types: list[Type | None]) -> Type | None:
+def _check_in_pin(context: CheckContext, row: FunctionRow, node: Call, types: list[Type | None]) -> Type | None:
     """A call that takes Sonde, in an iterator that runs when somebody reads its pin: printf() writes what is read."""
     if node.name == "printf":
-        from .action_rules import debugf
-        return debugf(context, node, types)
+        from .action_rules import check_debugf
+        return check_debugf(context, node, types)
     context.error("iter-pin", f"{node.name}() has no effect in a pinned iterator: Sonde does not run when it is read",
                   node, ["printf() writes what is read from the pin"])
     return None
 
 
-def _unknown(context: Context, node: Call) -> None:
+def _report_unknown_function(context: CheckContext, node: Call) -> None:
     instead = _OLD_NAMES.get(node.name)
     if instead:
         context.error("unknown-function", f"Unknown function: '{node.name}'", node, [f"use {instead}"])
         return
-    close = nearest(node.name, [*FUNCTIONS, *BUILTINS, *context.subprograms])
+    close = nearest_names(node.name, [*FUNCTIONS, *BUILTINS, *context.subprograms])
     context.error("unknown-function", f"Unknown function: '{node.name}'", node,
                   [f"did you mean {c}()?" for c in close[:1]])
 
@@ -89,7 +89,7 @@ def _unknown(context: Context, node: Call) -> None:
 _OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or usym()", "ustr": "str(uptr(p))"}
 
 
-def _parameters(row: Function) -> tuple[list[tuple[str, list[str], bool]], bool]:
+def _parse_parameters(row: FunctionRow) -> tuple[list[tuple[str, list[str], bool]], bool]:
     """The row's parameters as (name, kinds, optional), and whether more arguments may follow."""
     found, more = [], False
     for text in row.params:
@@ -101,17 +101,17 @@ def _parameters(row: Function) -> tuple[list[tuple[str, list[str], bool]], bool]
     return found, more
 
 
-def _check_arity(context: Context, row: Function, node: Call) -> bool:
-    params, more = _parameters(row)
+def _check_arity(context: CheckContext, row: FunctionRow, node: Call) -> bool:
+    params, more = _parse_parameters(row)
     least, given = len([p for p in params if not p[2]]), len(node.args)
     if least <= given and (more or given <= len(params)):
         return True
     if least == len(params) and not more:
-        wants = f"requires {convert.arguments(least)}"
+        wants = f"requires {convert.argument_count_text(least)}"
     elif given < least:
-        wants = f"requires at least {convert.arguments(least)}"
+        wants = f"requires at least {convert.argument_count_text(least)}"
     else:
-        wants = f"takes up to {convert.arguments(len(params))}"
+        wants = f"takes up to {convert.argument_count_text(len(params))}"
     wrong, hints = f"{node.name}() {wants} ({given} provided)", [f"as in: {row.example}"]
     if row.macro:
         wrong, hints = convert.no_match(node.name), [wrong, *hints]
@@ -119,9 +119,9 @@ def _check_arity(context: Context, row: Function, node: Call) -> bool:
     return False
 
 
-def _check_arguments(context: Context, row: Function, node: Call) -> list[Type | None] | None:
+def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> list[Type | None] | None:
     """The arguments' types (None for what is no value), or None if one is wrong or not known yet."""
-    params, _ = _parameters(row)
+    params, _ = _parse_parameters(row)
     types: list[Type | None] = []
     good = True
     for at, arg in enumerate(node.args):
@@ -135,26 +135,26 @@ def _check_arguments(context: Context, row: Function, node: Call) -> list[Type |
             good = False
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
-            else context.value(arg, f"{node.name}()")
+            else context.check_value(arg, f"{node.name}()")
         if type == PROBE and "str" in kinds and isinstance(arg, (Name, Call)):
             type = _probe_as_text(context, arg)
         types.append(type)
         if type is None:
             good = False
-        elif not _matches(type, arg, kinds):
-            _wrong_kind(context, node, params[at][0], kinds, type)
+        elif not _matches_kind(type, arg, kinds):
+            _report_wrong_kind(context, node, params[at][0], kinds, type)
             good = False
     return types if good else None
 
 
-def _probe_as_text(context: Context, node: Name | Call) -> Type:
+def _probe_as_text(context: CheckContext, node: Name | Call) -> Type:
     """The name of the attach point, which a clause that takes it for a string has one of: see attach.py."""
     node.const = context.program.attach.name
     node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
     return node.type
 
 
-def _check_form(context: Context, node: Call, arg: Any, kinds: list[str]) -> bool:
+def _check_form(context: CheckContext, node: Call, arg: Any, kinds: list[str]) -> bool:
     """Arguments that name something."""
     fine = {"map": isinstance(arg, MapRef), "key": isinstance(arg, MapRef), "var": isinstance(arg, Variable),
             "type": isinstance(arg, TypeSyntax)}
@@ -165,7 +165,7 @@ def _check_form(context: Context, node: Call, arg: Any, kinds: list[str]) -> boo
     return False
 
 
-def _matches(type: Type, arg: Any, kinds: list[str]) -> bool:
+def _matches_kind(type: Type, arg: Any, kinds: list[str]) -> bool:
     for kind in kinds:
         if kind == "any" and not isinstance(type, (NoneType, Aggregate)):
             return True
@@ -176,9 +176,9 @@ def _matches(type: Type, arg: Any, kinds: list[str]) -> bool:
     return False
 
 
-def _wrong_kind(context: Context, node: Call, param: str, kinds: list[str], given: Type) -> None:
+def _report_wrong_kind(context: CheckContext, node: Call, param: str, kinds: list[str], given: Type) -> None:
     hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else []
-    shown = convert.name(given) if kinds == ["integer"] else convert.words(given)
+    shown = convert.type_name(given) if kinds == ["integer"] else convert.kind_of_type(given)
     if f"{node.name} {param}" in _WANTS:
         wrong = _WANTS[f"{node.name} {param}"].format(given=shown)
     elif kinds == ["number"]:

@@ -16,23 +16,23 @@ from ..language.ast import (
     StrLiteral,
     Variable,
 )
-from ..language.diagnostics import ERROR, Diagnostics, nearest
+from ..language.diagnostics import ERROR, Diagnostics, nearest_names
 from ..language.source import Source, Span
 from ..types import Int
 from . import attach
 from .config import read_config
-from .context import Assigned, Context, MapState, Program, VarState
-from .convert import condition, meant_equal, plain, words
+from .context import Assigned, CheckContext, MapState, ProbeProgram, VarState
+from .convert import can_be_condition, kind_of_type, meant_equal, plain_type
 from .ctypes_ import TypeNames
-from .evaluate import evaluate
-from .macros import expand
-from .map_rules import UNFILLED, unstable
+from .evaluate import check_expression
+from .macros import expand_macros
+from .map_rules import UNFILLED, report_unstable
 from .naming import name_keys, private_maps
-from .nodes import walk
+from .nodes import walk_nodes
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
-from .subprograms import check_uncalled, declare
-from .typed import CheckedScript, MapInfo, Options
+from .subprograms import check_uncalled, declare_subprograms
+from .typed import CheckedScript, Options, ScriptMap
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -40,75 +40,76 @@ FEW = 4  # maps and variables that one assignment reads
 MAX_PASSES = 200  # far more than any chain of maps that feed one another
 
 
-def check(script: Script, source: Source, world: World, options: Options, diagnostics: Diagnostics) -> CheckedScript:
+def check_script(script: Script, source: Source, world: World, options: Options,
+                 diagnostics: Diagnostics) -> CheckedScript:
     """The typed program of a parsed script. Raises :class:`~sonde.errors.CompileError` with every finding."""
     config = read_config(script.config, options.env, diagnostics)
     types = TypeNames(world, diagnostics)
-    types.define(script.definitions)
-    expand([*script.clauses, *script.functions], script.macros, diagnostics)
-    programs = attach.programs(script.clauses, world, options, config, diagnostics)
-    context = Context(world, options, config, types, script.defines)
-    context.evaluate, context.statements = evaluate, check_statements
+    types.define_types(script.definitions)
+    expand_macros([*script.clauses, *script.functions], script.macros, diagnostics)
+    programs = attach.expand_programs(script.clauses, world, options, config, diagnostics)
+    context = CheckContext(world, options, config, types, script.defines)
+    context.evaluate, context.statements = check_expression, check_statements
     context.diagnostics = diagnostics
     for imported in script.imports:
-        unstable(context, imported, "import_statement", config.unstable_import_statement)
+        report_unstable(context, imported, "import_statement", config.unstable_import_statement)
     context.clauses, context.programs = script.clauses, programs
-    declare(context, script.functions, {m.name for m in script.macros}, diagnostics)
+    declare_subprograms(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
     trees = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
     parts = check_size(trees, diagnostics)
     if options.named:
         _known_parameters(script, options, diagnostics)
-    found = _settle(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
-    unseen = diagnostics.failed or any(item.code == "type-too-large" for item in found)  # and so what maps hold
+    found = _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
+    unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in found)  # and so what maps hold
     for item in found:
         if not (unseen and item.code == "undefined-map"):
-            diagnostics._add(item)
+            diagnostics._add_once(item)
     if script.functions:
         context.diagnostics, context.explaining = diagnostics, True
         check_uncalled(context)
-    if diagnostics.failed:
-        _without_types(world, diagnostics)
-    diagnostics.check()
-    used = {node.name for node in walk([script.clauses, script.functions]) if isinstance(node, MapRef)}
+    if diagnostics.has_errors:
+        _report_missing_types(world, diagnostics)
+    diagnostics.raise_if_errors()
+    used = {node.name for node in walk_nodes([script.clauses, script.functions]) if isinstance(node, MapRef)}
     for declared in script.map_decls:
         if declared.name not in used and options.warnings:
             diagnostics.warning("unused-map", f"Unused map: {declared.name}", declared.span)
     for program in programs:
-        _prune(program)
-    maps = _maps(context, script)
+        _prune_program(program)
+    maps = _final_maps(context, script)
     check_values(trees, maps.values(), diagnostics)
-    diagnostics.check()
+    diagnostics.raise_if_errors()
     return CheckedScript(source, [p.probe for p in programs], maps, config, options, diagnostics)
 
 
 WANT_TYPES = ("unknown-type", "not-a-struct", "missing-probe")
 
 
-def _without_types(world: World, diagnostics: Diagnostics) -> None:
+def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
     """Where the kernel tells nothing of its types, that is the reason, not a spelling."""
     wanting = [item for item in diagnostics.items if item.severity == "ERROR" and item.code in WANT_TYPES]
-    if wanting and world.struct("task_struct") is None:
+    if wanting and world.find_struct("task_struct") is None:
         wanting[0].hints = [f"kernel {world.release} has no type information (BTF): it takes CONFIG_DEBUG_INFO_BTF, or "
                             "definitions in the script", *wanting[0].hints]
 
 
 def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics) -> None:
     """Nothing that is given behind -- may be lost on a script that never asks for it."""
-    asked = {node.args[0].value for node in walk([script.clauses, script.macros, script.functions])
+    asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.functions])
              if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral)}
     unknown = [given for given in options.named if given not in asked]
     if unknown:
-        hints = [f"did you mean --{close}?" for given in unknown for close in nearest(given, asked)[:1]]
+        hints = [f"did you mean --{close}?" for given in unknown for close in nearest_names(given, asked)[:1]]
         hints.append(f"expected program options: {', '.join(f'--{known}' for known in sorted(asked))}" if asked
                      else "no custom program options defined.")
         diagnostics.error("unknown-parameter", "unexpected program command line options: "
                           + ", ".join([f"--{given}" for given in unknown]), None, hints)
 
 
-def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
+def _declare_maps(context: CheckContext, declarations: list[MapDecl], diagnostics: Diagnostics) -> None:
     for item in declarations:
-        state = context.map(item)
+        state = context.map_state(item)
         state.kind, state.entries = item.kind, item.entries
         if item.kind and item.kind not in MAP_KINDS:
             diagnostics.error("unknown-map-kind", f"Invalid bpf map type: {item.kind}", item.span,
@@ -117,17 +118,17 @@ def _declare_maps(context: Context, declarations: list[MapDecl], diagnostics: Di
             diagnostics.error("bad-argument", f"{item.kind}() expects a number of entries of at least 1", item.span)
 
 
-def _settle(context: Context, programs: list[Program], most_passes: int) -> Diagnostics:
+def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_passes: int) -> Diagnostics:
     """Visit every program until no variable or map changes its type; what the last visit found is true.
 
     Types only ever grow (wider integers, longer strings), so this ends.
     """
     for context.passes in range(most_passes):
-        _visit_all(context, programs)
+        _check_programs(context, programs)
         if not context.changed and not _fill_only_read(context):
-            if context.diagnostics.failed:
+            if context.diagnostics.has_errors:
                 context.explaining = True
-                _visit_all(context, programs)
+                _check_programs(context, programs)
             return context.diagnostics
         _follow_changes(context)
     unknown = next((item.span for item in context.diagnostics.items if item.severity == ERROR), None)
@@ -137,24 +138,24 @@ def _settle(context: Context, programs: list[Program], most_passes: int) -> Diag
     return context.diagnostics
 
 
-def _fill_only_read(context: Context) -> bool:
+def _fill_only_read(context: CheckContext) -> bool:
     """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers."""
     for state in context.only_read:
         state.inferred_value = Int(8)
     return bool(context.only_read)
 
 
-def _visit_all(context: Context, programs: list[Program]) -> None:
+def _check_programs(context: CheckContext, programs: list[ProbeProgram]) -> None:
     context.diagnostics = context.types.diagnostics = Diagnostics()
     context.changed = False
     context.retyped, context.assigned, context.only_read = [], [], []
     for state in context.maps.values():
         state.read, state.programs = False, {}
     for program in programs:
-        _visit(context, program)
+        _check_program(context, program)
 
 
-def _follow_changes(context: Context) -> None:
+def _follow_changes(context: CheckContext) -> None:
     """Look again, once, at the assignments that read a map or variable whose type has changed, and at those that read
     what they assign to: a chain of them would take a pass over the whole script for each of its links."""
     readers: dict[str | VarState, list[Assigned]] = {}
@@ -170,7 +171,7 @@ def _follow_changes(context: Context) -> None:
 def _sources(node: Assign) -> set[str | VarState]:
     """The maps and variables that an assignment reads, if they are few and nothing else decides what it assigns."""
     found: set[str | VarState] = set()
-    for part in walk([node.target.key if isinstance(node.target, MapRef) else None, node.value]):
+    for part in walk_nodes([node.target.key if isinstance(node.target, MapRef) else None, node.value]):
         if isinstance(part, (Call, BlockExpr)):
             return set()
         if isinstance(part, MapRef):
@@ -180,28 +181,29 @@ def _sources(node: Assign) -> set[str | VarState]:
     return found if len(found) <= FEW else set()
 
 
-def _visit(context: Context, program: Program) -> None:
-    context.begin(program)
+def _check_program(context: CheckContext, program: ProbeProgram) -> None:
+    context.begin_program(program)
     clause = program.probe.clause
     if clause.predicate is not None:
-        found = context.value(clause.predicate, "a predicate")
-        if found is not None and not condition(found) and not isinstance(clause.predicate, StrLiteral):
+        found = context.check_value(clause.predicate, "a predicate")
+        if found is not None and not can_be_condition(found) and not isinstance(clause.predicate, StrLiteral):
             inner = clause.predicate.span
             text = inner.source.text
             slashes = Span(inner.source, text.rfind("/", 0, inner.start), text.find("/", inner.end) + 1)
-            context.error("bad-condition", f"Invalid condition: {words(found)}", slashes, meant_equal(clause.predicate))
+            context.error("bad-condition", f"Invalid condition: {kind_of_type(found)}", slashes,
+                          meant_equal(clause.predicate))
     check_statements(context, clause.body)
-    for variable in program.probe.variables if not context.diagnostics.failed else ():
+    for variable in program.probe.variables if not context.diagnostics.has_errors else ():
         if isinstance(variable, VarState) and not variable.given:
             context.warning("never-assigned", f"Variable ${variable.name} was never assigned to.", variable.span)
 
 
-def _prune(program: Program) -> None:
+def _prune_program(program: ProbeProgram) -> None:
     """Remove what a constant condition rules out (nothing in branches like that was checked) and what does nothing."""
     probe = program.probe
     if _never_holds(probe.clause.predicate):
         probe.clause.body = []
-    for node in walk([probe.clause, *[f.clause for f in probe.functions.values()]]):
+    for node in walk_nodes([probe.clause, *[f.clause for f in probe.functions.values()]]):
         if isinstance(node, If) and node.cond.const is not None:
             if node.cond.const:
                 node.other = []
@@ -224,15 +226,15 @@ def _does_nothing(node: object) -> bool:
     return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and node.expr.data == UNFILLED
 
 
-def _maps(context: Context, script: Script) -> dict[str, MapInfo]:
+def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     """The maps that hold something, by name, with their final types."""
     labels, private = name_keys([script.clauses, script.functions]), private_maps(script)
-    return {name: _finish(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
+    return {name: _finish_map(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
             if state.inferred_value is not None}
 
 
-def _finish(state: MapState, labels: tuple[str, ...], private: bool) -> MapInfo:
+def _finish_map(state: MapState, labels: tuple[str, ...], private: bool) -> ScriptMap:
     assert state.inferred_value is not None
-    key = plain(state.inferred_key) if state.inferred_key is not None else None
-    return MapInfo(state.name, key, plain(state.inferred_value), state.span, state.kind, state.entries,
-                   len(state.programs), state.read, labels, private)
+    key = plain_type(state.inferred_key) if state.inferred_key is not None else None
+    return ScriptMap(state.name, key, plain_type(state.inferred_value), state.span, state.kind, state.entries,
+                     len(state.programs), state.read, labels, private)

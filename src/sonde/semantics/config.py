@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..language.ast import ConfigEntry
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.source import Span
 from ..record import Record
 from ..spec import Config
@@ -15,7 +15,7 @@ LICENSES = ("Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional 
 STACK_MODES = ("bpftrace", "raw", "perf", "build_id")
 
 
-class Variable(Record):
+class ConfigVariable(Record):
     """A row: ``read`` turns text into the value or raises ValueError with what was expected."""
 
     name: str
@@ -23,8 +23,8 @@ class Variable(Record):
     documentation: str
 
 
-def _number(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
-    def read(text: str) -> int:
+def _number_reader(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
+    def read_number(text: str) -> int:
         try:
             value = int(text.replace("_", ""), 0)
         except ValueError:
@@ -32,10 +32,10 @@ def _number(low: int = 0, high: int = 1 << 32) -> Callable[[str], int]:
         if not low <= value <= high:
             raise ValueError(f"must be between {low} and {high}")
         return value
-    return read
+    return read_number
 
 
-def _bool(text: str) -> bool:
+def _read_bool(text: str) -> bool:
     lowered = text.lower()
     if lowered in ("1", "true"):
         return True
@@ -44,16 +44,16 @@ def _bool(text: str) -> bool:
     raise ValueError("Invalid bool value: valid values are true, false, 1 or 0.")
 
 
-def _choice(what: str, *allowed: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
+def _choice_reader(what: str, *allowed: str) -> Callable[[str], str]:
+    def read_choice(text: str) -> str:
         for value in allowed:
             if text.lower() == value.lower():
                 return value
         raise ValueError(f"Invalid value for {what}: valid values are {', '.join(allowed[:-1])}, and {allowed[-1]}.")
-    return read
+    return read_choice
 
 
-def _license(text: str) -> str:
+def _read_license(text: str) -> str:
     if text in LICENSES:
         return text
     raise ValueError(f"Invalid value for license. Found: {text}. Valid values: {', '.join(LICENSES)}. Read more about "
@@ -61,41 +61,43 @@ def _license(text: str) -> str:
                      "#using-bpf-programs-in-the-linux-kernel")
 
 
-def _cache(text: str) -> str:
+def _read_cache_mode(text: str) -> str:
     if text in ("1", "true", "0", "false"):  # the older form: on or off
         return "PER_PROGRAM" if text in ("1", "true") else "NONE"
-    return _choice("cache_user_symbols", "PER_PID", "PER_PROGRAM", "NONE")(text)
+    return _choice_reader("cache_user_symbols", "PER_PID", "PER_PROGRAM", "NONE")(text)
 
 
 def _unstable(text: str) -> str:
     older = {"1": "enable", "true": "enable", "0": "error", "false": "error"}
-    return older.get(text) or _choice("unstable config", "enable", "warn", "error")(text)
+    return older.get(text) or _choice_reader("unstable config", "enable", "warn", "error")(text)
 
 
 VARIABLES = {row.name: row for row in (
-    Variable("cache_user_symbols", _cache, "PER_PROGRAM, PER_PID or NONE: how user symbols are remembered."),
-    Variable("cpp_demangle", _bool, "Demangle C++ names in user stacks."),
-    Variable("lazy_symbolication", _bool, "Look user symbols up when printed (true) or ahead of time (false)."),
-    Variable("license", _license, "Licence of the programs loaded into the kernel."),
-    Variable("log_size", _number(1), "Bytes of verifier log."),
-    Variable("max_bpf_progs", _number(1), "Most programs that a script may need."),
-    Variable("max_cat_bytes", _number(), "Most bytes that cat() prints."),
-    Variable("max_map_keys", _number(1), "Keys in a map without a declared size."),
-    Variable("max_probes", _number(), "Most probes that a script may attach."),
-    Variable("max_strlen", _number(1, 65536), "Bytes of str(), buf() and path() values."),
-    Variable("missing_probes", _choice("missing_probes", "ignore", "warn", "error"),
-             "What a probe that does not exist does."),
-    Variable("on_stack_limit", _number(), "Largest object kept on the stack, in bytes."),
-    Variable("perf_rb_pages", _number(0, 1 << 18), "Pages of the ring buffer."),
-    Variable("print_maps_on_exit", _bool, "Print the maps at the end."),
-    Variable("show_debug_info", _bool, "Show file and line in stacks where known."),
-    Variable("stack_mode", _choice("stack_mode", *STACK_MODES),
-             "How stacks are printed: bpftrace, perf, raw or build_id."),
-    Variable("str_trunc_trailer", str, "What is appended to strings that were cut."),
-    Variable("unstable_import_statement", _unstable, "What using import does."),
-    Variable("unstable_tseries", _unstable, "What using tseries() does."),
-    Variable("unstable_typeinfo", _unstable, "What using typeinfo() does."),
-    Variable("use_blazesym", _bool, "Accepted for compatibility."),
+    ConfigVariable("cache_user_symbols", _read_cache_mode,
+                   "PER_PROGRAM, PER_PID or NONE: how user symbols are remembered."),
+    ConfigVariable("cpp_demangle", _read_bool, "Demangle C++ names in user stacks."),
+    ConfigVariable("lazy_symbolication", _read_bool,
+                   "Look user symbols up when printed (true) or ahead of time (false)."),
+    ConfigVariable("license", _read_license, "Licence of the programs loaded into the kernel."),
+    ConfigVariable("log_size", _number_reader(1), "Bytes of verifier log."),
+    ConfigVariable("max_bpf_progs", _number_reader(1), "Most programs that a script may need."),
+    ConfigVariable("max_cat_bytes", _number_reader(), "Most bytes that cat() prints."),
+    ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size."),
+    ConfigVariable("max_probes", _number_reader(), "Most probes that a script may attach."),
+    ConfigVariable("max_strlen", _number_reader(1, 65536), "Bytes of str(), buf() and path() values."),
+    ConfigVariable("missing_probes", _choice_reader("missing_probes", "ignore", "warn", "error"),
+                   "What a probe that does not exist does."),
+    ConfigVariable("on_stack_limit", _number_reader(), "Largest object kept on the stack, in bytes."),
+    ConfigVariable("perf_rb_pages", _number_reader(0, 1 << 18), "Pages of the ring buffer."),
+    ConfigVariable("print_maps_on_exit", _read_bool, "Print the maps at the end."),
+    ConfigVariable("show_debug_info", _read_bool, "Show file and line in stacks where known."),
+    ConfigVariable("stack_mode", _choice_reader("stack_mode", *STACK_MODES),
+                   "How stacks are printed: bpftrace, perf, raw or build_id."),
+    ConfigVariable("str_trunc_trailer", str, "What is appended to strings that were cut."),
+    ConfigVariable("unstable_import_statement", _unstable, "What using import does."),
+    ConfigVariable("unstable_tseries", _unstable, "What using tseries() does."),
+    ConfigVariable("unstable_typeinfo", _unstable, "What using typeinfo() does."),
+    ConfigVariable("use_blazesym", _read_bool, "Accepted for compatibility."),
 )}
 _RENAMED = {"strlen": "max_strlen", "no_cpp_demangle": "cpp_demangle", "cat_bytes_max": "max_cat_bytes",
             "map_keys_max": "max_map_keys"}
@@ -108,13 +110,13 @@ def read_config(entries: list[ConfigEntry], env: dict[str, str], diagnostics: Di
     """The configuration that holds for a script."""
     config = Config()
     for entry in entries:
-        _set(config, _plain_name(entry.name), entry.value, entry.span, diagnostics)
+        _set_variable(config, _plain_name(entry.name), entry.value, entry.span, diagnostics)
     for prefix in ("BPFTRACE_", "SONDE_"):
         for key, value in env.items():
             if key.startswith(prefix):
                 name = key[len(prefix):].lower()
                 if name in VARIABLES or name in _RENAMED:
-                    _set(config, name, value, None, diagnostics, key)
+                    _set_variable(config, name, value, None, diagnostics, key)
     return config
 
 
@@ -123,7 +125,8 @@ def _plain_name(name: str) -> str:
     return lowered[9:] if lowered.startswith("bpftrace_") else lowered
 
 
-def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: Diagnostics, shown: str = "") -> None:
+def _set_variable(config: Config, name: str, text: str, span: Span | None, diagnostics: Diagnostics,
+                  shown: str = "") -> None:
     negated = name == "no_cpp_demangle"
     if name in _RENAMED:
         if span is not None:
@@ -135,7 +138,7 @@ def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: D
         return
     row = VARIABLES.get(name)
     if row is None:
-        _unknown(name, span, diagnostics)
+        _report_unknown_variable(name, span, diagnostics)
         return
     try:
         value = row.read(text)
@@ -147,10 +150,10 @@ def _set(config: Config, name: str, text: str, span: Span | None, diagnostics: D
     setattr(config, name, (not value) if negated else value)
 
 
-def _unknown(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
+def _report_unknown_variable(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
     if name in _OUTSIDE:
         diagnostics.error("config-environment", f"{name}: can only be set as an environment variable", span)
         return
-    close = nearest(name, VARIABLES)
+    close = nearest_names(name, VARIABLES)
     diagnostics.error("unknown-config", f"{name}: not a known configuration option", span,
                       [f"did you mean {c}?" for c in close[:1]])

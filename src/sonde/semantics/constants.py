@@ -67,34 +67,34 @@ _MODES = ("S_I", "O_", "R_OK", "W_OK", "X_OK", "SEEK_")
 _SYSCALL = ("__NR_", "SYS_")
 
 
-def constant(name: str, syscall: object = None) -> int | None:
+def macro_constant(name: str, syscall: object = None) -> int | None:
     """The number behind a macro name, or None. ``syscall`` maps a system call's name to its number (``__NR_read``)."""
     value = _TABLE.get(name)
     if value is not None:
         return value
     if name.startswith(_SOCKET):
         import socket
-        return _integer(getattr(socket, ("AF_" + name[3:]) if name.startswith("PF_") else name, None))
+        return _plain_integer(getattr(socket, ("AF_" + name[3:]) if name.startswith("PF_") else name, None))
     if name.startswith("SIG"):
         import signal
-        return _integer(getattr(signal, name, None)) if not name.startswith("SIG_") else None
+        return _plain_integer(getattr(signal, name, None)) if not name.startswith("SIG_") else None
     if name.startswith(_MODES):
         import os
         import stat
-        return _integer(getattr(stat, name, getattr(os, name, None)))
+        return _plain_integer(getattr(stat, name, getattr(os, name, None)))
     if name.startswith(_SYSCALL) and callable(syscall):
-        return _integer(syscall(name.split("_", 3)[-1] if name.startswith("__NR_") else name[4:]))
+        return _plain_integer(syscall(name.split("_", 3)[-1] if name.startswith("__NR_") else name[4:]))
     if name.startswith("E") and name.isupper():
         import errno
-        return _integer(getattr(errno, name, None))
+        return _plain_integer(getattr(errno, name, None))
     return None
 
 
-def _integer(value: object) -> int | None:
+def _plain_integer(value: object) -> int | None:
     """Plain int of a constant (``socket.AF_INET`` is an IntEnum)."""
     return int(value) if isinstance(value, int) else None
 
 
 def signal_number(name: str) -> int | None:
     """``KILL`` or ``SIGKILL`` → 9."""
-    return constant(name if name.startswith("SIG") else f"SIG{name}")
+    return macro_constant(name if name.startswith("SIG") else f"SIG{name}")

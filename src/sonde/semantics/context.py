@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
-from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest
+from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest_names
 from ..language.source import Span
 from ..record import Record
 from ..shipped import is_shipped
@@ -14,8 +14,8 @@ from ..spec import Attach, Config
 from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType, Pointer, StackCopy, Struct, Tuple, Type
 from . import convert
 from .ctypes_ import TypeNames
-from .nodes import walk
-from .typed import CheckedFunction, CheckedProbe, MapInfo, Options, ScratchVar
+from .nodes import walk_nodes
+from .typed import CheckedFunction, CheckedProbe, Options, ScratchVar, ScriptMap
 from .world import World
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
@@ -32,7 +32,7 @@ class VarState(ScratchVar):
     given: bool = False
 
 
-class MapState(MapInfo):
+class MapState(ScriptMap):
     """A map while its types are being found; ``keyed`` is None until it is used."""
 
     inferred_key: Type | None = None
@@ -41,7 +41,7 @@ class MapState(MapInfo):
     programs: dict[int, bool] = {}
 
 
-class Program(Record):
+class ProbeProgram(Record):
     """A program to be and where it stands: attach points that share it, their kind and arguments."""
 
     probe: CheckedProbe
@@ -67,11 +67,11 @@ class Assigned(Record):
     """An assignment, and where it stands: it can be looked at again."""
 
     node: Assign
-    program: Program
+    program: ProbeProgram
     scopes: list[dict[str, VarState]]
 
 
-class Context:
+class CheckContext:
     """State of one check. A pass visits every program; passes repeat until no type changes."""
 
     def __init__(self, world: World, options: Options, config: Config, types: TypeNames,
@@ -92,18 +92,18 @@ class Context:
         self.only_read: list[MapState] = []  # what this pass read elements of, while nothing is known to fill it
         self._filled: dict[str, Node] | None = None  # map -> where the script fills it first
         self.passes = 0  # over all programs so far, until no type changes any more
-        self.program: Program = None  # type: ignore[assignment]  # set before any clause is visited
+        self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
         self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
-        self.programs: Sequence[Program] = ()
+        self.programs: Sequence[ProbeProgram] = ()
         self.subprograms: dict[str, Subprogram] = {}
         self.function: CheckedFunction | None = None  # whose body is being checked
         self.calling: list[str] = []                  # the functions that are being checked, outermost first
         self.visited: set[str] = set()                # the functions that this program has in this pass
         self.aggregate: Expr | None = None  # the call that may be an aggregate: the value of @x = ...
-        self.evaluate: Callable[[Context, Expr], Type | None] = None  # type: ignore[assignment]
-        self.statements: Callable[[Context, Sequence[Any]], None] = None  # type: ignore[assignment]
+        self.evaluate: Callable[[CheckContext, Expr], Type | None] = None  # type: ignore[assignment]
+        self.statements: Callable[[CheckContext, Sequence[Any]], None] = None  # type: ignore[assignment]
 
     # findings
 
@@ -115,19 +115,19 @@ class Context:
             self.diagnostics.warning(code, message, node.span if isinstance(node, Node) else node, hints)
 
     @property
-    def shown(self) -> bool:
+    def is_error_shown(self) -> bool:
         """Whether an error that is found now will be shown, and so is worth looking for what may be meant."""
         return self.explaining and sum([item.severity == ERROR for item in self.diagnostics.items]) < MAX_SHOWN
 
     # expressions
 
-    def expr(self, node: Expr) -> Type | None:
+    def check_expression(self, node: Expr) -> Type | None:
         """The type of ``node``, which is stored in the tree; None if it is not known (yet), which has been said."""
         return self.evaluate(self, node)
 
-    def value(self, node: Expr, purpose: str = "", place: Node | None = None) -> Type | None:
+    def check_value(self, node: Expr, purpose: str = "", place: Node | None = None) -> Type | None:
         """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
-        type = self.expr(node)
+        type = self.check_expression(node)
         if isinstance(type, NoneType):
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
             self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
@@ -140,7 +140,7 @@ class Context:
 
     # variables
 
-    def begin(self, program: Program) -> None:
+    def begin_program(self, program: ProbeProgram) -> None:
         """Start on a program."""
         self.program = program
         self.scopes = [{}]
@@ -148,14 +148,14 @@ class Context:
         self.visited = set()
         program.probe.variables = []
 
-    def find(self, name: str) -> VarState | None:
+    def find_variable(self, name: str) -> VarState | None:
         """The variable that ``$name`` means here."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return None
 
-    def declare(self, node: Variable) -> VarState:
+    def declare_variable(self, node: Variable) -> VarState:
         """A new variable in the innermost scope; the node remembers it from pass to pass."""
         state: VarState = node.slot if isinstance(node.slot, VarState) else VarState(
             node.name, None, node.span)  # type: ignore[arg-type]  # typed when the passes settle
@@ -169,9 +169,10 @@ class Context:
         if not is_shipped(node.span.source.name):
             self.warning(code, message, node, hints)
 
-    def undefined_variable(self, node: Variable) -> None:
+    def report_undefined_variable(self, node: Variable) -> None:
         names = [name for scope in self.scopes for name in scope]
-        hints = [f"did you mean ${close}?" for close in nearest(node.name, names)[:1]] if self.shown else []
+        hints = [f"did you mean ${close}?"
+                 for close in nearest_names(node.name, names)[:1]] if self.is_error_shown else []
         if any(state.name == node.name for state in self.program.probe.variables):
             hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
         name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
@@ -184,21 +185,21 @@ class Context:
             self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.", place or node)
             return
         if is_stack_copy(type):
-            self.stack_copy(node)
+            self.refuse_stack_copy(node)
             return
         state.given = True
         if state.inferred is None:
-            self._retype(state, type)
+            self._retype_variable(state, type)
             return
-        merged = convert.assign(state.inferred, type)
-        self._mixed_signs(state.inferred, type, node, const)
+        merged = convert.merge_assigned(state.inferred, type)
+        self._warn_of_mixed_signs(state.inferred, type, node, const)
         if state.fixed:
             self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)),
                                place or node)
         elif merged is None:
-            self.mismatch(f"${state.name}", type, state.inferred, place or node)
+            self.report_mismatch(f"${state.name}", type, state.inferred, place or node)
         elif merged != state.inferred:
-            self._retype(state, merged)
+            self._retype_variable(state, merged)
 
     def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, node: Expr, const: Any,
                       computed: bool, place: Node) -> None:
@@ -207,40 +208,42 @@ class Context:
         give = convert.as_int(type)
         alike = isinstance(type, Bool) == isinstance(state.inferred, Bool)
         if have is not None and give is not None and alike:
-            if isinstance(const, int) and not convert.fits(const, have):
-                self.mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place, "out-of-range",
-                              [f"{const} does not fit"])
+            if isinstance(const, int) and not convert.fits_int(const, have):
+                self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place,
+                                     "out-of-range",
+                                     [f"{const} does not fit"])
             elif not isinstance(const, int) and give.bits > have.bits and not computed:
-                self.cast_warning(give, have, node)
+                self.warn_of_cast(give, have, node)
         elif merged is None or merged.size > state.inferred.size:
-            self.mismatch(f"${state.name}", type, state.inferred, place)
+            self.report_mismatch(f"${state.name}", type, state.inferred, place)
 
-    def mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
-                 hints: Sequence[str] = ()) -> None:
+    def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
+                        hints: Sequence[str] = ()) -> None:
         """What is given to a variable or map is of another type than what it holds."""
-        self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.name(given)}' when "
-                   f"{'variable' if name[0] == '$' else 'map'} already has a type '{convert.name(have)}'", place, hints)
+        self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
+                   f"{'variable' if name[0] == '$' else 'map'} already has a type '{convert.type_name(have)}'", place,
+                   hints)
 
-    def cast_warning(self, given: Type, to: Type, node: Node) -> None:
+    def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """An integer goes where not all of its values can be."""
-        self.warning("sign-mismatch", f"Expression of type: {convert.name(given)} being cast to type: "
-                     f"{convert.name(to)}. This may cause unexpected results. Use an explicit cast to suppress this "
-                     "warning.", node)
+        self.warning("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
+                     f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
+                     "this warning.", node)
 
-    def _mixed_signs(self, have: Type, give: Type, node: Node, const: Any) -> None:
+    def _warn_of_mixed_signs(self, have: Type, give: Type, node: Node, const: Any) -> None:
         a, b = convert.as_int(have), convert.as_int(give)
-        if a is not None and b is not None and convert.undecided(a, b) and not isinstance(const, int):
-            self.cast_warning(UINT64, INT64, node)
+        if a is not None and b is not None and convert.is_sign_undecided(a, b) and not isinstance(const, int):
+            self.warn_of_cast(UINT64, INT64, node)
 
-    def _retype(self, state: VarState, type: Type) -> None:
+    def _retype_variable(self, state: VarState, type: Type) -> None:
         state.inferred = type
-        state.type = convert.plain(type)
+        state.type = convert.plain_type(type)
         self.changed = True
         self.retyped.append(state)
 
     # maps
 
-    def map(self, node: MapRef | MapDecl) -> MapState:
+    def map_state(self, node: MapRef | MapDecl) -> MapState:
         """The state of the map that ``node`` names."""
         state = self.maps.get(node.name)
         if state is None:
@@ -249,14 +252,14 @@ class Context:
 
     def use_map(self, node: MapRef) -> MapState:
         """The map of ``@x`` or ``@x[key]`` used as one element: checks the key and that the map has that form."""
-        state = self.map(node)
+        state = self.map_state(node)
         if node.key is None:
-            self.key_form(state, False, node)
-        elif self.key_form(state, True, node):
-            self.add_key(state, self.value(node.key, "a map key", node), node.key, node)
+            self.check_key_form(state, False, node)
+        elif self.check_key_form(state, True, node):
+            self.add_key(state, self.check_value(node.key, "a map key", node), node.key, node)
         return state
 
-    def key_form(self, state: MapState, keyed: bool, node: Node) -> bool:
+    def check_key_form(self, state: MapState, keyed: bool, node: Node) -> bool:
         """Maps are scalar or keyed, never both."""
         if state.keyed is None:
             state.keyed = keyed
@@ -274,69 +277,70 @@ class Context:
         if type is None:
             return
         if is_stack_copy(type):
-            self.stack_copy(node)
+            self.refuse_stack_copy(node)
             return
         if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
-            self.error("map-key", f"Value '{convert.name(type)}' cannot be used as a map key.", place or node)
+            self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
             return
         have = state.inferred_key
         merged = type if have is None else convert.merge_keys(have, type)
         if merged is None:
             assert have is not None
             self.error("key-mismatch", f"Argument mismatch for {state.name}: trying to access with arguments: "
-                       f"'{convert.name(type)}' when map expects arguments: '{convert.name(have)}'", place or node)
+                       f"'{convert.type_name(type)}' when map expects arguments: '{convert.type_name(have)}'", place
+                       or node)
         elif have is None or merged != have:
             state.inferred_key = merged
-            self._retyped(state)
+            self._note_retyped_map(state)
 
     def assign_map(self, state: MapState, type: Type, node: Node) -> None:
         """Let the map hold values of ``type``."""
         state.programs[self.program.index] = True
         if is_stack_copy(type):
-            self.stack_copy(node)
+            self.refuse_stack_copy(node)
             return
         if isinstance(type, Tuple) and not type.of:
             self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
             return
         have = state.inferred_value
-        merged = type if have is None else convert.assign(have, type)
+        merged = type if have is None else convert.merge_assigned(have, type)
         if have is not None and isinstance(node, Assign):
-            self._mixed_signs(have, type, node.value, node.value.const)
+            self._warn_of_mixed_signs(have, type, node.value, node.value.const)
         if merged is None:
             assert have is not None
-            self._map_mismatch(state, type, have, node)
+            self._report_map_mismatch(state, type, have, node)
         elif have is None or merged != have:
             state.inferred_value = merged
-            self._retyped(state)
+            self._note_retyped_map(state)
 
-    def _retyped(self, state: MapState) -> None:
+    def _note_retyped_map(self, state: MapState) -> None:
         self.changed = True
         self.retyped.append(state.name)
 
-    def _map_mismatch(self, state: MapState, type: Type, have: Type, node: Node) -> None:
+    def _report_map_mismatch(self, state: MapState, type: Type, have: Type, node: Node) -> None:
         place = node.value if isinstance(node, Assign) and isinstance(type, Aggregate) else node
         bounds = {"hist": "bits in a single hist", "lhist": "lhist bounds in a single map"}
         same = isinstance(type, Aggregate) and isinstance(have, Aggregate) and type.kind == have.kind
         if same and isinstance(type, Aggregate) and type.kind in bounds:
             self.error("type-mismatch", f"Different {bounds[type.kind]} unsupported", place)
         else:
-            self.mismatch(state.name, type, have, place)
+            self.report_mismatch(state.name, type, have, place)
 
-    def left_out(self, name: str) -> Node | None:
+    def find_left_out(self, name: str) -> Node | None:
         """Where the script fills a map in code that does not run here: a branch that a constant condition rules out,
         a clause whose probes do not exist."""
         if self._filled is None:
             self._filled = {}
-            for node in walk(list(self.clauses)):
+            for node in walk_nodes(list(self.clauses)):
                 target = node.target if isinstance(node, Assign) else node.operand if isinstance(node, Unary) else None
                 if isinstance(target, MapRef) and not (isinstance(node, Unary) and node.op == "&"):
                     self._filled.setdefault(target.name, node)
         return self._filled.get(name)
 
-    def map_value(self, state: MapState, node: Node) -> Type | None:
+    def map_value_type(self, state: MapState, node: Node) -> Type | None:
         """The type of the map's values, or None after saying that nothing is ever stored in it."""
         if state.inferred_value is None:
-            hints = self._where_filled(state, node) if self.shown else []
+            hints = self._where_filled(state, node) if self.is_error_shown else []
             self.error("undefined-map", f"Undefined map: {state.name}", node, hints)
         return state.inferred_value
 
@@ -344,7 +348,7 @@ class Context:
         """The same for ``@x`` and ``@x[key]`` where they are read: a map that is only read holds numbers, all 0."""
         if state.inferred_value is None and state not in self.only_read:
             self.only_read.append(state)
-        return self.map_value(state, node)
+        return self.map_value_type(state, node)
 
     def aggregate_of(self, node: Expr) -> Aggregate | None:
         """What ``@x`` or ``@x[key]`` holds, if that is count_t or the like."""
@@ -352,13 +356,13 @@ class Context:
         return value if isinstance(value, Aggregate) else None
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:
-        filled = self.left_out(state.name)
+        filled = self.find_left_out(state.name)
         if filled is not None and filled.span != node.span:
             return [f"it is filled at {filled.span}, which is left out in this run"]
         others = [name for name, other in self.maps.items() if other.inferred_value is not None]
-        return [f"did you mean {close}?" for close in nearest(state.name, others)[:1]]
+        return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]]
 
-    def stack_copy(self, node: Node) -> None:
+    def refuse_stack_copy(self, node: Node) -> None:
         """It is unwound when it is printed; until then equal stacks are not equal."""
         self.error("stack-copy", "dw_ustack can be printed, but not kept in maps and variables", node,
                    ["print(dw_ustack), printf(\"%s\", dw_ustack), or ustack, which needs frame pointers"])
@@ -375,7 +379,7 @@ def is_stack_copy(type: Type) -> bool:
     return isinstance(type, StackCopy) or isinstance(type, Tuple) and any(is_stack_copy(part) for part in type.of)
 
 
-def fold(node: Expr, value: int, type: Type | None = None) -> Type:
+def fold_constant(node: Expr, value: int, type: Type | None = None) -> Type:
     """Make ``node`` the constant ``value``, of its smallest type unless told."""
     node.const = value
     return convert.literal_type(value) if type is None else type

@@ -35,16 +35,16 @@ NO_TYPE = "When used as a call argument, `typeof` builtin only valid for macro c
 class Flexible(Int):
     """An integer made only of constants that are not negative: its sign adapts to what it meets.
 
-    It lives in the checker alone: what is stored in the tree is :func:`plain`.
+    It lives in the checker alone: what is stored in the tree is :func:`plain_type`.
     """
 
 
-def plain(type: Type) -> Type:
+def plain_type(type: Type) -> Type:
     """``type`` as the compiler sees it."""
     if isinstance(type, Flexible):
         return Int(type.bits, type.signed)
     if isinstance(type, Tuple):
-        return Tuple(tuple([plain(t) for t in type.of]), type.names)
+        return Tuple(tuple([plain_type(t) for t in type.of]), type.names)
     return type
 
 
@@ -56,13 +56,13 @@ def literal_type(value: int) -> Int:
     return UINT64
 
 
-def fits(value: int, type: Int) -> bool:
+def fits_int(value: int, type: Int) -> bool:
     """Whether ``type`` holds ``value``."""
     low = -(1 << (type.bits - 1)) if type.signed else 0
     return low <= value < low + (1 << type.bits)
 
 
-def wrap(value: int, type: Type) -> int:
+def wrap_int(value: int, type: Type) -> int:
     """``value`` cut to an integer type, as a C conversion does."""
     if isinstance(type, Bool):
         return int(value != 0)
@@ -94,14 +94,14 @@ def merge_ints(a: Int, b: Int) -> Int:
     return Int(max(signed.bits, min(64, unsigned.bits * 2)), True)
 
 
-def arithmetic(a: Int, b: Int) -> Int:
+def arithmetic_type(a: Int, b: Int) -> Int:
     """Type of ``a + b`` and the like: 64 bits, with the sign of :func:`signed_pair`."""
     return Int(64, signed_pair(a, b))
 
 
-def division(a: Int, b: Int) -> Int:
+def division_type(a: Int, b: Int) -> Int:
     """Type of ``a / b`` and ``a % b``: unsigned where only uint64 holds one of them."""
-    return Int(64, signed_pair(a, b) and not undecided(a, b))
+    return Int(64, signed_pair(a, b) and not is_sign_undecided(a, b))
 
 
 def signed_pair(a: Int, b: Int) -> bool:
@@ -115,13 +115,13 @@ def signed_pair(a: Int, b: Int) -> bool:
     return a.signed or b.signed
 
 
-def undecided(a: Int, b: Int) -> bool:
+def is_sign_undecided(a: Int, b: Int) -> bool:
     """Whether one type cannot hold the values of both: int64 (or less) beside uint64."""
     return not isinstance(a, Flexible) and not isinstance(b, Flexible) and a.signed != b.signed \
         and (b if a.signed else a).bits == 64
 
 
-def merge(a: Type, b: Type) -> Type | None:
+def merge_types(a: Type, b: Type) -> Type | None:
     """The type that holds both values; None if there is no such type."""
     if a == b:
         return a
@@ -134,9 +134,9 @@ def merge(a: Type, b: Type) -> Type | None:
     return rule(a, b) if rule is not None and type(a) is type(b) else None
 
 
-def assign(have: Type, given: Type) -> Type | None:
-    """Like :func:`merge` for what variables and maps hold, where a bool is no integer."""
-    return merge(have, given) if isinstance(have, Bool) == isinstance(given, Bool) else None
+def merge_assigned(have: Type, given: Type) -> Type | None:
+    """Like :func:`merge_types` for what variables and maps hold, where a bool is no integer."""
+    return merge_types(have, given) if isinstance(have, Bool) == isinstance(given, Bool) else None
 
 
 def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
@@ -155,9 +155,9 @@ def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
 
 
 def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
-    if not a.alike(b):
+    if not a.has_same_shape(b):
         return None
-    merged = [merge(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names))]
+    merged = [merge_types(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names))]
     found = tuple([t for t in merged if t is not None])
     return Tuple(found, a.names) if len(found) == len(merged) else None
 
@@ -185,17 +185,17 @@ _MERGE: dict[type, Callable[..., Type | None]] = {
 
 
 def merge_keys(a: Type, b: Type) -> Type | None:
-    """Like :func:`merge` for map keys, where pointers to different things are only addresses."""
+    """Like :func:`merge_types` for map keys, where pointers to different things are only addresses."""
     if isinstance(a, Pointer) and isinstance(b, Pointer):
         return Pointer(a.to if a.to == b.to else NoneType(), a.space if a.space == b.space else "")
-    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.alike(b):
-        merged = [merge_keys(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names))]
+    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.has_same_shape(b):
+        merged = [merge_keys(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names))]
         found = tuple([t for t in merged if t is not None])
         return Tuple(found, a.names) if len(found) == len(merged) else None
-    return assign(a, b)
+    return merge_assigned(a, b)
 
 
-def arguments(count: int) -> str:
+def argument_count_text(count: int) -> str:
     """So many arguments, in words."""
     return {0: "no arguments", 1: "one argument"}.get(count, f"{count} arguments")
 
@@ -209,7 +209,7 @@ def read_type(type: Type) -> Type | None:
     return None
 
 
-def condition(type: Type) -> bool:
+def can_be_condition(type: Type) -> bool:
     """Whether a value of this type may stand in ``if``, ``!``, ``&&`` or a predicate."""
     return as_int(type) is not None or isinstance(type, Pointer)
 
@@ -226,13 +226,14 @@ def value_of_field(type: Type) -> Type:
     return type
 
 
-def words(type: Type) -> str:
+def kind_of_type(type: Type) -> str:
     """The kind of a type in messages about arguments: "int", "string", "pointer" ..."""
     for kind, word in _WORDS:
         if isinstance(type, kind):
             return word
     return "record" if isinstance(type, Tuple) and type.names else "tuple" if isinstance(type, Tuple) else \
-        "kstack" if isinstance(type, Stack) and not type.user else "ustack" if isinstance(type, Stack) else name(type)
+        "kstack" if isinstance(type, Stack) and not type.user else "ustack" if isinstance(type,
+                                                                                          Stack) else type_name(type)
 
 
 _WORDS: list[tuple[type, str]] = [
@@ -246,13 +247,13 @@ def no_match(name: str) -> str:
     return f"Call to {name}() has arguments that do not match any definition."
 
 
-def name(type: Type) -> str:
+def type_name(type: Type) -> str:
     """A type by its name in messages: "int64", "string[16]", "struct sock *", "kstack_bpftrace_127" ..."""
-    type = plain(type)
+    type = plain_type(type)
     if isinstance(type, Tuple) and type.names:
-        return "record { " + ", ".join(f".{n} = {name(t)}" for n, t in zip(type.names, type.of)) + " }"
+        return "record { " + ", ".join(f".{n} = {type_name(t)}" for n, t in zip(type.names, type.of)) + " }"
     if isinstance(type, Tuple):
-        return "(" + ",".join(map(name, type.of)) + ")"
+        return "(" + ",".join(map(type_name, type.of)) + ")"
     if isinstance(type, Stack):
         return f"{type}_{type.mode}_{type.limit}"
     if isinstance(type, Buf):

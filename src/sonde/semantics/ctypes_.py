@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.source import Span
 from ..types import (
     BOOL,
@@ -48,7 +48,7 @@ BASE_TYPES: dict[str, Type] = {
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")
 
 
-def c_integer(base: str) -> Type | None:
+def parse_c_integer(base: str) -> Type | None:
     """``long unsigned int`` and its like, in any order of words."""
     found = base.split()
     if not found or any(word not in _C_WORDS for word in found):
@@ -77,25 +77,25 @@ class TypeNames:
 
     # definitions of the script
 
-    def define(self, definitions: Sequence[CStruct | CEnum | CTypedef]) -> None:
+    def define_types(self, definitions: Sequence[CStruct | CEnum | CTypedef]) -> None:
         """Take in the script's definitions; names are known before any is laid out, so they may refer forward."""
         for item in definitions:
             if isinstance(item, CStruct):
-                self._announce(item)
+                self._announce_struct(item)
             elif isinstance(item, CEnum):
                 self._define_enum(item)
         for item in definitions:
             if isinstance(item, CStruct):
                 self._define_struct(item)
             elif isinstance(item, CTypedef):
-                target = self.resolve(item.type)
+                target = self.resolve_type(item.type)
                 if target is not None:
                     self.typedefs[item.name] = target
 
-    def _announce(self, item: CStruct) -> Struct:
+    def _announce_struct(self, item: CStruct) -> Struct:
         struct = Struct(item.name, 0, tuple, item.union)
         if item.name:
-            key = _tag(item)
+            key = _struct_tag(item)
             if key in self.structs:
                 self.diagnostics.error("redefinition", f"redefinition of '{key}'", item.span)
             self.structs[key] = struct
@@ -113,111 +113,111 @@ class TypeNames:
         return enum
 
     def _define_struct(self, item: CStruct, struct: Struct | None = None) -> Struct:
-        struct = struct or self.structs.get(_tag(item)) or self._announce(item)
+        struct = struct or self.structs.get(_struct_tag(item)) or self._announce_struct(item)
         layout = _Layout(item.union, item.packed, item.align)
         for field in item.fields:
             type = self._field_type(field)
             if type is not None:
-                layout.add(field.name, type, field.bits, field.align)
-        fields, size, align = layout.finish()
+                layout.add_member(field.name, type, field.bits, field.align)
+        fields, size, align = layout.finish_layout()
         if size > LARGEST:
-            self._too_large(str(struct), item.span)
+            self._report_too_large(str(struct), item.span)
             fields, size = (), 0
         struct.load, struct.bytes, struct.alignment = lambda: fields, size, align
-        self.unfinished.discard(_tag(item))
+        self.unfinished.discard(_struct_tag(item))
         return struct
 
     def _field_type(self, field: CField) -> Type | None:
         if field.inline is None:
-            type = self.resolve(field.type)
+            type = self.resolve_type(field.type)
             if isinstance(type, Struct) and str(type) in self.unfinished:
                 self.diagnostics.error("incomplete-type", f"field '{field.name}' has incomplete type '{type}'",
                                        field.span)
                 return None
-            return _text(type) if field.type.base == "char" and not field.type.pointers else type
+            return _char_arrays_as_text(type) if field.type.base == "char" and not field.type.pointers else type
         if isinstance(field.inline, CEnum):
             inner: Type = self._define_enum(field.inline)
         else:
             anonymous = None if field.inline.name else Struct("", 0, tuple, field.inline.union)
             inner = self._define_struct(field.inline, anonymous)
-        return _derive(inner, field.type.pointers, field.type.dims, "") if field.type is not None else inner
+        return _derive_type(inner, field.type.pointers, field.type.dims, "") if field.type is not None else inner
 
-    def hidden(self, type: Type) -> Type:
+    def replace_hidden(self, type: Type) -> Type:
         """``type``, or what the script defines in place of the kernel's struct of that name."""
         if isinstance(type, Pointer):
-            to = self.hidden(type.to)
+            to = self.replace_hidden(type.to)
             return type if to is type.to else Pointer(to, type.space)
         if isinstance(type, Array):
-            of = self.hidden(type.of)
+            of = self.replace_hidden(type.of)
             return type if of is type.of else Array(of, type.count)
         return self.structs.get(str(type), type) if isinstance(type, Struct) else type
 
     # names
 
-    def resolve(self, syntax: TypeSyntax, space: str = "", strlen: int = 64) -> Type | None:
+    def resolve_type(self, syntax: TypeSyntax, space: str = "", strlen: int = 64) -> Type | None:
         """The type that ``syntax`` names, or None after saying so. Pointers get ``space``; ``strlen`` sizes a bare
         ``string``. ``typeof`` is the caller's business."""
         if syntax.base in ("string", "buffer"):
             size = syntax.dims[0] if syntax.dims else strlen
             return Str(size) if syntax.base == "string" else Buf(size)
-        base = self.named(syntax.base)
+        base = self.find_type(syntax.base)
         if base is None and syntax.pointers and " " in syntax.base:
             base = VOID  # a pointer to a struct that nobody defines is still an address
         if base is None:
-            self.unknown(syntax)
+            self.report_unknown_type(syntax)
             return None
-        found = _derive(base, syntax.pointers, syntax.dims, space)
+        found = _derive_type(base, syntax.pointers, syntax.dims, space)
         if isinstance(found, Array) and found.size > LARGEST:
-            self._too_large(str(found), syntax.span)
+            self._report_too_large(str(found), syntax.span)
             return None
         for _ in range(syntax.outer):
             found = Pointer(found, space)
         return found
 
-    def _too_large(self, name: str, span: Span) -> None:
+    def _report_too_large(self, name: str, span: Span) -> None:
         self.diagnostics.error("type-too-large", f"'{name}' is larger than {LARGEST >> 30} GiB", span)
 
-    def named(self, base: str) -> Type | None:
+    def find_type(self, base: str) -> Type | None:
         """The type called ``base`` (``struct sock``, ``uint64``, ``pid_t`` ...), or None."""
         tag, _, name = base.partition(" ")
         if tag in ("struct", "union"):
-            return self.structs.get(base) or self.world.struct(name, tag == "union")
+            return self.structs.get(base) or self.world.find_struct(name, tag == "union")
         if tag == "enum":
             return self.enums.get(name) or self.world.named_type(base)
-        return (BASE_TYPES.get(base) or c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
+        return (BASE_TYPES.get(base) or parse_c_integer(base) or self.typedefs.get(base) or self.enums.get(base)
                 or self.structs.get(f"struct {base}") or self.world.named_type(base)
-                or self.world.struct(base, False))  # the dialect of 2018: (task_struct *)curtask
+                or self.world.find_struct(base, False))  # the dialect of 2018: (task_struct *)curtask
 
-    def unknown(self, syntax: TypeSyntax) -> None:
+    def report_unknown_type(self, syntax: TypeSyntax) -> None:
         """Say that nobody defines the type, and which ones are called nearly so."""
         tag, _, name = syntax.base.rpartition(" ")
         start, end = syntax.span.start, syntax.span.end
         brackets = syntax.span.text.startswith("(")  # of a cast
         span = Span(syntax.span.source, start + brackets, end - brackets)
         if tag in ("struct", "union"):
-            close = nearest(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
+            close = nearest_names(name, [*[s.name for s in self.structs.values()], *self.world.struct_names()])
             hints = [f"did you mean {tag} {c}?" for c in close[:1]] or ["define it in the script"]
             self.diagnostics.error("unknown-type", f'Cannot resolve unknown type "{syntax.base}"', span, hints)
             return
-        close = nearest(syntax.base, [*BASE_TYPES, *self.typedefs])
+        close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
         self.diagnostics.error("unknown-type", wrong, syntax.span,
                                [f"did you mean {c}?" for c in close[:1]])
 
 
-def _tag(item: CStruct) -> str:
+def _struct_tag(item: CStruct) -> str:
     return f"{'union' if item.union else 'struct'} {item.name}"
 
 
-def _text(type: Type | None) -> Type | None:
+def _char_arrays_as_text(type: Type | None) -> Type | None:
     """An array of plain char is text, as bpftrace has it and as the kernel's own are taken."""
     if isinstance(type, Array):
-        return Array(_text(type.of) or type.of, type.count) if isinstance(type.of, Array) else \
+        return Array(_char_arrays_as_text(type.of) or type.of, type.count) if isinstance(type.of, Array) else \
             Str(type.count) if type.count else type
     return type
 
 
-def _derive(base: Type, pointers: int, dims: Sequence[int], space: str) -> Type:
+def _derive_type(base: Type, pointers: int, dims: Sequence[int], space: str) -> Type:
     for _ in range(pointers):
         base = Pointer(base, space)
     for count in reversed(dims):
@@ -236,19 +236,19 @@ class _Layout:
         self.largest = 0
         self.align = max(align, 1)
 
-    def add(self, name: str, type: Type, width: int, least: int = 0) -> None:
+    def add_member(self, name: str, type: Type, width: int, least: int = 0) -> None:
         align = max(1 if self.packed else type.align, least)
         self.align = max(self.align, align)
         start = 0 if self.union else self.bits
         if width:
-            self._bitfield(name, type, width, start)
+            self._add_bitfield(name, type, width, start)
         else:
             offset = round_up(round_up(start, 8) // 8, align)
             self.fields.append(StructField(name, type, offset))
             self.bits = (offset + type.size) * 8
         self.largest = max(self.largest, self.bits)
 
-    def _bitfield(self, name: str, type: Type, width: int, start: int) -> None:
+    def _add_bitfield(self, name: str, type: Type, width: int, start: int) -> None:
         unit = type.size * 8
         if not self.packed and start // unit != (start + width - 1) // unit:
             start = round_up(start, unit)
@@ -257,6 +257,6 @@ class _Layout:
             self.fields.append(StructField(name, type, base, start - base * 8, width))
         self.bits = start + width
 
-    def finish(self) -> tuple[tuple[StructField, ...], int, int]:
+    def finish_layout(self) -> tuple[tuple[StructField, ...], int, int]:
         size = round_up(round_up(self.largest, 8) // 8, self.align)
         return tuple(self.fields), size, self.align

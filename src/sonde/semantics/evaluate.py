@@ -8,8 +8,8 @@ from ..language import ast
 from ..types import Type
 from . import expressions as rules
 from .calls import check_call
-from .context import Context
-from .convert import NO_TYPE, plain
+from .context import CheckContext
+from .convert import NO_TYPE, plain_type
 from .operators import check_binary, check_ternary, check_unary
 
 _RULES: dict[type, Callable[..., Type | None]] = {
@@ -22,7 +22,7 @@ _RULES: dict[type, Callable[..., Type | None]] = {
 }
 
 
-def evaluate(context: Context, node: ast.Expr) -> Type | None:
+def check_expression(context: CheckContext, node: ast.Expr) -> Type | None:
     """Type of ``node``. The tree gets the plain type, the caller one that may be :class:`~.convert.Flexible`."""
     rule = _RULES.get(type(node))
     if rule is None:
@@ -31,6 +31,6 @@ def evaluate(context: Context, node: ast.Expr) -> Type | None:
     node.const = None
     found = rule(context, node)
     if found is not None and context.types.structs:
-        found = context.types.hidden(found)
-    node.type = None if found is None else plain(found)
+        found = context.types.replace_hidden(found)
+    node.type = None if found is None else plain_type(found)
     return found

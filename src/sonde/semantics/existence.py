@@ -7,8 +7,8 @@ from ..language.diagnostics import Diagnostics
 from ..language.source import Span
 from ..spec import Config
 from ..types import BOOL, Struct, Type
-from .context import Context, fold
-from .finder import Finder
+from .context import CheckContext, fold_constant
+from .finder import ProbeFinder
 from .providers import find_provider
 from .rules import Types
 from .typed import Options
@@ -18,25 +18,25 @@ ASKING = ("exists", "getopt")
 FORMS = ("tracepoint:tcp:tcp_probe", "struct sock.sk_family", "args.reason", "kfunc:bpf_strlen", "symbol:avenrun")
 
 
-def exists(context: Context, node: Call, types: Types) -> Type | None:
+def check_exists(context: CheckContext, node: Call, types: Types) -> Type | None:
     """A constant: whether the kernel has what the text names."""
     text = str(node.args[0].const)
     if text.startswith("args."):
-        return fold(node, int(_has_field(context.program.args, text.removeprefix("args."))), BOOL)
-    found = known(text, node.span, context.world, context.options, context.config)
+        return fold_constant(node, int(_has_field(context.program.args, text.removeprefix("args."))), BOOL)
+    found = kernel_has(text, node.span, context.world, context.options, context.config)
     if found is None:
         context.error("bad-argument", f"exists() asks for a probe, a type, a field or a symbol, not '{text}'",
                       node.args[0], [f"as in: {', '.join(FORMS)}"])
         return None
-    return fold(node, int(found), BOOL)
+    return fold_constant(node, int(found), BOOL)
 
 
-def known(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
+def kernel_has(text: str, span: Span, world: World, options: Options, config: Config) -> bool | None:
     """Whether the kernel has a probe, ``struct x.y``, ``enum x``, ``kfunc:x`` or ``symbol:x``; None: none of these."""
     word, _, rest = text.partition(" ")
     if word in ("struct", "union"):
         name, _, path = rest.strip().partition(".")
-        return _has_field(world.struct(name, word == "union"), path)
+        return _has_field(world.find_struct(name, word == "union"), path)
     if word == "enum":
         return world.named_type(text) is not None
     parts = text.split(":")
@@ -48,7 +48,8 @@ def known(text: str, span: Span, world: World, options: Options, config: Config)
     if provider is None:
         return None
     unheard = Diagnostics()
-    return bool(provider.expand(Finder(world, options, config, unheard), AttachPoint(span, text, parts), parts[1:]))
+    return bool(provider.expand(ProbeFinder(world, options, config, unheard), AttachPoint(span, text, parts),
+                                parts[1:]))
 
 
 def _has_field(type: Type | None, path: str) -> bool:
@@ -58,7 +59,7 @@ def _has_field(type: Type | None, path: str) -> bool:
     return type is not None
 
 
-def _flag(node: Call, options: Options) -> bool | None:
+def _getopt_flag(node: Call, options: Options) -> bool | None:
     """The value of getopt("name") or getopt("name", false); None if it is no flag."""
     name, default = node.args[0], node.args[1] if len(node.args) > 1 else None
     if not isinstance(name, StrLiteral) or not (default is None or isinstance(default, BoolLiteral)):
@@ -69,32 +70,32 @@ def _flag(node: Call, options: Options) -> bool | None:
     return given in ("", "true", "1")
 
 
-def ruled_out(predicate: Expr | None, world: World, options: Options, config: Config) -> bool:
+def is_ruled_out(predicate: Expr | None, world: World, options: Options, config: Config) -> bool:
     """Whether what the kernel has, or a flag that was not given, makes a predicate false for ever: its clause need not
     be there at all, and costs nothing."""
-    def value(node: Expr | None) -> bool | None:
+    def constant_value(node: Expr | None) -> bool | None:
         if isinstance(node, Call) and node.name in ASKING and node.args and isinstance(node.args[0], StrLiteral):
             if node.name == "exists":
-                return known(node.args[0].value, node.span, world, options, config)
-            return _flag(node, options)
+                return kernel_has(node.args[0].value, node.span, world, options, config)
+            return _getopt_flag(node, options)
         if isinstance(node, Unary) and node.op == "!":
-            inner = value(node.operand)
+            inner = constant_value(node.operand)
             return None if inner is None else not inner
         if isinstance(node, Binary) and node.op in ("&&", "||"):
-            sides = value(node.left), value(node.right)
+            sides = constant_value(node.left), constant_value(node.right)
             decisive = node.op == "||"
             return decisive if decisive in sides else None if None in sides else not decisive
         return None
-    return value(predicate) is False
+    return constant_value(predicate) is False
 
 
 # --- lists of numbers -------------------------------------------------------------------------------------
 
 
-def one_of(context: Context, node: Call, types: Types) -> Type | None:
+def check_one_of(context: CheckContext, node: Call, types: Types) -> Type | None:
     """data: [(first, last)]; a constant where the number is one, or the list is empty."""
     text = str(node.args[1].const)
-    found = [_range(word.strip()) for word in text.split(",") if word.strip()]
+    found = [_parse_range(word.strip()) for word in text.split(",") if word.strip()]
     spans = [span for span in found if span is not None]
     if len(spans) < len(found):
         context.error("bad-parameter", f"'{text}' is not a list of numbers", node.args[1],
@@ -103,11 +104,11 @@ def one_of(context: Context, node: Call, types: Types) -> Type | None:
     node.data = spans
     number = node.args[0].const
     if isinstance(number, int) or not spans:
-        return fold(node, int(any(low <= (number or 0) <= high for low, high in spans)), BOOL)
+        return fold_constant(node, int(any(low <= (number or 0) <= high for low, high in spans)), BOOL)
     return BOOL
 
 
-def _range(word: str) -> tuple[int, int] | None:
+def _parse_range(word: str) -> tuple[int, int] | None:
     low, dash, high = word.partition("-")
     limits = [int(part) if part.isdecimal() and part.isascii() and len(part) < 19 else None
               for part in (low, high if dash else low)]

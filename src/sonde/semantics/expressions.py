@@ -10,8 +10,8 @@ from typing import Any
 
 from ..language import ast
 from ..language.ast import Expr
-from ..language.diagnostics import nearest
-from ..language.lexer import integer
+from ..language.diagnostics import nearest_names
+from ..language.lexer import parse_integer
 from ..types import (
     BOOL,
     INT64,
@@ -33,10 +33,10 @@ from ..types import (
     Type,
 )
 from . import convert
-from .attach import arguments
+from .attach import args_struct
 from .builtins import BUILTINS, find_builtin, type_of
-from .constants import constant
-from .context import Context, fold
+from .constants import macro_constant
+from .context import CheckContext, fold_constant
 
 MAX_STRING = 65536
 
@@ -44,12 +44,12 @@ MAX_STRING = 65536
 # --- literals and names -----------------------------------------------------------------------------------
 
 
-def check_int(context: Context, node: ast.IntLiteral) -> Type:
+def check_int(context: CheckContext, node: ast.IntLiteral) -> Type:
     node.const = node.value
     return convert.literal_type(node.value)
 
 
-def check_str(context: Context, node: ast.StrLiteral) -> Type | None:
+def check_str(context: CheckContext, node: ast.StrLiteral) -> Type | None:
     type, most = text_type(node), min(context.config.max_strlen, MAX_STRING)
     if type.capacity > most:
         context.error("string-too-long", f"String is too long (over {most} bytes): {node.value}", node)
@@ -64,22 +64,22 @@ def text_type(node: ast.StrLiteral) -> Str:
     return node.type
 
 
-def check_bool(context: Context, node: ast.BoolLiteral) -> Type:
+def check_bool(context: CheckContext, node: ast.BoolLiteral) -> Type:
     node.const = int(node.value)
     return BOOL
 
 
-def check_positional(context: Context, node: ast.Positional) -> Type:
+def check_positional(context: CheckContext, node: ast.Positional) -> Type:
     """A number where the text is one, else a string; 0 where none was given."""
     params = context.options.params
     if node.number == 0:
-        return fold(node, len(params))
+        return fold_constant(node, len(params))
     text = params[node.number - 1] if node.number <= len(params) else "0"
     if node.number > len(params) and not node.as_text:
         context.advise("missing-parameter", f"Positional parameter ${node.number} is empty or not provided. ", node)
     value = _parameter_number(text)
     if value is not None:
-        return fold(node, value)
+        return fold_constant(node, value)
     node.const = text
     return Str(len(text.encode("utf-8", "surrogateescape")) + 1)
 
@@ -88,7 +88,7 @@ def _parameter_number(text: str) -> int | None:
     """The number that a parameter is: as in a script (``0x10``, ``1e3``, ``5ms``), in binary, or with a sign."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     try:
-        value = int(digits, 2) if digits[:2] in ("0b", "0B") else integer(digits)
+        value = int(digits, 2) if digits[:2] in ("0b", "0B") else parse_integer(digits)
     except ValueError:
         return None
     if value is None:
@@ -97,71 +97,71 @@ def _parameter_number(text: str) -> int | None:
     return value if -(1 << 63) <= value < 1 << 64 else None
 
 
-def check_name(context: Context, node: ast.Name) -> Type | None:
+def check_name(context: CheckContext, node: ast.Name) -> Type | None:
     row = find_builtin(node.name)
     if row is not None:
         return type_of(context, row, node)
-    found = _constant(context, node)
+    found = _check_constant(context, node)
     if found is not None:
         return found
     context.error("unknown-identifier", f"Unknown identifier: '{node.name}'", node, _name_hints(context, node.name))
     return None
 
 
-def _name_hints(context: Context, name: str) -> list[str]:
+def _name_hints(context: CheckContext, name: str) -> list[str]:
     from .functions import FUNCTIONS
     if name in FUNCTIONS:
         return [f"{name}() is a function"]
     variables = {v for scope in context.scopes for v in scope}
     if name in variables:
         return [f"did you mean ${name}?"]
-    args = arguments(context.program.attach, context.world)
+    args = args_struct(context.program.attach, context.world)
     if args is not None and args.field(name) is not None:
         return [f"did you mean args.{name}?"]
     pool = [*BUILTINS, *context.types.constants, *context.defines]
-    return [f"did you mean {c}?" for c in nearest(name, pool)[:1]]
+    return [f"did you mean {c}?" for c in nearest_names(name, pool)[:1]]
 
 
-def _constant(context: Context, node: ast.Name) -> Type | None:
+def _check_constant(context: CheckContext, node: ast.Name) -> Type | None:
     """A ``#define``, an enum constant of the script or the kernel, or a macro that C programs know."""
     name = node.name
     text = context.defines.get(name)
     if text is not None:
-        return _define(context, node, text)
+        return _check_define(context, node, text)
     found = context.types.constants.get(name) or context.world.enum_constant(name)
     if found is not None:
         value, enum = found
-        return fold(node, value, enum)
-    value = constant(name, context.world.syscall_number)  # type: ignore[assignment]
-    return None if value is None else fold(node, value)
+        return fold_constant(node, value, enum)
+    value = macro_constant(name, context.world.syscall_number)  # type: ignore[assignment]
+    return None if value is None else fold_constant(node, value)
 
 
-def _define(context: Context, node: ast.Name, text: str) -> Type | None:
+def _check_define(context: CheckContext, node: ast.Name, text: str) -> Type | None:
     """The number or string behind ``#define NAME text``; other texts were replaced by the preprocessor."""
     text = text.strip()
     if len(text) >= 2 and text[0] == text[-1] == '"':
         node.const = text[1:-1]
         return Str(len(node.const) + 1)
     value = _parameter_number(text.rstrip("uUlL"))
-    return None if value is None else fold(node, value)
+    return None if value is None else fold_constant(node, value)
 
 
 # --- variables and maps -----------------------------------------------------------------------------------
 
 
-def check_variable(context: Context, node: ast.Variable) -> Type | None:
-    state = context.find(node.name)
+def check_variable(context: CheckContext, node: ast.Variable) -> Type | None:
+    state = context.find_variable(node.name)
     if state is None:
-        context.undefined_variable(node)
+        context.report_undefined_variable(node)
         return None
     node.slot = state
-    if state.inferred is None and not context.diagnostics.failed:  # else what it was to hold is wrong
+    if state.inferred is None and not context.diagnostics.has_errors:  # else what it was to hold is wrong
         context.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node,
                       ["it is used before anything is assigned to it"])
     return state.inferred
 
 
-def check_map(context: Context, node: ast.MapRef) -> Type | None:
+def check_map(context: CheckContext, node: ast.MapRef) -> Type | None:
     """A map's value read by a program; an aggregate reads as the integer it stands for."""
     state = context.use_map(node)
     value = context.element_value(state, node)
@@ -174,7 +174,7 @@ def check_map(context: Context, node: ast.MapRef) -> Type | None:
 # --- members ----------------------------------------------------------------------------------------------
 
 
-def space_of(context: Context, node: Expr) -> str:
+def space_of(context: CheckContext, node: Expr) -> str:
     """The memory in which the object that ``node`` denotes lies."""
     while True:
         if isinstance(node.type, Pointer):
@@ -185,10 +185,10 @@ def space_of(context: Context, node: Expr) -> str:
             return context.program.space
 
 
-def check_field(context: Context, node: ast.FieldAccess) -> Type | None:
+def check_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
     if isinstance(node.operand, (ast.Name, ast.Call)) and node.operand.name == "config":
         return _config_field(context, node)
-    operand = context.expr(node.operand)
+    operand = context.check_expression(node.operand)
     if operand is None:
         return None
     if isinstance(operand, Tuple) and operand.names:
@@ -196,7 +196,7 @@ def check_field(context: Context, node: ast.FieldAccess) -> Type | None:
     target = operand.to if isinstance(operand, Pointer) else operand
     if not isinstance(target, Struct):
         context.error("not-a-struct",
-                      f"Can not access field '{node.name}' on expression of type '{convert.name(operand)}'",
+                      f"Can not access field '{node.name}' on expression of type '{convert.type_name(operand)}'",
                       node, _field_hints(operand))
         return None
     field = target.field(node.name)
@@ -215,9 +215,9 @@ def _field_hints(operand: Type) -> list[str]:
     return []
 
 
-def _unknown_field(context: Context, node: ast.FieldAccess, target: Struct) -> None:
+def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct) -> None:
     names = target.field_names()
-    close = nearest(node.name, names)
+    close = nearest_names(node.name, names)
     if _is_args(node.operand):
         place = context.program.attach.extra.get("places", {}).get(node.name)
         if place is not None:
@@ -233,7 +233,7 @@ def _unknown_field(context: Context, node: ast.FieldAccess, target: Struct) -> N
     context.error("unknown-field", message, node, hints)
 
 
-def _member_type(context: Context, node: ast.FieldAccess, field: StructField) -> Type:
+def _member_type(context: CheckContext, node: ast.FieldAccess, field: StructField) -> Type:
     """A member as a value: strings for char arrays, and pointers that know their memory."""
     type = field.type
     if field.data_loc:
@@ -251,36 +251,36 @@ def _is_args(node: Expr) -> bool:
     return isinstance(node, (ast.Name, ast.Call)) and node.name == "args"
 
 
-def _record_field(context: Context, node: ast.FieldAccess, record: Tuple) -> Type | None:
+def _record_field(context: CheckContext, node: ast.FieldAccess, record: Tuple) -> Type | None:
     if node.name not in record.names:
         context.error("unknown-field", f"Record does not contain a field named '{node.name}'", node,
-                      [f"did you mean {c}?" for c in nearest(node.name, record.names)[:1]])
+                      [f"did you mean {c}?" for c in nearest_names(node.name, record.names)[:1]])
         return None
     if isinstance(node.operand, ast.Call) and isinstance(node.operand.data, list) and node.operand.name == "typeinfo":
         node.const = node.operand.data[record.names.index(node.name)].const
     return record.of[record.names.index(node.name)]
 
 
-def _config_field(context: Context, node: ast.FieldAccess) -> Type | None:
+def _config_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
     """``config.name``: a constant."""
     node.operand.type = VOID
     names = context.config._fields
     if node.name not in names:
         context.error("unknown-config", f"Unrecognized config variable: {node.name}", node,
-                      [f"did you mean {c}?" for c in nearest(node.name, names)[:1]])
+                      [f"did you mean {c}?" for c in nearest_names(node.name, names)[:1]])
         return None
     value = getattr(context.config, node.name)
     node.const = int(value) if isinstance(value, bool) else value
     return BOOL if isinstance(value, bool) else INT64 if isinstance(value, int) else Str(len(value.encode()) + 1)
 
 
-def check_tuple_access(context: Context, node: ast.TupleAccess) -> Type | None:
-    operand = context.expr(node.operand)
+def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | None:
+    operand = context.check_expression(node.operand)
     if operand is None:
         return None
     if not isinstance(operand, Tuple):
         context.error("not-a-tuple",
-                      f"Can not access index '{node.index}' on expression of type '{convert.name(operand)}'",
+                      f"Can not access index '{node.index}' on expression of type '{convert.type_name(operand)}'",
                       node)
         return None
     if node.index >= len(operand.of):
@@ -292,20 +292,20 @@ def check_tuple_access(context: Context, node: ast.TupleAccess) -> Type | None:
     return operand.of[node.index]
 
 
-def check_index(context: Context, node: ast.Index) -> Type | None:
-    operand, index = context.expr(node.operand), context.value(node.index, "an index")
+def check_index(context: CheckContext, node: ast.Index) -> Type | None:
+    operand, index = context.check_expression(node.operand), context.check_value(node.index, "an index")
     if operand is None or index is None:
         return None
     if convert.as_int(index) is None:
         context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
-                      f"{convert.name(index)}", node)
+                      f"{convert.type_name(index)}", node)
         return None
     if isinstance(operand, Tuple):
         return _constant_index(context, node, operand)
     element = element_type(operand)
     if element is None:
         context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
-                      f"found {convert.name(operand)}.", node)
+                      f"found {convert.type_name(operand)}.", node)
         return None
     count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
     if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
@@ -328,7 +328,7 @@ def element_type(type: Type) -> Type | None:
     return None
 
 
-def _constant_index(context: Context, node: ast.Index, operand: Tuple) -> Type | None:
+def _constant_index(context: CheckContext, node: ast.Index, operand: Tuple) -> Type | None:
     index = node.index.const
     if not isinstance(index, int):
         context.error("not-constant", "Array-style access for tuples only valid for integer literals", node)
@@ -342,16 +342,16 @@ def _constant_index(context: Context, node: ast.Index, operand: Tuple) -> Type |
 # --- casts, sizes, tuples, blocks -------------------------------------------------------------------------
 
 
-def resolve_type(context: Context, syntax: ast.TypeSyntax, space: str = "") -> Type | None:
+def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "") -> Type | None:
     """A type as written; ``typeof(expr)`` is the expression's."""
     if syntax.typeof is None:
-        if syntax.base.startswith(("struct ", "union ")) and context.types.named(syntax.base) is None:
-            context.types.unknown(syntax)
+        if syntax.base.startswith(("struct ", "union ")) and context.types.find_type(syntax.base) is None:
+            context.types.report_unknown_type(syntax)
             return None
-        found = context.types.resolve(syntax, space, context.config.text_size)
+        found = context.types.resolve_type(syntax, space, context.config.text_size)
     else:
-        found = context.expr(syntax.typeof)
-        found = None if found is None else convert.plain(found)
+        found = context.check_expression(syntax.typeof)
+        found = None if found is None else convert.plain_type(found)
         for _ in range(syntax.pointers if found is not None else 0):
             assert found is not None
             found = Pointer(found, space)
@@ -364,8 +364,8 @@ def resolve_type(context: Context, syntax: ast.TypeSyntax, space: str = "") -> T
     return found
 
 
-def check_cast(context: Context, node: ast.Cast) -> Type | None:
-    operand = context.value(node.operand, "a cast")
+def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
+    operand = context.check_value(node.operand, "a cast")
     to = resolve_type(context, node.to)
     if operand is None or to is None:
         return None
@@ -375,19 +375,19 @@ def check_cast(context: Context, node: ast.Cast) -> Type | None:
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
-    if open_ended or not _castable(node.operand, operand, to):
-        wanted = "string" if open_ended else convert.name(to)
-        context.error("bad-cast", f'Cannot cast from "{convert.name(operand)}" to "{wanted}"', node.to)
+    if open_ended or not _is_castable(node.operand, operand, to):
+        wanted = "string" if open_ended else convert.type_name(to)
+        context.error("bad-cast", f'Cannot cast from "{convert.type_name(operand)}" to "{wanted}"', node.to)
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
         return None
     if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
-        node.const = convert.wrap(node.operand.const, to)
+        node.const = convert.wrap_int(node.operand.const, to)
     return to
 
 
-def _castable(node: Expr, have: Type, to: Type) -> bool:
+def _is_castable(node: Expr, have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
     if isinstance(to, (Int, Enum)):
         if isinstance(have, (Array, Str)):
@@ -409,19 +409,19 @@ def _castable(node: Expr, have: Type, to: Type) -> bool:
     return have == to
 
 
-def check_sizeof(context: Context, node: ast.SizeOf) -> Type | None:
+def check_sizeof(context: CheckContext, node: ast.SizeOf) -> Type | None:
     if isinstance(node.what, ast.TypeSyntax):
         type = resolve_type(context, node.what)
     else:
-        type = context.expr(node.what)
+        type = context.check_expression(node.what)
     if isinstance(type, Enum) and not isinstance(node.what, ast.FieldAccess):  # a member takes what C gives it
         type = UINT64
-    return None if type is None else fold(node, type.size, UINT64)
+    return None if type is None else fold_constant(node, type.size, UINT64)
 
 
-def check_offsetof(context: Context, node: ast.OffsetOf) -> Type | None:
+def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
     syntax = isinstance(node.what, ast.TypeSyntax)
-    type: Type | None = resolve_type(context, node.what) if syntax else context.expr(node.what)
+    type: Type | None = resolve_type(context, node.what) if syntax else context.check_expression(node.what)
     offset = 0
     for name in node.path:
         if isinstance(type, Pointer) and not offset:
@@ -429,19 +429,19 @@ def check_offsetof(context: Context, node: ast.OffsetOf) -> Type | None:
         if type is None:
             return None
         if not isinstance(type, Struct):
-            context.error("not-a-struct", f"'{convert.name(type)}' is not a C type.", node)
+            context.error("not-a-struct", f"'{convert.type_name(type)}' is not a C type.", node)
             return None
         field = type.field(name)
         if field is None:
             context.error("unknown-field", f"'{type}' has no field named '{name}'", node,
-                          [f"did you mean {c}?" for c in nearest(name, type.field_names())[:1]])
+                          [f"did you mean {c}?" for c in nearest_names(name, type.field_names())[:1]])
             return None
         offset, type = offset + field.offset, field.type
-    return fold(node, offset, UINT64)
+    return fold_constant(node, offset, UINT64)
 
 
-def check_tuple(context: Context, node: ast.TupleExpr) -> Type | None:
-    found = [context.value(item, "a tuple") for item in node.items]
+def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
+    found = [context.check_value(item, "a tuple") for item in node.items]
     for item, type in zip(node.items, found):
         if isinstance(type, Aggregate):
             context.error("aggregate-value", f"'{type}' cannot be part of a tuple", item)
@@ -449,7 +449,7 @@ def check_tuple(context: Context, node: ast.TupleExpr) -> Type | None:
     known = tuple([t for t in found if t is not None])
     if len(known) != len(found):
         return None
-    elements, depth = _extent(known)
+    elements, depth = _tuple_extent(known)
     if elements > MOST_ELEMENTS or depth > MAX_DEPTH:
         context.error("type-too-large", f"A tuple cannot have more than {MOST_ELEMENTS} values in all, or {MAX_DEPTH} "
                       "tuples within one another", node)
@@ -460,14 +460,14 @@ def check_tuple(context: Context, node: ast.TupleExpr) -> Type | None:
 MOST_ELEMENTS, MAX_DEPTH = 1000, 100  # of tuples: maps that hold tuples of one another's values could make any number
 
 
-def _extent(types: Sequence[Type]) -> tuple[int, int]:
+def _tuple_extent(types: Sequence[Type]) -> tuple[int, int]:
     """(values in all, tuples within one another) of a tuple of ``types``."""
-    inner = [_extent(type.of) for type in types if isinstance(type, Tuple)]
+    inner = [_tuple_extent(type.of) for type in types if isinstance(type, Tuple)]
     return (len(types) - len(inner) + sum([elements for elements, _ in inner]),
             1 + max([depth for _, depth in inner], default=0))
 
 
-def check_block(context: Context, node: ast.BlockExpr) -> Type | None:
+def check_block(context: CheckContext, node: ast.BlockExpr) -> Type | None:
     """``{ ...; value }``. An ``if`` as an expression becomes ``cond ? { } : { }``, once and for all."""
     value: Any = node.value
     if value is None:
@@ -478,7 +478,7 @@ def check_block(context: Context, node: ast.BlockExpr) -> Type | None:
         node.body, node.value = [], value
     context.scopes.append({})
     context.statements(context, node.body)
-    found = context.expr(value)
+    found = context.check_expression(value)
     context.scopes.pop()
     if not node.body:
         node.const = value.const

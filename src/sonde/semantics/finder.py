@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from ..language.ast import AttachPoint
-from ..language.diagnostics import Diagnostics, nearest
+from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.source import Span
 from ..spec import Attach, Config
 from .nodes import Use
@@ -14,7 +14,7 @@ from .typed import Options
 from .world import World
 
 
-class Finder:
+class ProbeFinder:
     """What expanding needs: the World, options, and how to report."""
 
     def __init__(self, world: World, options: Options, config: Config, diagnostics: Diagnostics) -> None:
@@ -36,12 +36,12 @@ class Finder:
         self.diagnostics.error(code, message, point.span, hints)
         return []
 
-    def count(self, point: AttachPoint, wants: str, form: str, *more: str) -> list[Attach]:
+    def report_part_count(self, point: AttachPoint, wants: str, form: str, *more: str) -> list[Attach]:
         """The attach point has too few or too many parts: it ``wants`` so many behind its kind."""
         return self.error("probe-form", f"{self.kind} probe type requires {wants} arguments, found "
                           f"{len(point.parts) - 1}", point, [f"write {form}", *more])
 
-    def missing(self, point: AttachPoint, hints: Sequence[str] = (), message: str = "") -> list[Attach]:
+    def report_missing(self, point: AttachPoint, hints: Sequence[str] = (), message: str = "") -> list[Attach]:
         """Nothing like this exists here: an error, a warning or nothing, as ``missing_probes`` says. A pattern need not
         match, nor need one point of a clause that asks for its name; a clause none of whose points is there is reported
         as one."""
@@ -50,13 +50,15 @@ class Finder:
             self.unmatched += [f"no {self.kind} matches {shown}", *hints]
             return []
         message = message or f"No matches for {self.kind} {shown}."
-        return self._missing(message, f"{message} Skipping.", point.span, hints)
+        return self._report_missing_probe(message, f"{message} Skipping.", point.span, hints)
 
-    def empty(self, points: Sequence[AttachPoint]) -> None:
+    def report_empty_clause(self, points: Sequence[AttachPoint]) -> None:
         """A clause has no attach points left."""
-        self._missing("Probe has no valid attach points. If this is expected, set the 'missing_probes' config variable "
-                      "to 'warn'.", "Probe has no valid attach points. It is being removed which may cause issues with "
-                      "program behavior.", points[0].span.to(points[-1].span), self.unmatched)
+        self._report_missing_probe(
+            "Probe has no valid attach points. If this is expected, set the 'missing_probes' config variable "
+            "to 'warn'.",
+            "Probe has no valid attach points. It is being removed which may cause issues with "
+            "program behavior.", points[0].span.to(points[-1].span), self.unmatched)
 
     def warn_of_untraceable(self) -> None:
         """Tell what was put into ``untraceable``: kernel functions that are not among those that can be traced."""
@@ -65,7 +67,7 @@ class Finder:
                                      'marked as "notrace"); attaching to it will likely fail', span)
         self.untraceable = []
 
-    def _missing(self, error: str, warning: str, span: Span, hints: Sequence[str]) -> list[Attach]:
+    def _report_missing_probe(self, error: str, warning: str, span: Span, hints: Sequence[str]) -> list[Attach]:
         if self.config.missing_probes == "error":
             self.diagnostics.error("missing-probe", error, span, hints)
         elif self.config.missing_probes == "warn" and self.options.warnings:
@@ -87,7 +89,7 @@ def is_pattern(text: str) -> bool:
     return "*" in text or "?" in text or "[" in text
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
+def pattern_matcher(pattern: str) -> Callable[[str], bool]:
     """Shell-like matching: ``*``, ``?``, ``[a-z]``, ``[!x]``."""
     if not is_pattern(pattern):
         return lambda name: name == pattern
@@ -108,11 +110,11 @@ def split_offset(text: str) -> tuple[str, int] | None:
     name, plus, offset = text.partition("+")
     if not plus:
         return name, 0
-    value = number(offset)
+    value = parse_number(offset)
     return None if value is None else (name, value)
 
 
-def number(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """``99``, ``0x10``, ``1e6``, ``1_000``; None for anything else."""
     text = text.replace("_", "")
     if re.fullmatch(r"\d{1,18}e\d{1,2}", text):
@@ -123,21 +125,21 @@ def number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,19}", text) else None
 
 
-def no_number(text: str) -> str:
-    """Why :func:`number` does not take ``text``."""
+def describe_bad_number(text: str) -> str:
+    """Why :func:`parse_number` does not take ``text``."""
     digits = text.replace("_", "")
     if re.fullmatch(r"\d{20,}", digits) or re.fullmatch(r"0[xX][0-9a-fA-F]{17,}", digits):
         return f"overflow error, maximum value is {2 ** 64 - 1}: {text}"
     return f"invalid {'trailing bytes' if digits[:1].isdigit() and digits[:2] != '0x' else 'integer'}: {text}"
 
 
-def bad_offset(text: str) -> str:
+def describe_bad_offset(text: str) -> str:
     """What is wrong with ``name+text``."""
     offset = text.partition("+")[2]
-    return f"Invalid offset: {no_number(offset)}" if offset else "Invalid offset"
+    return f"Invalid offset: {describe_bad_number(offset)}" if offset else "Invalid offset"
 
 
 def did_you_mean(prefix: str, name: str, candidates: Iterable[str]) -> list[str]:
     """One hint with the nearest names."""
-    close = nearest(name, candidates)
+    close = nearest_names(name, candidates)
     return [f"did you mean {' or '.join(prefix + c for c in close)}?"] if close else []

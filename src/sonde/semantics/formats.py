@@ -8,14 +8,14 @@ from ..language.ast import Call
 from ..spec import FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Type
 from . import convert
-from .context import Context
+from .context import CheckContext
 
 _CONVERSION = re.compile(r"%(?P<spec>[-+ #0]*(?:\d+|\*)?(?:\.\d*)?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|gr|[diuoxXpcsr%])|%", re.S)
 INTEGERS = "diuoxXc"
 
 
-def parse(text: str, spaced: bool = True) -> list[FormatPart] | str:
+def parse_format(text: str, spaced: bool = True) -> list[FormatPart] | str:
     """The parts of a format, or what is wrong with it. What is no conversion is printed as it stands; so is one with
     a space, as in "50% done", unless ``spaced``."""
     parts: list[FormatPart] = []
@@ -44,51 +44,53 @@ def parse(text: str, spaced: bool = True) -> list[FormatPart] | str:
     return parts
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Without line breaks and other control characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def check_format(context: Context, call: Call) -> list[FormatPart] | None:
+def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
     """The parts of the format that is a call's first argument, with the others checked against them; None after saying
     what is wrong."""
     name, format, args = call.name, call.args[0], call.args[1:]
     if not isinstance(format.const, str):
         context.error("not-constant", f"{name}() expects a string literal as its format", format)
         return None
-    parts = parse(format.const)
+    parts = parse_format(format.const)
     if isinstance(parts, str):
         context.error("bad-format", f"{name}: {parts}", format)
         return None
     odd = [m.start() for m in _CONVERSION.finditer(format.const) if m.group("conversion") is None]
     if odd:
-        context.warning("odd-format", f"{name}: no conversion: '{printable(format.const[odd[0]:odd[0] + 3])}'; it is "
+        context.warning("odd-format",
+                        f"{name}: no conversion: '{escape_unprintable(format.const[odd[0]:odd[0] + 3])}'; it is "
                         "printed as it stands", format, ["write %% for a percent sign"])
     conversions = [p for p in parts if p.conversion]
     if len(args) < len(conversions) and any(" " in p.spec for p in conversions):
-        again = parse(format.const, False)
+        again = parse_format(format.const, False)
         parts = again if not isinstance(again, str) else parts
         conversions = [p for p in parts if p.conversion]
-    types = [context.value(arg, f"{name}()") for arg in args]
+    types = [context.check_value(arg, f"{name}()") for arg in args]
     if len(args) != len(conversions):
         few = len(args) < len(conversions)
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
                       f"({len(args)} supplied, {len(conversions)} expected)", call)
         return None
     for part, type in zip(conversions, types):
-        if type is not None and not accepts(part.conversion, type):
-            _mismatch(context, call, part, type)
+        if type is not None and not conversion_accepts(part.conversion, type):
+            _report_mismatch(context, call, part, type)
     return parts
 
 
-def _mismatch(context: Context, call: Call, part: FormatPart, type: Type) -> None:
+def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:
     hints = ["%r prints what buf() gives"] if part.conversion in ("r", "rx", "rh") else ["use %s for strings"] \
         if isinstance(type, Str) else []
-    context.error("format-type", f"unsupported format specifier for type '{convert.name(type)}': {part.conversion}",
+    context.error("format-type",
+                  f"unsupported format specifier for type '{convert.type_name(type)}': {part.conversion}",
                   call, hints)
 
 
-def accepts(conversion: str, type: Type) -> bool:
+def conversion_accepts(conversion: str, type: Type) -> bool:
     """Whether ``%conversion`` prints a value of ``type``."""
     if conversion == "s":
         return True

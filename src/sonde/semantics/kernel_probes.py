@@ -14,8 +14,16 @@ from ..language.ast import AttachPoint
 from ..spec import Attach, KernelFunction
 from ..types import Scalar
 from ..uapi import is_left_out
-from .bpf_probes import bpf_function
-from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
+from .bpf_probes import expand_bpf_function
+from .finder import (
+    ProbeFinder,
+    describe_bad_offset,
+    did_you_mean,
+    is_pattern,
+    parse_number,
+    pattern_matcher,
+    split_offset,
+)
 from .similar import similar_probes
 from .stand_ins import stand_ins, suits
 
@@ -32,35 +40,35 @@ MANY = 50  # functions of a clause, which are better attached at once
 FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of
 
 
-def kernel_function(kind: str) -> Expand:
+def kernel_function_expander(kind: str) -> Expand:
     """The ``expand`` of one of the four kinds."""
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if kind in TYPED and parts[:1] == ["bpf"]:
-            return bpf_function(finder, point, kind, parts[1:])
+            return expand_bpf_function(finder, point, kind, parts[1:])
         if not 1 <= len(parts) <= 2 or not parts[-1]:
-            return _form(finder, point, kind, parts)
+            return _report_form(finder, point, kind, parts)
         module, text = parts if len(parts) == 2 else ("", parts[0])
         split = split_offset(text)
         if split is None:
-            return finder.error("probe-form", bad_offset(text), point)
+            return finder.error("probe-form", describe_bad_offset(text), point)
         if split[1] and kind != "kprobe":
             hints = ["only kprobes can be set into the middle of a function"]
-            return finder.missing(point, hints) if kind in TYPED else \
+            return finder.report_missing(point, hints) if kind in TYPED else \
                 finder.error("probe-form", "Offset not allowed", point, hints)
-        way = _way(finder, kind)
+        way = _serving_kind(finder, kind)
         if not way:
-            return _no_way(finder, point, kind, parts)
-        why = _obstacle(finder, kind, way, text)
+            return _report_no_kind(finder, point, kind, parts)
+        why = _find_obstacle(finder, kind, way, text)
         if why:
             return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
                                 f"no {FEATURE[kind]}, and {way} cannot serve it: {why}", point)
-        if number(text) is not None:
-            return _address(finder, point, kind, way, text)
-        return _find(finder, point, kind, way, module, *split)
-    return expand
+        if parse_number(text) is not None:
+            return _expand_address(finder, point, kind, way, text)
+        return _expand_functions(finder, point, kind, way, module, *split)
+    return expand_kernel_function
 
 
-def _form(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+def _report_form(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     """The attach point is not ``kind:[module:]function``."""
     if kind in TYPED and len(parts) == 3:
         return finder.error("probe-form", "Only the 'bpf' variant of this probe supports 4 arguments", point,
@@ -69,74 +77,77 @@ def _form(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> li
         what = "a function or an address" if kind == "kprobe" else "a function"
         return finder.error("probe-form", f"{kind}s should be attached to {what}", point,
                             [f"write {kind}:[module:]function"])
-    return finder.count(point, "1 or 3" if kind in TYPED else "1 or 2", f"{kind}:[module:]function")
+    return finder.report_part_count(point, "1 or 3" if kind in TYPED else "1 or 2", f"{kind}:[module:]function")
 
 
-def _way(finder: Finder, kind: str) -> str:
+def _serving_kind(finder: ProbeFinder, kind: str) -> str:
     """The kind by which this kernel serves ``kind``; "" if it can probe no functions."""
     world = finder.world
-    return kind if world.feature(FEATURE[kind]) else OTHER[kind] if world.feature(FEATURE[OTHER[kind]]) else ""
+    return kind if world.has_feature(FEATURE[kind]) else OTHER[kind] if world.has_feature(FEATURE[OTHER[kind]]) else ""
 
 
-def _no_way(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     function = parts[-1].partition("+")[0]
-    return finder.missing(point, [f"this kernel ({finder.world.release}) has no {FEATURE[kind]}",
-                                  *similar_probes(finder, function, kind in RETURNS),
-                                  f"a kernel has them that is built with {NEEDS[FEATURE[kind]]}"])
+    return finder.report_missing(point, [f"this kernel ({finder.world.release}) has no {FEATURE[kind]}",
+                                         *similar_probes(finder, function, kind in RETURNS),
+                                         f"a kernel has them that is built with {NEEDS[FEATURE[kind]]}"])
 
 
-def _obstacle(finder: Finder, kind: str, way: str, text: str) -> str:
+def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str) -> str:
     """What the clause asks for that ``way`` has not."""
     use = finder.use
     if way == kind:
         return ""
     if way in TYPED:
-        if "+" in text or number(text) is not None:
+        if "+" in text or parse_number(text) is not None:
             return "it sees whole functions only, no offsets or addresses"
         return next((f"it has no {name}" for name in ("reg", "ctx", "override") if name in use.names), "")
-    return "a return has no arguments" if way == "kretprobe" and use.args else ""
+    return "a return has no arguments" if way == "kretprobe" and use.uses_args else ""
 
 
-def _address(finder: Finder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
+def _expand_address(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, text: str) -> list[Attach]:
     if kind != "kprobe":
         return finder.error("probe-form", f"{kind} probes need a function's name, not an address", point)
     if not finder.options.unsafe:
         return finder.error("unsafe", "Probing by address requires --unsafe", point)
-    return [Attach(kind, f"kprobe:{text}", "", "", number(text) or 0, pid=finder.options.pid)]
+    return [Attach(kind, f"kprobe:{text}", "", "", parse_number(text) or 0, pid=finder.options.pid)]
 
 
-def _find(finder: Finder, point: AttachPoint, kind: str, way: str, module: str, function: str,
-          offset: int) -> list[Attach]:
+def _expand_functions(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, module: str, function: str,
+                      offset: int) -> list[Attach]:
     wild = is_pattern(function) or is_pattern(module)
     if not wild and not offset:
         instead = _by_stand_ins(finder, point, kind, way, module, function)
         if instead is not None:
             return instead
-    names = _matching(finder, module, function, way) if wild else _named(finder, module, function, way)
-    found = [a for a in [_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
+    names = _functions_by_pattern(finder, module, function, way) if wild else _functions_by_name(finder, module,
+                                                                                                 function, way)
+    found = [a for a in [_make_attach(finder, kind, way, m, f, offset, bool(module), wild) for m, f in names] if a]
     if found:
         return found
     if names and not wild:
-        return _untyped(finder, point, kind, names[0][1])
-    return _not_found(finder, point, kind, module, function)
+        return _report_untyped(finder, point, kind, names[0][1])
+    return _report_not_found(finder, point, kind, module, function)
 
 
-def _by_stand_ins(finder: Finder, point: AttachPoint, kind: str, way: str, module: str,
+def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, module: str,
                   function: str) -> list[Attach] | None:
     """Attach points in what has the work of a function that has no code under its own name; None if it has some, or
     nothing has its work but what the script probes itself, for kernels like this. It is said once for each function."""
     world, written = finder.world, finder.written
     if written is None or world.kernel_function(function, module) is not None and not world.is_changed(function) \
-            or world.traceable(function) or world.kernel_symbol(function) is not None:
+            or world.is_function_traceable(function) or world.kernel_symbol(function) is not None:
         return None
-    known = [s for s in stand_ins(world, function, module) if not any(matcher(text)(s.name) for _, text in written)]
+    known = [s for s in stand_ins(world, function, module)
+             if not any(pattern_matcher(text)(s.name) for _, text in written)]
     ways = [way if s.renamed or kind not in TYPED else OTHER[kind] for s in known]
     found = [(s, a) for s, by in zip(known, ways)
-             if suits(s, finder.use) and world.feature(FEATURE[by]) and not _obstacle(finder, kind, by, s.name)
-             and (a := _attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
+             if suits(s, finder.use) and world.has_feature(FEATURE[by]) and not _find_obstacle(finder, kind, by, s.name)
+             and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
     if known and not found:
-        return _not_found(finder, point, kind, module, function,
-                          [f"{s.name} has its work in this kernel, with other arguments" for s in known if s.renamed])
+        return _report_not_found(finder, point, kind, module, function,
+                                 [f"{s.name} has its work in this kernel, with other arguments" for s in known
+                                  if s.renamed])
     if found and function not in finder.stood_in and finder.options.warnings:
         finder.stood_in.add(function)
         finder.diagnostics.warning("stand-in", f"This kernel has no function {function} of that name. Probing "
@@ -144,7 +155,7 @@ def _by_stand_ins(finder: Finder, point: AttachPoint, kind: str, way: str, modul
     return [a for _, a in found] or None
 
 
-def choose(finder: Finder, attach: list[Attach]) -> None:
+def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     """The better way for the kernel functions of one clause, where there are two.
 
     Many fentry probes become kprobes: one link attaches thousands of those at once, while the kernel attaches and,
@@ -154,31 +165,31 @@ def choose(finder: Finder, attach: list[Attach]) -> None:
     Where the script has an fexit there too they stay what they are, for the kernel runs a function's fexit first.
     """
     world = finder.world
-    if not any(a.kind in OTHER for a in attach) or not (world.feature("kprobes") and world.feature("fentry")):
+    if not any(a.kind in OTHER for a in attach) or not (world.has_feature("kprobes") and world.has_feature("fentry")):
         return
     typed = [a for a in attach if a.kind in TYPED and "how" not in a.extra and not a.target.startswith("bpf:")]
-    if len(typed) > MANY and world.feature("kprobe_multi"):
+    if len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
-            _serve(finder, item, "together")
+            _serve_by_other_kind(finder, item, "together")
     returns = [a for a in attach if a.kind == "kretprobe" and "how" not in a.extra]
     if len(returns) <= FEW:
         for item in returns:
-            others = any(kind == "fexit" and matcher(text)(item.event) for kind, text in finder.written or ())
-            if world.traceable(item.event) and not others:
-                _serve(finder, item, "exact")
+            others = any(kind == "fexit" and pattern_matcher(text)(item.event) for kind, text in finder.written or ())
+            if world.is_function_traceable(item.event) and not others:
+                _serve_by_other_kind(finder, item, "exact")
 
 
-def _serve(finder: Finder, item: Attach, reason: str) -> None:
+def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None:
     """Have an attach point served by the other kind, if that can do it; ``reason`` is for -v."""
     way = OTHER[item.kind]
-    if _obstacle(finder, item.kind, way, item.event):
+    if _find_obstacle(finder, item.kind, way, item.event):
         return
-    other = _attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
+    other = _make_attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
     if other is not None:
         item.extra = {**other.extra, **item.extra, "how": way, reason: True}
 
 
-def _named(finder: Finder, module: str, function: str, way: str) -> list[tuple[str, str]]:
+def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
     """One function by its name. Type information is looked at first: it answers at once."""
     world = finder.world
     known = world.kernel_function(function, module)
@@ -190,8 +201,8 @@ def _named(finder: Finder, module: str, function: str, way: str) -> list[tuple[s
     return [(module, function)] if way not in TYPED and world.kernel_symbol(function) is not None else []
 
 
-def _matching(finder: Finder, module: str, function: str, way: str) -> list[tuple[str, str]]:
-    in_module, in_function = matcher(module or "*"), matcher(function)
+def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
+    in_module, in_function = pattern_matcher(module or "*"), pattern_matcher(function)
     every = finder.world.kernel_functions()
     if not every and way in TYPED:
         every = finder.world.function_names()
@@ -202,8 +213,8 @@ def _matching(finder: Finder, module: str, function: str, way: str) -> list[tupl
     return [(m, f) for m, f in found if f not in forbidden and not is_left_out(f)]
 
 
-def _attach(finder: Finder, kind: str, way: str, module: str, function: str, offset: int, named: bool,
-            wild: bool, typed_as: str = "") -> Attach | None:
+def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function: str, offset: int, named: bool,
+                 wild: bool, typed_as: str = "") -> Attach | None:
     """None if the function has no prototype and needs one, or has more arguments than it can show. ``typed_as``: the
     name under which type information has it, where that is another."""
     known = None
@@ -226,26 +237,26 @@ def _attach(finder: Finder, kind: str, way: str, module: str, function: str, off
     return Attach(kind, name, target, function, offset, pid=finder.options.pid, extra=extra)
 
 
-def _needs_types(finder: Finder, known: KernelFunction | None, way: str) -> bool:
+def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) -> bool:
     """Whether typed arguments are asked for that ``way`` cannot give: there are none, or one fills no register."""
-    if not finder.use.args:
+    if not finder.use.uses_args:
         return False
     return known is None or way == "kprobe" and not all(isinstance(f.type, Scalar) for f in known.args.fields)
 
 
-def _untyped(finder: Finder, point: AttachPoint, kind: str, function: str) -> list[Attach]:
+def _report_untyped(finder: ProbeFinder, point: AttachPoint, kind: str, function: str) -> list[Attach]:
     known = finder.world.kernel_function(function)
     why = "it takes a variable number of arguments" if known is not None and known.variadic else \
         "an argument of it fits no register" if known is not None else "the kernel's type information does not have it"
-    hints = [f"use {OTHER[kind]}:{function}"] if kind in TYPED and finder.world.feature("kprobes") else []
-    return finder.missing(point, [why, *hints])
+    hints = [f"use {OTHER[kind]}:{function}"] if kind in TYPED and finder.world.has_feature("kprobes") else []
+    return finder.report_missing(point, [why, *hints])
 
 
-def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, function: str,
-               renamed: Sequence[str] = ()) -> list[Attach]:
+def _report_not_found(finder: ProbeFinder, point: AttachPoint, kind: str, module: str, function: str,
+                      renamed: Sequence[str] = ()) -> list[Attach]:
     every = finder.world.kernel_functions() or finder.world.function_names()
     if is_pattern(f"{module}:{function}"):
-        return finder.missing(point, similar_probes(finder, function, kind in RETURNS))
+        return finder.report_missing(point, similar_probes(finder, function, kind in RETURNS))
     if kind not in TYPED and module and all(m != module for m, _ in every):
         shown = ":".join([kind, *point.parts[1:]])
         finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
@@ -255,10 +266,10 @@ def _not_found(finder: Finder, point: AttachPoint, kind: str, module: str, funct
         finder.untraceable.append((function, point.span))
         if finder.config.missing_probes == "warn":
             finder.warn_of_untraceable()
-    return finder.missing(point, _hints(finder, kind, module, function, every, renamed))
+    return finder.report_missing(point, _hints(finder, kind, module, function, every, renamed))
 
 
-def _hints(finder: Finder, kind: str, module: str, function: str, every: list[tuple[str, str]],
+def _hints(finder: ProbeFinder, kind: str, module: str, function: str, every: list[tuple[str, str]],
            renamed: Sequence[str]) -> list[str]:
     """Why there is no such function, and what may be meant."""
     elsewhere = [f"it is in {m}: {kind}:{m}:{function}" for m, f in every if f == function][:1] if module else []

@@ -36,16 +36,16 @@ from ..language.ast import Block as BlockStmt
 from ..language.diagnostics import Diagnostics
 from ..shipped import FOLDER
 from .builtins import BUILTINS, find_builtin
-from .convert import arguments, no_match
+from .convert import argument_count_text, no_match
 from .functions import FUNCTIONS
-from .nodes import copy, walk
+from .nodes import copy_tree, walk_nodes
 
 LIBRARY = os.path.join(FOLDER, "stdlib", "")
 MAX_DEPTH = 32
 MAX_NODES = 30_000
 
 
-def expand(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
+def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
     """Replace every call of a macro in ``clauses`` and functions."""
     known: dict[str, dict[int, Macro]] = {}  # by name and number of parameters
     for macro in macros:
@@ -57,7 +57,7 @@ def expand(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnost
         forms[len(macro.params)] = macro
     expander = _Expander(known, diagnostics)
     for clause in clauses:
-        expander.rewrite(clause, 0)
+        expander.rewrite_calls(clause, 0)
 
 
 class _Expander:
@@ -67,20 +67,20 @@ class _Expander:
         self.uses = 0
         self.nodes = 0
 
-    def rewrite(self, node: Any, depth: int) -> Any:
+    def rewrite_calls(self, node: Any, depth: int) -> Any:
         """``node`` with the calls below it (and itself, if it is one) replaced."""
         if isinstance(node, list):
-            return [self.rewrite(item, depth) for item in node]
+            return [self.rewrite_calls(item, depth) for item in node]
         if not isinstance(node, Node):
             return node
         macro = self._macro_of(node)
         if macro is not None:
-            return self._expansion(macro, node, depth)
+            return self._expand_macro(macro, node, depth)
         _plain_name(node)
         for field in node._fields:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
-                setattr(node, field, self.rewrite(value, depth))
+                setattr(node, field, self.rewrite_calls(value, depth))
         if isinstance(node, ExprStmt) and isinstance(node.expr, BlockExpr) and _has_no_value(node.expr):
             return BlockStmt(node.span, node.expr.body)
         return _aggregate_last(node) if isinstance(node, Assign) else node
@@ -91,12 +91,12 @@ class _Expander:
         given = len(node.args) if isinstance(node, Call) else 0
         forms = self.macros.get(node.name, {})
         if given not in forms and node.name in FUNCTIONS and FUNCTIONS[node.name].library:
-            return library(FUNCTIONS[node.name].library).get((node.name, given))
+            return library_macros(FUNCTIONS[node.name].library).get((node.name, given))
         if given in forms or not isinstance(node, Call) or node.name in FUNCTIONS or node.name in BUILTINS:
             return forms.get(given)
         return next(iter(forms.values()), None)  # which will say that it does not fit
 
-    def _expansion(self, macro: Macro, node: Any, depth: int) -> Expr:
+    def _expand_macro(self, macro: Macro, node: Any, depth: int) -> Expr:
         args = node.args if isinstance(node, Call) else []
         if depth >= MAX_DEPTH or self.nodes > MAX_NODES:
             self.diagnostics.error("macro-depth", f"Recursive macro call detected. Call chain: {macro.name} > ...",
@@ -104,25 +104,26 @@ class _Expander:
             return node  # type: ignore[no-any-return]
         if len(args) != len(macro.params):
             self.diagnostics.error("arity", no_match(macro.name), node.span,
-                                   [f"{macro.name}() takes {arguments(len(macro.params))} ({len(args)} provided)"])
+                                   [f"{macro.name}() takes {argument_count_text(len(macro.params))} "
+                                    f"({len(args)} provided)"])
             return node  # type: ignore[no-any-return]
         self.uses += 1
-        bound = self._bind(macro, args, node)
+        bound = self._bind_arguments(macro, args, node)
         if bound is None:
             return IntLiteral(node.span, value=0)  # what went wrong has been said
-        body = copy(macro.body)
+        body = copy_tree(macro.body)
         if _is_shipped(macro):  # the call is the place of everything but the arguments, which come with theirs
-            for part in walk(body):
+            for part in walk_nodes(body):
                 part.span = node.span
-        body = self._instance(body, macro, bound, f"#{self.uses}")
-        found = self.rewrite(body, depth + 1)
+        body = self._instantiate_body(body, macro, bound, f"#{self.uses}")
+        found = self.rewrite_calls(body, depth + 1)
         assert isinstance(found, Expr)
         found.span = node.span
         if isinstance(found, BlockExpr) and not found.body and found.value is not None:
             return found.value
         return found
 
-    def _bind(self, macro: Macro, args: list[Any], call: Node) -> dict[str, Any] | None:
+    def _bind_arguments(self, macro: Macro, args: list[Any], call: Node) -> dict[str, Any] | None:
         """What each parameter stands for, by its name with its sigil; None after saying that an argument is wrong."""
         bound: dict[str, Any] = {}
         good = True
@@ -146,24 +147,24 @@ class _Expander:
                                        f"{shown} but got an expression.", arg.span)
         return bound if good else None
 
-    def _instance(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:
+    def _instantiate_body(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:
         """A copied body with the arguments put in and its own variables renamed."""
         self.nodes += 1
         if isinstance(node, list):
-            return [self._instance(item, macro, bound, suffix) for item in node]
+            return [self._instantiate_body(item, macro, bound, suffix) for item in node]
         if not isinstance(node, Node):
             return node
         if isinstance(node, Name) and node.name in bound:
-            return copy(bound[node.name])
+            return copy_tree(bound[node.name])
         for field in node._fields:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
-                setattr(node, field, self._instance(value, macro, bound, suffix))
+                setattr(node, field, self._instantiate_body(value, macro, bound, suffix))
         if isinstance(node, Index) and isinstance(node.operand, TypeSyntax) and isinstance(node.index, IntLiteral):
-            return _derived(node.operand, TypeSyntax(node.span, "", 0, [node.index.value]))
+            return _derive_type_syntax(node.operand, TypeSyntax(node.span, "", 0, [node.index.value]))
         if isinstance(node, TypeSyntax):
             given = node.typeof if node.typeof is not None else bound.get(node.base)
-            return _derived(given, node) if isinstance(given, TypeSyntax) else node
+            return _derive_type_syntax(given, node) if isinstance(given, TypeSyntax) else node
         if isinstance(node, Variable):
             given = bound.get(f"${node.name}")
             node.name = given.name if isinstance(given, Variable) else node.name + suffix
@@ -181,10 +182,10 @@ class _Expander:
                                    "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
 
 
-def _derived(of: TypeSyntax, by: TypeSyntax) -> TypeSyntax:
+def _derive_type_syntax(of: TypeSyntax, by: TypeSyntax) -> TypeSyntax:
     """The pointers and arrays that ``by`` makes of a type that was given to a macro."""
     pointers, outer = (0, by.pointers) if of.dims else (by.pointers, 0)
-    return TypeSyntax(by.span, of.base, of.pointers + pointers, [*by.dims, *of.dims], copy(of.typeof),
+    return TypeSyntax(by.span, of.base, of.pointers + pointers, [*by.dims, *of.dims], copy_tree(of.typeof),
                       of.outer + outer + by.outer)
 
 
@@ -212,13 +213,13 @@ def _is_shipped(macro: Macro) -> bool:
 
 
 @cache
-def library(name: str) -> dict[tuple[str, int], Macro]:
+def library_macros(name: str) -> dict[tuple[str, int], Macro]:
     """The macros of a file of the standard library, by name and number of parameters."""
     from ..language.files import Files
-    from ..language.parser import parse
+    from ..language.parser import parse_script
     diagnostics = Diagnostics()
-    script = parse(Files.read(f"{LIBRARY}{name}.bt"), diagnostics)
-    diagnostics.check()
+    script = parse_script(Files.read_source(f"{LIBRARY}{name}.bt"), diagnostics)
+    diagnostics.raise_if_errors()
     return {(macro.name, len(macro.params)): macro for macro in script.macros}
 
 

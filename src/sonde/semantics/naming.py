@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..language.ast import Call, Cast, Expr, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
-from .nodes import walk
+from .nodes import walk_nodes
 
 # Functions whose arguments are not what their result is named for -> which argument is.
 _NAMING = {"ntop": -1, "strftime": -1}
@@ -31,7 +31,7 @@ def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
 def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
     """Names for the keys of maps, as the script first writes them: ``@[comm, args.ret]`` has comm and ret."""
     found: dict[str, tuple[str, ...]] = {}
-    for node in walk(tree):
+    for node in walk_nodes(tree):
         if isinstance(node, MapRef) and node.key is not None and node.name not in found:
             found[node.name] = name_parts(node.key.items if isinstance(node.key, TupleExpr) else [node.key])
     return found
@@ -45,5 +45,5 @@ def private_maps(script: Script) -> set[str]:
 
 def _arguments(tree: Any, function: str) -> set[str]:
     """The maps that are given to a function."""
-    return {node.args[0].name for node in walk(tree) if isinstance(node, Call) and node.name == function
+    return {node.args[0].name for node in walk_nodes(tree) if isinstance(node, Call) and node.name == function
             and node.args and isinstance(node.args[0], MapRef)}

@@ -16,7 +16,7 @@ _PLAIN = frozenset(("Span", "StructField | None", "Type | None", "bool", "dict[s
 _holders: dict[type, tuple[str, ...] | None] = {}  # type -> fields that nodes may be in, the last first; None: no node
 
 
-def walk(node: Any) -> Iterator[Node]:
+def walk_nodes(node: Any) -> Iterator[Node]:
     """``node`` and everything below it, outermost first."""
     pending = [node]
     while pending:
@@ -31,7 +31,7 @@ def walk(node: Any) -> Iterator[Node]:
             pending += [getattr(item, name) for name in fields]
 
 
-def below(item: Any) -> list[Any]:
+def child_items(item: Any) -> list[Any]:
     """What is directly below a node or list, the last first; not all of it is nodes or lists."""
     kind = type(item)
     if kind is list:
@@ -51,16 +51,16 @@ def _find_holders(kind: type) -> tuple[str, ...] | None:
     return found
 
 
-def copy(item: T) -> T:
+def copy_tree(item: T) -> T:
     """A tree of its own: nodes and lists are new, what the checker found is left out of sight of the original."""
     if isinstance(item, list):
-        return [copy(i) for i in item]  # type: ignore[return-value]
+        return [copy_tree(i) for i in item]  # type: ignore[return-value]
     if not isinstance(item, Node):
         return item
     new = object.__new__(type(item))
     for field in item._fields:
         value = getattr(item, field)
-        setattr(new, field, copy(value) if isinstance(value, (Node, list)) else value)
+        setattr(new, field, copy_tree(value) if isinstance(value, (Node, list)) else value)
     return new
 
 
@@ -71,7 +71,7 @@ class Use:
         self.names: set[str] = set()
         self.fields: set[str] | None = set()
         members = set()
-        for node in walk(tree):
+        for node in walk_nodes(tree):
             if isinstance(node, FieldAccess) and _is_args(node.operand):
                 members.add(id(node.operand))
                 if self.fields is not None:
@@ -82,7 +82,7 @@ class Use:
                     self.fields = None
 
     @property
-    def args(self) -> bool:
+    def uses_args(self) -> bool:
         return "args" in self.names
 
 

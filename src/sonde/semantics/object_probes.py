@@ -10,33 +10,33 @@ from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
 from ..spec import Attach
 from ..uapi import ITERATORS_OF_ONE
-from .finder import Finder, did_you_mean, is_pattern, no_number, number
+from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number
 
 BPF_FILES = "/sys/fs/bpf"  # where a BPF file system is mounted
 LENGTHS = (1, 2, 4, 8)
 MODES = {"r": 1, "w": 2, "x": 4}  # HW_BREAKPOINT_R, _W, _X of include/uapi/linux/hw_breakpoint.h
 
 
-def watchpoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """``watchpoint:address:length:mode``; instead of the address a symbol, of the process (-p) or the kernel."""
     if len(parts) != 3:
-        return finder.count(point, "3", "watchpoint:address:length:mode, as in watchpoint:0x10000000:8:rw")
-    where, length, mode = parts[0], number(parts[1]), parts[2]
+        return finder.report_part_count(point, "3", "watchpoint:address:length:mode, as in watchpoint:0x10000000:8:rw")
+    where, length, mode = parts[0], parse_number(parts[1]), parts[2]
     if length not in LENGTHS:
         return finder.error("probe-form", "watchpoint length must be one of (1,2,4,8)", point)
     why = _mode_problem(finder.world.arch, mode, length)
     if why:
         return finder.error("probe-form", why, point)
     pid = finder.options.pid or finder.options.cpid
-    address = number(where)
+    address = parse_number(where)
     if address is None:
         address = finder.world.process_symbol(pid, where) if pid else finder.world.kernel_symbol(where)
         if address is None:
             side = f"process {pid}" if pid else "the kernel"
-            return finder.missing(point, [
+            return finder.report_missing(point, [
                 f"{side} has no symbol '{where}'",
                 "give an address" + ("" if pid else ", or a process with -p whose symbol it is")],
-                f"Invalid function/address argument: {no_number(where)}")
+                f"Invalid function/address argument: {describe_bad_number(where)}")
     if address == 0:
         return finder.error("probe-form", "watchpoint must be attached to a non-zero address", point)
     if address % length:
@@ -60,7 +60,7 @@ def _mode_problem(arch: str, mode: str, length: int) -> str:
     return ""
 
 
-def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def expand_iterator(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """``iter:kind[:pin]``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
     if not 1 <= len(parts) <= 2 or not parts[0]:
         return finder.error("probe-form", "iter probe type takes 2 arguments (1 optional)", point, [
@@ -68,13 +68,13 @@ def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attac
     if finder.points > 1:
         return finder.error("probe-form", "iter probe only supports one attach point.", point)
     name = parts[0]
-    known = iterators(finder)
+    known = available_iterators(finder)
     if name not in known:
-        return finder.missing(point, [
+        return finder.report_missing(point, [
             *did_you_mean("iter:", name, known), f"it has: {', '.join(known) or 'none'}"],
             "iter probe type does not support wildcards" if is_pattern(name) else
             f"iter {name} not available for your kernel version.")
-    context = finder.world.struct(f"bpf_iter__{name}")
+    context = finder.world.find_struct(f"bpf_iter__{name}")
     if finder.options.pid and (context is None or context.field("task") is None):
         return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: -p cannot "
                             "choose among them", point, ["it works with iter:task, iter:task_file and iter:task_vma"])
@@ -86,7 +86,7 @@ def iterator(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attac
     return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.pid, extra=extra)]
 
 
-def iterators(finder: Finder) -> list[str]:
+def available_iterators(finder: ProbeFinder) -> list[str]:
     """Kinds that need nothing more than their name; those over one map's or cgroup's elements do."""
     return [kind for kind in iterator_kinds(finder.world.struct_names()) if finder.world.kfunc_id(f"bpf_iter_{kind}")]
 

@@ -30,7 +30,7 @@ from ..types import (
     Type,
 )
 from . import convert
-from .context import Context, VarState, fold
+from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -51,45 +51,45 @@ def number_of(node: Expr, type: Type | None) -> Int | None:
 # --- unary ------------------------------------------------------------------------------------------------
 
 
-def check_unary(context: Context, node: ast.Unary) -> Type | None:
+def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
     if node.op in ("++", "--"):
-        return _step(context, node)
+        return _check_step(context, node)
     if node.op == "&":
-        return _address(context, node)
-    operand = context.value(node.operand, "an operand")
+        return _check_address_of(context, node)
+    operand = context.check_value(node.operand, "an operand")
     if operand is None:
         return None
     if node.op == "*":
-        return _dereference(context, node, operand)
+        return _check_dereference(context, node, operand)
     operand = context.aggregate_of(node.operand) or operand
     if node.op == "!":
-        return _not(context, node, operand)
+        return _check_not(context, node, operand)
     number = None if isinstance(operand, Bool) else convert.as_int(operand)
     if number is None:
         _bad_operand(context, node, operand)
         return None
     value = node.operand.const
     if isinstance(value, int) and not isinstance(node.operand, ast.Cast):
-        return _fold_minus(context, node, value) if node.op == "-" else fold(node, ~value & _MASK)
+        return _fold_minus(context, node, value) if node.op == "-" else fold_constant(node, ~value & _MASK)
     if isinstance(value, int) and not number.signed:
         node.const = (-value if node.op == "-" else ~value) & (1 << number.bits) - 1
     return Int(64, number.signed)
 
 
-def _bad_operand(context: Context, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
-    context.error(code, f"The {node.op} operator can not be used on expressions of type '{convert.name(operand)}'",
+def _bad_operand(context: CheckContext, node: ast.Unary, operand: Type, code: str = "bad-operand") -> None:
+    context.error(code, f"The {node.op} operator can not be used on expressions of type '{convert.type_name(operand)}'",
                   node)
 
 
-def _fold_minus(context: Context, node: ast.Unary, value: int) -> Type | None:
+def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | None:
     if value > 1 << 63:
         context.error("overflow", "unable to fold literals due to overflow or underflow", node)
         return None
-    return fold(node, -value)
+    return fold_constant(node, -value)
 
 
-def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
-    if not convert.condition(operand):
+def _check_not(context: CheckContext, node: ast.Unary, operand: Type) -> Type | None:
+    if not convert.can_be_condition(operand):
         _bad_operand(context, node, operand)
         return None
     if isinstance(node.operand.const, int):
@@ -97,7 +97,7 @@ def _not(context: Context, node: ast.Unary, operand: Type) -> Type | None:
     return BOOL
 
 
-def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | None:
+def _check_dereference(context: CheckContext, node: ast.Unary, operand: Type) -> Type | None:
     if isinstance(operand, (Int, Address)):
         syntax = ast.TypeSyntax(node.operand.span, "uint64", 1)  # an address without a type points to 64 bits
         node.operand = ast.Cast(node.operand.span, to=syntax, operand=node.operand)
@@ -114,22 +114,22 @@ def _dereference(context: Context, node: ast.Unary, operand: Type) -> Type | Non
     return convert.value_of_field(found)
 
 
-def _address(context: Context, node: ast.Unary) -> Type | None:
+def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
     target = node.operand
     if isinstance(target, ast.Variable):
-        found = context.expr(target)
+        found = context.check_expression(target)
         if isinstance(target.slot, VarState):
             target.slot.given = True
     elif isinstance(target, ast.MapRef):
-        found = context.map_value(context.use_map(target), target)
-        target.type = None if found is None else convert.plain(found)
+        found = context.map_value_type(context.use_map(target), target)
+        target.type = None if found is None else convert.plain_type(found)
     else:
         context.error("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", target)
         return None
-    return None if found is None else Pointer(convert.plain(found), BPF)
+    return None if found is None else Pointer(convert.plain_type(found), BPF)
 
 
-def _step(context: Context, node: ast.Unary) -> Type | None:
+def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
     """``++`` and ``--``: a map starts at 0, a variable must have a value; what is counted down may go below 0."""
     target = node.operand
     grown: Type = INT64 if node.op == "--" else convert.Flexible(64)
@@ -140,7 +140,7 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
                                or state.inferred_value is None else UINT64, node)
         found = state.inferred_value
     elif isinstance(target, ast.Variable):
-        found = context.expr(target)
+        found = context.check_expression(target)
         if isinstance(target.slot, VarState):
             target.slot.given = True
         if convert.as_int(found) is not None and target.slot is not None and not target.slot.fixed:
@@ -153,23 +153,23 @@ def _step(context: Context, node: ast.Unary) -> Type | None:
         return None
     if convert.as_int(found) is None and not isinstance(found, Pointer):
         if not isinstance(found, Aggregate) and isinstance(target, ast.Variable):
-            context.mismatch(f"${target.name}", UINT64, found, node, "bad-operand")
+            context.report_mismatch(f"${target.name}", UINT64, found, node, "bad-operand")
         return None
-    target.type = convert.plain(found)
+    target.type = convert.plain_type(found)
     return found
 
 
 # --- binary -----------------------------------------------------------------------------------------------
 
 
-def check_binary(context: Context, node: ast.Binary) -> Type | None:
-    left, right = context.value(node.left, "an operand"), context.value(node.right, "an operand")
+def check_binary(context: CheckContext, node: ast.Binary) -> Type | None:
+    left, right = context.check_value(node.left, "an operand"), context.check_value(node.right, "an operand")
     if left is None or right is None:
-        return _guess(node.op, left or right)
+        return _guess_type(node.op, left or right)
     return binary_type(context, node, node.op, (node.left, left), (node.right, right))
 
 
-def _guess(op: str, known: Type | None) -> Type | None:
+def _guess_type(op: str, known: Type | None) -> Type | None:
     """With one side in error or not known yet, as in ``@sum = @sum + 1``: what the other side makes of it."""
     if op in _LOGICAL or op in _COMPARISONS:
         return BOOL
@@ -177,15 +177,15 @@ def _guess(op: str, known: Type | None) -> Type | None:
     return None if number is None else Int(64, number.signed)
 
 
-def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     """Type of ``first op second``; folds ``node``. Also serves ``x op= value``."""
     folded = _fold_literals(context, node, op, first[0], second[0])
     if folded is not None:
         return folded
     if op in _LOGICAL:
-        return _logical(context, node, op, first, second)
+        return _check_logical(context, node, op, first, second)
     if op in _COMPARISONS:
-        return _comparison(context, node, op, first, second)
+        return _check_comparison(context, node, op, first, second)
     a, b = number_of(*first), number_of(*second)
     if a is None or b is None:
         return _pointer_arithmetic(context, node, op, first, second)
@@ -195,31 +195,32 @@ def binary_type(context: Context, node: Expr, op: str, first: Side, second: Side
                       if isinstance(left, int) else f"{'Division' if op == '/' else 'Modulo'} by zero", node)
         return None
     if op in ("<<", ">>"):
-        return _shift(context, node, op, a, left, right)
+        return _check_shift(context, node, op, a, left, right)
     if isinstance(left, int) and isinstance(right, int):
         if isinstance(first[0], ast.Cast) or isinstance(second[0], ast.Cast):  # a type was asked for: keep to it
-            type = _arithmetic(op, _literal(*first), _literal(*second))
-            return fold(node, convert.wrap(_FOLD[op](left, right), type), type)
+            type = _arithmetic_type(op, _literal_int(*first), _literal_int(*second))
+            return fold_constant(node, convert.wrap_int(_FOLD[op](left, right), type), type)
         return _fold_binary(context, node, op, left, right)
     if op in ("/", "%"):
-        _mixed(context, node, op, first, second)
-    return _arithmetic(op, a, b)
+        _warn_of_mixed_signs(context, node, op, first, second)
+    return _arithmetic_type(op, a, b)
 
 
-def _fold_literals(context: Context, node: Expr, op: str, first: Expr, second: Expr) -> Type | None:
+def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, second: Expr) -> Type | None:
     """What is known of texts and tuples that are written down: ``"a" + "b"``, ``"abc" + 1`` (C's pointer into it),
     ``"a" < "b"``, ``"x" && true``, tuples of unequal lengths. None for anything else."""
     left, right = (side.const if isinstance(side, (ast.StrLiteral, ast.IntLiteral, ast.BoolLiteral, ast.Binary)) else
                    None for side in (first, second))
     if isinstance(left, str) and isinstance(right, str) and op in _ORDER:
-        return fold(node, int(_ORDER[op](left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))), BOOL)
+        return fold_constant(node, int(_ORDER[op](left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))),
+                             BOOL)
     if op in _LOGICAL and isinstance(left, str) != isinstance(right, str) \
             and ast.BoolLiteral in (type(first), type(second)):
-        return fold(node, int(bool(left and right) if op == "&&" else bool(left or right)), BOOL)
+        return fold_constant(node, int(bool(left and right) if op == "&&" else bool(left or right)), BOOL)
     tuples = [side.items for side in (first, second) if isinstance(side, ast.TupleExpr)]
     if len(tuples) == 2 and len(tuples[0]) != len(tuples[1]) and op in ("==", "!=") \
             and all(item.const is not None for items in tuples for item in items):
-        return fold(node, int(op == "!="), BOOL)
+        return fold_constant(node, int(op == "!="), BOOL)
     text, more = (left, right) if isinstance(left, str) else (right, left)
     if op != "+" or not isinstance(text, str) or not isinstance(more, (str, int)) or isinstance(more, int) and more < 0:
         return None
@@ -233,34 +234,36 @@ _ORDER: dict[str, Callable[[bytes, bytes], bool]] = {
     "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
 
 
-def _arithmetic(op: str, a: Int, b: Int) -> Int:
+def _arithmetic_type(op: str, a: Int, b: Int) -> Int:
     """64 bits: a difference is signed whatever the operands are, anything else as both of them are taken."""
-    return INT64 if op == "-" else convert.division(a, b) if op in ("/", "%") else convert.arithmetic(a, b)
+    return INT64 if op == "-" else convert.division_type(a, b) if op in ("/", "%") else convert.arithmetic_type(a, b)
 
 
-def _literal(node: Expr, type: Type) -> Int:
+def _literal_int(node: Expr, type: Type) -> Int:
     """The integer that a constant is: a cast says which, a literal adapts."""
     number = convert.as_int(type) if isinstance(node, ast.Cast) else number_of(node, type)
     assert number is not None
     return number
 
 
-def _mixed(context: Context, node: Expr, op: str, first: Side, second: Side) -> None:
+def _warn_of_mixed_signs(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> None:
     """Warn where the sign decides and no type holds both sides, and of what can never be negative."""
     a, b = number_of(*first), number_of(*second)
     given = convert.as_int(first[1])
     literal = isinstance(second[0], ast.IntLiteral) and second[0].value == 0
     if op == "<" and literal and first[0].const is None and given is not None and not given.signed \
             and not isinstance(first[1], Enum):
-        context.warning("sign-mismatch", f"'{convert.name(first[1])}' is never negative: this is always false", node,
+        context.warning("sign-mismatch", f"'{convert.type_name(first[1])}' is never negative: this is always false",
+                        node,
                         ["cast it, as in (int64)x"])
-    if a is None or b is None or not convert.undecided(a, b) or _fits_unsigned(*first) and _fits_unsigned(*second):
+    if a is None or b is None or not convert.is_sign_undecided(a,
+                                                               b) or _fits_unsigned(*first) and _fits_unsigned(*second):
         return
-    side = second if not _signed(second[1]) else first
-    context.cast_warning(UINT64, INT64, side[0])
+    side = second if not _is_signed(second[1]) else first
+    context.warn_of_cast(UINT64, INT64, side[0])
 
 
-def _signed(type: Type) -> bool:
+def _is_signed(type: Type) -> bool:
     number = convert.as_int(type)
     return number is not None and number.signed
 
@@ -271,7 +274,7 @@ def _fits_unsigned(node: Expr, type: Type) -> bool:
     return number is None or not number.signed or isinstance(node.const, int) and node.const >= 0
 
 
-def _shift(context: Context, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
+def _check_shift(context: CheckContext, node: Expr, op: str, a: Int, left: object, right: object) -> Type | None:
     if isinstance(right, int) and not 0 <= right < 64:
         hint = f"a shift by {right} is not between 0 and 63"
         context.error("bad-shift", "unable to fold literals due to overflow or underflow" if isinstance(left, int) else
@@ -282,35 +285,36 @@ def _shift(context: Context, node: Expr, op: str, a: Int, left: object, right: o
     return Int(64, a.signed)
 
 
-def _divide(a: int, b: int) -> int:
+def _divide_toward_zero(a: int, b: int) -> int:
     """C's division: towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 _FOLD: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide,
-    "%": lambda a, b: a - b * _divide(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
-    "<<": lambda a, b: _wrapped(a << b), ">>": lambda a, b: a >> b,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _divide_toward_zero,
+    "%": lambda a, b: a - b * _divide_toward_zero(a, b), "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: _wrap_left_shift(a << b), ">>": lambda a, b: a >> b,
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b),
     "<=": lambda a, b: int(a <= b), ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
 }
 
 
-def _wrapped(value: int) -> int:
+def _wrap_left_shift(value: int) -> int:
     """What 64 bits keep of a left shift."""
     kept = value & _MASK
     return kept - (1 << 64) if value < 0 and kept >> 63 else kept
 
 
-def _fold_binary(context: Context, node: Expr, op: str, left: int, right: int) -> Type | None:
+def _fold_binary(context: CheckContext, node: Expr, op: str, left: int, right: int) -> Type | None:
     result = _FOLD[op](left, right)
     if not -(1 << 63) <= result <= _MASK:
         context.error("overflow", "unable to fold literals due to overflow or underflow", node)
         return None
-    return fold(node, result)
+    return fold_constant(node, result)
 
 
-def _pointer_arithmetic(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     """Pointer ± integer counts in elements, as in C; pointer − pointer is a distance in elements."""
     left, right = first[1], second[1]
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("+", "-"):
@@ -321,15 +325,15 @@ def _pointer_arithmetic(context: Context, node: Expr, op: str, first: Side, seco
         return INT64
     if isinstance(left, Pointer) and convert.as_int(right) is not None and op in ("&", "|", "%"):
         return Int(64, False)
-    _refuse(context, node, op, left, right)
+    _refuse_operator(context, node, op, left, right)
     return None
 
 
-def _refuse(context: Context, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
-            hints: Sequence[str] = ()) -> None:
+def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
+                     hints: Sequence[str] = ()) -> None:
     """An operator between values that do not go together, or that it is not for."""
-    shown = [convert.name(t) for t in (left, right)]
-    alike = convert.words(left) == convert.words(right) and op not in ("==", "!=")
+    shown = [convert.type_name(t) for t in (left, right)]
+    alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
     if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
     else:
@@ -337,9 +341,9 @@ def _refuse(context: Context, node: Expr, op: str, left: Type, right: Type, code
     context.error(code, wrong, node, hints)
 
 
-def _logical(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
-    if not convert.condition(first[1]) or not convert.condition(second[1]):
-        _refuse(context, node, op, first[1], second[1])
+def _check_logical(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    if not convert.can_be_condition(first[1]) or not convert.can_be_condition(second[1]):
+        _refuse_operator(context, node, op, first[1], second[1])
         return None
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
@@ -350,17 +354,17 @@ def _logical(context: Context, node: Expr, op: str, first: Side, second: Side) -
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
-def _comparison(context: Context, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     first, second = _as_text(context, first, second), _as_text(context, second, first)
     how = compare_how(first, second)
     if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
-        _refuse(context, node, op, first[1], second[1], "type-mismatch",
-                ["strings can be compared with == and != only"] if how == "string" else [])
+        _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
+                         ["strings can be compared with == and != only"] if how == "string" else [])
         return None
     if isinstance(node, ast.Binary):
         node.compare = how
     if op not in ("==", "!="):
-        _mixed(context, node, op, first, second)
+        _warn_of_mixed_signs(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
         node.const = _FOLD[op](left, right)
@@ -369,7 +373,7 @@ def _comparison(context: Context, node: Expr, op: str, first: Side, second: Side
     return BOOL
 
 
-def _as_text(context: Context, side: Side, other: Side) -> Side:
+def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
     """A positional parameter next to a string is its text, even if that looks like a number or was not given."""
     node = side[0]
     if isinstance(node, ast.Positional) and node.number and isinstance(other[1], Str) and not isinstance(side[1], Str):
@@ -393,17 +397,17 @@ def compare_how(first: Side, second: Side) -> str:
         return "unsigned"
     if all(isinstance(t, Str) or t == PROBE for t in (left, right)):
         return "string"
-    return "bytes" if comparable(left, right) else ""
+    return "bytes" if can_compare(left, right) else ""
 
 
 def _address_like(type: Type, number: Int | None) -> bool:
     return number is not None or isinstance(type, (Pointer, Symbol))
 
 
-def comparable(a: Type, b: Type) -> bool:
+def can_compare(a: Type, b: Type) -> bool:
     """Whether two composite values can be compared for equality."""
     if isinstance(a, Tuple) and isinstance(b, Tuple):
-        return a.alike(b) and all(comparable(x, b.of[at]) for x, at in zip(a.of, b.ordered(a.names)))
+        return a.has_same_shape(b) and all(can_compare(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names)))
     if isinstance(a, Array) and isinstance(b, Array):
         return a.count == b.count and a.of.size == b.of.size
     if isinstance(a, (Inet, MacAddr)):
@@ -420,24 +424,24 @@ def comparable(a: Type, b: Type) -> bool:
 # --- ?: ---------------------------------------------------------------------------------------------------
 
 
-def check_ternary(context: Context, node: ast.Ternary) -> Type | None:
-    condition = context.value(node.cond)
+def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
+    condition = context.check_value(node.cond)
     if node.cond.const is not None and node.then is not None and not isinstance(node.other, ast.RuledOut):
         node.then = node.then if node.cond.const else node.other  # as with if: what is ruled out is not checked
         node.other = ast.RuledOut(node.other.span)
-    then = context.expr(node.then) if node.then is not None else condition
+    then = context.check_expression(node.then) if node.then is not None else condition
     if isinstance(node.other, ast.RuledOut) and node.then is not None:
         node.other.type = node.then.type
-    other = then if isinstance(node.other, ast.RuledOut) else context.expr(node.other)
+    other = then if isinstance(node.other, ast.RuledOut) else context.check_expression(node.other)
     if condition is None or then is None or other is None:
         return then or other
-    if not convert.condition(condition) and not isinstance(node.cond.const, str):
-        context.error("bad-condition", f"Invalid condition: {convert.words(condition)}", node)
+    if not convert.can_be_condition(condition) and not isinstance(node.cond.const, str):
+        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(condition)}", node)
         return None
-    merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge(then, other)
+    merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge_types(then, other)
     if merged is None:
         context.error("type-mismatch", "Branches must return the same type or compatible types: have "
-                      f"'{convert.name(then)}' and '{convert.name(other)}'", node)
+                      f"'{convert.type_name(then)}' and '{convert.type_name(other)}'", node)
         return None
     return _settle_ternary(node, merged)
 

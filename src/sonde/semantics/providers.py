@@ -12,13 +12,13 @@ from collections.abc import Callable
 from ..language.ast import AttachPoint
 from ..record import Record
 from ..spec import Attach
-from .finder import Finder, did_you_mean, is_pattern, matcher, no_number, number
-from .kernel_probes import kernel_function
-from .object_probes import iterator, watchpoint
-from .usdt_probes import usdt
-from .user_probes import user_function
+from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number, pattern_matcher
+from .kernel_probes import kernel_function_expander
+from .object_probes import expand_iterator, expand_watchpoint
+from .usdt_probes import expand_usdt
+from .user_probes import user_function_expander
 
-Expand = Callable[["Finder", AttachPoint, "list[str]"], "list[Attach]"]
+Expand = Callable[["ProbeFinder", AttachPoint, "list[str]"], "list[Attach]"]
 
 
 class Provider(Record):
@@ -35,26 +35,26 @@ class Provider(Record):
 # --- special ----------------------------------------------------------------------------------------------
 
 
-def _special(kind: str) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _special_expander(kind: str) -> Expand:
+    def expand_special(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if parts:
-            return finder.count(point, "0", kind)
+            return finder.report_part_count(point, "0", kind)
         return [Attach(kind, kind)]
-    return expand
+    return expand_special
 
 
-def _named(kind: str) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _named_expander(kind: str) -> Expand:
+    def expand_named(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if len(parts) != 1 or not parts[0]:
-            return finder.count(point, "1", f"{kind}:name")
+            return finder.report_part_count(point, "1", f"{kind}:name")
         return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
-    return expand
+    return expand_named
 
 
-def _self(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _expand_self(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     form = "self:signal:SIGUSR1"
     if len(parts) != 2:
-        return finder.count(point, "2", form)
+        return finder.report_part_count(point, "2", form)
     if parts != ["signal", "SIGUSR1"]:
         wrong = f"{parts[0]} is not a supported trigger" if parts[0] != "signal" else \
             f"{parts[1]} is not a supported signal"
@@ -62,39 +62,39 @@ def _self(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     return [Attach("self", form, "signal", "SIGUSR1")]
 
 
-def _not_yet(kind: str, instead: str) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _not_yet_expander(kind: str, instead: str) -> Expand:
+    def refuse_kind(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         return finder.error("not-supported", f"{kind} probes are not supported yet", point,
                             [instead] if instead else [])
-    return expand
+    return refuse_kind
 
 
 # --- tracepoints ------------------------------------------------------------------------------------------
 
 
-def _tracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _expand_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     if len(parts) == 1 and is_pattern(parts[0]):  # of any category
         parts = ["*", *parts]
     if len(parts) != 2:
-        return finder.count(point, "2", "tracepoint:category:event, as in tracepoint:sched:sched_switch")
+        return finder.report_part_count(point, "2", "tracepoint:category:event, as in tracepoint:sched:sched_switch")
     category, event = parts
     if not category or not event:
         return finder.error("probe-form", "tracepoint probe must have a target", point,
                             ["write tracepoint:category:event"])
     if is_pattern(category) or is_pattern(event):
-        in_category, in_event = matcher(category), matcher(event)
+        in_category, in_event = pattern_matcher(category), pattern_matcher(event)
         found = [(c, e) for c, e in finder.tracepoints if in_category(c) and in_event(e)]
         if not found:
-            return finder.missing(point, _near_tracepoint(finder, category, event))
-    elif finder.world.tracepoint(category, event) is None:
-        return finder.missing(point, _near_tracepoint(finder, category, event))
+            return finder.report_missing(point, _near_tracepoint(finder, category, event))
+    elif finder.world.tracepoint_format(category, event) is None:
+        return finder.report_missing(point, _near_tracepoint(finder, category, event))
     else:
         found = [(category, event)]
     pid = finder.options.pid
     return [Attach("tracepoint", f"tracepoint:{c}:{e}", c, e, pid=pid) for c, e in found]
 
 
-def _near_tracepoint(finder: Finder, category: str, event: str) -> list[str]:
+def _near_tracepoint(finder: ProbeFinder, category: str, event: str) -> list[str]:
     every = finder.tracepoints
     if not every:
         return ["no tracepoints can be listed: is tracefs mounted, and are you root?"]
@@ -108,23 +108,23 @@ def _near_tracepoint(finder: Finder, category: str, event: str) -> list[str]:
     return hints
 
 
-def _rawtracepoint(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     if not 1 <= len(parts) <= 2:
-        return finder.count(point, "2 or 1", "rawtracepoint:[module:]event")
+        return finder.report_part_count(point, "2 or 1", "rawtracepoint:[module:]event")
     module, event = parts if len(parts) == 2 else ("", parts[0])
     pid = finder.options.pid
-    if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint(event) is not None \
+    if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint_args(event) is not None \
             and (not module or (module, event) in finder.world.raw_tracepoints()):
-        return [Attach("rawtracepoint", _raw_name(module, event), module, event, pid=pid)]
-    in_module, in_event = matcher(module or "*"), matcher(event)
+        return [Attach("rawtracepoint", _raw_tracepoint_name(module, event), module, event, pid=pid)]
+    in_module, in_event = pattern_matcher(module or "*"), pattern_matcher(event)
     every = finder.world.raw_tracepoints()
     found = [(m, e) for m, e in every if in_module(m) and in_event(e)]
     if not found:
-        return finder.missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]))
-    return [Attach("rawtracepoint", _raw_name(m, e), m, e, pid=pid) for m, e in found]
+        return finder.report_missing(point, did_you_mean("rawtracepoint:", event, [e for _, e in every]))
+    return [Attach("rawtracepoint", _raw_tracepoint_name(m, e), m, e, pid=pid) for m, e in found]
 
 
-def _raw_name(module: str, event: str) -> str:
+def _raw_tracepoint_name(module: str, event: str) -> str:
     return f"rawtracepoint:{module or 'vmlinux'}:{event}"
 
 
@@ -137,27 +137,27 @@ _UNITS = {"s": 10 ** 9, "ms": 10 ** 6, "us": 10 ** 3, "ns": 1, "m": 60 * 10 ** 9
 LONGEST = (1 << 63) - 1  # ns; perf counts them as a signed number
 
 
-def _timer(kind: str) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _timer_expander(kind: str) -> Expand:
+    def expand_timer(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         forms = f"{kind}:s:1, {kind}:ms:100, {kind}:hz:99 or {kind}:1s"
         if not 1 <= len(parts) <= 2:
-            return finder.count(point, "1 or 2", forms)
-        period = _period(kind, parts)
+            return finder.report_part_count(point, "1 or 2", forms)
+        period = _parse_period(kind, parts)
         if isinstance(period, str):
             return finder.error("probe-form", period, point, [f"write {forms}"])
         pid = finder.options.pid if kind == "profile" else 0
         rate = parts if len(parts) == 2 or period < 1000 else ["us", str(period // 1000)]  # as bpftrace
         return [Attach(kind, f"{kind}:{':'.join(rate)}", period=period, pid=pid)]
-    return expand
+    return expand_timer
 
 
-def _period(kind: str, parts: list[str]) -> int | str:
+def _parse_period(kind: str, parts: list[str]) -> int | str:
     """Nanoseconds, or what is wrong."""
     found = re.fullmatch(r"(.*?)(ns|us|ms|s|m|h|d)?", parts[-1])
     sign = parts[-1].startswith("-")
-    count = number(found.group(1)[sign:]) if found else None
+    count = parse_number(found.group(1)[sign:]) if found else None
     if found is None or count is None:
-        return f"Invalid rate of {kind} probe: {no_number(parts[-1])}"
+        return f"Invalid rate of {kind} probe: {describe_bad_number(parts[-1])}"
     if count <= 0 or sign:
         return f"{kind} frequency should be a positive integer"
     length = count * _UNITS[found.group(2) or "ns"]
@@ -185,62 +185,67 @@ _PERF_ALIASES = {"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-swi
                  "branches": "branch-instructions"}
 
 
-def _counter(kind: str, events: dict[str, int]) -> Expand:
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def _counter_expander(kind: str, events: dict[str, int]) -> Expand:
+    def expand_counter(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         if not 1 <= len(parts) <= 2:
-            return finder.count(point, "1 or 2", f"{kind}:event[:count]")
+            return finder.report_part_count(point, "1 or 2", f"{kind}:event[:count]")
         event = parts[0]
         if is_pattern(event):
             return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
         if event not in events:
             return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
                                 did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
-        count = number(parts[1]) if len(parts) == 2 and parts[1] else events[event]
+        count = parse_number(parts[1]) if len(parts) == 2 and parts[1] else events[event]
         if count is None:
-            return finder.error("probe-form", f"Invalid count for {kind} probe: {no_number(parts[1])}", point)
+            return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
         count = count or events[event]
         name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 and parts[1] else f"{kind}:{event}:"
         return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
-    return expand
+    return expand_counter
 
 
 # --- the table --------------------------------------------------------------------------------------------
 
 PROVIDERS = (
-    Provider("begin", ("BEGIN",), "begin", "Once, before all other probes are attached.", _special("begin")),
-    Provider("end", ("END",), "end", "Once, after all other probes are detached.", _special("end")),
-    Provider("self", (), "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _self),
-    Provider("tracepoint", ("t",), "tracepoint:category:event", "A static tracepoint of the kernel.", _tracepoint),
+    Provider("begin", ("BEGIN",), "begin", "Once, before all other probes are attached.", _special_expander("begin")),
+    Provider("end", ("END",), "end", "Once, after all other probes are detached.", _special_expander("end")),
+    Provider("self", (), "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _expand_self),
+    Provider("tracepoint", ("t",), "tracepoint:category:event", "A static tracepoint of the kernel.",
+             _expand_tracepoint),
     Provider("rawtracepoint", ("rt",), "rawtracepoint:[module:]event", "A tracepoint with its raw arguments.",
-             _rawtracepoint),
+             _expand_raw_tracepoint),
     Provider("kprobe", ("k",), "kprobe:[module:]function[+offset]", "Entry of a kernel function.",
-             kernel_function("kprobe")),
+             kernel_function_expander("kprobe")),
     Provider("kretprobe", ("kr",), "kretprobe:[module:]function", "Return of a kernel function.",
-             kernel_function("kretprobe")),
+             kernel_function_expander("kretprobe")),
     Provider("fentry", ("f", "kfunc"), "fentry:[module:]function",
              "Entry of a kernel function, with typed arguments; fentry:bpf:[id:]function, of a loaded BPF program.",
-             kernel_function("fentry")),
+             kernel_function_expander("fentry")),
     Provider("fexit", ("fr", "kretfunc"), "fexit:[module:]function",
              "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
-             kernel_function("fexit")),
+             kernel_function_expander("fexit")),
     Provider("uprobe", ("u",), "uprobe:path:function[+offset]",
              "Entry of a user function (also cpp:\"ns::f(int)\"), or a source line (file.c:line[:column]).",
-             user_function("uprobe")),
+             user_function_expander("uprobe")),
     Provider("uretprobe", ("ur",), "uretprobe:path:function", "Return of a user function.",
-             user_function("uretprobe")),
+             user_function_expander("uretprobe")),
     Provider("usdt", ("U",), "usdt:path:[provider:]name", "A static probe of a user program.",
-             usdt),
-    Provider("interval", ("i",), "interval:unit:count", "A timer on one CPU.", _timer("interval")),
-    Provider("profile", ("p",), "profile:unit:count", "A timer on every CPU, for sampling.", _timer("profile")),
+             expand_usdt),
+    Provider("interval", ("i",), "interval:unit:count", "A timer on one CPU.", _timer_expander("interval")),
+    Provider("profile", ("p",), "profile:unit:count", "A timer on every CPU, for sampling.",
+             _timer_expander("profile")),
     Provider("software", ("s",), "software:event[:count]", "A software event of the kernel.",
-             _counter("software", SOFTWARE)),
-    Provider("hardware", ("h",), "hardware:event[:count]", "A counter of the CPU.", _counter("hardware", HARDWARE)),
+             _counter_expander("software", SOFTWARE)),
+    Provider("hardware", ("h",), "hardware:event[:count]", "A counter of the CPU.",
+             _counter_expander("hardware", HARDWARE)),
     Provider("watchpoint", ("w", "asyncwatchpoint", "aw"), "watchpoint:address:length:mode", "An access to memory.",
-             watchpoint),
+             expand_watchpoint),
     Provider("iter", ("it",), "iter:kind[:pin]",
-             "Every object of a kind in the kernel; with a pin, whenever the file /sys/fs/bpf/pin is read.", iterator),
-    Provider("test", ("TEST",), "test:name", "A test of the script itself, run by --test.", _named("test")),
-    Provider("bench", ("BENCH",), "bench:name", "A piece of script whose time --bench measures.", _named("bench")),
+             "Every object of a kind in the kernel; with a pin, whenever the file /sys/fs/bpf/pin is read.",
+             expand_iterator),
+    Provider("test", ("TEST",), "test:name", "A test of the script itself, run by --test.", _named_expander("test")),
+    Provider("bench", ("BENCH",), "bench:name", "A piece of script whose time --bench measures.",
+             _named_expander("bench")),
 )
 KINDS: dict[str, Provider] = {row.name: row for row in PROVIDERS}
 _BY_NAME: dict[str, Provider] = {name: row for row in PROVIDERS for name in (row.name, *row.aliases)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..language.diagnostics import nearest
-from .finder import Finder
+from ..language.diagnostics import nearest_names
+from .finder import ProbeFinder
 
 # A function that is often probed → tracepoints that see the same thing, for kernels without kprobes.
 SIMILAR = {
@@ -49,7 +49,7 @@ SIMILAR = {
 }
 
 
-def similar_probes(finder: Finder, function: str, returning: bool) -> list[str]:
+def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[str]:
     """Hints: probes of this kernel that see what a kernel function would show."""
     syscall = re.fullmatch(r"(?:__x64_|__arm64_|__se_|__do_)?[sS]y[sS]_(\w+)", function)
     known = SIMILAR.get(function)
@@ -60,7 +60,7 @@ def similar_probes(finder: Finder, function: str, returning: bool) -> list[str]:
     if known:
         return [f"{known} sees the same event"]
     core = re.sub(r"^_+|_nested$|_locked$", "", function).replace("*", "")
-    close = nearest(core, [e for _, e in finder.tracepoints])
+    close = nearest_names(core, [e for _, e in finder.tracepoints])
     if not close:
         return ["see the tracepoints of this kernel: sonde -l 'tracepoint:*'"]
     names = [f"tracepoint:{c}:{e}" for c, e in finder.tracepoints if e in close]

@@ -13,8 +13,8 @@ from typing import Any
 from ..language.ast import Call, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
 from ..types import Array, Scalar, Struct, Tuple, Type
-from .nodes import below, walk
-from .typed import MapInfo
+from .nodes import child_items, walk_nodes
+from .typed import ScriptMap
 
 MOST_PARTS = 40_000
 SMALL = 2_000  # parts of a program of which three count for four
@@ -39,7 +39,7 @@ def check_size(trees: Iterable[Any], diagnostics: Diagnostics) -> int:
                                   "each turn of an unroll counted", item.span,
                                   ["for ($i : 0..100) { } and while are loops, where unroll repeats what is in it",
                                    "a clause with several attach points may be a program for each"])
-                diagnostics.check()
+                diagnostics.raise_if_errors()
         total, cost = total + parts, cost + _cost(parts)
     return total
 
@@ -57,12 +57,13 @@ def _parts(tree: Any) -> Iterator[tuple[Node, int]]:
             yield item, times
             if isinstance(item, Unroll) and isinstance(item.count, IntLiteral):
                 times *= max(item.count.value, 1)
-        pending += [(part, times) for part in below(item)]
+        pending += [(part, times) for part in child_items(item)]
 
 
-def check_values(trees: Iterable[Any], maps: Iterable[MapInfo], diagnostics: Diagnostics) -> None:
+def check_values(trees: Iterable[Any], maps: Iterable[ScriptMap], diagnostics: Diagnostics) -> None:
     """Refuse what would take gigabytes when it is printed: a struct of millions of structs."""
-    printed = [(arg.type, arg.span) for node in walk(list(trees)) if isinstance(node, Call) and node.name in PRINTING
+    printed = [(arg.type, arg.span) for node in walk_nodes(list(trees)) if isinstance(node, Call)
+               and node.name in PRINTING
                for arg in node.args]
     for type, span in printed + [(type, held.span) for held in maps for type in (held.key, held.value)]:
         if type is not None and not isinstance(type, Scalar) and (count := _values_in(type)) > MOST_VALUES:

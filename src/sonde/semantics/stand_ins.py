@@ -79,5 +79,5 @@ def suits(stand_in: StandIn, use: Use) -> bool:
     """Whether a clause that uses this sees in it what it would see in the function itself."""
     if "retval" in use.names and not stand_in.renamed:
         return False
-    reads = use.args or any(re.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)
+    reads = use.uses_args or any(re.fullmatch(r"arg\d+|reg|ctx|override", name) for name in use.names)
     return bool(stand_in.typed_as) or not reads

@@ -9,19 +9,19 @@ from ..language import ast
 from ..language.source import Span
 from ..types import UINT64, Aggregate, Int, NoneType, Pointer, Tuple, Type
 from . import convert
-from .context import Assigned, Context
+from .context import Assigned, CheckContext
 from .expressions import resolve_type
 from .functions import FUNCTIONS
 from .operators import binary_type
 from .subprograms import check_return
 
 
-def check_statements(context: Context, body: Sequence[Any]) -> None:
+def check_statements(context: CheckContext, body: Sequence[Any]) -> None:
     """Each statement, in the current scope."""
     last: Any = None
     for statement in body:
-        if isinstance(last, (ast.Return, ast.Break, ast.Continue)) or _exits(last):
-            context.warning("unreachable", "Unreachable statement.", _whole(statement))
+        if isinstance(last, (ast.Return, ast.Break, ast.Continue)) or _is_exit(last):
+            context.warning("unreachable", "Unreachable statement.", _whole_span(statement))
         last = statement
         rule = _RULES.get(type(statement))
         if rule is None:
@@ -30,19 +30,19 @@ def check_statements(context: Context, body: Sequence[Any]) -> None:
             rule(context, statement)
 
 
-def _exits(node: Any) -> bool:
+def _is_exit(node: Any) -> bool:
     """Whether a statement is ``exit();``, behind which a program does not go on."""
     return isinstance(node, ast.ExprStmt) and isinstance(node.expr, ast.Call) and node.expr.name == "exit"
 
 
-def _whole(node: ast.Stmt) -> Span:
+def _whole_span(node: ast.Stmt) -> Span:
     """A statement with its semicolon, if it is one that has it behind it."""
     source, end = node.span.source, node.span.end
     plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
     return Span(source, node.span.start, end + plain)
 
 
-def _scoped(context: Context, body: Sequence[Any]) -> None:
+def _check_scoped(context: CheckContext, body: Sequence[Any]) -> None:
     context.scopes.append({})
     check_statements(context, body)
     context.scopes.pop()
@@ -51,26 +51,26 @@ def _scoped(context: Context, body: Sequence[Any]) -> None:
 EFFECTS = ("delete", "find", "skboutput", "write_user")  # functions whose value may be left lying
 
 
-def _expression(context: Context, node: ast.ExprStmt) -> None:
-    found = context.expr(node.expr)
+def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
+    found = context.check_expression(node.expr)
     if found is not None and not node.discard:
         for idle in _idle_branches(context, node.expr):
             context.warning("discarded", "Return value discarded.", node if idle is node.expr else idle,
                             ["_ = ... says that it is meant"])
 
 
-def _idle_branches(context: Context, node: ast.Expr) -> list[ast.Expr]:
+def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
     """What does nothing of an expression that stands alone: itself, or one or both of its two values."""
     if isinstance(node, ast.Ternary):
         return [idle for branch in (node.then, node.other) if branch is not None
                 for idle in _idle_branches(context, branch)]
-    return [node] if _idle(context, node) else []
+    return [node] if _is_idle(context, node) else []
 
 
-def _idle(context: Context, node: ast.Expr) -> bool:
+def _is_idle(context: CheckContext, node: ast.Expr) -> bool:
     """Whether an expression that stands alone does nothing."""
     if isinstance(node, ast.BlockExpr):
-        return node.value is not None and _idle(context, node.value)
+        return node.value is not None and _is_idle(context, node.value)
     if isinstance(node, ast.Call):
         return not isinstance(node.type, NoneType) and node.name not in EFFECTS \
             and node.name not in context.subprograms
@@ -80,23 +80,23 @@ def _idle(context: Context, node: ast.Expr) -> bool:
 # --- assignment -------------------------------------------------------------------------------------------
 
 
-def _assign(context: Context, node: ast.Assign) -> None:
+def _check_assign(context: CheckContext, node: ast.Assign) -> None:
     if context.function is None:
         context.assigned.append(Assigned(node, context.program, context.scopes[:]))
     if isinstance(node.target, ast.MapRef):
-        _assign_map(context, node, node.target)
+        _check_assign_map(context, node, node.target)
     elif isinstance(node.target, ast.Variable):
-        _assign_variable(context, node, node.target)
+        _check_assign_variable(context, node, node.target)
     else:
         context.error("not-assignable", "only variables and maps can be assigned to", node.target)
 
 
-def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -> None:
-    state = context.find(target.name)
+def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.Variable) -> None:
+    state = context.find_variable(target.name)
     compound = node.op != "="
     if compound and state is None:
-        context.undefined_variable(target)
-    value = context.value(node.value, "a variable", node)
+        context.report_undefined_variable(target)
+    value = context.check_value(node.value, "a variable", node)
     if compound:
         if state is None or state.inferred is None:
             return
@@ -104,14 +104,14 @@ def _assign_variable(context: Context, node: ast.Assign, target: ast.Variable) -
         if value is not None:
             value = binary_type(context, _operation(node), node.op, (target, state.inferred), (node.value, value))
     if state is None:
-        state = context.declare(target)
+        state = context.declare_variable(target)
     target.slot = state
     if value is not None:
         context.assign_variable(state, value, node.value, None if compound else node.value.const, compound, node)
     target.type = state.type
 
 
-def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
+def _check_assign_map(context: CheckContext, node: ast.Assign, target: ast.MapRef) -> None:
     state = context.use_map(target)
     value = _value_for_map(context, node)
     if value is None:
@@ -119,14 +119,15 @@ def _assign_map(context: Context, node: ast.Assign, target: ast.MapRef) -> None:
     if node.op != "=":
         have = state.inferred_value if state.inferred_value is not None else convert.Flexible(64)
         if isinstance(have, Aggregate):
-            context.mismatch(target.name, UINT64, have, node, hints=[f"it is changed by assigning {have.kind}() again"])
+            context.report_mismatch(target.name, UINT64, have, node,
+                                    hints=[f"it is changed by assigning {have.kind}() again"])
             return
         found = binary_type(context, _operation(node), node.op, (target, have), (node.value, value))
         if found is None:
             return
         value = found
     context.assign_map(state, value, node)
-    target.type = None if state.inferred_value is None else convert.plain(state.inferred_value)
+    target.type = None if state.inferred_value is None else convert.plain_type(state.inferred_value)
 
 
 def _operation(node: ast.Assign) -> ast.Binary:
@@ -137,7 +138,7 @@ def _operation(node: ast.Assign) -> ast.Binary:
     return ast.Binary(Span(value.span.source, start, value.span.end), op=node.op, left=target, right=value)
 
 
-def _value_for_map(context: Context, node: ast.Assign) -> Type | None:
+def _value_for_map(context: CheckContext, node: ast.Assign) -> Type | None:
     """The value's type; an aggregate function may stand here and nowhere else."""
     value = node.value
     row = FUNCTIONS.get(value.name) if isinstance(value, ast.Call) else None
@@ -146,7 +147,7 @@ def _value_for_map(context: Context, node: ast.Assign) -> Type | None:
             context.error("aggregate-value", f"{row.name}() can only be assigned with =", node)
             return None
         context.aggregate = value
-    found = None if _copies_aggregate(context, node) else context.value(value, "a map", node)
+    found = None if _copies_aggregate(context, node) else context.check_value(value, "a map", node)
     context.aggregate = None
     return found
 
@@ -155,15 +156,16 @@ _AGGREGATES = {"count": "count()", "lhist": "lhist(rand %10, 0, 10, 1)", "tserie
                "stats": "stats(arg2)"}
 
 
-def _copies_aggregate(context: Context, node: ast.Assign) -> bool:
+def _copies_aggregate(context: CheckContext, node: ast.Assign) -> bool:
     """``@b = @a`` of an aggregate: what is meant, its state or the number that it stands for?"""
     value = node.value
-    have = context.map(value).inferred_value if isinstance(value, ast.MapRef) and node.op == "=" else None
+    have = context.map_state(value).inferred_value if isinstance(value, ast.MapRef) and node.op == "=" else None
     if not isinstance(have, Aggregate):
         return False
     assert isinstance(node.target, ast.MapRef) and isinstance(value, ast.MapRef)
     target = node.target.name
-    if convert.as_int(context.map(node.target).inferred_value) is not None and convert.read_type(have) is not None:
+    if convert.as_int(context.map_state(node.target).inferred_value) is not None \
+        and convert.read_type(have) is not None:
         return False  # a map of numbers takes the number
     hint = f"Add a cast to integer if you want the value of the aggregate, e.g. `{target} = (int64){value.name};`."
     context.error("aggregate-value", f"Map value '{have}' cannot be assigned from one map to another. The function "
@@ -173,14 +175,14 @@ def _copies_aggregate(context: Context, node: ast.Assign) -> bool:
     return True
 
 
-def _declare(context: Context, node: ast.VarDecl) -> None:
+def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
     """``let $x``; a declaration may not hide another variable."""
     name = node.target.name
     head = Span(node.span.source, node.span.start, node.target.span.end)  # without the value
-    if context.find(name) is not None:
+    if context.find_variable(name) is not None:
         context.error("redeclared", f"Variable ${name} was already declared. Variable shadowing is not allowed.",
                       head)
-    value = context.value(node.value, "a variable", node) if node.value is not None else None
+    value = context.check_value(node.value, "a variable", node) if node.value is not None else None
     declared = None
     if node.declared is not None:
         space = value.space if isinstance(value, Pointer) else ""  # a type says nothing of the memory pointed into
@@ -190,13 +192,13 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
             return
         if declared is None:
             return
-    state = context.declare(node.target)
+    state = context.declare_variable(node.target)
     state.span = head
     if declared is not None:
         open_ended = node.declared is not None and node.declared.base == "string" and not node.declared.dims
         state.fixed = not open_ended
         if state.inferred is None:
-            state.inferred, state.type = declared, convert.plain(declared)
+            state.inferred, state.type = declared, convert.plain_type(declared)
             context.changed = True
     if node.value is not None and value is not None:
         context.assign_variable(state, value, node.value, node.value.const, place=node)
@@ -206,64 +208,65 @@ def _declare(context: Context, node: ast.VarDecl) -> None:
 # --- control ----------------------------------------------------------------------------------------------
 
 
-def _condition(context: Context, node: ast.Expr, place: ast.Node) -> None:
-    found = context.value(node, "a condition")
-    if found is not None and not convert.condition(found) and not isinstance(node, ast.StrLiteral):
-        context.error("bad-condition", f"Invalid condition: {convert.words(found)}", place, convert.meant_equal(node))
+def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> None:
+    found = context.check_value(node, "a condition")
+    if found is not None and not convert.can_be_condition(found) and not isinstance(node, ast.StrLiteral):
+        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(found)}", place,
+                      convert.meant_equal(node))
 
 
-def _if(context: Context, node: ast.If) -> None:
+def _check_if(context: CheckContext, node: ast.If) -> None:
     """A branch that a constant condition rules out is not checked; the checker removes it at the end."""
-    _condition(context, node.cond, node)
+    _check_condition(context, node.cond, node)
     dead = node.cond.const
     if dead is None or dead:
-        _scoped(context, node.then)
+        _check_scoped(context, node.then)
     if dead is None or not dead:
-        _scoped(context, node.other)
+        _check_scoped(context, node.other)
 
 
-def _while(context: Context, node: ast.While) -> None:
+def _check_while(context: CheckContext, node: ast.While) -> None:
     context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
         "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. These "
         "are more easily proven to be bounded by the verifier."])
-    _condition(context, node.cond, node)
-    _loop(context, node.body)
+    _check_condition(context, node.cond, node)
+    _check_loop_body(context, node.body)
 
 
-def _loop(context: Context, body: Sequence[Any]) -> None:
+def _check_loop_body(context: CheckContext, body: Sequence[Any]) -> None:
     context.loops += 1
-    _scoped(context, body)
+    _check_scoped(context, body)
     context.loops -= 1
 
 
-def _unroll(context: Context, node: ast.Unroll) -> None:
-    context.value(node.count, "unroll()")
+def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
+    context.check_value(node.count, "unroll()")
     count = node.count.const
     if not isinstance(count, int):
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
-    _loop(context, node.body)
+    _check_loop_body(context, node.body)
 
 
-def _for(context: Context, node: ast.For) -> None:
+def _check_for(context: CheckContext, node: ast.For) -> None:
     found = _range_type(context, node) if node.end is not None else _pair_type(context, node)
-    if context.find(node.variable.name) is not None:
+    if context.find_variable(node.variable.name) is not None:
         context.error("redeclared", f"Loop declaration shadows existing variable: ${node.variable.name}", node.variable)
     context.scopes.append({})
-    state = context.declare(node.variable)
+    state = context.declare_variable(node.variable)
     if found is not None:
         context.assign_variable(state, found, node.variable)
         node.variable.type = state.type
-        _loop(context, node.body)
+        _check_loop_body(context, node.body)
     context.scopes.pop()
 
 
-def _range_type(context: Context, node: ast.For) -> Type | None:
+def _range_type(context: CheckContext, node: ast.For) -> Type | None:
     assert node.end is not None
     ends = []
     for end in (node.start, node.end):
-        found = context.value(end, "a range")
+        found = context.check_value(end, "a range")
         number = convert.as_int(found)
         if found is not None and number is None:
             which = "start" if end is node.start else "end"
@@ -276,12 +279,12 @@ def _range_type(context: Context, node: ast.For) -> Type | None:
     return Int(64, convert.signed_pair(ends[0], ends[1]))
 
 
-def _pair_type(context: Context, node: ast.For) -> Type | None:
+def _pair_type(context: CheckContext, node: ast.For) -> Type | None:
     if not isinstance(node.start, ast.MapRef) or node.start.key is not None:
         context.error("bad-range", "for iterates over a whole map, or a range such as 0..10", node.start)
         return None
-    state = context.map(node.start)
-    value = context.map_value(state, node.start)
+    state = context.map_state(node.start)
+    value = context.map_value_type(state, node.start)
     if value is None:
         return None
     if state.keyed is False:
@@ -291,7 +294,7 @@ def _pair_type(context: Context, node: ast.For) -> Type | None:
     if state.inferred_key is None:
         context.error("undefined-map", f"Undefined map: {state.name}", node.start)
         return None
-    node.start.type = convert.plain(value)
+    node.start.type = convert.plain_type(value)
     if isinstance(value, Aggregate):
         state.read = True
         value = convert.read_type(value)
@@ -302,26 +305,28 @@ def _pair_type(context: Context, node: ast.For) -> Type | None:
     return Tuple((state.inferred_key, value))
 
 
-def _jump(context: Context, node: ast.Break | ast.Continue) -> None:
+def _check_jump(context: CheckContext, node: ast.Break | ast.Continue) -> None:
     if context.loops == 0:
         word = "break" if isinstance(node, ast.Break) else "continue"
-        context.error("outside-loop", f"'{word}' statement is not allowed in a probe", _whole(node))
+        context.error("outside-loop", f"'{word}' statement is not allowed in a probe", _whole_span(node))
 
 
-def _return(context: Context, node: ast.Return) -> None:
+def _check_return_statement(context: CheckContext, node: ast.Return) -> None:
     if context.function is not None:
         check_return(context, node)
         return
     if node.value is None:
         return
-    found = context.value(node.value, "return")
+    found = context.check_value(node.value, "return")
     if found is not None and convert.as_int(found) is None:
-        context.error("bad-return", f"Probe return values can only be integers. Found {convert.name(found)}",
-                      _whole(node))
+        context.error("bad-return", f"Probe return values can only be integers. Found {convert.type_name(found)}",
+                      _whole_span(node))
 
 
 _RULES: dict[type, Callable[..., None]] = {
-    ast.ExprStmt: _expression, ast.Assign: _assign, ast.VarDecl: _declare, ast.If: _if, ast.While: _while,
-    ast.Unroll: _unroll, ast.For: _for, ast.Break: _jump, ast.Continue: _jump, ast.Return: _return,
-    ast.Block: lambda context, node: _scoped(context, node.body),
+    ast.ExprStmt: _check_expr_statement, ast.Assign: _check_assign, ast.VarDecl: _check_declaration, ast.If: _check_if,
+    ast.While: _check_while,
+    ast.Unroll: _check_unroll, ast.For: _check_for, ast.Break: _check_jump, ast.Continue: _check_jump,
+    ast.Return: _check_return_statement,
+    ast.Block: lambda context, node: _check_scoped(context, node.body),
 }

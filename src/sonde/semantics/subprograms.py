@@ -10,16 +10,17 @@ from ..language.diagnostics import Diagnostics
 from ..types import Aggregate, NoneType, Pointer, Tuple, Type
 from . import convert
 from .builtins import find_builtin
-from .context import Context, MapState, Program, VarState
+from .context import CheckContext, MapState, ProbeProgram, VarState
 from .expressions import resolve_type
 from .functions import FUNCTIONS
-from .nodes import copy, walk
+from .nodes import copy_tree, walk_nodes
 from .typed import CheckedFunction
 
 REGISTERS = 5  # that arguments are passed in: r1 to r5
 
 
-def declare(context: Context, found: Sequence[Subprogram], macros: set[str], diagnostics: Diagnostics) -> None:
+def declare_subprograms(context: CheckContext, found: Sequence[Subprogram], macros: set[str],
+                        diagnostics: Diagnostics) -> None:
     """Make the script's functions known."""
     for item in found:
         if item.name in context.subprograms or item.name in macros:
@@ -31,7 +32,7 @@ def declare(context: Context, found: Sequence[Subprogram], macros: set[str], dia
             context.subprograms[item.name] = item
 
 
-def check_subprogram_call(context: Context, node: Call) -> Type | None:
+def check_subprogram_call(context: CheckContext, node: Call) -> Type | None:
     """data: {"subprogram": name, "function": as the program has it}. The function itself is checked with the first
     program that calls it."""
     written = context.subprograms[node.name]
@@ -40,17 +41,17 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
         context.error("recursion", f"{node.name}() calls itself: {chain}", node, ["a program must end: use a loop"])
         return None
     if len(node.args) != len(written.params):
-        wants = convert.arguments(len(written.params))
+        wants = convert.argument_count_text(len(written.params))
         context.error("arity", f"{node.name}() requires {wants} ({len(node.args)} provided)", node)
         return None
-    made = _instance(context, written)
+    made = _instantiate_subprogram(context, written)
     if made is None:
         return None
     for parameter, arg in zip(made.params, node.args):
         if isinstance(arg, TypeSyntax):
             context.error("bad-argument", convert.NO_TYPE, arg)
             continue
-        type = context.value(arg, f"{node.name}()")
+        type = context.check_value(arg, f"{node.name}()")
         if type is not None and isinstance(parameter, VarState) and parameter.fixed:
             context.assign_variable(parameter, type, arg, arg.const)
             _into_same_memory(context, node, parameter, type, arg)
@@ -58,7 +59,7 @@ def check_subprogram_call(context: Context, node: Call) -> Type | None:
     return made.result
 
 
-def _into_same_memory(context: Context, node: Call, parameter: VarState, type: Type, arg: Any) -> None:
+def _into_same_memory(context: CheckContext, node: Call, parameter: VarState, type: Type, arg: Any) -> None:
     """A pointer that is a parameter points where the first call says: its declaration says nothing of it."""
     have = parameter.inferred
     if not isinstance(have, Pointer) or not isinstance(type, Pointer):
@@ -72,7 +73,7 @@ def _into_same_memory(context: Context, node: Call, parameter: VarState, type: T
                       ["write a function for each"])
 
 
-def _instance(context: Context, written: Subprogram, space: str = "") -> CheckedFunction | None:
+def _instantiate_subprogram(context: CheckContext, written: Subprogram, space: str = "") -> CheckedFunction | None:
     """The function as the current program has it, checked once in each pass. ``space``: what its parameters point
     into, if no call says it."""
     functions = context.program.probe.functions
@@ -82,16 +83,16 @@ def _instance(context: Context, written: Subprogram, space: str = "") -> Checked
         if written.returns is not None and result is None:
             return None
         if isinstance(result, Aggregate) or result is not None and not isinstance(result, NoneType) and not result.size:
-            context.error("bad-return", f"a function cannot return '{convert.name(result)}'",
+            context.error("bad-return", f"a function cannot return '{convert.type_name(result)}'",
                           written.returns or written)
             return None
-        clause = Clause(written.span, [], None, copy(written.body))
+        clause = Clause(written.span, [], None, copy_tree(written.body))
         made = functions[written.name] = CheckedFunction(
             written.name, clause, [], result if result is not None else NoneType(), _needs_frame(context, written))
     if written.name not in context.visited:
         context.visited.add(written.name)
         _check_form(context, written, made)
-        _visit(context, written, made, space)
+        _check_body(context, written, made, space)
     return made
 
 
@@ -99,7 +100,7 @@ def _instance(context: Context, written: Subprogram, space: str = "") -> Checked
 PROBE_DECIDES = frozenset(("builtin-probe", "function-probe", "mixed-memory", "no-args", "no-argument", "no-retval"))
 
 
-def check_uncalled(context: Context) -> None:
+def check_uncalled(context: CheckContext) -> None:
     """The functions that no program calls: their errors too are found, and their maps are nobody's."""
     from ..spec import Attach
     from .typed import CheckedProbe
@@ -107,40 +108,40 @@ def check_uncalled(context: Context) -> None:
     maps, found = context.maps, context.diagnostics
     for written in [f for name, f in context.subprograms.items() if name not in called]:
         clause = Clause(written.span, [], None, [])
-        program = Program(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
+        program = ProbeProgram(CheckedProbe(clause, [Attach("begin", "begin", "", "")], None, []), "begin", len(maps))
         context.maps = {name: MapState(*state.values()) for name, state in maps.items()}
         for context.passes in range(PASSES):
             context.diagnostics, context.changed = Diagnostics(), False
-            context.begin(program)
-            _instance(context, written, program.space)
+            context.begin_program(program)
+            _instantiate_subprogram(context, written, program.space)
             if not context.changed:
                 break
         for item in context.diagnostics.items:
             if item.code not in PROBE_DECIDES:
-                found._add(item)
+                found._add_once(item)
     context.maps, context.diagnostics = maps, found
 
 
 PASSES = 20  # far more than the types of one function need
 
 
-def _check_form(context: Context, written: Subprogram, made: CheckedFunction) -> None:
+def _check_form(context: CheckContext, written: Subprogram, made: CheckedFunction) -> None:
     most = REGISTERS - made.frame - made.by_address
     if len(written.params) > most:
         context.error("too-many-parameters", f"{written.name}() has {len(written.params)} parameters; "
                       f"{most} is the limit" + (" for one that uses builtins or functions" if made.frame else "")
-                      + (f" and returns '{convert.name(made.result)}'" if made.by_address else ""),
+                      + (f" and returns '{convert.type_name(made.result)}'" if made.by_address else ""),
                       written, ["pass a pointer, or keep some of them in a map"])
-    if not isinstance(made.result, NoneType) and not any(isinstance(n, Return) for n in walk(written.body)):
-        context.error("no-return", f"{written.name}() is to return '{convert.name(made.result)}' and never does",
+    if not isinstance(made.result, NoneType) and not any(isinstance(n, Return) for n in walk_nodes(written.body)):
+        context.error("no-return", f"{written.name}() is to return '{convert.type_name(made.result)}' and never does",
                       written)
 
 
-def _needs_frame(context: Context, written: Subprogram, seen: frozenset[str] = frozenset()) -> bool:
+def _needs_frame(context: CheckContext, written: Subprogram, seen: frozenset[str] = frozenset()) -> bool:
     """Whether the function must reach the program that it is called in: its context, or its end."""
     if written.name in seen:
         return False
-    for node in walk(written.body):
+    for node in walk_nodes(written.body):
         if isinstance(node, Call) and node.name in context.subprograms:
             if _needs_frame(context, context.subprograms[node.name], seen | {written.name}):
                 return True
@@ -149,38 +150,38 @@ def _needs_frame(context: Context, written: Subprogram, seen: frozenset[str] = f
     return False
 
 
-def _visit(context: Context, written: Subprogram, made: CheckedFunction, space: str) -> None:
+def _check_body(context: CheckContext, written: Subprogram, made: CheckedFunction, space: str) -> None:
     saved = (context.scopes, context.loops, context.aggregate, context.function)
     context.scopes, context.loops, context.aggregate, context.function = [{}], 0, None, made
     context.calling.append(written.name)
-    parameters: list[Any] = made.params or [copy(p.target) for p in written.params]
+    parameters: list[Any] = made.params or [copy_tree(p.target) for p in written.params]
     states = []
     for item, target in zip(written.params, parameters):
-        state = context.declare(target) if not isinstance(target, VarState) else target
+        state = context.declare_variable(target) if not isinstance(target, VarState) else target
         context.scopes[0][state.name] = state
         if isinstance(target, VarState):
             context.program.probe.variables.append(state)
         if state.inferred is None and item.declared is not None:
             declared = resolve_type(context, item.declared, space)
             if isinstance(declared, (Aggregate, NoneType)):
-                context.error("bad-parameter", f"'{convert.name(declared)}' cannot be a parameter", item)
+                context.error("bad-parameter", f"'{convert.type_name(declared)}' cannot be a parameter", item)
             elif declared is not None:
-                state.inferred, state.type, state.fixed = declared, convert.plain(declared), True
+                state.inferred, state.type, state.fixed = declared, convert.plain_type(declared), True
                 context.changed = True
         states.append(state)
     made.params = list(states)
-    if all(state.inferred is not None and not _placeless(state.inferred) for state in states):
+    if all(state.inferred is not None and not _is_placeless(state.inferred) for state in states):
         context.statements(context, made.clause.body)
     context.calling.pop()
     context.scopes, context.loops, context.aggregate, context.function = saved
 
 
-def _placeless(type: Type) -> bool:
+def _is_placeless(type: Type) -> bool:
     """Whether it is a pointer into no known memory."""
     return isinstance(type, Pointer) and not type.space
 
 
-def check_return(context: Context, node: Return) -> None:
+def check_return(context: CheckContext, node: Return) -> None:
     """``return`` in a function."""
     made = context.function
     assert made is not None
@@ -190,16 +191,16 @@ def check_return(context: Context, node: Return) -> None:
                           [f"declare it: fn {made.name}(...): uint64"])
         return
     if node.value is None:
-        context.error("bad-return", f"{made.name}() returns '{convert.name(made.result)}'", node)
+        context.error("bad-return", f"{made.name}() returns '{convert.type_name(made.result)}'", node)
         return
-    found = context.value(node.value, "return")
+    found = context.check_value(node.value, "return")
     if found is None:
         return
     if isinstance(made.result, Tuple) and isinstance(found, Tuple):
-        merged = convert.merge(made.result, found)
-        if merged is not None and convert.plain(merged) == made.result:
+        merged = convert.merge_types(made.result, found)
+        if merged is not None and convert.plain_type(merged) == made.result:
             return
     number, wants = convert.as_int(found), convert.as_int(made.result)
-    if (number is None) != (wants is None) or number is None and convert.merge(made.result, found) is None:
-        context.error("bad-return", f"{made.name}() returns '{convert.name(made.result)}', not "
-                      f"'{convert.name(found)}'", node.value)
+    if (number is None) != (wants is None) or number is None and convert.merge_types(made.result, found) is None:
+        context.error("bad-return", f"{made.name}() returns '{convert.type_name(made.result)}', not "
+                      f"'{convert.type_name(found)}'", node.value)

@@ -19,7 +19,7 @@ class ScratchVar(Record):
     span: Span
 
 
-class MapInfo(Record):
+class ScriptMap(Record):
     """A script map. ``key`` is None for a keyless map; several keys are a Tuple type.
 
     ``value`` is an Aggregate for count(), hist() and so on. ``writers`` is the number of programs that
@@ -96,7 +96,7 @@ class CheckedScript(Record):
 
     source: Source
     probes: list[CheckedProbe]
-    maps: dict[str, MapInfo]
+    maps: dict[str, ScriptMap]
     config: Config
     options: Options
     diagnostics: Any  # Diagnostics: warnings

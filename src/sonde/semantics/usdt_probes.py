@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from ..language.ast import AttachPoint
 from ..spec import Attach
-from .finder import Finder, did_you_mean, matcher
-from .user_probes import no_file, unreadable
+from .finder import ProbeFinder, did_you_mean, pattern_matcher
+from .user_probes import report_no_file, unreadable_hints
 
 
-def usdt(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """Every place of every probe that matches; in a process (-p) the path may be ``*``."""
     if not 2 <= len(parts) <= 3 or not parts[0] and not finder.options.pid:
-        return finder.count(point, "2 or 3", "usdt:path:[provider:]name",
-                            "the path may be a library's name: usdt:libc:setjmp; with -p it may be *")
+        return finder.report_part_count(point, "2 or 3", "usdt:path:[provider:]name",
+                                        "the path may be a library's name: usdt:libc:setjmp; with -p it may be *")
     path, provider, name = parts[0] or "*", parts[1] if len(parts) == 3 else "*", parts[-1] or "*"
-    paths = finder.world.find_binary(path, finder.options.pid)
+    paths = finder.world.find_binaries(path, finder.options.pid)
     if not paths:
-        return no_file(finder, point, path)
-    found = [a for file in paths for a in _in_file(finder, file, provider or "*", name)]
+        return report_no_file(finder, point, path)
+    found = [a for file in paths for a in _probes_in_file(finder, file, provider or "*", name)]
     if found:
         return found
     known = [f"{p.provider}:{p.name}" for file in paths for p in finder.world.usdt_probes(file)]
     shown = f"{provider}:{name}" if len(parts) == 3 else name
     candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
-    problems = [problem for file in paths for problem in unreadable(finder, file)]
-    return finder.missing(point, problems or did_you_mean(
+    problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
+    return finder.report_missing(point, problems or did_you_mean(
         f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]))
 
 
-def _in_file(finder: Finder, path: str, provider: str, name: str) -> list[Attach]:
-    in_provider, in_name = matcher(provider), matcher(name)
+def _probes_in_file(finder: ProbeFinder, path: str, provider: str, name: str) -> list[Attach]:
+    in_provider, in_name = pattern_matcher(provider), pattern_matcher(name)
     return [Attach("usdt", f"usdt:{path}:{p.provider}:{p.name}", path, f"{p.provider}:{p.name}", p.offset,
                    pid=finder.options.pid, extra={"semaphore": p.semaphore, "arguments": p.arguments})
             for p in finder.world.usdt_probes(path) if in_provider(p.provider) and in_name(p.name)]

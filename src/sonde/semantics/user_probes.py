@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 from ..language.ast import AttachPoint
 from ..spec import Attach
 from ..types import Pointer, Scalar, Type
-from .finder import Finder, bad_offset, did_you_mean, is_pattern, matcher, number, split_offset
+from .finder import (
+    ProbeFinder,
+    describe_bad_offset,
+    did_you_mean,
+    is_pattern,
+    parse_number,
+    pattern_matcher,
+    split_offset,
+)
 from .world import Inlined, UserFunction, World
 
 if TYPE_CHECKING:
@@ -29,9 +37,9 @@ _FORMS = ["the path may be a library's name: uprobe:libc:malloc",
           "C++ names are written uprobe:path:cpp:\"ns::f(int)\", source lines uprobe:path@file.c:12"]
 
 
-def user_function(kind: str) -> Expand:
+def user_function_expander(kind: str) -> Expand:
     """The ``expand`` of one of the two kinds."""
-    def expand(finder: Finder, point: AttachPoint, parts: list[str]) -> list[Attach]:
+    def expand_user_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
         parts = _with_source(finder, parts)
         line = _source_line(parts)
         named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
@@ -39,55 +47,55 @@ def user_function(kind: str) -> Expand:
             if len(parts) in (2, 3):
                 return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
                                     _FORMS)
-            return finder.count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
+            return finder.report_part_count(point, "2 or 3", f"{kind}:path:function or {kind}:path:address", *_FORMS)
         if line and kind == "uretprobe":
             return finder.error("probe-form", "uretprobes are for functions, not for source lines", point)
-        paths = finder.world.find_binary(parts[0], finder.options.pid)
+        paths = finder.world.find_binaries(parts[0], finder.options.pid)
         if not paths:
-            return _in_flat_file(finder, point, kind, parts) or no_file(finder, point, parts[0])
+            return _in_flat_file(finder, point, kind, parts) or report_no_file(finder, point, parts[0])
         found: list[Attach] = []
         for path in paths:
             if line:
-                found += _at_line(finder, point, path, *line)
+                found += _attach_at_line(finder, point, path, *line)
             elif named:
-                found += _cpp(finder, point, kind, path, parts[2], len(paths) == 1)
+                found += _attach_cpp(finder, point, kind, path, parts[2], len(paths) == 1)
             else:
-                found += _in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
+                found += _attach_in_binary(finder, point, kind, path, parts[1], len(paths) == 1)
         return found
-    return expand
+    return expand_user_function
 
 
-def unreadable(finder: Finder, path: str) -> list[str]:
+def unreadable_hints(finder: ProbeFinder, path: str) -> list[str]:
     """A hint that says why the file cannot be read; none if it can."""
     problem = finder.world.file_problem(path)
     return [problem] if problem else []
 
 
-def no_file(finder: Finder, point: AttachPoint, name: str) -> list[Attach]:
+def report_no_file(finder: ProbeFinder, point: AttachPoint, name: str) -> list[Attach]:
     """There is no such program or library."""
-    return finder.missing(point, ["give the whole path, or a library's name such as libc or libssl.so.3"],
-                          f"{finder.kind} target file '{name}' does not exist or is not executable")
+    return finder.report_missing(point, ["give the whole path, or a library's name such as libc or libssl.so.3"],
+                                 f"{finder.kind} target file '{name}' does not exist or is not executable")
 
 
-def _with_source(finder: Finder, parts: list[str]) -> list[str]:
+def _with_source(finder: ProbeFinder, parts: list[str]) -> list[str]:
     """``path@file.c:12`` as ``path:file.c:12``; a file whose own name has an @ stays what it is."""
     path, _, source = parts[0].rpartition("@")
-    if path and source and len(parts) in (2, 3) and number(parts[1]) \
-            and not finder.world.find_binary(parts[0], finder.options.pid):
+    if path and source and len(parts) in (2, 3) and parse_number(parts[1]) \
+            and not finder.world.find_binaries(parts[0], finder.options.pid):
         return [path, source, *parts[1:]]
     return parts
 
 
-def _in_flat_file(finder: Finder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
+def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     """A place in a file that is no program, such as what a run-time compiler keeps; [] if that is not meant."""
-    path, offset = parts[0], number(parts[1]) if len(parts) == 2 else None
+    path, offset = parts[0], parse_number(parts[1]) if len(parts) == 2 else None
     if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
         return []
     _unknown_boundary(finder, point, f"{kind}:{path}")
     return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.pid)]
 
 
-def _unknown_boundary(finder: Finder, point: AttachPoint, what: str) -> bool:
+def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> bool:
     """Nobody can tell whether an instruction starts there: an error, or a warning with --unsafe (True)."""
     message = f"Could not determine instruction boundary for {what} (binary appears stripped)."
     if finder.options.unsafe:
@@ -105,36 +113,39 @@ def _source_line(parts: list[str]) -> tuple[str, int, int] | None:
     """(file, line, column) of ``path:file.c:12[:3]``."""
     if len(parts) not in (3, 4) or parts[1] in _LANGUAGES or not parts[1].lstrip("@"):
         return None
-    line, column = number(parts[2]), number(parts[3]) if len(parts) == 4 else 0
+    line, column = parse_number(parts[2]), parse_number(parts[3]) if len(parts) == 4 else 0
     return (parts[1].lstrip("@"), line, column) if line and column is not None else None
 
 
-def _at_line(finder: Finder, point: AttachPoint, path: str, source: str, line: int, column: int) -> list[Attach]:
+def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: str, line: int,
+                    column: int) -> list[Attach]:
     shown = f"{source}:{line}" + (f":{column}" if column else "")
     found = finder.world.source_lines(path, source, line, column)
     if found.problem:
-        return finder.missing(point, [found.problem, *found.hints], f"DWARF error: Unable to map '{shown}' to address")
+        return finder.report_missing(point, [found.problem, *found.hints],
+                                     f"DWARF error: Unable to map '{shown}' to address")
     return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
                    extra={"line": True}) for place in found.places]
 
 
-def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
-    address = number(text)
+def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
+                      alone: bool) -> list[Attach]:
+    address = parse_number(text)
     if address is not None:
-        return _at_address(finder, point, kind, path, text, address)
+        return _attach_at_address(finder, point, kind, path, text, address)
     split = split_offset(text)
     if split is None or (split[1] and kind == "uretprobe"):
-        return finder.error("probe-form", bad_offset(text) if split is None else "Offset not allowed", point)
+        return finder.error("probe-form", describe_bad_offset(text) if split is None else "Offset not allowed", point)
     symbol, offset = split
     functions = finder.world.user_functions(path)
-    matches = matcher(symbol)
+    matches = pattern_matcher(symbol)
     chosen = _once_per_place([f for f in functions if matches(f.name)])
     if not chosen:
         if not alone:
             return []
-        if copies := None if is_pattern(symbol) else finder.world.inlined(path, symbol):
-            return _inlined(finder, point, kind, path, symbol, copies)
-        return finder.missing(point, unreadable(finder, path) or did_you_mean(
+        if copies := None if is_pattern(symbol) else finder.world.inlined_copies(path, symbol):
+            return _report_inlined(finder, point, kind, path, symbol, copies)
+        return finder.report_missing(point, unreadable_hints(finder, path) or did_you_mean(
             f"{kind}:{path}:", symbol, [f.name for f in functions]) or (
             [] if functions else ["the file has no symbols: is a debug package missing?"]))
     if not chosen[0].size and not offset and not is_pattern(symbol) and not finder.options.unsafe:
@@ -146,21 +157,25 @@ def _in_binary(finder: Finder, point: AttachPoint, kind: str, path: str, text: s
     if offset and not all(_between_instructions(finder, path, f, offset, point) for f in chosen):
         return []
     shown = f"+{offset}" if offset else ""
-    return _attach(finder, point, kind, path, [(f, f"{f.name}{shown}") for f in chosen], offset, is_pattern(symbol))
+    return _attach_functions(finder, point, kind, path, [(f, f"{f.name}{shown}") for f in chosen], offset,
+                             is_pattern(symbol))
 
 
-def _inlined(finder: Finder, point: AttachPoint, kind: str, path: str, name: str, copies: Inlined) -> list[Attach]:
+def _report_inlined(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, name: str,
+                    copies: Inlined) -> list[Attach]:
     """There is no such function any more: say into which it went, and how to see it all the same."""
-    callers = copies.shown(finder.world.demangle(copies.callers, path))
+    callers = copies.format_callers(finder.world.demangle(copies.callers, path))
     line = [f"uprobe:{path}:{copies.line} stops at each of its copies"] if copies.line else []
     whole = [f"probe what it was inlined into: {kind}:{path}:{copies.callers[0]}"] if copies.callers else []
-    return finder.missing(point, [f"'{name}' has no code of its own: it is inlined into {callers}", *line, *whole])
+    return finder.report_missing(point,
+                                 [f"'{name}' has no code of its own: it is inlined into {callers}", *line, *whole])
 
 
-def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, address: int) -> list[Attach]:
+def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
+                       address: int) -> list[Attach]:
     offset = finder.world.user_offset(path, address)
     if offset is None:
-        return finder.missing(point, [f"address {text} is in no segment of the file"])
+        return finder.report_missing(point, [f"address {text} is in no segment of the file"])
     inside = [f for f in finder.world.user_functions(path) if f.offset <= offset < f.offset + f.size]
     if not (_between_instructions(finder, path, inside[0], offset - inside[0].offset, point) if inside
             else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
@@ -169,12 +184,13 @@ def _at_address(finder: Finder, point: AttachPoint, kind: str, path: str, text: 
     return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, extra=entry)]
 
 
-def _attach(finder: Finder, point: AttachPoint, kind: str, path: str, chosen: list[tuple[UserFunction, str]],
-            offset: int, wild: bool) -> list[Attach]:
+def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: str,
+                      chosen: list[tuple[UserFunction, str]],
+                      offset: int, wild: bool) -> list[Attach]:
     """Attach points of (function, how it is shown). A pattern leaves out what has no ``args``, if they are used."""
     found, without = [], []
     for function, shown in chosen:
-        if wild and not offset and kind == "uprobe" and finder.use.args:
+        if wild and not offset and kind == "uprobe" and finder.use.uses_args:
             if finder.world.user_prototype(path, function.offset).problem:
                 without.append(function.name)
                 continue
@@ -193,7 +209,7 @@ def _attach(finder: Finder, point: AttachPoint, kind: str, path: str, chosen: li
     return found
 
 
-def _warn_of_unknown(finder: Finder, point: AttachPoint, item: Attach) -> None:
+def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
     """``args`` as a whole is without the arguments that cannot be had."""
     places = finder.world.user_prototype(item.target, item.offset).places
     gone = [f"{name} {place.why}" for name, place in places.items() if place.kind == "unknown"]
@@ -205,32 +221,32 @@ def _warn_of_unknown(finder: Finder, point: AttachPoint, item: Attach) -> None:
 # --- C++ --------------------------------------------------------------------------------------------------
 
 
-def _cpp(finder: Finder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
+def _attach_cpp(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str, alone: bool) -> list[Attach]:
     functions = finder.world.user_functions(path)
     names = finder.world.demangle([f.name for f in functions], path)
     if names is None:
         return finder.error("not-supported", "C++ names need the C++ runtime library (libstdc++.so.6), which is not "
                             "installed here", point, ["install it (libstdc++6), or use the mangled name"])
     whole = "(" in text.replace("(anonymous namespace)", "")
-    matches = matcher(_spaceless(text))
+    matches = pattern_matcher(_without_spaces(text))
     pairs = [(f, name) for f, name in zip(functions, names) if name != f.name]
     chosen = {f.offset: (f, name) for f, name in reversed(pairs)
-              if matches(_spaceless(name if whole else function_name(name)))}
+              if matches(_without_spaces(name if whole else function_name(name)))}
     if not chosen:
         chosen = {f.offset: (f, f.name) for f in functions if matches(f.name)}  # the function of another language
     if not chosen:
         if not alone:
             return []
-        if copies := None if is_pattern(text) else finder.world.inlined(path, function_name(text)):
-            return _inlined(finder, point, kind, path, text, copies)
+        if copies := None if is_pattern(text) else finder.world.inlined_copies(path, function_name(text)):
+            return _report_inlined(finder, point, kind, path, text, copies)
         known = sorted({name if whole else function_name(name) for _, name in pairs})
-        near = unreadable(finder, path) or did_you_mean(f"{kind}:{path}:cpp:", text, known)
-        return finder.missing(point, near or ([] if known else ["the file has no C++ symbols"]))
+        near = unreadable_hints(finder, path) or did_you_mean(f"{kind}:{path}:cpp:", text, known)
+        return finder.report_missing(point, near or ([] if known else ["the file has no C++ symbols"]))
     found = [(f, f'cpp:"{name}"') for f, name in reversed(chosen.values())]
-    return _attach(finder, point, kind, path, found, 0, len(found) > 1)
+    return _attach_functions(finder, point, kind, path, found, 0, len(found) > 1)
 
 
-def _spaceless(name: str) -> str:
+def _without_spaces(name: str) -> str:
     """``f(int, char)`` and ``f(int,char)`` are one name; ``unsigned int`` keeps its space."""
     return re.sub(r"\s*([,*&<>()])\s*", r"\1", name)
 
@@ -262,7 +278,7 @@ def function_name(name: str) -> str:
 # --- types ------------------------------------------------------------------------------------------------
 
 
-def user_arguments(item: Attach, world: World) -> None:
+def resolve_user_arguments(item: Attach, world: World) -> None:
     """Let an attach point know its ``args`` and where they are. Without them it keeps the reason ("no_args")."""
     if not item.extra.get("entry"):
         hint = "a function's name alone is such a place" if "line" in item.extra or not item.event else \
@@ -278,18 +294,18 @@ def user_arguments(item: Attach, world: World) -> None:
     item.extra["places"] = found.places
 
 
-def user_results(attach: list[Attach], world: World) -> None:
+def resolve_user_results(attach: list[Attach], world: World) -> None:
     """Give ``retval`` its type where one is enough: of functions that are named, and that agree."""
     returns = [item for item in attach if item.kind == "uretprobe"]
     if len(returns) != len(attach) or any(item.extra.get("pattern") for item in returns):
         return
-    types = [_result(item, world) for item in returns]
+    types = [_result_type(item, world) for item in returns]
     if types and types[0] is not None and all(repr(type) == repr(types[0]) for type in types):
         for item in returns:
             item.extra["result"] = types[0]
 
 
-def _result(item: Attach, world: World) -> Type | None:
+def _result_type(item: Attach, world: World) -> Type | None:
     """A result that fits the register; others, and those of unknown functions, stay plain numbers."""
     if not item.extra.get("entry"):
         return None
@@ -300,9 +316,10 @@ def _result(item: Attach, world: World) -> Type | None:
 # --- places -----------------------------------------------------------------------------------------------
 
 
-def _between_instructions(finder: Finder, path: str, function: UserFunction, offset: int, point: AttachPoint) -> bool:
+def _between_instructions(finder: ProbeFinder, path: str, function: UserFunction, offset: int,
+                          point: AttachPoint) -> bool:
     """A breakpoint within an instruction would wreck the traced program."""
-    if finder.options.unsafe or finder.world.user_instruction(path, function.offset, offset):
+    if finder.options.unsafe or finder.world.is_instruction_start(path, function.offset, offset):
         return True
     finder.error("mid-instruction",
                  "Possible attachment attempt in the middle of an instruction, try a different offset.", point,

@@ -30,7 +30,7 @@ class World(Protocol):
         """Whether Sonde runs in another PID namespace than the first: its process ids are not the kernel's."""
         ...
 
-    def feature(self, name: str) -> bool:
+    def has_feature(self, name: str) -> bool:
         """Whether the kernel can do ``name``; the names are rows of kernel/features.py, e.g. ``rdonly_cast``,
         ``kprobes``, ``raw_tp_cookie``, ``bpf_loop``, ``for_each_map_elem``."""
         ...
@@ -41,7 +41,7 @@ class World(Protocol):
 
     # types
 
-    def struct(self, name: str, union: bool = False) -> Struct | None:
+    def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name`` of the kernel."""
         ...
 
@@ -63,13 +63,13 @@ class World(Protocol):
         """(category, event) of every classic tracepoint, the syscalls: ones included."""
         ...
 
-    def tracepoint(self, category: str, event: str) -> TracepointFormat | None: ...
+    def tracepoint_format(self, category: str, event: str) -> TracepointFormat | None: ...
 
     def raw_tracepoints(self) -> list[tuple[str, str]]:
         """(module, event) of every raw tracepoint; the module is "vmlinux" for the built-in ones."""
         ...
 
-    def raw_tracepoint(self, event: str) -> Struct | None:
+    def raw_tracepoint_args(self, event: str) -> Struct | None:
         """Its arguments: field i at offset 8 * i, named as in the kernel (from __probestub_/__traceiter_)."""
         ...
 
@@ -81,7 +81,7 @@ class World(Protocol):
         """(module, function) of every function that could be traced; [] where kprobes are not built in."""
         ...
 
-    def traceable(self, name: str) -> bool:
+    def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
         ...
 
@@ -120,7 +120,7 @@ class World(Protocol):
 
     # user space
 
-    def find_binary(self, name: str, pid: int = 0) -> list[str]:
+    def find_binaries(self, name: str, pid: int = 0) -> list[str]:
         """Absolute paths for a path, glob, command in $PATH, or library name (``c``, ``libc``, ``libc.so.6``)."""
         ...
 
@@ -140,7 +140,7 @@ class World(Protocol):
         """File offset of a virtual address of an ELF file."""
         ...
 
-    def user_instruction(self, path: str, offset: int, distance: int) -> bool:
+    def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts ``distance`` bytes behind the one at a file offset; True if not known."""
         ...
 
@@ -152,7 +152,7 @@ class World(Protocol):
         """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
         ...
 
-    def inlined(self, path: str, name: str) -> Inlined | None:
+    def inlined_copies(self, path: str, name: str) -> Inlined | None:
         """The copies of a function in others, by debug information; the name may have C++ namespaces."""
         ...
 

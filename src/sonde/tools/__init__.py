@@ -65,7 +65,7 @@ class Tool(Record):
     @property
     def options(self) -> list[ToolOption]:
         """Its own options, as OPTIONS lists them."""
-        return [_option(left, right) for left, right in pairs(self.sections.get("OPTIONS", ""))]
+        return [_parse_option(left, right) for left, right in parse_entries(self.sections.get("OPTIONS", ""))]
 
     @property
     def takes_process(self) -> bool:
@@ -93,7 +93,7 @@ class Tool(Record):
         return [word for word in named if word[:1] != "-"]
 
     @property
-    def required(self) -> list[str]:
+    def required_parameters(self) -> list[str]:
         """Those of them that stand outside of brackets."""
         text = self.sections.get("USAGE", "").partition("\n")[0]
         return [name for name in self.parameters if f"[{name}" not in text]
@@ -105,19 +105,21 @@ class Tool(Record):
         return [word for word in words if word[:1] == "-"]
 
     @property
-    def sample(self) -> list[str]:
+    def sample_arguments(self) -> list[str]:
         """Values for the required parameters: those of its example."""
         import shlex
-        return shlex.split(self.sections["EXAMPLE"].splitlines()[0])[-len(self.required):] if self.required else []
+        return shlex.split(self.sections["EXAMPLE"].splitlines()[0])[-len(self.required_parameters):] \
+            if self.required_parameters else []
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns that it prints, as COLUMNS explains them; maps (``@x``) are not columns."""
-        names = [word for left, _ in pairs(self.sections.get("COLUMNS", "")) if left[0] != "@" for word in left.split()]
+        names = [word for left, _ in parse_entries(self.sections.get("COLUMNS", "")) if left[0] != "@"
+                 for word in left.split()]
         return [name for name in names if any(map(str.isalnum, name))]
 
 
-def pairs(section: str) -> list[tuple[str, str]]:
+def parse_entries(section: str) -> list[tuple[str, str]]:
     """(name, description) of each entry of a section; entries are indented by two, what continues them by more."""
     found: list[tuple[str, str]] = []
     for line in section.splitlines():
@@ -129,47 +131,47 @@ def pairs(section: str) -> list[tuple[str, str]]:
     return found
 
 
-def _option(left: str, help: str) -> ToolOption:
+def _parse_option(left: str, help: str) -> ToolOption:
     *names, last = left.split(", ")
     name, _, value = last.partition(" ")
     return ToolOption((*names, name), value, help)
 
 
-def names() -> list[str]:
+def tool_names() -> list[str]:
     """The names of all tools, in order; no file is opened."""
     return [file.removesuffix(".bt") for file in list_shipped(FOLDER) if file.endswith(".bt")]
 
 
-def tools() -> list[Tool]:
+def all_tools() -> list[Tool]:
     """Every tool, by name."""
-    return [_read(name) for name in names()]
+    return [_read_tool(name) for name in tool_names()]
 
 
-def find(name: str) -> Tool | None:
+def find_tool(name: str) -> Tool | None:
     """The tool called ``name``; None if there is none."""
-    return _read(name) if name in names() else None
+    return _read_tool(name) if name in tool_names() else None
 
 
-def help(tool: Tool) -> str:
+def tool_help(tool: Tool) -> str:
     """What ``sonde TOOL --help`` prints."""
     parts = [f"{tool.name}: {tool.purpose}"]
     parts += [f"{title}\n{tool.sections[title]}" for title in SECTIONS if title in tool.sections]
     return "\n\n".join(parts) + "\n"
 
 
-def listing() -> str:
+def tool_listing() -> str:
     """What ``sonde tools`` prints: a line for each."""
-    found = tools()
+    found = all_tools()
     width = max(len(tool.name) for tool in found)
     return "".join(f"{tool.name:{width}}  {tool.purpose}\n" for tool in found)
 
 
-def _read(name: str) -> Tool:
+def _read_tool(name: str) -> Tool:
     path = os.path.join(FOLDER, name + ".bt")
-    return parse(name, path, read_shipped(path).decode())
+    return parse_tool(name, path, read_shipped(path).decode())
 
 
-def parse(name: str, path: str, text: str) -> Tool:
+def parse_tool(name: str, path: str, text: str) -> Tool:
     """The documentation at the head of a tool's ``text``; UsageError if it has not the form above."""
     lines = []
     for line in text.splitlines():

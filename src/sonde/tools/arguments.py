@@ -14,12 +14,12 @@ SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
 LAST_PORT = 65535
 
 
-def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> list[str]:
+def check_arguments(tool: Tool, parameters: list[str], options: dict[str, str]) -> list[str]:
     """UsageError if a parameter is missing, too many or no number, or if an option's value cannot be meant. Names
     become numbers. What may be meant, but is not there now, is the answer: warnings."""
     hints = [f"see sonde {tool.name} --help"]
-    if len(parameters) < len(tool.required):
-        raise UsageError(f"{tool.name} needs a {tool.required[len(parameters)]}", hints)
+    if len(parameters) < len(tool.required_parameters):
+        raise UsageError(f"{tool.name} needs a {tool.required_parameters[len(parameters)]}", hints)
     for option in tool.options:
         if option.key not in options and any(name in tool.required_options for name in option.names):
             raise UsageError(f"{tool.name} needs --{option.key} {option.value}", hints)
@@ -32,12 +32,12 @@ def check(tool: Tool, parameters: list[str], options: dict[str, str]) -> list[st
         if name in SPANS and not int(value):
             raise UsageError(f"{name} is a number from 1 up, not '{value}'", hints)
         if name in _NAMED:
-            parameters[place] = str(_number(name, name, value))
+            parameters[place] = str(_resolve_number(name, name, value))
     for option in tool.options:
         if option.value and option.key in options:
             _check_value(f"--{option.key}", option.value, options[option.key])
             if option.value in _NAMED:
-                options[option.key] = str(_number(f"--{option.key}", option.value, options[option.key]))
+                options[option.key] = str(_resolve_number(f"--{option.key}", option.value, options[option.key]))
     return [warning for option in tool.options if option.key in options
             for warning in _missing(option.value, options[option.key])]
 
@@ -78,7 +78,7 @@ def _missing(kind: str, value: str) -> list[str]:
     return [f"WARNING: there is no {thing} '{value}' now{here}"]
 
 
-def _numbers(what: str, value: str, example: str) -> list[int]:
+def _parse_numbers(what: str, value: str, example: str) -> list[int]:
     """Those of a list such as 80,443 or 8000-8010, the ends of a range for the range."""
     words = [word for part in value.split(",") for word in part.split("-")]
     if not all(_is_number(word) for word in words):
@@ -87,19 +87,19 @@ def _numbers(what: str, value: str, example: str) -> list[int]:
 
 
 def _check_ports(what: str, value: str) -> None:
-    for number in _numbers(what, value, "write 80, or 80,443, or 8000-8010"):
+    for number in _parse_numbers(what, value, "write 80, or 80,443, or 8000-8010"):
         if number > LAST_PORT:
             raise UsageError(f"{what}: {number} is no port: the last one is {LAST_PORT}")
 
 
 def _check_processes(what: str, value: str) -> None:
     """One of them has to be there; of a range that is not asked."""
-    numbers = _numbers(what, value, "write 1234, or 1234,1300, or 1000-1999; pgrep NAME tells the numbers")
+    numbers = _parse_numbers(what, value, "write 1234, or 1234,1300, or 1000-1999; pgrep NAME tells the numbers")
     if not any(os.path.exists(f"/proc/{number}") for number in numbers) and "-" not in value:
         raise UsageError(f"there is no process {value}")
 
 
-def _number(what: str, kind: str, value: str) -> int:
+def _resolve_number(what: str, kind: str, value: str) -> int:
     """What has the name ``value``, or is that number."""
     thing, find = _NAMED[kind]
     if _is_number(value) and kind != "TTY":
@@ -110,7 +110,7 @@ def _number(what: str, kind: str, value: str) -> int:
     return found
 
 
-def _user(name: str) -> int | None:
+def _user_number(name: str) -> int | None:
     from pwd import getpwnam
     try:
         return getpwnam(name).pw_uid
@@ -118,22 +118,22 @@ def _user(name: str) -> int | None:
         return None
 
 
-def _error(name: str) -> int | None:
+def _error_number(name: str) -> int | None:
     import errno
     return next((number for number, known in errno.errorcode.items() if known == name), None)
 
 
-def _flag(name: str) -> int | None:
+def _flag_number(name: str) -> int | None:
     found = getattr(os, name, None) if name.startswith("O_") else None
     return found if isinstance(found, int) and found else None
 
 
-def _system_call(name: str) -> int | None:
+def _system_call_number(name: str) -> int | None:
     from ..kernel.host import syscall_number
     return syscall_number(name, os.uname().machine)
 
 
-def _terminal(name: str) -> int | None:
+def _terminal_number(name: str) -> int | None:
     """The kernel's number of the device."""
     try:
         device = os.stat(f"/dev/pts/{name}" if _is_number(name) else name).st_rdev
@@ -145,6 +145,6 @@ def _terminal(name: str) -> int | None:
 _DEVICES = {"DISK": ("disk", "/sys/block"), "DEVICE": ("network device", "/sys/class/net")}
 _SHOWN = 8  # devices in a message
 _NAMED: dict[str, tuple[str, Callable[[str], int | None]]] = {
-    "UID": ("user", _user), "ERRNO": ("error", _error), "FLAG": ("flag of open()", _flag),
-    "SYSCALL": ("system call", _system_call), "TTY": ("terminal", _terminal),
+    "UID": ("user", _user_number), "ERRNO": ("error", _error_number), "FLAG": ("flag of open()", _flag_number),
+    "SYSCALL": ("system call", _system_call_number), "TTY": ("terminal", _terminal_number),
 }

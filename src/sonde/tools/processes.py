@@ -13,14 +13,14 @@ INTERRUPTS = ("tracepoint:irq*:*", "tracepoint:napi:*", "tracepoint:neigh:*", "t
               "tracepoint:sock:sk_data_ready")
 
 
-def interrupted(probes: Iterable[str]) -> list[str]:
+def interrupted_probes(probes: Iterable[str]) -> list[str]:
     """Those of the attach points that interrupts set off too."""
     return [probe for probe in probes if any(fnmatchcase(probe, pattern) for pattern in INTERRUPTS)]
 
 
-def caution(probes: Iterable[str], pid: int) -> str:
+def process_caution(probes: Iterable[str], pid: int) -> str:
     """What -p cannot do with these attach points; "" if it can."""
-    found = interrupted(probes)
+    found = interrupted_probes(probes)
     if not found:
         return ""
     others = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -36,13 +36,14 @@ for i in range({PACKETS}):
 def load_filter(name: str, described: bool = True) -> syscalls.Fd:
     """A socket filter that lets everything through: ``int name(struct __sk_buff *skb) { return skb->len; }``."""
     writer = Writer()
-    number = writer.integer("int", 4)
-    context = writer.pointer(writer.struct("__sk_buff", 4, [("len", writer.integer("unsigned int", 4, False), 0)]))
-    function = writer.function(name, writer.proto(number, [("skb", context)]))
+    number = writer.add_integer("int", 4)
+    context = writer.add_pointer(writer.add_struct("__sk_buff", 4,
+                                                   [("len", writer.add_integer("unsigned int", 4, False), 0)]))
+    function = writer.add_function(name, writer.add_prototype(number, [("skb", context)]))
     code = assemble([insn.load(0, 1, 0, 4), insn.exit_()]).code
     if not described:
         return syscalls.prog_load(PROG_TYPES["socket_filter"], code, name)
-    with syscalls.btf_load(writer.blob()) as btf:
+    with syscalls.btf_load(writer.build_blob()) as btf:
         return syscalls.prog_load(PROG_TYPES["socket_filter"], code, name, btf=btf, func_info=PAIR.pack(0, function))
 
 

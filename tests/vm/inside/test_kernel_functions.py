@@ -27,7 +27,7 @@ def sonde(*arguments: str, command: str = WORK, status: int = 0) -> subprocess.C
 def has(feature: str) -> bool:
     from sonde.kernel.world import LiveWorld
 
-    return LiveWorld().feature(feature)
+    return LiveWorld().has_feature(feature)
 
 
 def features() -> set[str]:
@@ -35,7 +35,7 @@ def features() -> set[str]:
     from sonde.kernel.world import LiveWorld
 
     world = LiveWorld()
-    return {name for name in ROWS if world.feature(name)}
+    return {name for name in ROWS if world.has_feature(name)}
 
 
 MATRIX = {  # what a kernel of a series must have, beyond the one before it
@@ -207,7 +207,7 @@ def test_what_the_compiler_made_of_a_function() -> None:
     from sonde.kernel.world import LiveWorld
 
     world = LiveWorld()
-    if world.traceable("finish_task_switch"):
+    if world.is_function_traceable("finish_task_switch"):
         pytest.skip("the function has its own name here")
     done = sonde("-e", "kprobe:finish_task_switch { @[probe] = count(); } "
                  "kretprobe:finish_task_switch { @r = count(); } fentry:finish_task_switch { @f = count(); }")

@@ -29,7 +29,7 @@ def test_every_kind() -> None:
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     able = {row.name for row in PROVIDERS if tuple(int(part) for part in row.minimum.split(".")) <= release}
     assert set(FIRES) | set(ATTACHES) | set(ELSEWHERE) == {row.name for row in PROVIDERS}
-    libc = LiveWorld().find_binary("libc")[0]
+    libc = LiveWorld().find_binaries("libc")[0]
     chosen = {kind: text.replace("LIBC", libc) for kind, text in (FIRES | ATTACHES).items() if kind in able}
     script = " ".join(f'{text} {{ @["{kind}"] = count(); }}' for kind, text in chosen.items())
     done = run_sonde("-e", script, "-c", WORK, timeout=150)

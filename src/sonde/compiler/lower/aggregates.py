@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...language.ast import Call, MapRef
-from ...semantics.typed import MapInfo
+from ...semantics.typed import ScriptMap
 from ...types import Aggregate
 from .. import helpers as h
 from ..ir import MapAddr, MapFd, Operand, Reg
@@ -141,7 +141,7 @@ _UPDATES = {
 # --- reading in the kernel --------------------------------------------------------------------------------
 
 
-def merged_value(lo: Lower, ref: MapRef, info: MapInfo) -> Operand:
+def merged_value(lo: Lower, ref: MapRef, info: ScriptMap) -> Operand:
     """The value over all CPUs, as casts and comparisons see it: the total of count and sum, the average of
     avg and stats, the extreme of min and max."""
     aggregate = info.value
@@ -159,7 +159,7 @@ def merged_value(lo: Lower, ref: MapRef, info: MapInfo) -> Operand:
     return _merged_result(lo, aggregate, first, second)
 
 
-def merged_at(lo: Lower, name: str, info: MapInfo, key: Operand) -> Operand:
+def merged_at(lo: Lower, name: str, info: ScriptMap, key: Operand) -> Operand:
     """The merged value of the element under the key at that address."""
     aggregate = info.value
     assert isinstance(aggregate, Aggregate)

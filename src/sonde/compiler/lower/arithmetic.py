@@ -40,7 +40,7 @@ def as_number(lo: Lower, pointer: Operand, type: Type | None = None) -> Operand:
     known = known or isinstance(type, Pointer) and type.space == CTX
     if not isinstance(pointer, Reg) or pointer not in lo.state.typed and not known:
         return pointer
-    task = lo.world.struct("task_struct")
+    task = lo.world.find_struct("task_struct")
     if lo.unit.feature("rdonly_cast") and task is not None:
         return lo.b.alu("sub", memory.typed_pointer(lo, pointer, task.btf_id), memory.typed_pointer(lo, 0, task.btf_id))
     slot = lo.b.function.slot(8, "plain", scratch=True)

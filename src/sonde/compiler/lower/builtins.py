@@ -66,7 +66,7 @@ def current_task(lo: Lower) -> Operand:
 
 
 def task_struct(lo: Lower) -> Struct:
-    struct = lo.world.struct("task_struct")
+    struct = lo.world.find_struct("task_struct")
     assert struct is not None
     return struct
 
@@ -89,7 +89,7 @@ def task_memory(lo: Lower, node: Expr | None, *path: str) -> Mem:
 def comm_memory(lo: Lower) -> Mem | None:
     """The current task's name where it lies, when kernel memory is loaded directly (the kernel keeps it padded
     with NULs: strscpy_pad in __set_task_comm())."""
-    return task_memory(lo, None, "comm") if memory.loads_directly(lo) and lo.world.struct("task_struct") else None
+    return task_memory(lo, None, "comm") if memory.loads_directly(lo) and lo.world.find_struct("task_struct") else None
 
 
 def _task_number(*path: str) -> Callable[[Lower, Expr], Operand]:

@@ -96,8 +96,8 @@ def _is_probe_name(expr: Expr) -> bool:
 def _equal_values(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
     """Tuples, records and arrays: equal when their bytes are, both built with one layout."""
     assert left.type is not None and right.type is not None
-    merged = convert.merge(left.type, right.type)  # wide enough for the elements of both
-    type = convert.plain(merged) if merged is not None else max(left.type, right.type, key=lambda t: t.size)
+    merged = convert.merge_types(left.type, right.type)  # wide enough for the elements of both
+    type = convert.plain_type(merged) if merged is not None else max(left.type, right.type, key=lambda t: t.size)
     with lo.scope():
         places = []
         for side in (left, right):

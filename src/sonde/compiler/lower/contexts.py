@@ -136,7 +136,7 @@ class Syscall(Context):
     def registers(self, lo: Lower) -> Mem:
         """The task's saved registers: the first argument of both tracepoints."""
         pointer = lo.b.load(lo.context_pointer(), 0, 8, pure=True)
-        struct = lo.world.struct("pt_regs")
+        struct = lo.world.find_struct("pt_regs")
         return memory.locate_pointee(lo, pointer, Pointer(struct or Struct("pt_regs", 168, lambda: ()), KERNEL))
 
     def number(self, lo: Lower) -> Operand:
@@ -174,7 +174,7 @@ class Syscall(Context):
     def _skip_compat(self, lo: Lower, leave: Block) -> None:
         """A 32-bit program's call has another numbering; the classic tracepoints leave it out too
         (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
-        task, info = lo.world.struct("task_struct"), lo.world.struct("thread_info")
+        task, info = lo.world.find_struct("task_struct"), lo.world.find_struct("thread_info")
         status = info.field("status") if info else None
         where = task.field("thread_info") if task else None
         if arch_of(lo).name != "x86_64" or task is None or status is None or where is None \

@@ -27,7 +27,7 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
 def convert_tuple(lo: Lower, source: Mem, have: Tuple, mem: Mem, want: Tuple) -> None:
     """Element by element where the layouts differ (wider integers, longer strings)."""
     memory.clear_bytes(lo, mem, want.size)
-    for number, b, to in zip(have.ordered(want.names), want.of, want.offsets):
+    for number, b, to in zip(have.element_order(want.names), want.of, want.offsets):
         a, at = have.of[number], have.offsets[number]
         if isinstance(b, Scalar):
             lo.store_value(mem.at(to), b, memory.read_scalar(lo, source.at(at), a))

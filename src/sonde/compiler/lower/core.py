@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
-from ...semantics.nodes import walk
+from ...semantics.nodes import walk_nodes
 from ...semantics.typed import CheckedProbe
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
@@ -48,7 +48,7 @@ class Lower:
         self.numbers = numbers
         self.program = Program(name)
         self.place: Any = None  # span of the expression that is being lowered, where b.span is the statement's
-        self.addressed = {id(n.operand.slot) for n in walk(probe.trees) if isinstance(n, Unary) and n.op == "&"
+        self.addressed = {id(n.operand.slot) for n in walk_nodes(probe.trees) if isinstance(n, Unary) and n.op == "&"
                           and isinstance(n.operand, Variable)}  # they have to be in memory
         self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label
         self.subprograms: dict[str, str] = {}  # functions of the script that are lowered: name → label

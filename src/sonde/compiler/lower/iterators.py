@@ -24,7 +24,7 @@ class Iterated(Context):
 
     def prologue(self, lo: Lower, leave: Block) -> None:
         """At the end all pointers are 0; the verifier lets none be used that was not compared. -p chooses by task."""
-        struct = lo.world.struct(f"bpf_iter__{lo.attach[0].event}")
+        struct = lo.world.find_struct(f"bpf_iter__{lo.attach[0].event}")
         for at in object_offsets(struct) if struct is not None else [8]:
             found = lo.b.block("object")
             lo.b.branch("jne", lo.b.load(lo.context_pointer(), at, 8, pure=True), 0, found, leave)
@@ -34,7 +34,7 @@ class Iterated(Context):
 
     def _only_process(self, lo: Lower, context: Struct, pid: int, leave: Block) -> None:
         """Leave for tasks of other processes."""
-        where, task = context.field("task"), lo.world.struct("task_struct")
+        where, task = context.field("task"), lo.world.find_struct("task_struct")
         group = task.field("tgid") if task is not None else None
         assert where is not None and task is not None and group is not None
         mem = memory.locate_pointee(lo, self.pointer(lo, where, task.btf_id), Pointer(task, KERNEL))

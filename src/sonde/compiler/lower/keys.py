@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...language.ast import Expr, TupleExpr
-from ...semantics.typed import MapInfo
+from ...semantics.typed import ScriptMap
 from ...types import UINT8, Scalar, Str, Tuple, Type
 from ..ir import Operand
 from ..unit import SHORT, short_type
@@ -34,7 +34,7 @@ def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
     return mem
 
 
-def use_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]) -> None:
+def use_key(lo: Lower, info: ScriptMap, key: Expr, use: Callable[[str, Mem], None]) -> None:
     """Lower ``use(map, key)``; twice, behind a test of the strings' length, where the map has a companion."""
     assert info.key is not None
     short = lo.unit.maps[info.name].short
@@ -53,11 +53,11 @@ def use_key(lo: Lower, info: MapInfo, key: Expr, use: Callable[[str, Mem], None]
 def always_short(key: Expr, type: Type) -> bool:
     """Whether the expression's own type leaves no room for a long string."""
     if isinstance(key, TupleExpr) and isinstance(type, Tuple):
-        return all(always_short(item, type.of[at]) for item, at in zip(key.items, type.ordered(tuple(key.names))))
+        return all(always_short(item, type.of[at]) for item, at in zip(key.items, type.element_order(tuple(key.names))))
     return key.type is not None and short_type(key.type) == key.type
 
 
-def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
+def _by_length(lo: Lower, info: ScriptMap, key: Expr, type: Str, short: str, use: Callable[[str, Mem], None]) -> None:
     """One string: its first 64 bytes are the short key where they lie. Only those are cleared beforehand; what
     follows is cleared, and the string read again, when it turns out to be long."""
     place = lo.locate_value(key) if key.type == type else None
@@ -78,7 +78,7 @@ def _by_length(lo: Lower, info: MapInfo, key: Expr, type: Str, short: str, use: 
     _choose_map(lo, short, mem, [mem.at(SHORT - 1)], long_key, use)
 
 
-def _by_lengths(lo: Lower, info: MapInfo, key: Expr, short: str, use: Callable[[str, Mem], None]) -> None:
+def _by_lengths(lo: Lower, info: ScriptMap, key: Expr, short: str, use: Callable[[str, Mem], None]) -> None:
     """A tuple with strings: built whole, and copied into the short layout if every string fits there."""
     type, small_type = info.key, short_type(info.key) if info.key is not None else None
     assert isinstance(type, Tuple) and isinstance(small_type, Tuple)

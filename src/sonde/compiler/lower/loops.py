@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ...language.ast import Binary, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
-from ...semantics.nodes import walk
-from ...semantics.typed import MapInfo, ScratchVar
+from ...semantics.nodes import walk_nodes
+from ...semantics.typed import ScratchVar, ScriptMap
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
 from .. import helpers as h
 from ..ir import Block, Function, MapFd, Operand, Reg
@@ -43,18 +43,18 @@ def is_short(unit: Unit, stmt: For | While) -> bool:
 
 
 def _long_loops(unit: Unit, tree: object) -> list[For | While]:
-    return [n for n in walk(tree) if isinstance(n, (For, While)) and not is_short(unit, n)]
+    return [n for n in walk_nodes(tree) if isinstance(n, (For, While)) and not is_short(unit, n)]
 
 
 def shared_variables(unit: Unit, clause: Clause, parameters: Sequence[ScratchVar] = ()) -> dict[int, Variable]:
     """Variables that a callback uses and the code around it too, by the id of their slot."""
     found: dict[int, Variable] = {}
     for loop in _long_loops(unit, clause.body):
-        own = {id(n.target.slot) for n in walk(loop.body) if isinstance(n, VarDecl)}
+        own = {id(n.target.slot) for n in walk_nodes(loop.body) if isinstance(n, VarDecl)}
         if isinstance(loop, For):
             own.add(id(loop.variable.slot))
         outside = {id(n.slot) for n in _variables_outside(clause, loop)} | {id(p) for p in parameters}
-        for node in walk(_callback_nodes(loop)):
+        for node in walk_nodes(_callback_nodes(loop)):
             if isinstance(node, Variable) and id(node.slot) in outside and id(node.slot) not in own:
                 found[id(node.slot)] = node
     return found
@@ -67,8 +67,8 @@ def _callback_nodes(loop: For | While) -> Sequence[Node]:
 
 def _variables_outside(clause: Clause, loop: For | While) -> list[Variable]:
     """Every use of a variable that is not in the callback."""
-    inner = {id(n) for n in walk(_callback_nodes(loop))}
-    return [n for n in walk([clause.predicate, clause.body]) if isinstance(n, Variable) and id(n) not in inner]
+    inner = {id(n) for n in walk_nodes(_callback_nodes(loop))}
+    return [n for n in walk_nodes([clause.predicate, clause.body]) if isinstance(n, Variable) and id(n) not in inner]
 
 
 def has_callbacks(unit: Unit, clause: Clause) -> bool:
@@ -92,7 +92,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
         places[key] = at
         at += size if size <= LARGE else 8
     at = round_up(at, 8)
-    for loop in walk(clause.body):
+    for loop in walk_nodes(clause.body):
         if isinstance(loop, For) and loop.end is not None and not is_short(lo.unit, loop):
             sharing.starts[id(loop)] = at
             at += 8
@@ -115,7 +115,7 @@ def prepare_frame(lo: Lower, clause: Clause) -> None:
                        if key in sharing.in_frame and key not in deciding and _is_plain(shared[key].slot.type)}
     sharing.obscured -= deciding
     if not any(isinstance(n, (If, Ternary, While)) or isinstance(n, Binary) and n.op in ("&&", "||")
-               for loop in _long_loops(lo.unit, clause.body) for n in walk(loop)):
+               for loop in _long_loops(lo.unit, clause.body) for n in walk_nodes(loop)):
         sharing.obscured = set()  # every iteration goes the same way
 
 
@@ -141,16 +141,16 @@ def _forget_values(lo: Lower) -> None:
 def _deciding_variables(unit: Unit, clause: Clause) -> set[int]:
     """Variables by which a ``while`` that stays a loop may come to its end, by the id of their slot."""
     from ..cost import count_rounds
-    loops = [n for n in walk(clause.body) if isinstance(n, While) and is_short(unit, n)]
+    loops = [n for n in walk_nodes(clause.body) if isinstance(n, While) and is_short(unit, n)]
     tests = [loop.cond for loop in loops]
     tests += [n.cond for loop in loops if count_rounds(loop) is None for n in _own_ifs(unit, loop.body)]
-    return {id(n.slot) for test in tests for n in walk(test) if isinstance(n, Variable)}
+    return {id(n.slot) for test in tests for n in walk_nodes(test) if isinstance(n, Variable)}
 
 
 def _own_ifs(unit: Unit, body: Sequence[Node]) -> list[If]:
     """The ``if`` statements of a body, without those of callbacks: what ends a callback is no matter of the loop."""
-    inner = {id(n) for loop in _long_loops(unit, list(body)) for n in walk(loop)}
-    return [n for n in walk(list(body)) if isinstance(n, If) and id(n) not in inner]
+    inner = {id(n) for loop in _long_loops(unit, list(body)) for n in walk_nodes(loop)}
+    return [n for n in walk_nodes(list(body)) if isinstance(n, If) and id(n) not in inner]
 
 
 def _shared_place(lo: Lower, key: int, type: Type, offset: int) -> Mem:
@@ -325,7 +325,8 @@ def _loop_over_map(lo: Lower, stmt: For) -> None:
     lo.b.start(rest)
 
 
-def _over_one_map(lo: Lower, stmt: For, info: MapInfo, name: str, key_type: Type, broken: Block | None = None) -> None:
+def _over_one_map(lo: Lower, stmt: For, info: ScriptMap, name: str, key_type: Type,
+                  broken: Block | None = None) -> None:
     """``broken``: where a break in the body leads, past the map's other half."""
     pair = stmt.variable.slot.type
     assert isinstance(pair, Tuple)
@@ -355,7 +356,7 @@ def _copy_key(lo: Lower, key: Mem, have: Type, into: Mem, want: Type) -> None:
         memory.copy_bytes(lo, key, into, min(have.size, want.size))
 
 
-def _merged_value(lo: Lower, name: str, info: MapInfo, key: Mem, value: Mem) -> Operand:
+def _merged_value(lo: Lower, name: str, info: ScriptMap, key: Mem, value: Mem) -> Operand:
     """The element's value over all CPUs (the callback gets only one CPU's)."""
     assert isinstance(info.value, Aggregate)
     if lo.unit.maps[name].stride:

@@ -20,7 +20,7 @@ from ...language.ast import (
     Variable,
 )
 from ...semantics.builtins import find_builtin
-from ...semantics.typed import MapInfo
+from ...semantics.typed import ScriptMap
 from ...types import Scalar
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
@@ -33,7 +33,7 @@ from .state import Lookup, Mem
 from .variables import replace_value
 
 
-def info_of(lo: Lower, ref: MapRef) -> MapInfo:
+def info_of(lo: Lower, ref: MapRef) -> ScriptMap:
     return lo.unit.checked.maps[ref.name]
 
 
@@ -81,7 +81,7 @@ def look_up(lo: Lower, ref: MapRef) -> Lookup:
     return found
 
 
-def find_value(lo: Lower, info: MapInfo, key: Expr) -> Reg:
+def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
     found: list[Reg] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...language.ast import BlockExpr, Call, Expr, Unary, Variable
 from ...semantics.functions import deletes_key
-from ...semantics.nodes import walk
+from ...semantics.nodes import walk_nodes
 from ...semantics.typed import ScratchVar
 from ..ir import Operand
 from .core import Lower, is_function_call
@@ -14,7 +14,7 @@ from .variables import set_variable
 def must_run_first(expr: Expr) -> bool:
     """Whether evaluating has effects that a lost record must not swallow, or may leave the program."""
     return any(isinstance(n, BlockExpr) or isinstance(n, Unary) and n.op in ("++", "--") or is_function_call(n)
-               or isinstance(n, Call) and deletes_key(n) for n in walk(expr))
+               or isinstance(n, Call) and deletes_key(n) for n in walk_nodes(expr))
 
 
 def value_before(lo: Lower, expr: Expr, following: Expr | None) -> Operand:

@@ -67,8 +67,8 @@ ROWS: dict[str, dict[str, str]] = {
 def raw_fields(world: World, category: str, event: str) -> dict[str, RawField]:
     """The fields that this kernel's raw tracepoint gives, and how."""
     row = ROWS.get(f"{category}:{event}")
-    params = world.raw_tracepoint(event) if row else None
-    format = world.tracepoint(category, event) if params is not None else None
+    params = world.raw_tracepoint_args(event) if row else None
+    format = world.tracepoint_format(category, event) if params is not None else None
     if row is None or params is None or format is None:
         return {}
     found: dict[str, RawField] = {}
@@ -90,7 +90,7 @@ def _make_reader(world: World, params: Struct, text: str) -> RawField | None:
     if not path:
         return lambda lo, field: _read_argument(lo, argument, field)
     struct, *members = path.split(".")
-    root = world.struct(struct)
+    root = world.find_struct(struct)
     type: Type | None = root
     offset = 0
     for name in members:

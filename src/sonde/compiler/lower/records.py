@@ -7,7 +7,7 @@ from typing import Any
 from ...language.ast import Expr, MapRef
 from ...record import Record
 from ...semantics.naming import name_parts
-from ...semantics.nodes import walk
+from ...semantics.nodes import walk_nodes
 from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
 from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
@@ -98,7 +98,7 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: Any = None, dat
         for i, value in enumerate(values[:last + 1]):
             early[i] = lo.b.mov(lo.kept_value(value)) if isinstance(types[i], Scalar) \
                 else _evaluate_early(lo, value, types[i])
-        keys = [n for v in values for n in walk(v) if isinstance(n, MapRef)]
+        keys = [n for v in values for n in walk_nodes(v) if isinstance(n, MapRef)]
         before = lo.state.last_time
         reserved = reserve_record(lo, site)
         with lo.region():

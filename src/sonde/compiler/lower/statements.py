@@ -155,7 +155,7 @@ def _compound_type(stmt: Assign, target: Type) -> Type:
     have, give = convert.as_int(target), number_of(stmt.value, stmt.value.type)
     if stmt.op not in ("/", "%") or have is None or give is None:
         return target
-    return convert.division(have, give)
+    return convert.division_type(have, give)
 
 
 def _lower_declaration(lo: Lower, stmt: VarDecl) -> None:

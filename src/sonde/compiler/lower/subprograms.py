@@ -8,7 +8,7 @@ program, gets the caller's frame too, last of all (see :mod:`.loops` for what is
 from __future__ import annotations
 
 from ...language.ast import Call, Clause, Return, Variable
-from ...semantics.nodes import walk
+from ...semantics.nodes import walk_nodes
 from ...semantics.typed import CheckedFunction
 from ...types import NoneType, Scalar, Type
 from ..ir import Operand
@@ -20,7 +20,7 @@ from .variables import assign_variable
 
 
 def calls_functions(clause: Clause) -> bool:
-    return any(is_function_call(node) for node in walk([clause.predicate, clause.body]))
+    return any(is_function_call(node) for node in walk_nodes([clause.predicate, clause.body]))
 
 
 def write_function_result(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool) -> None:

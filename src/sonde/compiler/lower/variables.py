@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...language.ast import Expr, MapRef, Variable
-from ...semantics.nodes import walk
+from ...semantics.nodes import walk_nodes
 from ...types import Scalar, Type
 from ..ir import Operand, Reg
 from . import memory
@@ -13,7 +13,7 @@ from .state import Mem
 
 def replace_value(lo: Lower, target: Variable | MapRef, value: Expr, mem: Mem, type: Type) -> None:
     """Write a new value over that of ``target``, in place unless it is made of the old one."""
-    if isinstance(value, (Variable, MapRef)) or not any(_same_place(target, node) for node in walk(value)):
+    if isinstance(value, (Variable, MapRef)) or not any(_same_place(target, node) for node in walk_nodes(value)):
         lo.write_value(value, mem, type)
         return
     with lo.scope():

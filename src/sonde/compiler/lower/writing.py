@@ -96,7 +96,7 @@ def _tuple_into(lo: Lower, expr: TupleExpr, mem: Mem, type: Tuple, pad: bool) ->
     for end, start in gaps if pad else ():
         if start > end:
             lo.b.zero(mem.base, mem.off + end, start - end)
-    for item, at in zip(expr.items, type.ordered(tuple(expr.names))):
+    for item, at in zip(expr.items, type.element_order(tuple(expr.names))):
         lo.write_value(item, mem.at(type.offsets[at]), type.of[at], pad)
 
 

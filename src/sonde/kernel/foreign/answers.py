@@ -11,9 +11,9 @@ from ...types import StructField
 from . import demangle as mangled
 from . import ld_cache, usdt
 from .elf import Elf
-from .frames import MOST_RULES, Table
+from .frames import MOST_RULES, UnwindTable
 from .numbers import Damaged
-from .symbol_table import JitMap
+from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
 
 
@@ -24,8 +24,8 @@ class Subject:
         self.path = path
         self.descriptors = descriptors  # of the file, and of its debug file if there is one
         self._elf: Elf | None = None
-        self.frames: Table | None = None
-        self.jit: JitMap | None = None
+        self.frames: UnwindTable | None = None
+        self.jit: JitMapTable | None = None
 
     @property
     def elf(self) -> Elf:
@@ -46,33 +46,33 @@ def describe(subject: Subject) -> Sequence[Any]:
 
 
 def functions(subject: Subject, first: int) -> Sequence[Any]:
-    return subject.elf.functions().page(first, subject.elf.offset)
+    return subject.elf.functions().function_page(first, subject.elf.address_to_offset)
 
 
 def object(subject: Subject, name: str) -> Sequence[int] | None:
-    return subject.elf.object(name)
+    return subject.elf.find_object(name)
 
 
 def around(subject: Subject, address: int) -> Sequence[Any]:
-    return subject.elf.functions().around(address)
+    return subject.elf.functions().functions_around(address)
 
 
 def jit_around(subject: Subject, address: int) -> Sequence[Any]:
     if subject.jit is None:
-        subject.jit = JitMap(subject.read)
-    return subject.jit.functions.around(address)
+        subject.jit = JitMapTable(subject.read)
+    return subject.jit.functions.functions_around(address)
 
 
 def static_probes(subject: Subject) -> Sequence[Any]:
     return [(p.provider, p.name, p.offset, p.semaphore, [a.values() for a in p.arguments])
-            for p in usdt.probes(subject.elf)]
+            for p in usdt.read_usdt_probes(subject.elf)]
 
 
 def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
     try:
         if subject.frames is None:
-            subject.frames = Table(subject.elf)
-        found = subject.frames.row(address)
+            subject.frames = UnwindTable(subject.elf)
+        found = subject.frames.find_row(address)
     except Damaged as problem:
         raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
     if found is None:
@@ -87,17 +87,17 @@ def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
 
 
 def demangle(_: None, names: list[str]) -> Sequence[str] | None:
-    return [mangled.demangle(name) for name in names] if mangled.available() else None
+    return [mangled.demangle(name) for name in names] if mangled.is_available() else None
 
 
 def loader_cache(subject: Subject, machine: str) -> Sequence[Any]:
-    return list(ld_cache.parse(subject.read(0, ld_cache.MOST), machine).items())
+    return list(ld_cache.parse_ld_cache(subject.read(0, ld_cache.MOST), machine).items())
 
 
 def prototype(subject: Subject, offset: int) -> Sequence[Any]:
     from . import dwarf
 
-    found = dwarf.prototype(subject.elf, offset)
+    found = dwarf.user_prototype(subject.elf, offset)
     args = found.args
     return (found.problem, found.hints, args.name if args else "", args.size if args else 0,
             [(f.name, pack_type(f.type), f.offset) for f in args.fields] if args else [],
@@ -108,10 +108,10 @@ def prototype(subject: Subject, offset: int) -> Sequence[Any]:
 def members(subject: Subject, entry: int) -> Sequence[Any]:
     from . import dwarf
 
-    return [_field(field) for field in dwarf.members(subject.elf, entry)]
+    return [_pack_field(field) for field in dwarf.struct_members(subject.elf, entry)]
 
 
-def _field(field: StructField) -> Sequence[Any]:
+def _pack_field(field: StructField) -> Sequence[Any]:
     return field.name, pack_type(field.type), field.offset, field.bit_offset, field.bit_size
 
 
@@ -125,5 +125,5 @@ def source_lines(subject: Subject, source: str, line: int, column: int) -> Seque
 def inlined(subject: Subject, name: str) -> Sequence[Any] | None:
     from . import dwarf_inlined
 
-    found = dwarf_inlined.inlined(subject.elf, name)
+    found = dwarf_inlined.inlined_copies(subject.elf, name)
     return found.values() if found is not None else None

@@ -29,21 +29,21 @@ def main() -> None:
     """Serve the socket that this process was started with; ``sys.argv`` ends with its prefix and whether DWARF will be
     asked for."""
     sys.prefix = sys.argv[-2]  # without ``site`` it is not that of a virtual environment, of which hints tell
-    _prepare(sys.argv[-1] == "dwarf")
+    _preload_modules(sys.argv[-1] == "dwarf")
     connection = socket(AF_UNIX, SOCK_STREAM, 0, fileno=SOCKET)
     lower_rank(SOCKET)
     subjects = _Subjects()
-    while (request := _receive(connection)) is not None:
-        data = json.dumps(_respond(*request, subjects)).encode()
+    while (request := _receive_request(connection)) is not None:
+        data = json.dumps(_answer_request(*request, subjects)).encode()
         if len(data) > MOST:
             data = json.dumps({"refused": f"the answer would have {len(data)} bytes"}).encode()
         connection.sendall(HEAD.pack(len(data)) + data)
 
 
-def _prepare(dwarf: bool) -> None:
+def _preload_modules(dwarf: bool) -> None:
     import lzma  # noqa: F401
 
-    mangled.available()
+    mangled.is_available()
     if dwarf:
         import difflib  # noqa: F401
         import zlib  # noqa: F401
@@ -62,7 +62,7 @@ class _Subjects:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Subject] = {}
 
-    def find(self, path: str, descriptors: list[int]) -> Subject | None:
+    def find_subject(self, path: str, descriptors: list[int]) -> Subject | None:
         """The file of the first descriptor, with its debug file's; None without any. They belong to it from now on."""
         if not descriptors:
             return None
@@ -71,19 +71,19 @@ class _Subjects:
         if subject is None:
             subject = Subject(descriptors, path)
         else:
-            _close(descriptors)
+            _close_descriptors(descriptors)
         self._known[key] = subject
         if len(self._known) > SUBJECTS:
-            _close(self._known.pop(next(iter(self._known))).descriptors)
+            _close_descriptors(self._known.pop(next(iter(self._known))).descriptors)
         return subject
 
 
-def _close(descriptors: list[int]) -> None:
+def _close_descriptors(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
 
-def _receive(connection: socket) -> tuple[list[Any], list[int]] | None:
+def _receive_request(connection: socket) -> tuple[list[Any], list[int]] | None:
     """(question, descriptors); None at the end."""
     head, ancillary, _, _ = connection.recvmsg(HEAD.size, CMSG_SPACE(8))
     descriptors = array.array("i")
@@ -99,11 +99,11 @@ def _receive(connection: socket) -> tuple[list[Any], list[int]] | None:
     return (json.loads(body), list(descriptors)) if body else None
 
 
-def _respond(request: list[Any], descriptors: list[int], subjects: _Subjects) -> dict[str, Any]:
+def _answer_request(request: list[Any], descriptors: list[int], subjects: _Subjects) -> dict[str, Any]:
     name, path, memory, *arguments = request
     try:
         limit_memory(memory)
-        return {"answer": getattr(answers, name)(subjects.find(path, descriptors), *arguments)}
+        return {"answer": getattr(answers, name)(subjects.find_subject(path, descriptors), *arguments)}
     except TooMuch as problem:
         return {"refused": problem.message}
     except EnvironmentProblem as problem:

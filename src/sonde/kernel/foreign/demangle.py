@@ -17,7 +17,7 @@ MOST_SHOWN = 65536  # and of what it stands for
 _functions: list[Any] = []  # __cxa_demangle and free, once looked for; empty list inside: there is none
 
 
-def _load() -> Any:
+def _load_runtime() -> Any:
     """(demangle, free), or () where no C++ runtime is installed."""
     if not _functions:
         _functions.append(())
@@ -35,14 +35,14 @@ def _load() -> Any:
     return _functions[0]
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether a C++ runtime is there."""
-    return bool(_load())
+    return bool(_load_runtime())
 
 
 def demangle(name: str) -> str:
     """``_ZN2ns1fEi`` → ``ns::f(int)``; anything that is no mangled name, or cannot be demangled, as it is."""
-    functions = _load()
+    functions = _load_runtime()
     if not functions or not name.startswith(("_Z", "__Z")) or len(name) > MOST:
         return name
     # "_Z1fi.cold": what the compiler split off keeps its suffix

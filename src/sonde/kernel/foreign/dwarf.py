@@ -17,7 +17,15 @@ from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places
 from .dwarf_ranges import address_ranges, low_pc
-from .dwarf_types import Types, attribute, declaration, name_of, origin, qualified, referred
+from .dwarf_types import (
+    TypeConverter,
+    attribute_value,
+    find_origin,
+    format_declaration,
+    name_of,
+    qualified_name,
+    referred_die,
+)
 from .elf import Elf
 
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type", "DW_TAG_module")
@@ -30,13 +38,13 @@ class DebugInfo:
     def __init__(self, elf: Elf, dwarf: Any) -> None:
         self._elf = elf
         self.dwarf = dwarf
-        self._types = Types()
+        self._types = TypeConverter()
         self._units: list[tuple[Any, list[tuple[int, int]]]] | None = None
         self._functions: dict[int, dict[int, Any]] = {}  # of a unit (by its offset): address → entry
 
     # units
 
-    def units(self) -> list[tuple[Any, list[tuple[int, int]]]]:
+    def compile_units(self) -> list[tuple[Any, list[tuple[int, int]]]]:
         """(compile unit, address ranges) of all of them."""
         if self._units is None:
             self._units = [(unit, address_ranges(self.dwarf, unit, unit.get_top_DIE()))
@@ -48,53 +56,53 @@ class DebugInfo:
         offset = table.cu_offset_at_addr(address) if table is not None else None
         if offset is not None:
             return self.dwarf.get_CU_at(offset)
-        return next((unit for unit, ranges in self.units()
+        return next((unit for unit, ranges in self.compile_units()
                      if any(low <= address < high for low, high in ranges)), None)
 
     # functions
 
-    def function(self, address: int) -> tuple[Any, Any] | None:
+    def function_starting_at(self, address: int) -> tuple[Any, Any] | None:
         """(unit, entry) of the function that begins at an address."""
         unit = self._unit_at(address)
         if unit is None:
             return None
         if unit.cu_offset not in self._functions:
             self._functions[unit.cu_offset] = {
-                low: die for die in subprograms(unit.get_top_DIE()) if (low := low_pc(die)) is not None}
+                low: die for die in iter_subprograms(unit.get_top_DIE()) if (low := low_pc(die)) is not None}
         die = self._functions[unit.cu_offset].get(address)
         return (unit, die) if die is not None else None
 
-    def prototype(self, address: int) -> UserPrototype | None:
+    def function_prototype(self, address: int) -> UserPrototype | None:
         """Parameters and result of the function that begins at a virtual address; None if it is not described."""
-        found = self.function(address)
+        found = self.function_starting_at(address)
         if found is None:
             return None
         unit, die = found
         parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
-        described = [origin(parameter) for parameter in parameters]
-        result = referred(origin(die, "type"), "type")
-        kinds = [referred(parameter, "type") for parameter in described]
+        described = [find_origin(parameter) for parameter in parameters]
+        result = referred_die(find_origin(die, "type"), "type")
+        kinds = [referred_die(parameter, "type") for parameter in described]
         names = [name_of(parameter) or f"arg{index}" for index, parameter in enumerate(described)]
-        finder = dwarf_places.Finder(self.dwarf, unit, die, self._elf.machine)
-        places = dict(zip(names, finder.places(parameters, kinds, result)))
-        types = [(name, self._types.type(kind)) for name, kind in zip(names, kinds)]
-        declared = [declaration(kind, name) for name, kind in zip(names, kinds)]
+        finder = dwarf_places.LocationFinder(self.dwarf, unit, die, self._elf.machine)
+        places = dict(zip(names, finder.find_locations(parameters, kinds, result)))
+        types = [(name, self._types.convert_type(kind)) for name, kind in zip(names, kinds)]
+        declared = [format_declaration(kind, name) for name, kind in zip(names, kinds)]
         return UserPrototype(
-            _layout(die, [(name, type) for name, type in types if places[name].kind != "unknown" and type.size]),
-            places, self._types.type(result) if result is not None else None,
-            [*declared, declaration(result, "retval") if result is not None else "void"])
+            _layout_args(die, [(name, type) for name, type in types if places[name].kind != "unknown" and type.size]),
+            places, self._types.convert_type(result) if result is not None else None,
+            [*declared, format_declaration(result, "retval") if result is not None else "void"])
 
-    def members(self, entry: int) -> tuple[StructField, ...]:
+    def struct_members(self, entry: int) -> tuple[StructField, ...]:
         """Those of the struct that an entry describes."""
-        return self._types.members(self.dwarf.get_DIE_from_refaddr(entry))
+        return self._types.struct_members(self.dwarf.get_DIE_from_refaddr(entry))
 
     # source lines
 
-    def lines(self, source: str, line: int, column: int) -> SourceLines:
+    def source_lines(self, source: str, line: int, column: int) -> SourceLines:
         """Where the code of a line begins: one place for each function (or inlined copy of one) that has it."""
         rows: dict[str, list[tuple[Any, int]]] = {}
         near: set[int] = set()
-        for unit, _ in self.units():
+        for unit, _ in self.compile_units():
             for path, state in line_rows(self.dwarf, unit, source):
                 near.add(state.line)
                 if state.line == line and (not column or state.column == column):
@@ -103,19 +111,19 @@ class DebugInfo:
             return SourceLines(problem=f"several source files are called {source}",
                                hints=[f"write more of the path: {', '.join(sorted(rows)[:4])}"])
         if not rows:
-            return self._no_line(source, line, column, near)
+            return self._explain_no_line(source, line, column, near)
         path, found = next(iter(rows.items()))
         places: dict[int, tuple[int, str]] = {}
         for unit, address in sorted(found, key=lambda row: row[1]):
-            block, function = self._around(unit, address)
+            block, function = self._innermost_block(unit, address)
             places.setdefault(block, (address, function))
         return SourceLines([SourceLine(path, function, offset) for address, function in sorted(places.values())
-                            if (offset := self._elf.offset(address)) is not None])
+                            if (offset := self._elf.address_to_offset(address)) is not None])
 
-    def _no_line(self, source: str, line: int, column: int, near: set[int]) -> SourceLines:
+    def _explain_no_line(self, source: str, line: int, column: int, near: set[int]) -> SourceLines:
         if not near:
-            known = sorted({os.path.basename(path) for unit, _ in self.units()
-                            for path in _files(self.dwarf, unit).values()})
+            known = sorted({os.path.basename(path) for unit, _ in self.compile_units()
+                            for path in _line_table_files(self.dwarf, unit).values()})
             from difflib import get_close_matches
             close = get_close_matches(os.path.basename(source), known, 3)
             return SourceLines(problem=f"no source file {source} is part of it",
@@ -127,14 +135,15 @@ class DebugInfo:
         return SourceLines(problem=f"line {line} of {source} has no code",
                            hints=[f"the nearest lines that have are {', '.join(map(str, nearest))}"])
 
-    def _around(self, unit: Any, address: int) -> tuple[int, str]:
+    def _innermost_block(self, unit: Any, address: int) -> tuple[int, str]:
         """(number of the innermost function or inlined copy that holds an address, the function's name)."""
-        for die in subprograms(unit.get_top_DIE()):
+        for die in iter_subprograms(unit.get_top_DIE()):
             if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, die)):
-                return self._inlined(unit, die, address), self._symbol(address) or name_of(origin(die, "name"))
-        return 0, self._symbol(address)
+                return self._innermost_inlined(unit, die,
+                                               address), self._symbol_at(address) or name_of(find_origin(die, "name"))
+        return 0, self._symbol_at(address)
 
-    def _inlined(self, unit: Any, die: Any, address: int) -> int:
+    def _innermost_inlined(self, unit: Any, die: Any, address: int) -> int:
         block, pending = die.offset, list(die.iter_children())
         while pending:
             child = pending.pop()
@@ -146,17 +155,17 @@ class DebugInfo:
                 pending = list(child.iter_children())
         return int(block)
 
-    def title(self, function: Any) -> str:
+    def probe_name(self, function: Any) -> str:
         """The name by which a function with code can be probed."""
         low = low_pc(function)
-        return (self._symbol(low) if low is not None else "") or name_of(origin(function))
+        return (self._symbol_at(low) if low is not None else "") or name_of(find_origin(function))
 
-    def _symbol(self, address: int) -> str:
+    def _symbol_at(self, address: int) -> str:
         found = self._elf.function_at(address)
         return found[0] if found else ""
 
 
-def _layout(die: Any, fields: list[tuple[str, Type]]) -> Struct:
+def _layout_args(die: Any, fields: list[tuple[str, Type]]) -> Struct:
     """``args`` as a struct with natural alignment."""
     at, found = 0, []
     for name, type in fields:
@@ -164,10 +173,10 @@ def _layout(die: Any, fields: list[tuple[str, Type]]) -> Struct:
         found.append(StructField(name, type, at))
         at += type.size
     members = tuple(found)
-    return Struct(f"_args_{qualified(origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
+    return Struct(f"_args_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
-def subprograms(top: Any) -> Iterator[Any]:
+def iter_subprograms(top: Any) -> Iterator[Any]:
     """Functions of a unit, those in namespaces and classes included."""
     pending = [top]
     while pending:
@@ -178,30 +187,30 @@ def subprograms(top: Any) -> Iterator[Any]:
                 pending.append(child)
 
 
-def _files(dwarf: Any, unit: Any) -> dict[int, str]:
+def _line_table_files(dwarf: Any, unit: Any) -> dict[int, str]:
     """Source files of a unit's line table by their numbers there."""
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return {}
     header, old = program.header, program.header.version < 5
-    directories = [_text(d) for d in header.include_directory]
-    home = _text(attribute(unit.get_top_DIE(), "comp_dir", b""))
+    directories = [_decode_text(d) for d in header.include_directory]
+    home = _decode_text(attribute_value(unit.get_top_DIE(), "comp_dir", b""))
     if old:
         directories.insert(0, home)
     found = {}
     for index, entry in enumerate(header.file_entry):
         place = entry.dir_index if entry.dir_index is not None else 0
         directory = directories[place] if place < len(directories) else ""
-        found[index + old] = os.path.normpath(os.path.join(home, directory, _text(entry.name)))
+        found[index + old] = os.path.normpath(os.path.join(home, directory, _decode_text(entry.name)))
     return found
 
 
-def source_file(dwarf: Any, entry: Any) -> str:
+def declaring_file(dwarf: Any, entry: Any) -> str:
     """The source file in which an entry is declared; "" if it is not said."""
-    return _files(dwarf, entry.cu).get(attribute(entry, "decl_file", -1), "")
+    return _line_table_files(dwarf, entry.cu).get(attribute_value(entry, "decl_file", -1), "")
 
 
-def _text(raw: Any) -> str:
+def _decode_text(raw: Any) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else str(raw)
 
 
@@ -209,7 +218,7 @@ def line_rows(dwarf: Any, unit: Any, source: str) -> Iterator[tuple[str, Any]]:
     """(source file's path, row) of a unit's line table, for files whose path ends in ``source``: rows that a debugger
     would stop at."""
     tail = os.path.normpath(source)
-    wanted = {number: path for number, path in _files(dwarf, unit).items()
+    wanted = {number: path for number, path in _line_table_files(dwarf, unit).items()
               if path == tail or path.endswith("/" + tail.lstrip("/")) and not tail.startswith("/")}
     if not wanted:
         return
@@ -226,14 +235,14 @@ def debug_info(elf: Elf) -> DebugInfo | UserPrototype:
     """The debug information of a file, or (as a prototype's ``problem``) why there is none; read once."""
     known = _known.get(elf)
     if known is None:
-        known = _known[elf] = _open(elf)
+        known = _known[elf] = _open_debug_info(elf)
     return known
 
 
 _known: WeakKeyDictionary[Elf, DebugInfo | UserPrototype] = WeakKeyDictionary()
 
 
-def _open(elf: Elf) -> DebugInfo | UserPrototype:
+def _open_debug_info(elf: Elf) -> DebugInfo | UserPrototype:
     file = elf.with_debug_info()
     if file is None:
         return UserPrototype(problem=f"{elf.path} has no debug information",
@@ -248,26 +257,26 @@ def _open(elf: Elf) -> DebugInfo | UserPrototype:
     except MemoryError:
         raise
     except Exception as problem:  # a library reads a damaged file: what it raises is not ours to list
-        return UserPrototype(problem=unreadable(file.path, problem))
+        return UserPrototype(problem=unreadable_message(file.path, problem))
 
 
-def unreadable(path: str, problem: Exception) -> str:
+def unreadable_message(path: str, problem: Exception) -> str:
     """What is said of damaged debug information."""
     return f"the debug information of {path} cannot be read: {str(problem)[:200] or type(problem).__name__}"
 
 
-def prototype(elf: Elf, offset: int) -> UserPrototype:
+def user_prototype(elf: Elf, offset: int) -> UserPrototype:
     """What World.user_prototype answers."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return info
     try:
-        address = elf.address(offset)
-        found = info.prototype(address) if address is not None else None
+        address = elf.offset_to_address(offset)
+        found = info.function_prototype(address) if address is not None else None
     except MemoryError:
         raise
     except Exception as problem:
-        return UserPrototype(problem=unreadable(elf.path, problem))
+        return UserPrototype(problem=unreadable_message(elf.path, problem))
     return found or UserPrototype(problem=f"the debug information of {elf.path} does not describe this function",
                                   hints=["it may come from a part that was compiled without -g"])
 
@@ -278,21 +287,21 @@ def source_lines(elf: Elf, source: str, line: int, column: int) -> SourceLines:
     if isinstance(info, UserPrototype):
         return SourceLines(problem=info.problem, hints=info.hints)
     try:
-        return info.lines(source, line, column)
+        return info.source_lines(source, line, column)
     except MemoryError:
         raise
     except Exception as problem:
-        return SourceLines(problem=unreadable(elf.path, problem))
+        return SourceLines(problem=unreadable_message(elf.path, problem))
 
 
-def members(elf: Elf, entry: int) -> tuple[StructField, ...]:
+def struct_members(elf: Elf, entry: int) -> tuple[StructField, ...]:
     """The members of the struct that an entry describes."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         raise EnvironmentProblem(info.problem, info.hints)
     try:
-        return info.members(entry)
+        return info.struct_members(entry)
     except MemoryError:
         raise
     except Exception as problem:
-        raise EnvironmentProblem(unreadable(elf.path, problem)) from None
+        raise EnvironmentProblem(unreadable_message(elf.path, problem)) from None

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...spec import Inlined, UserPrototype
-from .dwarf import DebugInfo, debug_info, line_rows, source_file, subprograms
+from .dwarf import DebugInfo, debug_info, declaring_file, iter_subprograms, line_rows
 from .dwarf_ranges import address_ranges
-from .dwarf_types import attribute, name_of, origin, qualified
+from .dwarf_types import attribute_value, find_origin, name_of, qualified_name
 from .elf import Elf
 
 SECONDS = 5.0  # of reading units; what is found by then is told
@@ -23,16 +23,16 @@ _MOST = 64     # places of the name's text that are tried
 _WITHIN = ("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block", "DW_TAG_catch_block")
 
 
-def inlined(elf: Elf, name: str) -> Inlined | None:
+def inlined_copies(elf: Elf, name: str) -> Inlined | None:
     """What World.inlined answers; ``name`` is the function's, or the linker's for it, or has C++ namespaces."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         return None
     try:
-        copies = _Search(info, name).run()
+        copies = _Search(info, name).find_copies()
         if not copies:
             return None
-        callers = {info.title(function) for _, function, _ in copies}
+        callers = {info.probe_name(function) for _, function, _ in copies}
         return Inlined(sorted(callers - {""}), len(copies), _first_line(info, copies))
     except MemoryError:
         raise
@@ -48,7 +48,7 @@ class _Search:
         self._name = name
         self._own: list[int] = []  # offsets of the function's own entries
 
-    def run(self) -> list[tuple[Any, Any, Any]]:
+    def find_copies(self) -> list[tuple[Any, Any, Any]]:
         """(unit, function, copy of it that is inlined in that function), by their order in the file."""
         end = time.monotonic() + SECONDS
         found: dict[int, tuple[Any, Any, Any]] = {}
@@ -57,59 +57,59 @@ class _Search:
             for unit in units():
                 if unit.cu_offset not in read and time.monotonic() < end:
                     read.add(unit.cu_offset)
-                    found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies(unit))
+                    found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
         return [found[offset] for offset in sorted(found)]
 
     def _units_of_name(self) -> Iterator[Any]:
         if self._dwarf.debug_str_offsets_sec is not None:
-            return self._units([b""])  # clang's units number their strings
+            return self._units_containing([b""])  # clang's units number their strings
         text = self._name.rpartition("::")[2].encode() + b"\0"
-        places = _places(_contents(self._dwarf.debug_str_sec), text)  # it may be the end of a longer string
-        return self._units([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
+        places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the end of a longer string
+        return self._units_containing([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
 
     def _units_of_entries(self) -> Iterator[Any]:
         """Units that refer to the function's entry in another, as link-time optimisation makes them."""
-        return self._units([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
+        return self._units_containing([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
 
-    def _units(self, needles: list[bytes]) -> Iterator[Any]:
+    def _units_containing(self, needles: list[bytes]) -> Iterator[Any]:
         """Those that have one of the needles."""
-        data = _contents(self._dwarf.debug_info_sec)
+        data = _section_bytes(self._dwarf.debug_info_sec)
         for unit in self._dwarf.iter_CUs():
             end = unit.cu_offset + unit["unit_length"] + 4
             if any(data.find(needle, unit.cu_offset, end) >= 0 for needle in needles):
                 yield unit
 
-    def _copies(self, unit: Any) -> Iterator[tuple[Any, Any]]:
-        for function in subprograms(unit.get_top_DIE()):
-            if self._is_it(function):
+    def _copies_in_unit(self, unit: Any) -> Iterator[tuple[Any, Any]]:
+        for function in iter_subprograms(unit.get_top_DIE()):
+            if self._is_wanted(function):
                 self._own.append(function.offset)
             pending = list(function.iter_children())
             while pending:
                 entry = pending.pop()
                 if entry.tag in _WITHIN:
                     pending += entry.iter_children()
-                    if entry.tag == "DW_TAG_inlined_subroutine" and self._is_it(entry):
+                    if entry.tag == "DW_TAG_inlined_subroutine" and self._is_wanted(entry):
                         yield function, entry
 
-    def _is_it(self, entry: Any) -> bool:
-        named = origin(entry)
+    def _is_wanted(self, entry: Any) -> bool:
+        named = find_origin(entry)
         if "::" in self._name:
-            return qualified(named) == self._name
+            return qualified_name(named) == self._name
         return self._name in (name_of(named), _linker_name(entry))
 
 
 def _linker_name(entry: Any) -> str:
-    raw = attribute(origin(entry, "linkage_name"), "linkage_name", b"")
+    raw = attribute_value(find_origin(entry, "linkage_name"), "linkage_name", b"")
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
 
 
 def _first_line(info: DebugInfo, copies: list[tuple[Any, Any, Any]]) -> str:
     """``file.c:12``: the function's first line that has code in each copy of it; "" if there is none."""
-    declared = origin(copies[0][2], "decl_line")
-    path, begin = source_file(info.dwarf, declared), attribute(declared, "decl_line", 0)
-    end = min([line for function in subprograms(declared.cu.get_top_DIE())
-               if (line := attribute(function, "decl_line", 0)) > begin
-               and attribute(function, "decl_file") == attribute(declared, "decl_file")], default=1 << 32)
+    declared = find_origin(copies[0][2], "decl_line")
+    path, begin = declaring_file(info.dwarf, declared), attribute_value(declared, "decl_line", 0)
+    end = min([line for function in iter_subprograms(declared.cu.get_top_DIE())
+               if (line := attribute_value(function, "decl_line", 0)) > begin
+               and attribute_value(function, "decl_file") == attribute_value(declared, "decl_file")], default=1 << 32)
     common: set[int] | None = None
     rows: dict[int, list[tuple[int, int]]] = {}  # of a unit: (line, address)
     for unit, _, copy in copies if path else ():
@@ -122,14 +122,14 @@ def _first_line(info: DebugInfo, copies: list[tuple[Any, Any, Any]]) -> str:
     return f"{os.path.basename(path)}:{min(common)}" if common else ""
 
 
-def _contents(section: Any) -> bytes:
+def _section_bytes(section: Any) -> bytes:
     if section is None:
         return b""
     data: bytes = section.stream.getvalue()
     return data
 
 
-def _places(text: bytes, what: bytes) -> list[int]:
+def _find_all(text: bytes, what: bytes) -> list[int]:
     found, at = [], text.find(what)
     while at >= 0:
         found.append(at)

@@ -13,16 +13,16 @@ from ...arch import ARCHES, Arch
 from ...spec import UserPlace
 from .dwarf_ranges import low_pc
 from .dwarf_types import (
-    attribute,
-    bounds,
+    array_lengths,
+    attribute_value,
+    data_members,
     is_float,
     is_struct,
     member_offset,
-    members,
     name_of,
-    referred,
+    referred_die,
     size_of,
-    strip,
+    strip_qualifiers,
 )
 
 _MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -37,7 +37,7 @@ GONE = UserPlace("unknown", why="was optimised out: the function does not get it
 ODD = UserPlace("unknown", why="is described in a way that Sonde does not understand")
 
 
-class Finder:
+class LocationFinder:
     """Finds the places for one function."""
 
     def __init__(self, dwarf: Any, unit: Any, die: Any, machine: int) -> None:
@@ -45,37 +45,37 @@ class Finder:
         self._unit = unit
         self._die = die
         self._arch = ARCHES.get(_MACHINES.get(machine, ""))
-        self._low = _entry(dwarf, unit, die)
+        self._low = _entry_address(dwarf, unit, die)
 
-    def places(self, parameters: list[Any], kinds: list[Any], result: Any) -> list[UserPlace]:
+    def find_locations(self, parameters: list[Any], kinds: list[Any], result: Any) -> list[UserPlace]:
         """One place for each parameter; ``kinds`` are their types, ``result`` that of the function."""
         if self._arch is None:
             return [UserPlace("unknown", why="is of a machine that Sonde does not know") for _ in parameters]
         references = [self._is_reference(parameter) for parameter in parameters]
-        convention = Convention(self._arch).assign(kinds, references, result)
-        return [self._place(parameter, usual) for parameter, usual in zip(parameters, convention)]
+        convention = Convention(self._arch).assign_locations(kinds, references, result)
+        return [self._parameter_location(parameter, usual) for parameter, usual in zip(parameters, convention)]
 
-    def _place(self, parameter: Any, usual: UserPlace) -> UserPlace:
+    def _parameter_location(self, parameter: Any, usual: UserPlace) -> UserPlace:
         where = parameter.attributes.get("DW_AT_location")
         if where is None:
-            value = attribute(parameter, "const_value")
+            value = attribute_value(parameter, "const_value")
             return UserPlace("constant", offset=value) if isinstance(value, int) else GONE
-        expression, listed = self._at_entry(where, parameter)
+        expression, listed = self._entry_expression(where, parameter)
         if expression is None:
             return GONE
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
-        place = self._evaluate(DWARFExprParser(self._unit.structs).parse_expr(expression))
+        place = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
         if place is None:  # on the frame that the prologue makes
             return ODD if listed else usual
         return place
 
     def _is_reference(self, parameter: Any) -> bool:
         """Whether the frame will have the address of a parameter instead of it."""
-        where = attribute(parameter, "location")
+        where = attribute_value(parameter, "location")
         return isinstance(where, list) and bool(where) and where[0] == _FBREG and where[-1] == _DEREF
 
-    def _at_entry(self, where: Any, parameter: Any) -> tuple[Any, bool]:
+    def _entry_expression(self, where: Any, parameter: Any) -> tuple[Any, bool]:
         """(the expression that holds at the first address or None, whether it comes from a list)."""
         from elftools.dwarf.locationlists import LocationParser
 
@@ -83,7 +83,7 @@ class Finder:
             where, self._unit["version"], parameter)
         if not isinstance(found, list):
             return found.loc_expr, False
-        base = attribute(self._unit.get_top_DIE(), "low_pc", 0)
+        base = attribute_value(self._unit.get_top_DIE(), "low_pc", 0)
         for entry in found:
             if hasattr(entry, "base_address"):
                 base = entry.base_address
@@ -93,25 +93,25 @@ class Finder:
                     return entry.loc_expr, True
         return None, True
 
-    def _evaluate(self, ops: list[Any]) -> UserPlace | None:
+    def _expression_location(self, ops: list[Any]) -> UserPlace | None:
         """The place that an expression means; None for one on the frame, which is not there yet."""
         names = [op.op_name for op in ops]
         if not ops:
             return GONE
         if names[-1] == "DW_OP_stack_value":
-            return self._computed(ops[:-1])
+            return self._value_location(ops[:-1])
         if "DW_OP_piece" in names:
-            return self._pieces(ops)
+            return self._composite_location(ops)
         if len(ops) == 1 and _is_register(ops[0]):
-            return self._register(_number(ops[0]))
+            return self._register_location(_register_number(ops[0]))
         if names[0] == "DW_OP_fbreg":
-            return self._on_frame(ops)
+            return self._frame_location(ops)
         if len(ops) == 1 and names[0].startswith("DW_OP_breg"):
-            register = self._general(int(names[0].removeprefix("DW_OP_breg")))
+            register = self._general_register(int(names[0].removeprefix("DW_OP_breg")))
             return UserPlace("memory", (register,), ops[0].args[0]) if register is not None else ODD
         return ODD
 
-    def _computed(self, ops: list[Any]) -> UserPlace:
+    def _value_location(self, ops: list[Any]) -> UserPlace:
         """A value without a home of its own: constants are understood."""
         if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_lit"):
             return UserPlace("constant", offset=int(ops[0].op_name.removeprefix("DW_OP_lit")))
@@ -119,54 +119,54 @@ class Finder:
             return UserPlace("constant", offset=ops[0].args[0])
         return GONE
 
-    def _pieces(self, ops: list[Any]) -> UserPlace:
+    def _composite_location(self, ops: list[Any]) -> UserPlace:
         """A struct in two registers."""
         registers: list[int] = []
         for op, piece in zip(ops[::2], ops[1::2]):
             if not _is_register(op) or piece.op_name != "DW_OP_piece":
                 return GONE
-            place = self._register(_number(op))
+            place = self._register_location(_register_number(op))
             if place.kind != "registers":
                 return place
             registers += place.registers
         return UserPlace("registers", tuple(registers)) if 2 * len(registers) == len(ops) else GONE
 
-    def _register(self, number: int) -> UserPlace:
+    def _register_location(self, number: int) -> UserPlace:
         assert self._arch is not None
         if number in _VECTORS[self._arch.name]:
             return VECTOR
-        register = self._general(number)
+        register = self._general_register(number)
         return UserPlace("registers", (register,)) if register is not None else ODD
 
-    def _general(self, number: int) -> int | None:
+    def _general_register(self, number: int) -> int | None:
         assert self._arch is not None
         names = _NUMBERS[self._arch.name]
         return self._arch.registers[names[number]] if 0 <= number < len(names) else None
 
-    def _on_frame(self, ops: list[Any]) -> UserPlace | None:
+    def _frame_location(self, ops: list[Any]) -> UserPlace | None:
         """A place above the return address is the caller's, and true already; one below it is not."""
         assert self._arch is not None
-        at: int | None = self._above_frame(ops[0].args[0])
+        at: int | None = self._cfa_offset(ops[0].args[0])
         if at is None or at < 0 or len(ops) > 1:
             return None
         return UserPlace("memory", (self._arch.stack_pointer,), at + self._arch.stack_arguments)
 
-    def _above_frame(self, offset: int) -> int | None:
+    def _cfa_offset(self, offset: int) -> int | None:
         """An offset from the frame base as one from the canonical frame address; None where they have no fixed
         distance."""
         from elftools.dwarf.dwarf_expr import DWARFExprParser
 
-        base = attribute(self._die, "frame_base")
+        base = attribute_value(self._die, "frame_base")
         ops = DWARFExprParser(self._unit.structs).parse_expr(base) if isinstance(base, list) else []
         if len(ops) == 1 and ops[0].op_name == "DW_OP_call_frame_cfa":
             return offset
         if len(ops) == 1 and self._arch is not None and _is_register(ops[0]):
             pointer = {"x86_64": (6, 16), "aarch64": (29, 16)}[self._arch.name]  # saved with the return address
-            return offset - pointer[1] if _number(ops[0]) == pointer[0] else None
+            return offset - pointer[1] if _register_number(ops[0]) == pointer[0] else None
         return None
 
 
-def _entry(dwarf: Any, unit: Any, die: Any) -> int:
+def _entry_address(dwarf: Any, unit: Any, die: Any) -> int:
     return low_pc(die) or 0
 
 
@@ -175,7 +175,7 @@ def _is_register(op: Any) -> bool:
     return name == "DW_OP_regx" or name.startswith("DW_OP_reg") and name[9:].isdigit()
 
 
-def _number(op: Any) -> int:
+def _register_number(op: Any) -> int:
     return int(op.args[0] if op.op_name == "DW_OP_regx" else op.op_name.removeprefix("DW_OP_reg"))
 
 
@@ -188,52 +188,53 @@ class Convention:
         self._vectors = 8
         self._stack = arch.stack_arguments
 
-    def assign(self, kinds: list[Any], references: list[bool], result: Any) -> list[UserPlace]:
+    def assign_locations(self, kinds: list[Any], references: list[bool], result: Any) -> list[UserPlace]:
         """Places of parameters of these types, some of which go by their address, for a function that returns
         ``result``."""
         x86 = self._arch.name == "x86_64"
-        if x86 and result is not None and self._returned_in_memory(result):
+        if x86 and result is not None and self._returns_in_memory(result):
             self._general.pop(0)  # the address that the result goes to
-        place = self._x86 if x86 else self._arm
-        return [self._reference() if reference else place(strip(kind)) for kind, reference in zip(kinds, references)]
+        place = self._assign_x86 if x86 else self._assign_arm
+        return [self._assign_reference() if reference else place(strip_qualifiers(kind))
+                for kind, reference in zip(kinds, references)]
 
-    def _returned_in_memory(self, result: Any) -> bool:
-        kind = strip(result)
-        return is_struct(kind) and (_by_reference(kind) or eightbytes(kind) is None)
+    def _returns_in_memory(self, result: Any) -> bool:
+        kind = strip_qualifiers(result)
+        return is_struct(kind) and (_is_passed_by_reference(kind) or classify_eightbytes(kind) is None)
 
-    def _x86(self, kind: Any) -> UserPlace:
-        if is_struct(kind) and _by_reference(kind):
-            return self._reference()
-        parts = eightbytes(kind)
+    def _assign_x86(self, kind: Any) -> UserPlace:
+        if is_struct(kind) and _is_passed_by_reference(kind):
+            return self._assign_reference()
+        parts = classify_eightbytes(kind)
         if parts is None:
-            return self._on_stack(size_of(kind), attribute(kind, "alignment", 8) if kind is not None else 8)
+            return self._assign_stack(size_of(kind), attribute_value(kind, "alignment", 8) if kind is not None else 8)
         integers = parts.count("integer")
         if integers > len(self._general) or len(parts) - integers > self._vectors:
-            return self._on_stack(size_of(kind), 8)
+            return self._assign_stack(size_of(kind), 8)
         registers = tuple([self._general.pop(0) for _ in range(integers)])
         self._vectors -= len(parts) - integers
         return UserPlace("registers", registers) if integers == len(parts) else VECTOR
 
-    def _arm(self, kind: Any) -> UserPlace:
+    def _assign_arm(self, kind: Any) -> UserPlace:
         size = size_of(kind)
-        if is_float(kind) or is_struct(kind) and set(eightbytes(kind, 64) or ()) == {"vector"}:
+        if is_float(kind) or is_struct(kind) and set(classify_eightbytes(kind, 64) or ()) == {"vector"}:
             self._vectors -= 1
-            return VECTOR if self._vectors >= 0 else self._on_stack(size, 8)
-        if is_struct(kind) and (size > 16 or _by_reference(kind)):
-            return self._reference()
+            return VECTOR if self._vectors >= 0 else self._assign_stack(size, 8)
+        if is_struct(kind) and (size > 16 or _is_passed_by_reference(kind)):
+            return self._assign_reference()
         words = max(1, (size + 7) // 8)
         if words > len(self._general):
             self._general = []
-            return self._on_stack(size, 8)
+            return self._assign_stack(size, 8)
         return UserPlace("registers", tuple([self._general.pop(0) for _ in range(words)]))
 
-    def _reference(self) -> UserPlace:
+    def _assign_reference(self) -> UserPlace:
         """The caller's copy, by its address."""
         if not self._general:
             return UserPlace("unknown", why="is passed by an address on the stack, which Sonde does not follow")
         return UserPlace("memory", (self._general.pop(0),), 0)
 
-    def _on_stack(self, size: int, alignment: int) -> UserPlace:
+    def _assign_stack(self, size: int, alignment: int) -> UserPlace:
         if alignment > 8:
             above = self._stack - self._arch.stack_arguments
             self._stack += -above % alignment
@@ -242,41 +243,43 @@ class Convention:
         return place
 
 
-def _by_reference(kind: Any, depth: int = 0) -> bool:
+def _is_passed_by_reference(kind: Any, depth: int = 0) -> bool:
     """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4,
     and _value, 5); without that its members tell, by the rule of the C++ ABI (section 1.1, "non-trivial for the
     purposes of calls")."""
-    told = attribute(kind, "calling_convention")
+    told = attribute_value(kind, "calling_convention")
     if told in (4, 5):
         return bool(told == 4)
     if depth > 16:
         return False
     own = name_of(kind).partition("<")[0]
     for child in kind.iter_children():
-        if child.tag == "DW_TAG_subprogram" and (attribute(child, "virtuality") or _copies(child, own, kind)):
+        if child.tag == "DW_TAG_subprogram" and (attribute_value(child, "virtuality")
+                                                 or _is_nontrivial_member(child, own, kind)):
             return True
-    parts = [strip(referred(m, "type")) for m in members(kind)]
-    return any(is_struct(part) and _by_reference(part, depth + 1) for part in parts)
+    parts = [strip_qualifiers(referred_die(m, "type")) for m in data_members(kind)]
+    return any(is_struct(part) and _is_passed_by_reference(part, depth + 1) for part in parts)
 
 
-def _copies(function: Any, own: str, kind: Any) -> bool:
+def _is_nontrivial_member(function: Any, own: str, kind: Any) -> bool:
     """Whether a member function is a destructor or copy constructor that somebody wrote."""
-    if attribute(function, "artificial") or attribute(function, "defaulted") or attribute(function, "deleted"):
+    if attribute_value(function, "artificial") or attribute_value(function, "defaulted") or attribute_value(function,
+                                                                                                            "deleted"):
         return False
     name = name_of(function)
     if name.startswith("~"):
         return True
     if name != own:
         return False
-    given = [strip(referred(child, "type")) for child in function.iter_children()
-             if child.tag == "DW_TAG_formal_parameter" and not attribute(child, "artificial")]
+    given = [strip_qualifiers(referred_die(child, "type")) for child in function.iter_children()
+             if child.tag == "DW_TAG_formal_parameter" and not attribute_value(child, "artificial")]
     if len(given) != 1 or given[0] is None or given[0].tag not in _REFERENCES:
         return False
-    to = strip(referred(given[0], "type"))
+    to = strip_qualifiers(referred_die(given[0], "type"))
     return to is not None and to.offset == kind.offset
 
 
-def eightbytes(kind: Any, most: int = 16) -> list[str] | None:
+def classify_eightbytes(kind: Any, most: int = 16) -> list[str] | None:
     """The classes ("integer", "vector") of a value's eight-byte parts; None if it is passed in memory."""
     size = size_of(kind)
     if not is_struct(kind):
@@ -288,23 +291,23 @@ def eightbytes(kind: Any, most: int = 16) -> list[str] | None:
     if not size:
         return ["integer"]
     found: list[str] = [""] * ((size + 7) // 8)
-    return [part or "vector" for part in found] if _classify(kind, 0, found, 0) else None
+    return [part or "vector" for part in found] if _classify_parts(kind, 0, found, 0) else None
 
 
-def _classify(kind: Any, at: int, found: list[str], depth: int) -> bool:
+def _classify_parts(kind: Any, at: int, found: list[str], depth: int) -> bool:
     """Merge the parts of a type at an offset into ``found``; False if something is not aligned."""
-    kind = strip(kind)
+    kind = strip_qualifiers(kind)
     if kind is None or depth > 16:
         return True
     if is_struct(kind):
-        return all(_classify(referred(m, "type"), at + (member_offset(m) or 0), found, depth + 1)
-                   for m in members(kind))
+        return all(_classify_parts(referred_die(m, "type"), at + (member_offset(m) or 0), found, depth + 1)
+                   for m in data_members(kind))
     if kind.tag == "DW_TAG_array_type":
-        element, count = referred(kind, "type"), 1
-        for bound in bounds(kind):
+        element, count = referred_die(kind, "type"), 1
+        for bound in array_lengths(kind):
             count *= bound
         step = size_of(element)
-        return all(_classify(element, at + i * step, found, depth + 1) for i in range(min(count, 64)))
+        return all(_classify_parts(element, at + i * step, found, depth + 1) for i in range(min(count, 64)))
     size = size_of(kind)
     if size and at % min(size, 8):
         return False

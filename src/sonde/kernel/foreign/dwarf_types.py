@@ -24,23 +24,23 @@ _MAX_NAME = 4096  # characters
 _MAX_PARTS = 500  # types that a declaration is made of
 
 
-def attribute(die: Any, name: str, default: Any = None) -> Any:
+def attribute_value(die: Any, name: str, default: Any = None) -> Any:
     """The value of a DIE's attribute."""
     found = die.attributes.get("DW_AT_" + name)
     return found.value if found is not None else default
 
 
-def referred(die: Any, name: str) -> Any:
+def referred_die(die: Any, name: str) -> Any:
     """The DIE that an attribute refers to; None if there is none."""
     return die.get_DIE_from_attribute("DW_AT_" + name) if "DW_AT_" + name in die.attributes else None
 
 
-def origin(die: Any, name: str = "name") -> Any:
+def find_origin(die: Any, name: str = "name") -> Any:
     """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
     for _ in range(8):
         if "DW_AT_" + name in die.attributes:
             return die
-        further = referred(die, "abstract_origin") or referred(die, "specification")
+        further = referred_die(die, "abstract_origin") or referred_die(die, "specification")
         if further is None:
             return die
         die = further
@@ -49,11 +49,11 @@ def origin(die: Any, name: str = "name") -> Any:
 
 def name_of(die: Any) -> str:
     """A DIE's own name."""
-    raw = attribute(die, "name", b"")
+    raw = attribute_value(die, "name", b"")
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
 
 
-def qualified(die: Any) -> str:
+def qualified_name(die: Any) -> str:
     """The name with the namespaces and classes around it: ``ns::thing``."""
     parts, parent = [name_of(die)], die.get_parent()
     while parent is not None and parent.tag in _SCOPES:
@@ -62,42 +62,42 @@ def qualified(die: Any) -> str:
     return "::".join(parts)
 
 
-def strip(die: Any) -> Any:
+def strip_qualifiers(die: Any) -> Any:
     """The type behind typedefs and qualifiers; None is void."""
     for _ in range(_MAX_DEPTH):
         if die is None or die.tag not in _QUALIFIERS and die.tag != "DW_TAG_typedef":
             return die
-        die = referred(die, "type")
+        die = referred_die(die, "type")
     return None
 
 
 def size_of(die: Any) -> int:
     """Bytes of a type; 0 for void, functions and what is only declared."""
-    die = strip(die)
+    die = strip_qualifiers(die)
     if die is None:
         return 0
     if die.tag in _POINTERS:
-        return int(attribute(die, "byte_size", 8))
+        return int(attribute_value(die, "byte_size", 8))
     if die.tag == "DW_TAG_array_type":
-        count = size_of(referred(die, "type"))
-        for bound in bounds(die):
+        count = size_of(referred_die(die, "type"))
+        for bound in array_lengths(die):
             count = min(count * bound, _MAX_SIZE)
         return count
     if die.tag == "DW_TAG_ptr_to_member_type":
-        to = strip(referred(die, "type"))
+        to = strip_qualifiers(referred_die(die, "type"))
         return 16 if to is not None and to.tag == "DW_TAG_subroutine_type" else 8
-    size = attribute(die, "byte_size", 0)
+    size = attribute_value(die, "byte_size", 0)
     if not size and die.tag == "DW_TAG_enumeration_type":
-        return size_of(referred(die, "type")) or 4
+        return size_of(referred_die(die, "type")) or 4
     return size if isinstance(size, int) else 0
 
 
-def bounds(die: Any) -> list[int]:
+def array_lengths(die: Any) -> list[int]:
     """Lengths of an array's dimensions, outermost first; 0 for one that is not known."""
     found = []
     for child in die.iter_children():
         if child.tag == "DW_TAG_subrange_type":
-            count, upper = attribute(child, "count"), attribute(child, "upper_bound")
+            count, upper = attribute_value(child, "count"), attribute_value(child, "upper_bound")
             length = count if isinstance(count, int) else upper + 1 if isinstance(upper, int) else 0
             found.append(length if 0 <= length < 1 << 32 else 0)
     return found or [0]
@@ -105,7 +105,7 @@ def bounds(die: Any) -> list[int]:
 
 def is_float(die: Any) -> bool:
     """Whether a (stripped) type is a floating point number."""
-    return die is not None and die.tag == "DW_TAG_base_type" and attribute(die, "encoding") in _FLOATS
+    return die is not None and die.tag == "DW_TAG_base_type" and attribute_value(die, "encoding") in _FLOATS
 
 
 def is_struct(die: Any) -> bool:
@@ -113,16 +113,16 @@ def is_struct(die: Any) -> bool:
     return die is not None and die.tag in _STRUCTS
 
 
-def members(die: Any) -> list[Any]:
+def data_members(die: Any) -> list[Any]:
     """Data members and base classes of a struct; static members are none."""
     return [child for child in die.iter_children()
-            if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not attribute(child, "external")
-            and not attribute(child, "declaration") and isinstance(member_offset(child), int)]
+            if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not attribute_value(child, "external")
+            and not attribute_value(child, "declaration") and isinstance(member_offset(child), int)]
 
 
 def member_offset(die: Any) -> int | None:
     """Byte offset of a member; None if only the running program knows (a virtual base)."""
-    where = attribute(die, "data_member_location", 0)
+    where = attribute_value(die, "data_member_location", 0)
     if isinstance(where, int):
         return where
     if isinstance(where, list) and where and where[0] == 0x23:  # DW_OP_plus_uconst, of DWARF 2
@@ -133,16 +133,16 @@ def member_offset(die: Any) -> int | None:
     return None
 
 
-class Types:
+class TypeConverter:
     """Conversion to sonde.types; each type of a file is converted once."""
 
     def __init__(self) -> None:
         self._known: dict[int, Type] = {}
         self._depth = 0
 
-    def type(self, die: Any) -> Type:
+    def convert_type(self, die: Any) -> Type:
         """The type; void, functions and what has no size become VOID."""
-        die = strip(die)
+        die = strip_qualifiers(die)
         if die is None:
             return VOID
         key = die.offset
@@ -150,75 +150,75 @@ class Types:
             self._known[key] = VOID  # what a damaged type that holds itself finds
             self._depth += 1
             try:
-                self._known[key] = self._convert(die) if self._depth < _MAX_DEPTH else VOID
+                self._known[key] = self._convert_die(die) if self._depth < _MAX_DEPTH else VOID
             finally:
                 self._depth -= 1
         return self._known[key]
 
-    def _convert(self, die: Any) -> Type:
+    def _convert_die(self, die: Any) -> Type:
         if die.tag in _POINTERS:
-            return self._pointer(die)
+            return self._convert_pointer(die)
         if die.tag in _STRUCTS:
-            return self._struct(die)
+            return self._convert_struct(die)
         if die.tag == "DW_TAG_base_type":
-            return _base(die)
+            return _convert_base_type(die)
         if die.tag == "DW_TAG_enumeration_type":
-            return _enum(die)
+            return _convert_enum(die)
         if die.tag == "DW_TAG_array_type":
-            return self._array(die)
+            return self._convert_array(die)
         size = size_of(die)
         return Array(UINT64, size // 8) if size and size % 8 == 0 else VOID
 
-    def _pointer(self, die: Any) -> Type:
+    def _convert_pointer(self, die: Any) -> Type:
         """Not to be followed now: types point at each other in circles, but a struct loads its members when asked."""
-        to = strip(referred(die, "type"))
-        return Pointer(VOID if to is None or to.tag == "DW_TAG_subroutine_type" else self.type(to), USER)
+        to = strip_qualifiers(referred_die(die, "type"))
+        return Pointer(VOID if to is None or to.tag == "DW_TAG_subroutine_type" else self.convert_type(to), USER)
 
-    def _array(self, die: Any) -> Type:
-        element = referred(die, "type")
-        lengths = bounds(die)
-        of = strip(element)
+    def _convert_array(self, die: Any) -> Type:
+        element = referred_die(die, "type")
+        lengths = array_lengths(die)
+        of = strip_qualifiers(element)
         if len(lengths) == 1 and lengths[0] and of is not None and of.tag == "DW_TAG_base_type" and \
                 name_of(of) == "char":
             return Str(lengths[0])  # as of the kernel's types: a char array is text
-        found = self.type(element)
+        found = self.convert_type(element)
         for length in reversed(lengths):
             found = Array(found, length)
         return found
 
-    def _struct(self, die: Any) -> Type:
-        size = attribute(die, "byte_size", 0)
+    def _convert_struct(self, die: Any) -> Type:
+        size = attribute_value(die, "byte_size", 0)
         size = size if isinstance(size, int) else 0
-        name = qualified(die) if name_of(die) else f"(anonymous {die.offset})"  # structs are compared by name
-        alignment = attribute(die, "alignment", 0) or min(8, size & -size) or 1
-        return UserStruct(name, size, lambda: self.members(die), die.tag == "DW_TAG_union_type", 0, alignment,
+        name = qualified_name(die) if name_of(die) else f"(anonymous {die.offset})"  # structs are compared by name
+        alignment = attribute_value(die, "alignment", 0) or min(8, size & -size) or 1
+        return UserStruct(name, size, lambda: self.struct_members(die), die.tag == "DW_TAG_union_type", 0, alignment,
                           die.offset)
 
-    def members(self, die: Any) -> tuple[StructField, ...]:
+    def struct_members(self, die: Any) -> tuple[StructField, ...]:
         """The members of a struct."""
-        return tuple([field for member in members(die) for field in self._field(member)])
+        return tuple([field for member in data_members(die) for field in self._convert_member(member)])
 
-    def _field(self, die: Any) -> list[StructField]:
-        kind, at = self.type(referred(die, "type")), member_offset(die) or 0
+    def _convert_member(self, die: Any) -> list[StructField]:
+        kind, at = self.convert_type(referred_die(die, "type")), member_offset(die) or 0
         if die.tag == "DW_TAG_inheritance":
             return [StructField("", kind, at)]  # the base's members are found as those of an anonymous one
-        bits = attribute(die, "bit_size", 0)
+        bits = attribute_value(die, "bit_size", 0)
         if not bits:
             return [StructField(name_of(die), kind, at)] if kind != VOID else []
-        return [_bitfield(name_of(die), kind, _bits_at(die, kind, at, bits), bits)]
+        return [_make_bitfield(name_of(die), kind, _bitfield_offset(die, kind, at, bits), bits)]
 
 
-def _bits_at(die: Any, kind: Type, at: int, bits: int) -> int:
+def _bitfield_offset(die: Any, kind: Type, at: int, bits: int) -> int:
     """Where a bitfield starts, in bits from the start of the struct."""
-    if attribute(die, "data_bit_offset") is not None:
-        return int(attribute(die, "data_bit_offset"))
-    if attribute(die, "bit_offset") is not None:  # DWARF 2 and 3 count from the most significant bit
-        storage = int(attribute(die, "byte_size", kind.size))
-        return 8 * (at + storage) - int(attribute(die, "bit_offset")) - bits
+    if attribute_value(die, "data_bit_offset") is not None:
+        return int(attribute_value(die, "data_bit_offset"))
+    if attribute_value(die, "bit_offset") is not None:  # DWARF 2 and 3 count from the most significant bit
+        storage = int(attribute_value(die, "byte_size", kind.size))
+        return 8 * (at + storage) - int(attribute_value(die, "bit_offset")) - bits
     return 8 * at
 
 
-def _bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructField:
+def _make_bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructField:
     unit = (kind.size or 1) * 8
     at = bits_at // unit * unit
     if bits_at + bits > at + unit:  # packed: not within one naturally aligned unit
@@ -226,8 +226,8 @@ def _bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructField:
     return StructField(name, kind, at // 8, bits_at - at, bits)
 
 
-def _base(die: Any) -> Type:
-    size, encoding = attribute(die, "byte_size", 0), attribute(die, "encoding")
+def _convert_base_type(die: Any) -> Type:
+    size, encoding = attribute_value(die, "byte_size", 0), attribute_value(die, "encoding")
     if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: programs have no floating point
         return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
             Array(UINT8, size)
@@ -236,23 +236,23 @@ def _base(die: Any) -> Type:
     return Int(8 * size, encoding in _SIGNED)
 
 
-def _enum(die: Any) -> Type:
+def _convert_enum(die: Any) -> Type:
     size = size_of(die)
     names: dict[int, str] = {}
     for child in die.iter_children():
         if child.tag == "DW_TAG_enumerator":
-            names.setdefault(attribute(child, "const_value", 0), name_of(child))
+            names.setdefault(attribute_value(child, "const_value", 0), name_of(child))
     signed = any(isinstance(value, int) and value < 0 for value in names)
-    return Enum(qualified(die) if name_of(die) else f"(anonymous {die.offset})", 8 * (size if size in (1, 2, 4, 8)
+    return Enum(qualified_name(die) if name_of(die) else f"(anonymous {die.offset})", 8 * (size if size in (1, 2, 4, 8)
                 else 4), signed, names)
 
 
 # ---- as text
 
 
-def declaration(die: Any, name: str = "") -> str:
+def format_declaration(die: Any, name: str = "") -> str:
     """C declaration: ``const char * s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
-    return f"{_Declaration().text(die, 0)} {name}".strip()
+    return f"{_Declaration().format_type(die, 0)} {name}".strip()
 
 
 class _Declaration:
@@ -261,29 +261,31 @@ class _Declaration:
     def __init__(self) -> None:
         self._parts = 0
 
-    def text(self, die: Any, depth: int) -> str:
+    def format_type(self, die: Any, depth: int) -> str:
         if die is None:
             return "void"
         self._parts += 1
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             return "..."
-        to = referred(die, "type") if "DW_AT_type" in die.attributes else None
+        to = referred_die(die, "type") if "DW_AT_type" in die.attributes else None
         if die.tag in _QUALIFIERS:
-            inner, word = self.text(to, depth + 1), _QUALIFIERS[die.tag]
+            inner, word = self.format_type(to, depth + 1), _QUALIFIERS[die.tag]
             return f"{inner} {word}" if inner.endswith(("*", "&")) else f"{word} {inner}"
         if die.tag in _POINTERS:
-            behind = strip(to)
+            behind = strip_qualifiers(to)
             if behind is not None and behind.tag == "DW_TAG_subroutine_type":
-                return self._function(behind, depth)
-            return f"{self.text(to, depth + 1)} {_POINTERS[die.tag]}"
+                return self._format_function(behind, depth)
+            return f"{self.format_type(to, depth + 1)} {_POINTERS[die.tag]}"
         if die.tag == "DW_TAG_array_type":
-            return self.text(to, depth + 1) + "".join([f"[{length or ''}]" for length in bounds(die)[:_MAX_DEPTH]])
+            return self.format_type(to,
+                                    depth + 1) + "".join([f"[{length or ''}]"
+                                                          for length in array_lengths(die)[:_MAX_DEPTH]])
         tag = _STRUCTS.get(die.tag, "enum" if die.tag == "DW_TAG_enumeration_type" else "")
-        return f"{tag} {qualified(die) if name_of(die) else '(anonymous)'}".strip()[:_MAX_NAME]
+        return f"{tag} {qualified_name(die) if name_of(die) else '(anonymous)'}".strip()[:_MAX_NAME]
 
-    def _function(self, die: Any, depth: int) -> str:
+    def _format_function(self, die: Any, depth: int) -> str:
         parameters = []
         for child in die.iter_children():
             if child.tag == "DW_TAG_formal_parameter" and self._parts <= _MAX_PARTS:
-                parameters.append(self.text(referred(child, "type"), depth + 1))
-        return f"{self.text(referred(die, 'type'), depth + 1)} (*)({', '.join(parameters) or 'void'})"
+                parameters.append(self.format_type(referred_die(child, "type"), depth + 1))
+        return f"{self.format_type(referred_die(die, 'type'), depth + 1)} (*)({', '.join(parameters) or 'void'})"

@@ -77,7 +77,7 @@ class Elf:
         if ident[4:6] != (b"\2\1" if struct.pack("=H", 1)[0] else b"\2\2"):
             raise EnvironmentProblem("only 64-bit ELF files of this machine's byte order can be traced")
         kind, machine, _, _, segments, sections, _, _, _, segment_count, _, section_count, names = (
-            self._rows(_HEADER, 0, 1)[0])
+            self._read_rows(_HEADER, 0, 1)[0])
         self.type = kind
         self.machine = machine
         self.segments = self._read_segments(segments, segment_count)
@@ -99,7 +99,7 @@ class Elf:
         except OSError as error:
             raise EnvironmentProblem(f"{error.strerror}") from None
 
-    def _rows(self, layout: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
+    def _read_rows(self, layout: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
         data = self.read(at, layout.size * count)
         if len(data) != layout.size * count:
             raise EnvironmentProblem("truncated or damaged ELF file")
@@ -109,25 +109,25 @@ class Elf:
         if count > MOST_SEGMENTS:
             raise TooMuch(f"it has {count} program headers; no program that runs has more than {MOST_SEGMENTS}")
         return [Segment(kind, flags, offset, address, file_size, memory_size)
-                for kind, flags, offset, address, _, file_size, memory_size, _ in self._rows(_SEGMENT, at, count)]
+                for kind, flags, offset, address, _, file_size, memory_size, _ in self._read_rows(_SEGMENT, at, count)]
 
     def _read_sections(self, at: int, count: int, names: int) -> list[Section]:
         if not at:
             return []  # stripped of its section headers
-        rows = self._rows(_SECTION, at, count)
+        rows = self._read_rows(_SECTION, at, count)
         strings = self.read(rows[names][4], min(rows[names][5], SECTION_NAME * count)) if names < len(rows) else b""
         return [Section(strings[r[0]:r[0] + SECTION_NAME].partition(b"\0")[0].decode("latin-1"), r[1], r[3], r[4],
                         0 if r[1] == SHT_NOBITS else r[5], r[6], r[9]) for r in rows]
 
-    def section(self, name: str) -> Section | None:
+    def find_section(self, name: str) -> Section | None:
         """The first section of that name."""
         return next((s for s in self.sections if s.name == name), None)
 
-    def contents(self, section: Section) -> bytes:
+    def section_bytes(self, section: Section) -> bytes:
         """A section's bytes (fewer if the file is cut off)."""
         return self.read(section.offset, section.size)
 
-    def notes(self) -> Iterator[tuple[str, int, bytes]]:
+    def read_notes(self) -> Iterator[tuple[str, int, bytes]]:
         """(owner, type, description) of every note."""
         blocks = [(s.offset, s.size) for s in self.sections if s.type == SHT_NOTE]
         blocks = blocks or [(s.offset, s.file_size) for s in self.segments if s.type == PT_NOTE]
@@ -140,26 +140,27 @@ class Elf:
     @property
     def build_id(self) -> bytes:
         """The GNU build id; empty if there is none."""
-        found = next((desc for owner, kind, desc in self.notes() if (owner, kind) == ("GNU", NT_GNU_BUILD_ID)), b"")
+        found = next((desc for owner, kind, desc in self.read_notes() if (owner, kind) == ("GNU", NT_GNU_BUILD_ID)),
+                     b"")
         return found[:64]
 
     @property
     def debug_link(self) -> str:
         """The file name in .gnu_debuglink; "" if there is none."""
-        link = self.section(".gnu_debuglink")
+        link = self.find_section(".gnu_debuglink")
         text = self.read(link.offset, min(link.size, 256)).partition(b"\0")[0] if link else b""
         return text.decode("utf-8", "surrogateescape")
 
     # places
 
-    def offset(self, address: int) -> int | None:
+    def address_to_offset(self, address: int) -> int | None:
         """File offset of a virtual address; None if the file does not hold it."""
         for low, high, offset in self._loads:
             if low <= address < high:
                 return address - low + offset
         return None
 
-    def address(self, offset: int) -> int | None:
+    def offset_to_address(self, offset: int) -> int | None:
         """Virtual address of a file offset; None if it is not loaded."""
         for low, high, start in self._loads:
             if start <= offset < start + high - low:
@@ -172,37 +173,37 @@ class Elf:
         """Functions that lie in this file, debug files consulted."""
         if self._functions is None:
             sources: list[_Strings] = []
-            found = Functions(lambda text: sources[text >> 32].name(text & 0xFFFFFFFF))
+            found = Functions(lambda text: sources[text >> 32].name_at(text & 0xFFFFFFFF))
             for file in self._symbol_files():
-                for table, strings in file._tables():
+                for table, strings in file._symbol_tables():
                     sources.append(_Strings(file, strings))
                     base = len(sources) - 1 << 32
-                    for name, _, value, size in file._symbols(table, _FUNCTIONS):
-                        if self.offset(value) is not None:
+                    for name, _, value, size in file._read_symbols(table, _FUNCTIONS):
+                        if self.address_to_offset(value) is not None:
                             found.add(value, size, base | name)
-            found.sort()
+            found.sort_by_address()
             self._functions = found
         return self._functions
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that holds a virtual address."""
-        _, _, rows = self.functions().around(address)
+        _, _, rows = self.functions().functions_around(address)
         return function_in(rows, [row[0] for row in rows], address)
 
-    def object(self, name: str) -> tuple[int, int] | None:
+    def find_object(self, name: str) -> tuple[int, int] | None:
         """(address, size) of a data or function symbol; one with a size comes first."""
         found: tuple[int, int] | None = None
         for file in self._symbol_files():
-            for table, strings in file._tables():
-                wanted = _Strings(file, strings).places(name)
-                for text, _, value, size in file._symbols(table, _OBJECTS) if wanted else ():
+            for table, strings in file._symbol_tables():
+                wanted = _Strings(file, strings).find_name(name)
+                for text, _, value, size in file._read_symbols(table, _OBJECTS) if wanted else ():
                     if text in wanted:
                         found = value, size
                         if size:
                             return found
         return found
 
-    def _tables(self) -> Iterator[tuple[Section, Section]]:
+    def _symbol_tables(self) -> Iterator[tuple[Section, Section]]:
         """(symbols, their strings) of .symtab and .dynsym."""
         for table in self.sections:
             if table.type in (SHT_SYMTAB, SHT_DYNSYM) and table.link < len(self.sections):
@@ -210,7 +211,7 @@ class Elf:
                     raise TooMuch(f"a symbol table has {table.size} bytes, of which {MOST_SYMBOLS} are read at most")
                 yield table, self.sections[table.link]
 
-    def _symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
+    def _read_symbols(self, table: Section, kinds: frozenset[int]) -> Iterator[tuple[int, int, int, int]]:
         """(place of its name, kind, address, size) of defined symbols of some kinds; the same one may come twice."""
         portion = 24 << 15
         for at in range(0, table.size, portion):
@@ -239,18 +240,18 @@ class Elf:
 
     def _symbol_files(self) -> list[Elf]:
         """This file and whatever else has symbols of it."""
-        more = None if self.has_symbols else self.debug or self._small_symbols()
+        more = None if self.has_symbols else self.debug or self._open_mini_debug_info()
         return [self, more] if more is not None else [self]
 
-    def _small_symbols(self) -> Elf | None:
+    def _open_mini_debug_info(self) -> Elf | None:
         """An ELF file of symbols within this one, compressed by xz."""
-        section = self.section(".gnu_debugdata")
+        section = self.find_section(".gnu_debugdata")
         if section is None:
             return None
         import lzma
         try:
             unpacker = lzma.LZMADecompressor(memlimit=MOST_XZ)
-            data = unpacker.decompress(self.contents(section), MOST_XZ)
+            data = unpacker.decompress(self.section_bytes(section), MOST_XZ)
             if not unpacker.eof:
                 raise TooMuch(f"its .gnu_debugdata has more than {MOST_XZ} bytes")
             return Inner(data)
@@ -274,9 +275,9 @@ class _Strings:
 
     def __init__(self, file: Elf, section: Section) -> None:
         self._file, self._section = file, section
-        self._text = file.contents(section) if section.size <= SMALL_STRINGS else None
+        self._text = file.section_bytes(section) if section.size <= SMALL_STRINGS else None
 
-    def name(self, at: int) -> str:
+    def name_at(self, at: int) -> str:
         """The name that begins there; "memcpy@@GLIBC_2.14" is memcpy, a version is no part of the name."""
         if self._text is not None:
             raw = self._text[at:at + NAME]
@@ -285,9 +286,9 @@ class _Strings:
         text = raw.partition(b"\0")[0].decode("utf-8", "replace")
         return text.partition("@")[0] or text
 
-    def places(self, name: str) -> set[int]:
+    def find_name(self, name: str) -> set[int]:
         """Where a name, with a version or without, may begin."""
-        text = self._file.contents(self._section) if self._text is None else self._text
+        text = self._file.section_bytes(self._section) if self._text is None else self._text
         found: set[int] = set()
         if not name:
             return found

@@ -22,7 +22,7 @@ from ...spec import (
 )
 from ...types import Struct, StructField
 from .. import places
-from ..notices import notice
+from ..notices import show_notice
 from . import reader
 from .opening import Stamp, open_regular, read_start, stamp_of, stamp_of_path
 from .questions import QUESTIONS
@@ -50,7 +50,7 @@ class FrameRow(Record):
     return_register: int
 
 
-class Block(Record):
+class FunctionBlock(Record):
     """All functions that matter to the addresses from ``low`` to ``high``."""
 
     low: int
@@ -70,19 +70,19 @@ class ForeignFile:
         self._descriptor = descriptor
         self._debug: ForeignFile | None = None
         self._lows: list[int] = []
-        self._blocks: list[Block] = []  # in order; each begins at one of _lows
+        self._blocks: list[FunctionBlock] = []  # in order; each begins at one of _lows
         self._frames: dict[int, FrameRow | None] = {}
 
     # asking
 
-    def ask(self, question: str, *arguments: Any) -> Any:
+    def ask_reader(self, question: str, *arguments: Any) -> Any:
         """See reader.ask. A file over which the reader was ended is not asked about again; that is said once."""
         debug = QUESTIONS[question].debug
         if problem := self.problem or debug and self.debug_problem:
             raise Unread(problem)
-        descriptors = [file.descriptor() for file in (self, self._debug) if file is not None]
+        descriptors = [file.open_descriptor() for file in (self, self._debug) if file is not None]
         try:
-            return reader.ask(question, self.path, descriptors, *arguments)
+            return reader.ask_shared_reader(question, self.path, descriptors, *arguments)
         except Unread as unread:
             what = f"the debug information of {self.path}" if debug else self.path
             problem = f"{what} is not read: {unread.message}"
@@ -92,17 +92,17 @@ class ForeignFile:
                 self.problem = problem
             if unread.costly and (owner := os.fstat(descriptors[0]).st_uid):
                 _strikes[owner] = _strikes.get(owner, 0) + 1
-            notice(f"WARNING: {problem}")
+            show_notice(f"WARNING: {problem}")
             raise Unread(problem) from None
 
-    def descriptor(self) -> int:
+    def open_descriptor(self) -> int:
         """An open descriptor of it; EnvironmentProblem if it is gone."""
         if self._descriptor < 0:
-            self._descriptor = self._reopen()
+            self._descriptor = self._reopen_file()
         _keep_open(self)
         return self._descriptor
 
-    def _reopen(self) -> int:
+    def _reopen_file(self) -> int:
         descriptor = open_regular(self.path)
         if stamp_of(descriptor) != self.stamp:
             os.close(descriptor)
@@ -118,34 +118,34 @@ class ForeignFile:
 
     # functions
 
-    def block(self, address: int, question: str) -> Block:
+    def function_block(self, address: int, question: str) -> FunctionBlock:
         """The functions around an address."""
         at = bisect_right(self._lows, address) - 1
         if at >= 0 and address < self._blocks[at].high:
             return self._blocks[at]
-        low, high, found = self.ask(question, address)
+        low, high, found = self.ask_reader(question, address)
         rows = [(start, size, name) for start, size, name in found]
-        block = Block(low, high, rows, [row[0] for row in rows])
+        block = FunctionBlock(low, high, rows, [row[0] for row in rows])
         if not low <= address < high or block.starts != sorted(block.starts):
             raise EnvironmentProblem(f"{self.path}: senseless answer")
         self._lows.insert(at + 1, low)
         self._blocks.insert(at + 1, block)
-        self._keep(sum([_ROW + getsizeof(row[2]) for row in rows]))
+        self._account_kept(sum([_ROW + getsizeof(row[2]) for row in rows]))
         return block
 
-    def _keep(self, size: int) -> None:
+    def _account_kept(self, size: int) -> None:
         """So many bytes of its contents are kept from now on. A file that has too many of them starts anew."""
         if self not in _contents:
             _contents.put(self, self, 0)
         _contents.grow(self, size)
         if _contents.size_of(self) > _contents.most * 3 // 4:
-            self.forget()
+            self.forget_contents()
 
-    def forget(self) -> None:
+    def forget_contents(self) -> None:
         """Drop what is kept of its contents."""
         _contents.drop(self)
 
-    def clear(self) -> None:
+    def clear_contents(self) -> None:
         """It is not kept any more."""
         self._lows, self._blocks, self._frames = [], [], {}
 
@@ -155,7 +155,7 @@ class JitMap(ForeignFile):
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function at an address of the process."""
-        block = self.block(address, "jit_around")
+        block = self.function_block(address, "jit_around")
         return function_in(block.rows, block.starts, address)
 
     @property
@@ -163,7 +163,7 @@ class JitMap(ForeignFile):
         """Bytes of it."""
         return self.stamp[2]
 
-    def _reopen(self) -> int:
+    def _reopen_file(self) -> int:
         raise EnvironmentProblem(f"{self.path} was closed")
 
 
@@ -173,31 +173,31 @@ class ElfFile(ForeignFile):
     def __init__(self, path: str, descriptor: int) -> None:
         super().__init__(path, descriptor)
         (self.type, self.machine, segments, build_id, self._has_symbols, self._has_debug_info,
-         self._debug_link) = self.ask("describe")
+         self._debug_link) = self.ask_reader("describe")
         self.build_id = bytes.fromhex(build_id)
         self._loads = [(address, address + size, offset) for kind, _, offset, address, size, _ in segments
                        if kind == PT_LOAD]
         if not (self._has_symbols and self._has_debug_info):
-            self._debug = self._debug_file()
+            self._debug = self._find_debug_file()
         self._functions: list[UserFunction] | None = None
 
     @property
-    def kept(self) -> int:
+    def kept_bytes(self) -> int:
         """Bytes that knowing it takes, without its contents."""
         return _FILE + 2 * getsizeof(self.path) + _ROW * len(self._loads)
 
-    def offset(self, address: int) -> int | None:
+    def address_to_offset(self, address: int) -> int | None:
         """File offset of a virtual address; None if the file does not hold it."""
         return next((address - low + offset for low, high, offset in self._loads if low <= address < high), None)
 
-    def address(self, offset: int) -> int | None:
+    def offset_to_address(self, offset: int) -> int | None:
         """Virtual address of a file offset; None if it is not loaded."""
         return next((offset - start + low for low, high, start in self._loads
                      if start <= offset < start + high - low), None)
 
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that holds a virtual address."""
-        block = self.block(address, "around")
+        block = self.function_block(address, "around")
         return function_in(block.rows, block.starts, address)
 
     def functions(self) -> list[UserFunction]:
@@ -206,7 +206,7 @@ class ElfFile(ForeignFile):
             found: list[UserFunction] = []
             following = names = 0
             while following or not found:
-                rows, following = self.ask("functions", following)
+                rows, following = self.ask_reader("functions", following)
                 found += [UserFunction(*row) for row in rows]
                 names += sum([len(row[0]) for row in rows])
                 if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
@@ -217,54 +217,54 @@ class ElfFile(ForeignFile):
             self._functions = found
         return self._functions
 
-    def object(self, name: str) -> tuple[int, int] | None:
+    def find_object(self, name: str) -> tuple[int, int] | None:
         """(address, size) of a data or function symbol."""
-        found = self.ask("object", name)
+        found = self.ask_reader("object", name)
         return (found[0], found[1]) if found else None
 
-    def static_probes(self) -> list[UsdtProbe]:
+    def usdt_probes(self) -> list[UsdtProbe]:
         """Its USDT probes, in order of provider, name and place."""
         return [UsdtProbe(provider, name, offset, semaphore, [UsdtArgument(*argument) for argument in arguments])
-                for provider, name, offset, semaphore, arguments in self.ask("static_probes")]
+                for provider, name, offset, semaphore, arguments in self.ask_reader("static_probes")]
 
     def frame_row(self, address: int) -> FrameRow | None:
         """How to unwind from an address."""
         if address not in self._frames:
-            found = self.ask("frame_row", address)
-            row = self._frames[address] = _frame_row(*found) if found is not None else None
-            self._keep(_FRAME)
+            found = self.ask_reader("frame_row", address)
+            row = self._frames[address] = _unpack_frame_row(*found) if found is not None else None
+            self._account_kept(_FRAME)
             return row
         return self._frames[address]
 
     # debug information
 
-    def prototype(self, offset: int) -> UserPrototype:
+    def function_prototype(self, offset: int) -> UserPrototype:
         """Parameters and result of the function that begins at a file offset."""
-        problem, hints, name, size, fields, spots, result, declarations = self.ask("prototype", offset)
+        problem, hints, name, size, fields, spots, result, declarations = self.ask_reader("prototype", offset)
         if problem:
             return UserPrototype(problem=problem, hints=hints)
-        members = tuple([StructField(field, unpack_type(type, self.members), at) for field, type, at in fields])
+        members = tuple([StructField(field, unpack_type(type, self.struct_members), at) for field, type, at in fields])
         return UserPrototype(
             Struct(name, size, lambda: members),
             {name: UserPlace(kind, tuple(registers), at, why) for name, (kind, registers, at, why) in spots},
-            unpack_type(result, self.members) if result is not None else None, declarations)
+            unpack_type(result, self.struct_members) if result is not None else None, declarations)
 
-    def members(self, entry: int) -> tuple[StructField, ...]:
+    def struct_members(self, entry: int) -> tuple[StructField, ...]:
         """Members of a struct, by the entry that describes it."""
-        return tuple([StructField(name, unpack_type(type, self.members), *rest)
-                      for name, type, *rest in self.ask("members", entry)])
+        return tuple([StructField(name, unpack_type(type, self.struct_members), *rest)
+                      for name, type, *rest in self.ask_reader("members", entry)])
 
     def source_lines(self, source: str, line: int, column: int) -> SourceLines:
         """Where the code of a source line begins."""
-        problem, hints, found = self.ask("source_lines", source, line, column)
+        problem, hints, found = self.ask_reader("source_lines", source, line, column)
         return SourceLines([SourceLine(*row) for row in found], problem, hints)
 
-    def inlined(self, name: str) -> Inlined | None:
+    def inlined_copies(self, name: str) -> Inlined | None:
         """The copies of a function in others."""
-        found = self.ask("inlined", name)
+        found = self.ask_reader("inlined", name)
         return Inlined(*found) if found else None
 
-    def _debug_file(self) -> ElfFile | None:
+    def _find_debug_file(self) -> ElfFile | None:
         for path in self._debug_candidates():
             if path != self.path and os.path.lexists(path):
                 try:
@@ -288,7 +288,8 @@ class ElfFile(ForeignFile):
         return found
 
 
-def _frame_row(pair: list[int] | None, expression: str, rules: list[Any], signal: bool, register: int) -> FrameRow:
+def _unpack_frame_row(pair: list[int] | None, expression: str, rules: list[Any], signal: bool,
+                      register: int) -> FrameRow:
     places = {number: (kind, bytes.fromhex(text) if text else value) for number, kind, value, text in rules}
     return FrameRow(tuple(pair) if pair else bytes.fromhex(expression), places, signal, register)
 
@@ -298,9 +299,9 @@ class Vdso(ElfFile):
 
     def __init__(self, code: bytes) -> None:
         self._code = code
-        super().__init__("[vdso]", self._reopen())
+        super().__init__("[vdso]", self._reopen_file())
 
-    def _reopen(self) -> int:
+    def _reopen_file(self) -> int:
         descriptor = os.memfd_create("vdso", os.MFD_CLOEXEC)
         os.write(descriptor, self._code)
         return descriptor
@@ -311,7 +312,7 @@ class Vdso(ElfFile):
 STRIKES = 3  # files of one user, root apart, over which the reader may be ended; then it reads no more of them
 _ROW, _FRAME, _FILE, _TEXT = 200, 1200, 1500, 250  # bytes: of a function, of an unwinding rule, of what else is kept
 
-_contents: Cache[ForeignFile, ForeignFile] = Cache(0, ForeignFile.clear)
+_contents: Cache[ForeignFile, ForeignFile] = Cache(0, ForeignFile.clear_contents)
 _known: Cache[Stamp, ElfFile] = Cache(0, ForeignFile.close)  # whatever the paths
 _stamps: Cache[str, Stamp] = Cache(0)    # by path
 _refused: Cache[Stamp, str] = Cache(0)   # what cannot be read, and why
@@ -321,7 +322,7 @@ _strikes: dict[int, int] = {}            # by user id
 _open: dict[ForeignFile, None] = {}      # the one that was used longest ago first
 
 
-def limit(symbols: int) -> None:
+def limit_kept_bytes(symbols: int) -> None:
     """Keep no more than five eighths of so many bytes (see memory.Memory); the rest is kernel.user_symbols' and
     kernel.mappings'."""
     for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12), (_stamps, symbols // 24),
@@ -329,7 +330,7 @@ def limit(symbols: int) -> None:
         cache.most = share
 
 
-limit(Memory().symbols)
+limit_kept_bytes(Memory().symbols)
 
 
 def _keep_open(file: ForeignFile) -> None:
@@ -339,9 +340,9 @@ def _keep_open(file: ForeignFile) -> None:
         next(iter(_open)).close()
 
 
-def release() -> None:
+def release_files() -> None:
     """End the reader and close all files; what is asked next starts and opens them again."""
-    reader.release()
+    reader.release_reader()
     for file in list(_open):
         file.close()
 
@@ -380,7 +381,7 @@ def _open_new(path: str) -> ElfFile:
     except EnvironmentProblem as refused:
         _refused.put(stamp, refused.message, _TEXT + getsizeof(refused.message))
         raise
-    _known.put(stamp, known, known.kept)
+    _known.put(stamp, known, known.kept_bytes)
     return known
 
 
@@ -401,21 +402,21 @@ def is_elf(path: str) -> bool:
     return read_start(path, 4) == b"\x7fELF"
 
 
-def inlined(path: str, name: str) -> Inlined | None:
+def inlined_copies(path: str, name: str) -> Inlined | None:
     """The copies of a function in others, by the file's debug information; None if it has none."""
     try:
-        return open_elf(path).inlined(name)
+        return open_elf(path).inlined_copies(name)
     except EnvironmentProblem:
         return None
 
 
 # ---- questions about what is no ELF file
 
-def loader_cache(path: str, machine: str) -> dict[str, str]:
+def read_ld_cache(path: str, machine: str) -> dict[str, str]:
     """soname → path of /etc/ld.so.cache or a file like it."""
     file = ForeignFile(path, open_regular(path))
     try:
-        return dict(file.ask("loader_cache", machine))
+        return dict(file.ask_reader("loader_cache", machine))
     finally:
         file.close()
 
@@ -441,10 +442,10 @@ def demangle(names: list[str], source: str = "") -> list[str] | None:
 
 def _ask_demangled(names: list[str], source: str) -> list[str] | None:
     try:
-        found: list[str] | None = reader.ask("demangle", source, (), names)
+        found: list[str] | None = reader.ask_shared_reader("demangle", source, (), names)
     except Unread as unread:
         _left_mangled.put(source, source, _TEXT + getsizeof(source))
-        notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
+        show_notice(f"WARNING: C++ names of {source or 'a file'} stay as they are: {unread.message}")
         return names
     for name, text in zip(names, found or ()):
         _demangled.put(name, text, _TEXT + getsizeof(name) + getsizeof(text))

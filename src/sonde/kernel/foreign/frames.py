@@ -17,7 +17,7 @@ MOST_RULES = 128       # registers of a row
 MOST_EXPRESSION = 512  # bytes
 
 
-class Row(Record):
+class UnwindRow(Record):
     """What holds at an address: the canonical frame address and where the caller's registers are.
 
     ``cfa`` is (register, offset) or an expression; rules are ("offset", n), ("value", n), ("register", r),
@@ -28,21 +28,21 @@ class Row(Record):
     rules: dict[int, tuple[str, Any]] = {}
 
 
-class Table:
+class UnwindTable:
     """The unwind table of one ELF file."""
 
     def __init__(self, elf: Elf) -> None:
-        section = elf.section(".eh_frame")
+        section = elf.find_section(".eh_frame")
         if section is None:
             raise EnvironmentProblem("no .eh_frame")
-        self._data, self._at = elf.contents(section), section.address
+        self._data, self._at = elf.section_bytes(section), section.address
         self._entries: list[tuple[int, int, int]] | None = None
         self._cies: dict[int, _Cie] = {}
 
-    def row(self, address: int) -> tuple[Row, bool, int] | None:
+    def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
         """(row, whether it is a signal's frame, the return address's number) at a virtual address."""
         if self._entries is None:
-            self._entries = sorted(self._all())
+            self._entries = sorted(self._read_entries())
         low, high = 0, len(self._entries)
         while low < high:
             middle = (low + high) // 2
@@ -52,10 +52,10 @@ class Table:
         start, end, at = self._entries[low - 1]
         if not start <= address < end:
             return None
-        cie, program = self._entry(at)
-        return _run(cie, program, start, address), cie.signal, cie.return_register
+        cie, program = self._read_entry(at)
+        return _execute_entry(cie, program, start, address), cie.signal, cie.return_register
 
-    def _all(self) -> list[tuple[int, int, int]]:
+    def _read_entries(self) -> list[tuple[int, int, int]]:
         """(first address, end, place) of every entry."""
         found, at = [], 0
         while at + 4 <= len(self._data):
@@ -66,25 +66,25 @@ class Table:
                 raise Damaged("an entry is too long")
             back, = struct.unpack_from("=I", self._data, at + 4)
             if back:
-                cie = self._cie(at + 4 - back)
+                cie = self._cie_at(at + 4 - back)
                 reader = Numbers(self._data, self._at, at + 8, at + 4 + length)
-                start = reader.pointer(cie.encoding)
-                size = reader.pointer(cie.encoding & 0x0F)
+                start = reader.read_pointer(cie.encoding)
+                size = reader.read_pointer(cie.encoding & 0x0F)
                 found.append((start, start + size, at))
             at += 4 + length
         return found
 
-    def _entry(self, at: int) -> tuple[_Cie, bytes]:
+    def _read_entry(self, at: int) -> tuple[_Cie, bytes]:
         length, back = struct.unpack_from("=II", self._data, at)
-        cie = self._cie(at + 4 - back)
+        cie = self._cie_at(at + 4 - back)
         reader = Numbers(self._data, self._at, at + 8, at + 4 + length)
-        reader.pointer(cie.encoding)
-        reader.pointer(cie.encoding & 0x0F)
+        reader.read_pointer(cie.encoding)
+        reader.read_pointer(cie.encoding & 0x0F)
         if cie.augmented:
-            reader.at += reader.unsigned()
+            reader.at += reader.read_uleb128()
         return cie, self._data[reader.at:reader.end]
 
-    def _cie(self, at: int) -> _Cie:
+    def _cie_at(self, at: int) -> _Cie:
         if at not in self._cies:
             self._cies[at] = _read_cie(self._data, self._at, at)
         return self._cies[at]
@@ -105,66 +105,66 @@ class _Cie(Record):
 def _read_cie(data: bytes, base: int, at: int) -> _Cie:
     length, = struct.unpack_from("=I", data, at)
     reader = Numbers(data, base, at + 8, at + 4 + length)
-    version = reader.byte()
+    version = reader.read_byte()
     end = data.find(b"\0", reader.at)
     augmentation = data[reader.at:end].decode("latin-1")
     reader.at = end + 1
-    code, factor = reader.unsigned(), reader.signed()
-    register = reader.byte() if version == 1 else reader.unsigned()
+    code, factor = reader.read_uleb128(), reader.read_sleb128()
+    register = reader.read_byte() if version == 1 else reader.read_uleb128()
     encoding, behind = 0, reader.at
     if augmentation.startswith("z"):
-        size = reader.unsigned()
+        size = reader.read_uleb128()
         behind = reader.at + size
         for letter in augmentation[1:]:
             if letter == "R":
-                encoding = reader.byte()
+                encoding = reader.read_byte()
             elif letter == "L":
-                reader.byte()
+                reader.read_byte()
             elif letter == "P":
-                reader.pointer(reader.byte())
+                reader.read_pointer(reader.read_byte())
     return _Cie(code, factor, register, encoding, augmentation.startswith("z"), "S" in augmentation,
                 data[behind:reader.end])
 
 
-def _run(cie: _Cie, program: bytes, start: int, address: int) -> Row:
+def _execute_entry(cie: _Cie, program: bytes, start: int, address: int) -> UnwindRow:
     """Execute the instructions of an entry up to an address."""
     state = _State(cie, start, address)
-    state.execute(cie.program)
+    state.execute_program(cie.program)
     state.initial = dict(state.row.rules)
-    state.execute(program)
+    state.execute_program(program)
     return state.row
 
 
 class _State:
     def __init__(self, cie: _Cie, location: int, wanted: int) -> None:
         self.cie, self.location, self.wanted = cie, location, wanted
-        self.row = Row()
+        self.row = UnwindRow()
         self.initial: dict[int, tuple[str, Any]] = {}
         self.saved: list[tuple[Any, dict[int, tuple[str, Any]]]] = []
 
-    def execute(self, program: bytes) -> None:
+    def execute_program(self, program: bytes) -> None:
         reader = Numbers(program, 0, 0, len(program))
         while reader.at < reader.end and self.location <= self.wanted:
-            op = reader.byte()
+            op = reader.read_byte()
             low = op & 0x3F
             if op >> 6 == 1:
                 self.location += low * self.cie.code
             elif op >> 6 == 2:
-                self.row.rules[low] = "offset", reader.unsigned() * self.cie.data
+                self.row.rules[low] = "offset", reader.read_uleb128() * self.cie.data
             elif op >> 6 == 3:
-                self._restore(low)
+                self._restore_rule(low)
             elif op in (0x02, 0x03, 0x04):
-                self.location += reader.word({2: "B", 3: "H", 4: "I"}[op]) * self.cie.code
+                self.location += reader.read_fixed({2: "B", 3: "H", 4: "I"}[op]) * self.cie.code
             else:
-                self._other(op, reader)
+                self._execute_other(op, reader)
 
-    def _restore(self, register: int) -> None:
+    def _restore_rule(self, register: int) -> None:
         if register in self.initial:
             self.row.rules[register] = self.initial[register]
         else:
             self.row.rules.pop(register, None)
 
-    def _other(self, op: int, reader: Numbers) -> None:
+    def _execute_other(self, op: int, reader: Numbers) -> None:
         row, factor = self.row, self.cie.data
         if op == 0x00:
             return
@@ -175,38 +175,38 @@ class _State:
                 raise Damaged("a state is restored that was not saved")
             row.cfa, row.rules = self.saved.pop()
         elif op in (0x0C, 0x12):
-            row.cfa = reader.unsigned(), reader.unsigned() if op == 0x0C else reader.signed() * factor
+            row.cfa = reader.read_uleb128(), reader.read_uleb128() if op == 0x0C else reader.read_sleb128() * factor
         elif op == 0x0D:
-            row.cfa = reader.unsigned(), row.cfa[1] if isinstance(row.cfa, tuple) else 0
+            row.cfa = reader.read_uleb128(), row.cfa[1] if isinstance(row.cfa, tuple) else 0
         elif op in (0x0E, 0x13):
-            offset = reader.unsigned() if op == 0x0E else reader.signed() * factor
+            offset = reader.read_uleb128() if op == 0x0E else reader.read_sleb128() * factor
             row.cfa = row.cfa[0] if isinstance(row.cfa, tuple) else 7, offset
         elif op == 0x0F:
-            row.cfa = reader.block()
+            row.cfa = reader.read_block()
         elif op == 0x2E:  # DW_CFA_GNU_args_size
-            reader.unsigned()
+            reader.read_uleb128()
         elif op == 0x2D:  # the return address is signed from here on, or no more (aarch64)
             return
         else:
-            self._rule(op, reader.unsigned(), reader, factor)
+            self._set_rule(op, reader.read_uleb128(), reader, factor)
 
-    def _rule(self, op: int, register: int, reader: Numbers, factor: int) -> None:
+    def _set_rule(self, op: int, register: int, reader: Numbers, factor: int) -> None:
         rules = self.row.rules
         if op == 0x05:
-            rules[register] = "offset", reader.unsigned() * factor
+            rules[register] = "offset", reader.read_uleb128() * factor
         elif op == 0x11:
-            rules[register] = "offset", reader.signed() * factor
+            rules[register] = "offset", reader.read_sleb128() * factor
         elif op in (0x14, 0x15):
-            rules[register] = "value", (reader.unsigned() if op == 0x14 else reader.signed()) * factor
+            rules[register] = "value", (reader.read_uleb128() if op == 0x14 else reader.read_sleb128()) * factor
         elif op == 0x06:
-            self._restore(register)
+            self._restore_rule(register)
         elif op == 0x07:
             rules[register] = "undefined", 0
         elif op == 0x08:
             rules.pop(register, None)
         elif op == 0x09:
-            rules[register] = "register", reader.unsigned()
+            rules[register] = "register", reader.read_uleb128()
         elif op in (0x10, 0x16):
-            rules[register] = "expression" if op == 0x10 else "value expression", reader.block()
+            rules[register] = "expression" if op == 0x10 else "value expression", reader.read_block()
         else:
             raise Damaged(f"instruction {op:#x} is not known")

@@ -14,7 +14,7 @@ _CACHE_ENTRY = struct.Struct("=iIIIQ")  # flags, soname, path, kernel version, h
 _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}
 
 
-def parse(data: bytes, machine: str) -> dict[str, str]:
+def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
     """The entries for one architecture; of several variants of a library the baseline one."""
     start = data.find(_CACHE_MAGIC)  # an older format may precede
     if start < 0 or len(data) < start + _CACHE_HEAD.size:
@@ -24,11 +24,11 @@ def parse(data: bytes, machine: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for flags, soname, path, _, hwcap in _CACHE_ENTRY.iter_unpack(rows[:len(rows) // 24 * 24]):
         if flags == _CACHE_FLAGS.get(machine, flags) and not hwcap:
-            found.setdefault(_text(data, start + soname), _text(data, start + path))
+            found.setdefault(_string_at(data, start + soname), _string_at(data, start + path))
     found.pop("", None)
     return found
 
 
-def _text(data: bytes, at: int) -> str:
+def _string_at(data: bytes, at: int) -> str:
     end = data.find(b"\0", at, at + MOST_TEXT)
     return data[at:end].decode("utf-8", "surrogateescape") if end >= 0 else ""

@@ -18,50 +18,51 @@ class Numbers:
     def __init__(self, data: bytes, base: int, at: int, end: int) -> None:
         self.data, self.base, self.at, self.end = data, base, at, end
 
-    def byte(self) -> int:
+    def read_byte(self) -> int:
         if self.at >= self.end:
             raise Damaged("an entry is cut off")
         self.at += 1
         return self.data[self.at - 1]
 
-    def unsigned(self) -> int:
-        return self._leb128()[0]
+    def read_uleb128(self) -> int:
+        return self._read_leb128()[0]
 
-    def signed(self) -> int:
-        value, bits = self._leb128()
+    def read_sleb128(self) -> int:
+        value, bits = self._read_leb128()
         return value - (1 << bits) if value >> bits - 1 else value
 
-    def _leb128(self) -> tuple[int, int]:
+    def _read_leb128(self) -> tuple[int, int]:
         """A number, seven bits to the byte and the lowest ones first, and how many bits it was written in."""
         value = bits = 0
         while bits < 70:  # ten bytes have 64 bits
-            byte = self.byte()
+            byte = self.read_byte()
             value |= (byte & 0x7F) << bits
             bits += 7
             if byte < 0x80:
                 return value & (1 << 64) - 1, min(bits, 64)
         raise Damaged("a number has more than 64 bits")
 
-    def word(self, code: str) -> int:
+    def read_fixed(self, code: str) -> int:
         size = struct.calcsize("=" + code)
         if self.at + size > self.end:
             raise Damaged("an entry is cut off")
         self.at += size
         return int(struct.unpack_from("=" + code, self.data, self.at - size)[0])
 
-    def pointer(self, encoding: int) -> int:
+    def read_pointer(self, encoding: int) -> int:
         """A number or address in one of the encodings of DW_EH_PE_."""
         if encoding == _OMIT:
             return 0
         place = self.base + self.at
         form = encoding & 0x0F
-        value = self.unsigned() if form == 1 else self.signed() if form == 9 else self.word(_FORMATS.get(form, "Q"))
+        value = self.read_uleb128() if form == 1 else self.read_sleb128() if form == 9 \
+            else self.read_fixed(_FORMATS.get(form, "Q"))
         if encoding & 0x70 == _PC_RELATIVE and value:
             value += place
         return value & (1 << 64) - 1
 
-    def block(self) -> bytes:
-        size = self.unsigned()
+    def read_block(self) -> bytes:
+        size = self.read_uleb128()
         self.at += size
         if self.at > self.end:
             raise Damaged("an entry is cut off")

@@ -34,19 +34,19 @@ class Question(Record):
     debug: bool = False
 
 
-def fits(value: Any, shape: Any) -> bool:
+def has_shape(value: Any, shape: Any) -> bool:
     """Whether an answer has the shape that it must have."""
     if shape is int:
         return type(value) is int and value in _NUMBERS
     if isinstance(shape, type):
         return type(value) is shape
     if isinstance(shape, Maybe):
-        return value is None or fits(value, shape.of)
+        return value is None or has_shape(value, shape.of)
     if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
+        return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
     if isinstance(shape, tuple):
         return isinstance(value, list) and len(value) == len(shape) and all(
-            fits(item, part) for item, part in zip(value, shape))
+            has_shape(item, part) for item, part in zip(value, shape))
     decide: Callable[[Any], bool] = shape
     return decide(value)
 

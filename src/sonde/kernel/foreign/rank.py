@@ -40,7 +40,7 @@ def lower_rank(keep: int) -> None:
         resource.setrlimit(kind, (most, most))
     syscalls.drop_privileges()
     syscalls.die_with_parent()
-    syscalls.filter_system_calls(allow_list(os.uname().machine))
+    syscalls.filter_system_calls(build_seccomp_filter(os.uname().machine))
 
 
 def limit_memory(size: int) -> None:
@@ -66,7 +66,7 @@ def _offer_to_the_oom_killer() -> None:
         pass  # without /proc
 
 
-def allow_list(machine: str) -> bytes:
+def build_seccomp_filter(machine: str) -> bytes:
     """The seccomp filter: these calls and no other."""
     numbers = sorted({number for name in _CALLS if (number := host.syscall_number(name, machine)) is not None})
     code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import EnvironmentProblem
 from .. import notices
-from .questions import MOST, MOST_MEMORY, QUESTIONS, Question, fits
+from .questions import MOST, MOST_MEMORY, QUESTIONS, Question, has_shape
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -45,56 +45,56 @@ class Reader:
         self._socket: socket | None = None
         self._pid = 0
         self._dwarf = False  # it can read DWARF
-        self._pace = _slowness()
+        self._pace = _measure_slowness()
         self._late = 0.0  # s: what it had for the last answer, if it was late with that
         self._paths = set[str]()  # of the files that it was asked about
 
-    def ask(self, name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+    def ask_question(self, name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
         """The answer to a question about a file (or none), of the shape that was declared.
 
         EnvironmentProblem if the file does not have it, Unread if the file must not be read any further.
         """
         question = QUESTIONS[name]
-        seconds, memory = allowance(question, descriptors)
+        seconds, memory = question_allowance(question, descriptors)
         seconds *= self._pace
         request = [name, path, memory, *arguments]
         with self._lock:
-            fresh = self._ready(question.debug)
-            answer, left = self._exchange(request, descriptors, seconds)
+            fresh = self._ensure_ready(question.debug)
+            answer, left = self._exchange_messages(request, descriptors, seconds)
             self._paths.add(path)
             crowded = answer is not None and "memory" in answer and len(self._paths) > 1
             if crowded or answer is None and not fresh and not self._late:
-                self.end()  # it remembers too many other files, or had ended since the last question
-                self._ready(question.debug)
-                answer, left = self._exchange(request, descriptors, left)
-            if answer is not None and "answer" in answer and fits(answer["answer"], question.shape):
+                self.end_process()  # it remembers too many other files, or had ended since the last question
+                self._ensure_ready(question.debug)
+                answer, left = self._exchange_messages(request, descriptors, left)
+            if answer is not None and "answer" in answer and has_shape(answer["answer"], question.shape):
                 return answer["answer"]
-            if answer is not None and fits(answer.get("problem"), str) and fits(answer.get("hints"), [str]):
+            if answer is not None and has_shape(answer.get("problem"), str) and has_shape(answer.get("hints"), [str]):
                 raise EnvironmentProblem(answer["problem"], answer["hints"])
-            why, costly = self._why(answer), answer is None or "refused" not in answer
+            why, costly = self._explain_failure(answer), answer is None or "refused" not in answer
             if costly:
-                self.end()
+                self.end_process()
         raise Unread(why, costly)
 
-    def _why(self, answer: dict[str, Any] | None) -> str:
-        if answer is not None and fits(answer.get("refused"), str):
+    def _explain_failure(self, answer: dict[str, Any] | None) -> str:
+        if answer is not None and has_shape(answer.get("refused"), str):
             return str(answer["refused"][:300])
-        if answer is not None and fits(answer.get("memory"), int):
+        if answer is not None and has_shape(answer.get("memory"), int):
             return f"reading it takes more than {answer['memory']} MiB of memory"
         if self._late:
             return f"reading it takes longer than {self._late:.2g} s"
         return "its reader came to an unexpected end" if answer is None else "its reader gave a senseless answer"
 
-    def _ready(self, dwarf: bool) -> bool:
+    def _ensure_ready(self, dwarf: bool) -> bool:
         """Have a reader that can do it; whether it is a new one."""
         if self._socket is not None and (self._dwarf or not dwarf):
             return False
-        self.end()
+        self.end_process()
         self._dwarf = self._dwarf or dwarf
-        self._start()
+        self._start_process()
         return True
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         from _socket import socketpair
 
         ours, theirs = socketpair()
@@ -116,46 +116,46 @@ class Reader:
         self._socket = ours
         self._paths = set()
 
-    def _exchange(self, request: list[Any], descriptors: Sequence[int], seconds: float,
-                  ) -> tuple[dict[str, Any] | None, float]:
+    def _exchange_messages(self, request: list[Any], descriptors: Sequence[int], seconds: float,
+                           ) -> tuple[dict[str, Any] | None, float]:
         """What it answers (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
         import json
 
         deadline = _Deadline(self._pid, seconds, _HURRY * self._pace)
         try:
-            self._send(json.dumps(request).encode(), descriptors, deadline)
-            size = int.from_bytes(self._take(4, deadline), sys.byteorder)
-            answer = json.loads(self._take(size, deadline)) if size <= MOST else None
+            self._send_request(json.dumps(request).encode(), descriptors, deadline)
+            size = int.from_bytes(self._receive_bytes(4, deadline), sys.byteorder)
+            answer = json.loads(self._receive_bytes(size, deadline)) if size <= MOST else None
         except (OSError, ValueError, RecursionError):
             answer = None
         self._late = deadline.passed
-        return answer if isinstance(answer, dict) else None, deadline.left()
+        return answer if isinstance(answer, dict) else None, deadline.time_left()
 
-    def _send(self, body: bytes, descriptors: Sequence[int], deadline: _Deadline) -> None:
+    def _send_request(self, body: bytes, descriptors: Sequence[int], deadline: _Deadline) -> None:
         from _socket import SCM_RIGHTS, SOL_SOCKET
         from array import array
 
         assert self._socket is not None
         rights = [(SOL_SOCKET, SCM_RIGHTS, array("i", descriptors))] if descriptors else []
-        deadline.wait(self._socket, select.POLLOUT)
+        deadline.wait_until_ready(self._socket, select.POLLOUT)
         if self._socket.sendmsg([len(body).to_bytes(4, sys.byteorder)], rights) != 4:
             raise OSError("a header was cut in two")
         while body:
-            deadline.wait(self._socket, select.POLLOUT)
+            deadline.wait_until_ready(self._socket, select.POLLOUT)
             body = body[self._socket.send(body):]
 
-    def _take(self, size: int, deadline: _Deadline) -> bytes:
+    def _receive_bytes(self, size: int, deadline: _Deadline) -> bytes:
         assert self._socket is not None
         found = bytearray()
         while len(found) < size:
-            deadline.wait(self._socket, select.POLLIN)
+            deadline.wait_until_ready(self._socket, select.POLLIN)
             part = self._socket.recv(min(size - len(found), 1 << 20))
             if not part:
                 raise OSError("the reader has ended")
             found += part
         return bytes(found)
 
-    def end(self) -> None:
+    def end_process(self) -> None:
         """End the process, whatever it is doing; the next question starts another."""
         if self._socket is None:
             return
@@ -170,7 +170,7 @@ class Reader:
             pass  # somebody else has waited for it
 
 
-def _slowness() -> float:
+def _measure_slowness() -> float:
     """How many times slower than usual this machine is, an emulated one say; 1 for all that are not much slower."""
     begin = time.thread_time()
     sum(range(50_000))
@@ -183,34 +183,34 @@ class _Deadline:
 
     def __init__(self, pid: int, seconds: float, hurry: float) -> None:
         self._clock = ~pid << 3 | 2  # the process's, CPUCLOCK_SCHED: include/linux/posix-timers.h
-        self._begin = self._used = self._read()
+        self._begin = self._used = self._read_clock()
         self._moment = time.monotonic()
         self._seconds, self._hurry = seconds, min(seconds, hurry)
         self.passed = 0.0  # s: the limit that was passed
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds of CPU time that it has not used."""
         return max(self._seconds - (self._used - self._begin), 0.1)
 
-    def _read(self) -> float:
+    def _read_clock(self) -> float:
         try:
             return time.clock_gettime(self._clock)
         except OSError:
             return 0.0  # it has ended, as its socket will tell
 
-    def wait(self, what: socket, events: int) -> None:
+    def wait_until_ready(self, what: socket, events: int) -> None:
         """Until the socket is ready; OSError if it takes too long."""
         poll = select.poll()
         poll.register(what, events)
         while not poll.poll(1000 * _LOOK):
-            self._used = self._read()
-            seconds = self._hurry if notices.hurried() else self._seconds
+            self._used = self._read_clock()
+            seconds = self._hurry if notices.is_hurried() else self._seconds
             if self._used - self._begin > seconds or time.monotonic() - self._moment > _WALL * seconds:
                 self.passed = seconds
                 raise OSError("late")
 
 
-def allowance(question: Question, descriptors: Sequence[int]) -> tuple[float, int]:
+def question_allowance(question: Question, descriptors: Sequence[int]) -> tuple[float, int]:
     """(seconds of CPU time, bytes of memory) for a question. Where debug information is read, those grow with what the
     files have on disk, so that large programs can be read, and small ones that claim to be large cannot."""
     seconds, memory = question.seconds, question.memory
@@ -224,17 +224,17 @@ def allowance(question: Question, descriptors: Sequence[int]) -> tuple[float, in
 _shared: list[Reader] = []
 
 
-def ask(name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+def ask_shared_reader(name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
     """Ask the reader that everybody shares."""
     if not _shared:
         import atexit
 
         _shared.append(Reader())
-        atexit.register(release)
-    return _shared[0].ask(name, path, descriptors, *arguments)
+        atexit.register(release_reader)
+    return _shared[0].ask_question(name, path, descriptors, *arguments)
 
 
-def release() -> None:
+def release_reader() -> None:
     """End the shared reader; the next question starts another."""
     for reader in _shared:
-        reader.end()
+        reader.end_process()

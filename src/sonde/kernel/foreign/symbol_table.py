@@ -42,7 +42,7 @@ class Functions:
         self._sizes.append(size)
         self._texts.append(text)
 
-    def sort(self) -> None:
+    def sort_by_address(self) -> None:
         """Bring them in order; what came first of one address stays first."""
         order = [address << 32 | index for index, address in enumerate(self._addresses)]  # less memory than a key takes
         order.sort()
@@ -56,51 +56,53 @@ class Functions:
                 self._groups.append(index)
                 last = address
 
-    def around(self, address: int) -> tuple[int, int, list[Row]]:
+    def functions_around(self, address: int) -> tuple[int, int, list[Row]]:
         """(first address, end, functions): what there is to know for every address from the first to the end."""
         count = len(self._groups)
         block = max(self._group_at(address), 0) // BLOCK
         first, behind = block * BLOCK, min((block + 1) * BLOCK, count)
-        low = self._start(first) if block else 0
-        high = self._start(behind) if behind < count else END
-        return low, high, [self._meant(group) for group in range(max(first - BEHIND, 0), behind)]
+        low = self._start_address(first) if block else 0
+        high = self._start_address(behind) if behind < count else END
+        return low, high, [self._preferred_row(group) for group in range(max(first - BEHIND, 0), behind)]
 
-    def page(self, first: int, offset: Callable[[int], int | None]) -> tuple[list[tuple[str, int, int, int]], int]:
+    def function_page(self, first: int, offset: Callable[[int], int | None]) -> tuple[list[tuple[str, int, int, int]],
+                                                                                      int]:
         """Functions by address and name, each once, as (name, address, offset in the file, size), and the index at
         which the next page starts; 0 after the last one."""
         found: list[tuple[str, int, int, int]] = []
         size = 0
         for group in range(first, len(self._groups)):
-            for name, (address, length, _) in sorted({row[2]: row for row in reversed(self._rows(group))}.items()):
+            for name, (address, length,
+                       _) in sorted({row[2]: row for row in reversed(self._group_rows(group))}.items()):
                 found.append((name, address, offset(address) or 0, length))
                 size += len(name) + 40
             if size > PAGE:
                 return found, group + 1
         return found, 0
 
-    def _start(self, group: int) -> int:
+    def _start_address(self, group: int) -> int:
         return self._addresses[self._groups[group]]
 
     def _group_at(self, address: int) -> int:
         low, high = 0, len(self._groups)
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._start(middle) <= address else (low, middle)
+            low, high = (middle + 1, high) if self._start_address(middle) <= address else (low, middle)
         return low - 1
 
-    def _rows(self, group: int) -> list[Row]:
+    def _group_rows(self, group: int) -> list[Row]:
         begin = self._groups[group]
         end = self._groups[group + 1] if group + 1 < len(self._groups) else len(self._addresses)
         rows = [(self._addresses[index], self._sizes[index], self._name(self._texts[index]))
                 for index in range(max(begin, end - ALIASES), end)]
         return [row for row in rows if row[2]]
 
-    def _meant(self, group: int) -> Row:
-        rows = self._rows(group) or [(self._start(group), 0, "")]
-        return rows[-1] if self._newest else min(rows, key=_rank)
+    def _preferred_row(self, group: int) -> Row:
+        rows = self._group_rows(group) or [(self._start_address(group), 0, "")]
+        return rows[-1] if self._newest else min(rows, key=_alias_rank)
 
 
-def _rank(row: Row) -> tuple[bool, int, int, str]:
+def _alias_rank(row: Row) -> tuple[bool, int, int, str]:
     """Which alias of one address people know: sized, without leading underscores, short."""
     _, size, name = row
     return size == 0, len(name) - len(name.lstrip("_")), len(name), name
@@ -126,13 +128,13 @@ JIT_SIZE = 64 << 20  # bytes of a map; what is behind them is not read
 _PORTION = 1 << 20
 
 
-class JitMap:
+class JitMapTable:
     """/tmp/perf-PID.map, which run-time compilers write: lines of hexadecimal start and size, then a name."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read = read
-        self.functions = Functions(self._name, newest=True)
-        for place, line in self._lines():
+        self.functions = Functions(self._name_at, newest=True)
+        for place, line in self._read_lines():
             start, _, rest = line.partition(b" ")
             size, space, name = rest.partition(b" ")
             if space and len(start) <= 18 and len(size) <= 18:
@@ -142,9 +144,9 @@ class JitMap:
                     continue
                 if 0 <= first <= END and 0 <= length <= END:
                     self.functions.add(first, length, place + len(line) - len(name))
-        self.functions.sort()
+        self.functions.sort_by_address()
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _read_lines(self) -> Iterator[tuple[int, bytes]]:
         """(where it begins, the first bytes of it) of every whole line."""
         at = 0
         while at < JIT_SIZE and (data := self._read(at, _PORTION)):
@@ -156,6 +158,6 @@ class JitMap:
             if len(data) < _PORTION:
                 return
 
-    def _name(self, at: int) -> str:
+    def _name_at(self, at: int) -> str:
         return self._read(at, NAME).partition(b"\n")[0].decode("utf-8", "replace")
 

@@ -24,41 +24,41 @@ _MACHINES = {62: "x86_64", 183: "aarch64"}
 Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
 
 
-def probes(elf: Elf) -> list[UsdtProbe]:
+def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
     """The probes of a file, in order of provider, name and place. A note that is not as it should be is left out."""
-    base = elf.section(".stapsdt.base")
+    base = elf.find_section(".stapsdt.base")
     arch = ARCHES.get(_MACHINES.get(elf.machine, ""))
-    objects = cache(elf.object)
+    objects = cache(elf.find_object)
     found = []
-    for owner, kind, data in elf.notes():
+    for owner, kind, data in elf.read_notes():
         if owner == "stapsdt" and kind == NT_STAPSDT and len(data) > _ADDRESSES.size and arch:
-            probe = _probe(elf, arch, base.address if base else 0, data[:MOST_OF_NOTE], objects)
+            probe = _parse_probe(elf, arch, base.address if base else 0, data[:MOST_OF_NOTE], objects)
             if probe is not None:
                 found.append(probe)
     return sorted(found, key=lambda p: (p.provider, p.name, p.offset))
 
 
-def _probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable[[str], tuple[int, int] | None],
-           ) -> UsdtProbe | None:
+def _parse_probe(elf: Elf, arch: Arch, base: int, data: bytes, objects: Callable[[str], tuple[int, int] | None],
+                 ) -> UsdtProbe | None:
     address, linked, semaphore = _ADDRESSES.unpack_from(data)
     texts = [part.decode("utf-8", "replace") for part in data[_ADDRESSES.size:].split(b"\0", 3)]
     moved = base - linked if base else 0  # prelink moves the file's addresses, but not those in notes
     address += moved
-    offset = elf.offset(address)
+    offset = elf.address_to_offset(address)
     if offset is None or len(texts) < 3:
         return None
 
-    def symbol(name: str) -> int | None:
+    def symbol_offset(name: str) -> int | None:
         known = objects(name)
         return known[0] - address if known else None
 
-    counter = elf.offset(semaphore + moved) if semaphore else None
-    return UsdtProbe(texts[0], texts[1], offset, counter or 0, parse_arguments(texts[2], arch, symbol))
+    counter = elf.address_to_offset(semaphore + moved) if semaphore else None
+    return UsdtProbe(texts[0], texts[1], offset, counter or 0, parse_arguments(texts[2], arch, symbol_offset))
 
 
 def parse_arguments(text: str, arch: Arch, symbol: Symbol = lambda name: None) -> list[UsdtArgument]:
     """``-4@%eax 8@-16(%rbp)`` → where each argument is; one that is not understood has the kind "unknown"."""
-    parse = _x86 if arch.name == "x86_64" else _arm
+    parse = _parse_x86_argument if arch.name == "x86_64" else _parse_arm_argument
     found = []
     for piece in re.findall(r"(?:-?\d+f?@)?(?:\[[^\]]*\]|[^\s\[\]]+)", text)[:MOST_ARGUMENTS]:
         head, at, place = piece.rpartition("@")
@@ -79,7 +79,7 @@ _X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?(
 _ARM_MEMORY = re.compile(rf"\[\s*(\w+)\s*(?:,\s*#?({_INTEGER})|,\s*(\w+)\s*(?:,\s*\w+\s+#?(\d+))?)?\s*\]")
 
 
-def _number(text: str | None) -> int:
+def _parse_number(text: str | None) -> int:
     """An integer as assemblers write it: 0x10 is hexadecimal, 010 octal; one too long to mean anything is 1 << 64."""
     digits = (text or "0").lstrip("+-$#")
     base = 16 if digits[:2].lower() == "0x" else 8 if re.fullmatch("0[0-7]+", digits) else 10
@@ -87,36 +87,36 @@ def _number(text: str | None) -> int:
     return -value if "-" in (text or "") else value
 
 
-def _x86(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+def _parse_x86_argument(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
     if re.fullmatch(r"\$?" + _INTEGER, place):
-        return UsdtArgument("constant", offset=_number(place))
+        return UsdtArgument("constant", offset=_parse_number(place))
     if place.startswith("%"):
-        return _register(*_x86_register(place[1:], arch))
+        return _register_argument(*_parse_x86_register(place[1:], arch))
     found = _X86_MEMORY.fullmatch(place)
     if found:
-        base, _ = _x86_register(found[2], arch)
-        index, _ = _x86_register(found[3], arch) if found[3] else (-1, 0)
+        base, _ = _parse_x86_register(found[2], arch)
+        index, _ = _parse_x86_register(found[3], arch) if found[3] else (-1, 0)
         if base is None or index is None:
             return None
-        return UsdtArgument("memory", base, _number(found[1]), index, int(found[4] or "1"))
+        return UsdtArgument("memory", base, _parse_number(found[1]), index, int(found[4] or "1"))
     found = _X86_TABLE.fullmatch(place)
     if found:
-        index, _ = _x86_register(found[2], arch)
-        return None if index is None else UsdtArgument("memory", index, _number(found[1]), index,
+        index, _ = _parse_x86_register(found[2], arch)
+        return None if index is None else UsdtArgument("memory", index, _parse_number(found[1]), index,
                                                        int(found[3]) - 1)
     found = _X86_SYMBOL.fullmatch(place)
     where = symbol(found[2]) if found else None
     if found is None or where is None:
         return None
-    offset = where + _number(found[1]) + _number(found[3])
+    offset = where + _parse_number(found[1]) + _parse_number(found[3])
     return UsdtArgument("memory", arch.instruction_pointer, offset)
 
 
-def _register(at: int | None, shift: int) -> UsdtArgument | None:
+def _register_argument(at: int | None, shift: int) -> UsdtArgument | None:
     return UsdtArgument("register", at, shift=shift) if at is not None else None
 
 
-def _x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
+def _parse_x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
     """(offset in pt_regs, bits to shift right) of a register of any width: rax eax ax al ah, r8 r8d r8w r8b, sil."""
     numbered = re.fullmatch(r"(r(?:8|9|1[0-5]))[dwb]?", name)
     if numbered:
@@ -130,21 +130,21 @@ def _x86_register(name: str, arch: Arch) -> tuple[int | None, int]:
     return arch.registers.get(name), 0
 
 
-def _arm(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
+def _parse_arm_argument(place: str, arch: Arch, symbol: Symbol) -> UsdtArgument | None:
     if re.fullmatch(r"#?" + _INTEGER, place):
-        return UsdtArgument("constant", offset=_number(place))
+        return UsdtArgument("constant", offset=_parse_number(place))
     if place in ("wzr", "xzr"):
         return UsdtArgument("constant")
     found = _ARM_MEMORY.fullmatch(place)
     if found is None:
-        return _register(_arm_register(place, arch), 0)
-    base, index = _arm_register(found[1], arch), _arm_register(found[3], arch) if found[3] else -1
+        return _register_argument(_parse_arm_register(place, arch), 0)
+    base, index = _parse_arm_register(found[1], arch), _parse_arm_register(found[3], arch) if found[3] else -1
     if base is None or index is None:
         return None
-    return UsdtArgument("memory", base, _number(found[2]), index, 1 << min(_number(found[4]), 64))
+    return UsdtArgument("memory", base, _parse_number(found[2]), index, 1 << min(_parse_number(found[4]), 64))
 
 
-def _arm_register(name: str, arch: Arch) -> int | None:
+def _parse_arm_register(name: str, arch: Arch) -> int | None:
     if re.fullmatch(r"[wx]\d+", name):
         name = "r" + name[1:]
     return arch.registers.get({"x29": "r29", "wsp": "sp"}.get(name, name))

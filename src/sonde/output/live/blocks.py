@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ...spec import ScriptSpec
 from ..stream import Stream
-from ..text import TextOutput, encode
+from ..text import TextOutput, encode_text
 from .screen import Screen
 
 _MOST_LINES = 1000  # of what is printed outside of blocks
@@ -35,7 +35,7 @@ class Collected(Stream):
         if self.direct:
             super().flush(end)
 
-    def taken(self) -> str:
+    def take_text(self) -> str:
         """What has come since the last call."""
         text = b"".join(self._pieces).decode("utf-8", "surrogateescape")
         self._pieces.clear()
@@ -92,16 +92,16 @@ class Blocks(TextOutput):
         """Of the blocks."""
         return self._counter
 
-    def at(self, probe: str, time: int) -> None:
+    def switch_probe(self, probe: str, time: int) -> None:
         """What is printed from here on comes from ``probe``, at ``time`` on the boot clock."""
-        self._collect()
+        self._collect_text()
         self._where = probe
         if probe in self._counter.periods and self._counter.is_new(probe, time):
             self._sections[probe] = ""
 
-    def _collect(self) -> None:
-        text = self._out.taken()
-        notes = self._err.taken()
+    def _collect_text(self) -> None:
+        text = self._out.take_text()
+        notes = self._err.take_text()
         if text and self._where in self._sections:
             self._sections[self._where] += text
         elif text and (self._where in _LEADS or not self._where):
@@ -111,49 +111,49 @@ class Blocks(TextOutput):
         if notes and self._screen.is_open:
             self._tail.extend(notes.splitlines(keepends=True))
         elif notes:
-            self._through(2, notes)
+            self._write_through(2, notes)
 
     def flush(self, end: bool = False) -> None:
         """What is not part of a picture goes straight out as long as there is none."""
         if self._out.direct:
             return super().flush(end)
-        self._collect()
+        self._collect_text()
         if not self._sections and not self._screen.is_open:
-            self._through(self._descriptor, self._lead + "".join(self._tail))
+            self._write_through(self._descriptor, self._lead + "".join(self._tail))
             self._lead = ""
             self._tail.clear()
 
-    def _through(self, descriptor: int, text: str) -> None:
+    def _write_through(self, descriptor: int, text: str) -> None:
         if text:
             stream = Stream(descriptor)
-            stream.write(encode(text))
+            stream.write(encode_text(text))
             stream.flush(True)
 
     # pictures
 
-    def lost(self, text: str) -> None:
+    def set_losses(self, text: str) -> None:
         """What the heading says of losses."""
         self._losses = text
 
-    def show(self) -> None:
+    def draw_if_changed(self) -> None:
         """Draw, if anything has changed: contents, or the size of the terminal."""
-        self._collect()
+        self._collect_text()
         if not self._sections and self._picture is None:
             return self.flush()
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _LEAST_PAUSE
-        lines = self._lines()
+        lines = self._screen_lines()
         if lines != self._drawn:
             self._drawn = lines
             self._screen.open()
-            self._screen.draw(lines)
+            self._screen.draw_lines(lines)
 
-    def _lines(self) -> list[str]:
+    def _screen_lines(self) -> list[str]:
         columns, rows = self._screen.size
         clock = time.strftime("%H:%M:%S")
-        lines = [_heading(f"{self._title}  {clock}", self._losses, "Ctrl-C ends", columns)]
+        lines = [_heading_line(f"{self._title}  {clock}", self._losses, "Ctrl-C ends", columns)]
         lines += self._lead.splitlines()
         if self._picture is not None:
             lines += self._picture(columns, rows - len(lines))
@@ -164,18 +164,18 @@ class Blocks(TextOutput):
             lines += ["", *[line.rstrip("\n") for line in list(self._tail)[-room:]]]
         return lines
 
-    def leave(self) -> None:
+    def leave_screen(self) -> None:
         """The script has ended: give the terminal back, print what was on the screen; from here on text goes straight
         out."""
-        self._collect()
+        self._collect_text()
         self._screen.close()
-        self._through(self._descriptor, self._lead + "".join(self._sections.values()) + "".join(self._tail))
+        self._write_through(self._descriptor, self._lead + "".join(self._sections.values()) + "".join(self._tail))
         self._sections, self._lead = {}, ""
         self._tail.clear()
         self._out.direct = self._err.direct = True
 
 
-def _heading(left: str, middle: str, right: str, columns: int) -> str:
+def _heading_line(left: str, middle: str, right: str, columns: int) -> str:
     """One line in reverse video; what does not fit is left out from the right."""
     text = f"{left}  {middle}".rstrip()
     if len(text) + 2 + len(right) <= columns:

@@ -52,7 +52,7 @@ class Client:
         self.watched = 0  # for which events
 
 
-class Server:
+class BoundedServer:
     """Listens at ``address`` until closed. :meth:`answer` is called in its thread, and must not wait."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -72,20 +72,20 @@ class Server:
         self._deaf = False  # not listening until the next look, for want of descriptors
         self.clients: dict[int, Client] = {}  # by descriptor, the oldest first
         self.port = int(self._listener.getsockname()[1])
-        self._thread = threading.Thread(target=self._run, name="sonde-http", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="sonde-http", daemon=True)
 
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()
 
-    def answer(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: Request) -> None:
         """Give the client something to read, now (:meth:`send`) or later."""
         raise NotImplementedError
 
-    def look(self, now: float) -> None:
+    def on_tick(self, now: float) -> None:
         """Called now and then, in the server's thread."""
 
-    def post(self, act: Callable[[], object]) -> None:
+    def call_in_thread(self, act: Callable[[], object]) -> None:
         """Have something done in the server's thread. From any thread."""
         self._posted.append(act)
         try:
@@ -95,35 +95,35 @@ class Server:
 
     def stop(self) -> None:
         """Drop all clients, and stop listening."""
-        def end() -> None:
+        def end_loop() -> None:
             self._stopping = True
-        self.post(end)
+        self.call_in_thread(end_loop)
         self._thread.join()
         for client in list(self.clients.values()):
-            self.drop(client)
+            self.drop_client(client)
         self._selector.close()
         for each in (self._listener, self._wake, self._waker):
             each.close()
 
     # In the server's thread from here on
 
-    def send(self, client: Client, data: bytes) -> None:
+    def send_data(self, client: Client, data: bytes) -> None:
         """Give a client something to read, whose last piece it is unless the client is ``streaming``."""
         if client.open:
             client.left = memoryview(bytes(client.left) + data)
             client.answered = client.answered or monotonic()
             client.deadline = client.answered + READ_WITHIN
-            self._write(client)
+            self._write_pending(client)
 
-    def drop(self, client: Client) -> None:
+    def drop_client(self, client: Client) -> None:
         """Close a connection."""
         if client.open:
             client.open = False
             del self.clients[client.connection.fileno()]
-            self._watch(client, 0)
+            self._watch_events(client, 0)
             client.connection.close()
 
-    def _watch(self, client: Client, events: int) -> None:
+    def _watch_events(self, client: Client, events: int) -> None:
         """Wait for events of a connection; for none of one that is served at once, as most are."""
         if not client.watched and events:
             self._selector.register(client.connection, events, client)
@@ -133,23 +133,23 @@ class Server:
             self._selector.modify(client.connection, events, client)
         client.watched = events
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         looked = 0.0
         while not self._stopping:
             for key, events in self._selector.select(_LOOK):
                 if key.fileobj is self._listener:
-                    self._accept()
+                    self._accept_connections()
                 elif key.fileobj is self._wake:
-                    self._do_posted()
+                    self._run_posted()
                 elif key.data.open:
-                    self._serve(key.data, events)
+                    self._serve_client(key.data, events)
             now = monotonic()
             if now - looked >= _LOOK:
                 looked = now
-                self._drop_late(now)
-                self.look(now)
+                self._drop_late_clients(now)
+                self.on_tick(now)
 
-    def _do_posted(self) -> None:
+    def _run_posted(self) -> None:
         try:
             self._wake.recv(4096)
         except BlockingIOError:
@@ -157,14 +157,14 @@ class Server:
         while self._posted:
             self._posted.popleft()()
 
-    def _drop_late(self, now: float) -> None:
+    def _drop_late_clients(self, now: float) -> None:
         for client in [c for c in self.clients.values() if c.deadline < now]:
-            self.drop(client)
+            self.drop_client(client)
         if self._deaf:
             self._deaf = False
             self._selector.register(self._listener, selectors.EVENT_READ)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         for _ in range(MOST_CONNECTIONS):  # then it is the clients' turn
             try:
                 connection, _ = self._listener.accept()
@@ -177,9 +177,9 @@ class Server:
                     self._deaf = True
                     return
                 continue  # it was gone before it was accepted
-            self._admit(connection)
+            self._admit_connection(connection)
 
-    def _admit(self, connection: socket.socket) -> None:
+    def _admit_connection(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         now = monotonic()
         try:
@@ -193,9 +193,9 @@ class Server:
             return
         client = self.clients[connection.fileno()] = Client(connection, now)
         if begun:
-            self._hear(client, begun)
+            self._receive_request(client, begun)
         if client.open and not client.watched:
-            self._watch(client, selectors.EVENT_READ)
+            self._watch_events(client, selectors.EVENT_READ)
 
     def _make_room(self, now: float) -> bool:
         """Drop the client that has been silent for longest, or that has not taken its answer for longest."""
@@ -203,12 +203,12 @@ class Server:
         slow = [c for c in self.clients.values() if c.answered and now - c.answered > _EVICTABLE]
         found = silent or min(slow, key=lambda c: c.answered, default=None)
         if found is not None:
-            self.drop(found)
+            self.drop_client(found)
         return found is not None
 
-    def _serve(self, client: Client, events: int) -> None:
+    def _serve_client(self, client: Client, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            return self._write(client)
+            return self._write_pending(client)
         try:
             data = client.connection.recv(LARGEST_HEAD)
         except BlockingIOError:
@@ -216,47 +216,47 @@ class Server:
         except OSError:
             data = b""
         if not data:
-            self.drop(client)
+            self.drop_client(client)
         elif not client.asked:  # what comes behind the request is no matter
-            self._hear(client, data)
+            self._receive_request(client, data)
 
-    def _hear(self, client: Client, data: bytes) -> None:
+    def _receive_request(self, client: Client, data: bytes) -> None:
         client.head += data
         if len(client.head) > LARGEST_HEAD:
-            return self.refuse(client, 431, "the request is too long")
+            return self.refuse_request(client, 431, "the request is too long")
         if b"\r\n\r\n" not in client.head and b"\n\n" not in client.head:
             return
         client.asked = True
         client.deadline = monotonic() + READ_WITHIN
         request = parse_request(client.head)
         if request is None:
-            return self.refuse(client, 400, "this is no HTTP")
+            return self.refuse_request(client, 400, "this is no HTTP")
         if request.method != "GET":
-            return self.refuse(client, 405, "GET only")
+            return self.refuse_request(client, 405, "GET only")
         try:
-            self.answer(client, request)
+            self.answer_request(client, request)
         except Exception as error:
-            self.refuse(client, 500, f"internal error: {type(error).__name__}: {error}")
+            self.refuse_request(client, 500, f"internal error: {type(error).__name__}: {error}")
 
-    def refuse(self, client: Client, status: int, text: str) -> None:
+    def refuse_request(self, client: Client, status: int, text: str) -> None:
         """Say no."""
         client.asked = True
-        self.send(client, response(status, "text/plain; charset=utf-8", (text + "\n").encode()))
+        self.send_data(client, build_response(status, "text/plain; charset=utf-8", (text + "\n").encode()))
 
-    def _write(self, client: Client) -> None:
+    def _write_pending(self, client: Client) -> None:
         try:
             while client.left:
                 client.left = client.left[client.connection.send(client.left):]
         except BlockingIOError:
-            self._watch(client, selectors.EVENT_WRITE)
+            self._watch_events(client, selectors.EVENT_WRITE)
             return
         except OSError:
-            return self.drop(client)
+            return self.drop_client(client)
         if not client.streaming:
             _say_goodbye(client.connection)
-            return self.drop(client)
+            return self.drop_client(client)
         client.answered, client.deadline = 0.0, float("inf")
-        self._watch(client, selectors.EVENT_READ)
+        self._watch_events(client, selectors.EVENT_READ)
 
 
 def _say_goodbye(connection: socket.socket) -> None:
@@ -278,7 +278,7 @@ def parse_request(head: bytes) -> Request | None:
     return Request(words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs})
 
 
-def response(status: int, kind: str, body: bytes | None, headers: dict[str, str] | None = None) -> bytes:
+def build_response(status: int, kind: str, body: bytes | None, headers: dict[str, str] | None = None) -> bytes:
     """A whole answer; without a ``body`` the head of one that goes on until the connection is closed."""
     found = {"Content-Type": kind, "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'",
              "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
@@ -288,7 +288,7 @@ def response(status: int, kind: str, body: bytes | None, headers: dict[str, str]
     return "\r\n".join(lines).encode("latin-1", "replace") + (body or b"")
 
 
-def named_here(host: str, names: frozenset[str]) -> bool:
+def is_named_here(host: str, names: frozenset[str]) -> bool:
     """Whether a Host header names this machine by an address, or one of ``names``. A page from elsewhere that had its
     own name lead here (DNS rebinding) would give that."""
     import ipaddress

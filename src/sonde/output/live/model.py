@@ -9,25 +9,28 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...record import Record
 from ...runtime.aggregates import Histogram, Stats
 from ...runtime.series import Series
-from ...runtime.statistics import costs
-from ...runtime.values import Context
+from ...runtime.statistics import probe_costs
+from ...runtime.values import DecodingContext
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Aggregate
 from .. import Handler, Printer, Take
 from ..losses import report_losses
 from ..rows import Rows
-from ..text import TextOutput, encode, label, ordered, terminal_safe
+from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
 from ..units import unit_of
-from ..views.csv import cell, key_columns, value_columns, value_rows
-from ..views.heat import span
+from ..views.csv import cell_value, key_columns, value_columns, value_rows
+from ..views.heat import bucket_range
 from ..views.view import key_parts
 from .blocks import Collected
 from .screen import COLOUR
+
+if TYPE_CHECKING:
+    from ...runtime.session import Session
 
 MOST_ROWS = 500   # of a table: those with the greatest values
 MOST_LINES = 2000  # of the text that is kept
@@ -37,7 +40,7 @@ _GROWING = ("count", "sum", "hist", "lhist", "stats")
 _QUANTILES = (0.5, 0.9, 0.99)
 
 
-class Row(Record):
+class LiveRow(Record):
     """A row: ``cells`` are numbers and texts, ``spark`` the last values over time (None where there was none),
     ``buckets`` (range, count) of a histogram and (time, value) of a series, else empty."""
 
@@ -47,17 +50,17 @@ class Row(Record):
     buckets: tuple[tuple[str, int | None], ...] = ()
 
 
-class Table(Record):
+class LiveTable(Record):
     """A map, or what a tool prints. ``rows`` are the first ``len(rows)`` of ``total``, greatest value first."""
 
     name: str
     note: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LiveRow, ...]
     total: int
 
 
-class Cost(Record):
+class LiveCost(Record):
     """What a program did since the last look: ``share`` of one CPU, 0 .. 1; runs and skipped since the start."""
 
     name: str
@@ -72,11 +75,11 @@ class Snapshot(Record):
 
     title: str
     elapsed: float
-    tables: tuple[Table, ...]
+    tables: tuple[LiveTable, ...]
     lines: tuple[str, ...]
     written: int
     losses: tuple[str, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[LiveCost, ...]
     ended: str = ""
 
     @property
@@ -98,7 +101,7 @@ class _MapState:
         self.rates: dict[str, float] = {}
         self.seen = 0.0
 
-    def update(self, items: Sequence[tuple[Any, Any]], portion: bool) -> None:
+    def update_items(self, items: Sequence[tuple[Any, Any]], portion: bool) -> None:
         """The contents now; a ``portion`` is what came since the one before it."""
         now = time.monotonic()
         passed, self.seen = now - self.seen if self.seen else 0.0, now
@@ -109,10 +112,10 @@ class _MapState:
         if len(self.items) > MOST_HISTORIES:
             self.histories.clear()
             return
-        weights = {label("", key): weight(value) for key, value in self.items}
-        self._remember(weights, passed)
+        weights = {element_label("", key): value_weight(value) for key, value in self.items}
+        self._remember_history(weights, passed)
 
-    def _remember(self, weights: dict[str, int | None], passed: float) -> None:
+    def _remember_history(self, weights: dict[str, int | None], passed: float) -> None:
         growing = self.kind in _GROWING and not self.by_interval
         for name in self.histories.keys() - weights.keys():
             if not any(self.histories[name]):
@@ -129,31 +132,31 @@ class _MapState:
             else:
                 history.append(value)
 
-    def table(self) -> Table:
-        shown = ordered(self.items)[-MOST_ROWS:]
+    def build_table(self) -> LiveTable:
+        shown = sort_items(self.items)[-MOST_ROWS:]
         shown.reverse()
         rates = self.kind in _GROWING and not self.by_interval
         columns = (*key_columns(self.spec), *_value_columns(self.spec, self.kind), *(("per s",) if rates else ()))
-        rows = [self._row(key, value, rates) for key, value in shown]
+        rows = [self._build_row(key, value, rates) for key, value in shown]
         note = "of the last interval" if self.by_interval else "since the start" if rates else "now"
-        return Table(self.spec.name, note, columns, tuple(rows), len(self.items))
+        return LiveTable(self.spec.name, note, columns, tuple(rows), len(self.items))
 
-    def _row(self, key: Any, value: Any, rates: bool) -> Row:
-        name = label("", key)
-        cells = [*[clean(part) for part in key_parts(key)], *_value_cells(value, self.spec, self.kind)]
+    def _build_row(self, key: Any, value: Any, rates: bool) -> LiveRow:
+        name = element_label("", key)
+        cells = [*[clean_cell(part) for part in key_parts(key)], *_value_cells(value, self.spec, self.kind)]
         if rates:
             cells.append(round(self.rates.get(name, 0.0), 1))
         spark = tuple(self.histories.get(name, ()))
         if isinstance(value, Histogram):
-            return Row(clean(name), tuple(cells), spark, tuple([(span(b), b.count) for b in value]))
+            return LiveRow(clean_cell(name), tuple(cells), spark, tuple([(bucket_range(b), b.count) for b in value]))
         if isinstance(value, Series):
             points = value.points
-            return Row(clean(name), tuple(cells), tuple([p.value for p in points][-HISTORY:]),
-                       tuple([(value.moment(p.start), p.value) for p in points]))
-        return Row(clean(name), tuple(cells), spark)
+            return LiveRow(clean_cell(name), tuple(cells), tuple([p.value for p in points][-HISTORY:]),
+                           tuple([(value.format_time(p.start), p.value) for p in points]))
+        return LiveRow(clean_cell(name), tuple(cells), spark)
 
 
-def weight(value: Any) -> int | None:
+def value_weight(value: Any) -> int | None:
     """The number by which a value's changes are followed; None if it is none."""
     if isinstance(value, Histogram):
         return value.total
@@ -164,9 +167,9 @@ def weight(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def clean(value: Any) -> Any:
+def clean_cell(value: Any) -> Any:
     """A value as a cell: numbers as they are, texts without anything that could steer a terminal."""
-    found = cell(value)
+    found = cell_value(value)
     return found if type(found) is int else terminal_safe(found)
 
 
@@ -181,15 +184,15 @@ def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
 
 def _value_cells(value: Any, spec: MapSpec, kind: str) -> list[Any]:
     if isinstance(value, Histogram):
-        return [value.total, *[_short(value.quantile(q)) for q in _QUANTILES]]
+        return [value.total, *[_round_quantile(value.quantile(q)) for q in _QUANTILES]]
     if isinstance(value, Series):
         known = [p.value for p in value if p.value is not None]
         return [known[-1], min(known), max(known)] if known else ["", "", ""]
     row = next(value_rows(value, len(value_columns(spec))))
-    return [clean(part) for part in row]
+    return [clean_cell(part) for part in row]
 
 
-def _short(quantile: float | None) -> Any:
+def _round_quantile(quantile: float | None) -> Any:
     return "" if quantile is None else round(quantile)
 
 
@@ -199,36 +202,36 @@ class _ToolTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.columns: tuple[str, ...] = ()
-        self._rows: deque[Row] = deque(maxlen=MOST_ROWS)
+        self._rows: deque[LiveRow] = deque(maxlen=MOST_ROWS)
         self._headings = 0
         self._count = 0
 
-    def heading(self, names: Sequence[str]) -> None:
+    def write_heading(self, names: Sequence[str]) -> None:
         """A heading begins a block."""
         self.columns = tuple(names)
         self._rows.clear()
         self._headings += 1
         self._count = 0
 
-    def row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
+    def write_row(self, cells: Sequence[tuple[str, str, bool]]) -> None:
         """(column, text, whether it is a number) of each cell."""
         names = tuple([name for name, _, _ in cells])
         if names != self.columns:
-            self.heading(names)
+            self.write_heading(names)
         self._count += 1
-        self._rows.append(Row(str(self._count), tuple([_number(text) if number else terminal_safe(text)
-                                                       for _, text, number in cells])))
+        self._rows.append(LiveRow(str(self._count), tuple([_parse_cell(text) if number else terminal_safe(text)
+                                                           for _, text, number in cells])))
 
     def write_text(self, text: bytes) -> None:
         """What is no row is seen as text."""
 
-    def table(self) -> Table:
+    def build_table(self) -> LiveTable:
         note = "the last block" if self._headings > 1 else "the last rows"
         rows = tuple(self._rows) if self._headings > 1 else tuple(reversed(self._rows))
-        return Table(self.name, note, self.columns, rows, self._count)
+        return LiveTable(self.name, note, self.columns, rows, self._count)
 
 
-def _number(text: str) -> Any:
+def _parse_cell(text: str) -> Any:
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
@@ -248,89 +251,90 @@ class Model:
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._written = 0
         self._rest = ""
-        self._maps = {m.name: _MapState(m) for m in sorted(spec.shown_maps, key=_rank)}
+        self._maps = {m.name: _MapState(m) for m in sorted(spec.shown_maps, key=_map_rank)}
         self.tool = _ToolTable(tool) if columns else None
         self.columns = list(columns)
         self._started = time.monotonic()
         self._spent: dict[int, int] = {}  # nanoseconds until the last look, by number of the program
         self._looked = 0.0
 
-    def map(self, name: str, items: Sequence[tuple[Any, Any]]) -> None:
+    def update_map(self, name: str, items: Sequence[tuple[Any, Any]]) -> None:
         """What the script has just taken out of a map."""
         if name in self._maps:
-            self._maps[name].update(items, True)
+            self._maps[name].update_items(items, True)
 
-    def look(self, take: Take) -> None:
+    def read_maps(self, take: Take) -> None:
         """Read the maps that the script does not print or clear itself."""
         for name, state in self._maps.items():
             if not state.by_interval:
-                state.update(take(name, ""), False)
+                state.update_items(take(name, ""), False)
 
-    def snapshot(self, session: Any, ended: str = "") -> Snapshot:
+    def take_snapshot(self, session: Session, ended: str = "") -> Snapshot:
         """What there is now; ``ended`` says why there will be no more."""
-        self._gather()
-        tables = [state.table() for state in self._maps.values()]
+        self._gather_text()
+        tables = [state.build_table() for state in self._maps.values()]
         if self.tool is not None and self.tool.columns:
-            tables.insert(0, self.tool.table())
+            tables.insert(0, self.tool.build_table())
         return Snapshot(self.title, time.monotonic() - self._started, tuple(tables), tuple(self._lines), self._written,
-                        tuple(_losses(session)), tuple(self._cost(session)), ended)
+                        tuple(_loss_lines(session)), tuple(self._program_costs(session)), ended)
 
-    def _gather(self) -> None:
-        text = self._rest + self._stream.taken() + self._notes.taken()
+    def _gather_text(self) -> None:
+        text = self._rest + self._stream.take_text() + self._notes.take_text()
         *lines, self._rest = text.split("\n")
-        self._lines.extend([terminal_safe(COLOUR.sub("", encode(line).decode("utf-8", "replace")))
+        self._lines.extend([terminal_safe(COLOUR.sub("", encode_text(line).decode("utf-8", "replace")))
                             for line in lines])
         self._written += len(lines)
 
-    def _cost(self, session: Any) -> list[Cost]:
+    def _program_costs(self, session: Session) -> list[LiveCost]:
         now = time.monotonic()
         passed, self._looked = (now - self._looked if self._looked else 0.0), now
         found = []
-        for index, cost in enumerate(costs(session)):
+        for index, cost in enumerate(probe_costs(session)):
             spent, self._spent[index] = self._spent.get(index, 0), cost.time_ns
             share = (cost.time_ns - spent) / (passed * 1e9) if passed else 0.0
             more = f" and {cost.points - 1} more" if cost.points > 1 else ""
-            found.append(Cost(cost.probe + more, cost.runs, cost.mean, share, cost.skipped))
+            found.append(LiveCost(cost.probe + more, cost.runs, cost.mean, share, cost.skipped))
         return found
 
 
-def _rank(spec: MapSpec) -> tuple[bool, str]:
+def _map_rank(spec: MapSpec) -> tuple[bool, str]:
     """Aggregates before what scripts mostly keep for themselves."""
     return not isinstance(spec.value, Aggregate), spec.name
 
 
-def _losses(session: Any) -> list[str]:
+def _loss_lines(session: Session) -> list[str]:
     """What was lost, as the lines that would be printed at the end."""
     notes = Collected(2)
     report_losses(TextOutput(Collected(1), notes), session.losses(), reads=False)
-    return [line for line in notes.taken().splitlines() if line.strip()]
+    return [line for line in notes.take_text().splitlines() if line.strip()]
 
 
 class ModelPrinter(Printer):
     """Feeds a model: maps become tables, what a tool prints rows, all else text."""
 
-    def __init__(self, spec: ScriptSpec, context: Context, take: Take, model: Model, warnings: bool = True) -> None:
+    def __init__(self, spec: ScriptSpec, context: DecodingContext, take: Take, model: Model,
+                 warnings: bool = True) -> None:
         self.model = model
         self._parsed = Rows(model.columns, context, model.tool) if model.tool is not None else None
         super().__init__(spec, context, model.out, take, warnings)
 
-    def _handler(self, site: EventSite) -> Handler | None:
+    def _site_handler(self, site: EventSite) -> Handler | None:
         name = site.data.get("map", "")
         if site.kind in ("print_map", "clear", "zero") and name.startswith("@"):
             then = {"print_map": site.data.get("then") or "", "clear": "clear", "zero": "zero"}[site.kind]
             take, model = self.take, self.model
             if not then:  # it is looked at anyway
                 return lambda buffer, offset: None
-            return lambda buffer, offset: model.map(name, take(name, then))
-        return super()._handler(site)
+            return lambda buffer, offset: model.update_map(name, take(name, then))
+        return super()._site_handler(site)
 
-    def _printf(self, site: EventSite) -> Handler:
-        plain = super()._printf(site)
+    def _printf_handler(self, site: EventSite) -> Handler:
+        plain = super()._printf_handler(site)
         if self._parsed is None or site.data.get("severity"):
             return plain
-        parsed = self._parsed.handler(site)
+        parsed = self._parsed.row_handler(site)
 
-        def handle(buffer: Any, offset: int) -> None:
+        def feed_record(buffer: Any, offset: int) -> None:
             plain(buffer, offset)
             parsed(buffer, offset)
-        return handle
+        return feed_record

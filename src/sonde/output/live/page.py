@@ -186,7 +186,7 @@ SCRIPT = r"""
 """
 
 
-def page(nonce: str) -> str:
+def build_page(nonce: str) -> str:
     """The whole page; ``nonce`` is what its policy lets style and script run by."""
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>sonde</title>'
             '<link rel="icon" href="data:,"/>'

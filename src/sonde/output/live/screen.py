@@ -31,11 +31,11 @@ class Screen:
         if self.is_open:
             return
         try:
-            for number, handler in ((signal.SIGTSTP, self._stop), (signal.SIGCONT, self._go_on)):
+            for number, handler in ((signal.SIGTSTP, self._on_stop), (signal.SIGCONT, self._on_continue)):
                 self._old[number] = signal.signal(number, handler)
         except ValueError:  # not in the main thread
             pass
-        self._write(_ENTER)
+        self._write_all(_ENTER)
         self.is_open = True
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Screen:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         self._old.clear()
-        self._write(_LEAVE)
+        self._write_all(_LEAVE)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -57,16 +57,16 @@ class Screen:
             return 80, 24
         return found.columns or 80, found.lines or 24
 
-    def draw(self, lines: Sequence[str]) -> None:
+    def draw_lines(self, lines: Sequence[str]) -> None:
         """Show ``lines`` from the top, cut to the width; what does not fit is counted in the last line."""
         columns, rows = self.size
         shown = list(lines[:rows])
         if len(lines) > rows:
             shown[-1] = f"... {len(lines) - rows + 1} more lines than fit: a larger window, or a pipe, has them all"
-        text = "\r\n".join([fit(line, columns) + _REST_OF_LINE for line in shown])
-        self._write((_HOME + text + _BELOW).encode("utf-8", "replace"))
+        text = "\r\n".join([fit_line(line, columns) + _REST_OF_LINE for line in shown])
+        self._write_all((_HOME + text + _BELOW).encode("utf-8", "replace"))
 
-    def _write(self, data: bytes) -> None:
+    def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             try:
@@ -75,16 +75,16 @@ class Screen:
                 import select
                 select.select([], [self.descriptor], [])
 
-    def _stop(self, number: int, _frame: object) -> None:
-        self._write(_LEAVE)
+    def _on_stop(self, number: int, _frame: object) -> None:
+        self._write_all(_LEAVE)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _go_on(self, number: int, _frame: object) -> None:
+    def _on_continue(self, number: int, _frame: object) -> None:
         if self.is_open:
-            self._write(_ENTER)
+            self._write_all(_ENTER)
 
 
-def fit(line: str, columns: int) -> str:
+def fit_line(line: str, columns: int) -> str:
     """``line`` cut to so many columns of a terminal; its colours take no room, and end with it."""
     line = line.expandtabs(8)
     if len(line) <= columns and line.isascii():
@@ -92,7 +92,7 @@ def fit(line: str, columns: int) -> str:
     pieces, used, at = [], 0, 0
     for match in [*COLOUR.finditer(line), None]:
         end = match.start() if match else len(line)
-        text, width = _cut(line[at:end], columns - used)
+        text, width = _cut_text(line[at:end], columns - used)
         pieces.append(text)
         used += width
         if match is None or used >= columns and text != line[at:end]:
@@ -102,11 +102,11 @@ def fit(line: str, columns: int) -> str:
     return "".join(pieces) + ("\x1b[0m" if "\x1b" in line else "")
 
 
-def _cut(text: str, room: int) -> tuple[str, int]:
+def _cut_text(text: str, room: int) -> tuple[str, int]:
     """As much of ``text`` as fits, and how many columns that takes."""
     if text.isascii():
         return text[:room], min(len(text), room)
-    width_of = _widths()
+    width_of = _character_widths()
     used = 0
     for at, char in enumerate(text):
         width = width_of(char)
@@ -116,10 +116,10 @@ def _cut(text: str, room: int) -> tuple[str, int]:
     return text, used
 
 
-def _widths() -> Callable[[str], int]:
+def _character_widths() -> Callable[[str], int]:
     """The columns that a character takes: wide ones of East Asia two, marks on the one before them none."""
     from unicodedata import combining, east_asian_width
 
-    def width(char: str) -> int:
+    def character_width(char: str) -> int:
         return 0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1
-    return width
+    return character_width

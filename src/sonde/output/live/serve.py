@@ -17,10 +17,10 @@ from typing import Any
 
 from ...errors import SondeError
 from ...record import Record
-from .bounded import Client, Request, response
-from .bounded import Server as Bounded
+from .bounded import BoundedServer as Bounded
+from .bounded import Client, Request, build_response
 from .model import Snapshot
-from .page import page
+from .page import build_page
 
 HOST = "127.0.0.1"
 MOST_CLIENTS = 16
@@ -29,7 +29,7 @@ _POLICY = ("default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{no
            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
-class Server:
+class PageServer:
     """Serves the page; :meth:`publish` gives every browser the next snapshot. A thread of its own, until closed."""
 
     def __init__(self, port: int = 0) -> None:
@@ -50,27 +50,27 @@ class Server:
         """Where the page is, the secret included."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish_snapshot(self, snapshot: Snapshot) -> None:
         """Send a snapshot to every browser that looks on, and to those that come until the next one."""
-        data = json.dumps(plain(snapshot), ensure_ascii=True, separators=(",", ":")).encode()
-        self._http.post(lambda: self._http.publish(data))
+        data = json.dumps(plain_value(snapshot), ensure_ascii=True, separators=(",", ":")).encode()
+        self._http.call_in_thread(lambda: self._http.publish_data(data))
 
     def close(self) -> None:
         """Tell the browsers that this was all, and stop listening."""
-        self._http.post(self._http.say_over)
+        self._http.call_in_thread(self._http.announce_end)
         self._http.nobody.wait(1.0)
         self._http.stop()
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Records as objects, tuples as arrays; bytes that are no UTF-8 were replaced when the cells were made."""
     if isinstance(value, Record):
-        found = {name: plain(getattr(value, name)) for name in value._fields}
+        found = {name: plain_value(getattr(value, name)) for name in value._fields}
         if isinstance(value, Snapshot):
             found["share"] = value.share
         return found
     if isinstance(value, (tuple, list)):
-        return [plain(part) for part in value]
+        return [plain_value(part) for part in value]
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 
@@ -87,33 +87,33 @@ class _Http(Bounded):
         self._over = False
         self.nobody = threading.Event()  # nobody looks on, after the end
 
-    def answer(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: Request) -> None:
         _, token, rest = [*request.path.split("/", 2), "", ""][:3]
         if request.headers.get("host", "") not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
-            return self.refuse(client, 403, "this server answers to its own address only")
+            return self.refuse_request(client, 403, "this server answers to its own address only")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
-            return self.refuse(client, 404, "nothing here: open the whole address that sonde printed")
+            return self.refuse_request(client, 404, "nothing here: open the whole address that sonde printed")
         if rest == "":
             return self._send_page(client)
         if rest == "events":
-            return self._show(client)
-        self.refuse(client, 404, "nothing here")
+            return self._start_stream(client)
+        self.refuse_request(client, 404, "nothing here")
 
     def _send_page(self, client: Client) -> None:
         nonce = secrets.token_urlsafe(16)
         policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
-        self.send(client, response(200, "text/html; charset=utf-8", page(nonce).encode(), policy))
+        self.send_data(client, build_response(200, "text/html; charset=utf-8", build_page(nonce).encode(), policy))
 
-    def _show(self, client: Client) -> None:
+    def _start_stream(self, client: Client) -> None:
         """Let a browser look on."""
         if len(self._seen) >= MOST_CLIENTS:
-            return self.refuse(client, 503, f"{MOST_CLIENTS} browsers look on already")
+            return self.refuse_request(client, 503, f"{MOST_CLIENTS} browsers look on already")
         client.streaming = True
         self._seen[client] = 0
-        self.send(client, response(200, "text/event-stream; charset=utf-8", None))
+        self.send_data(client, build_response(200, "text/event-stream; charset=utf-8", None))
         self._catch_up(client)
 
-    def publish(self, data: bytes) -> None:
+    def publish_data(self, data: bytes) -> None:
         """There is a new snapshot."""
         self._latest = data
         self._number += 1
@@ -126,30 +126,27 @@ class _Http(Bounded):
             return
         if self._seen[client] < self._number:
             self._seen[client] = self._number
-            self.send(client, b"id: %d\ndata: %s\n\n" % (self._number, self._latest))
+            self.send_data(client, b"id: %d\ndata: %s\n\n" % (self._number, self._latest))
         if self._over and not client.left:
             client.streaming = False
-            self.send(client, b"event: over\ndata: {}\n\n")
+            self.send_data(client, b"event: over\ndata: {}\n\n")
 
-    def say_over(self) -> None:
+    def announce_end(self) -> None:
         """There will be no more snapshots."""
         self._over = True
-        self.look(monotonic())
+        self.on_tick(monotonic())
 
-    def look(self, now: float) -> None:
+    def on_tick(self, now: float) -> None:
         beat = now - self._beat > _BEAT
         self._beat = now if beat else self._beat
         for client in list(self._seen):
             if client.open and beat and not client.left:
-                self.send(client, b": still here\n\n")
+                self.send_data(client, b": still here\n\n")
             if client.open:
                 self._catch_up(client)
 
-    def drop(self, client: Client) -> None:
-        super().drop(client)
+    def drop_client(self, client: Client) -> None:
+        super().drop_client(client)
         self._seen.pop(client, None)
         if self._over and not self._seen:
             self.nobody.set()
-
-
-__all__ = ["HOST", "MOST_CLIENTS", "Server", "plain"]

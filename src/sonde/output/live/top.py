@@ -14,7 +14,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Click
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from .model import Row, Snapshot, Table
+from .model import LiveRow, LiveTable, Snapshot
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK = 24        # characters of a sparkline
@@ -95,7 +95,7 @@ class TopApp(App[None]):
         self._filter = ""
         self._written = 0
         self._names: list[str] = []
-        self._rows: list[Row] = []
+        self._rows: list[LiveRow] = []
         self._columns: tuple[str, ...] = ()
         self._has_side = True
         self._over = False
@@ -128,7 +128,7 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         self.query_one(DataTable).focus()
-        self.set_interval(0.1, self._look)
+        self.set_interval(0.1, self._show_latest)
 
     def action_help(self) -> None:
         """Show the keys, or take them away."""
@@ -140,28 +140,28 @@ class TopApp(App[None]):
         """There will be no more: give the terminal back."""
         self._over = True
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show_snapshot(self, snapshot: Snapshot) -> None:
         """The next snapshot."""
         with self._lock:
             self._latest = snapshot
 
     # pictures
 
-    async def _look(self) -> None:
+    async def _show_latest(self) -> None:
         with self._lock:
             latest = self._latest
         if self._over:
             return self.exit()
         if latest is not None and latest is not self._shown and (not self._paused or latest.ended):
             self._shown = latest
-            await self._draw()
+            await self._draw_all()
 
-    async def _draw(self) -> None:
+    async def _draw_all(self) -> None:
         snapshot = self._shown
         if snapshot is None:
             return
         self._draw_tabs([*[table.name for table in snapshot.tables], _COSTS])
-        self._draw_table(self._current(snapshot))
+        self._draw_table(self._current_table(snapshot))
         self._draw_log(snapshot)
         self._draw_status(snapshot)
 
@@ -175,17 +175,17 @@ class TopApp(App[None]):
             line.append(f" {name} ", "reverse" if name == self._table else "")
         self.query_one("#tabs", Static).update(line)
 
-    def _current(self, snapshot: Snapshot) -> Table:
+    def _current_table(self, snapshot: Snapshot) -> LiveTable:
         found = next((table for table in snapshot.tables if table.name == self._table), None)
         return found or _cost_table(snapshot)
 
-    def _draw_table(self, table: Table) -> None:
+    def _draw_table(self, table: LiveTable) -> None:
         widget = self.query_one(DataTable)
         column, down = self._sort.get(table.name, (-1, True))
-        rows = [row for row in table.rows if self._filter in _text(row).lower()]
+        rows = [row for row in table.rows if self._filter in _row_text(row).lower()]
         if 0 <= column < len(table.columns):
-            rows.sort(key=lambda row: _order(row.cells[column]), reverse=down)
-        chosen = self._chosen()
+            rows.sort(key=lambda row: _sort_key(row.cells[column]), reverse=down)
+        chosen = self._chosen_row()
         sparks = any(row.spark for row in table.rows)
         heads = [f"{name}{' ' + '↑↓'[down] if i == column else ''}" for i, name in enumerate(table.columns)]
         columns = (table.name, *heads, *(("over time",) if sparks else ()))
@@ -198,8 +198,8 @@ class TopApp(App[None]):
             widget.clear()
         self._rows = rows
         for row in rows:
-            cells = [_cell(value) for value in row.cells]
-            widget.add_row(*cells, *([Text(sparkline(row.spark), style="cyan")] if sparks else []))
+            cells = [_table_cell(value) for value in row.cells]
+            widget.add_row(*cells, *([Text(draw_sparkline(row.spark), style="cyan")] if sparks else []))
         at = next((i for i, row in enumerate(rows) if row.id == chosen), None)
         if rows:
             widget.move_cursor(row=at if at is not None else min(widget.cursor_row, len(rows) - 1), animate=False)
@@ -210,7 +210,7 @@ class TopApp(App[None]):
         self._note = f"{table.name}  {table.note}, {table.total} row{'' if table.total == 1 else 's'}{match}{more}"
         self._draw_side()
 
-    def _chosen(self) -> str:
+    def _chosen_row(self) -> str:
         """The id of the row that the cursor is on; "" before one was chosen."""
         at = self.query_one(DataTable).cursor_row
         return self._rows[at].id if 0 < at < len(self._rows) else ""
@@ -223,7 +223,7 @@ class TopApp(App[None]):
         side.set_class(shown, "shown")
         if shown and row is not None:
             room = max(4, self.query_one("#main").size.height - 3)
-            side.update(Text(f"{row.id or self._table}\n{chart(row.buckets, room)}"))
+            side.update(Text(f"{row.id or self._table}\n{draw_chart(row.buckets, room)}"))
 
     def _draw_log(self, snapshot: Snapshot) -> None:
         log = self.query_one(RichLog)
@@ -254,35 +254,35 @@ class TopApp(App[None]):
 
     async def action_pause(self) -> None:
         self._paused = not self._paused
-        await self._draw()
+        await self._draw_all()
         if not self._paused:
-            await self._look()
+            await self._show_latest()
 
     async def action_sort(self) -> None:
         """By the next column; behind the last one as the rows come."""
-        table = self._here()
+        table = self._shown_table()
         if table is not None:
             column, _ = self._sort.get(table.name, (-1, True))
             following = column + 1 if column + 1 < len(table.columns) else -1
             self._sort[table.name] = (following, True)
-            await self._draw()
+            await self._draw_all()
 
     async def action_reverse(self) -> None:
-        table = self._here()
+        table = self._shown_table()
         if table is not None:
             column, down = self._sort.get(table.name, (-1, True))
             self._sort[table.name] = (max(column, 0), not down)
-            await self._draw()
+            await self._draw_all()
 
-    def _here(self) -> Table | None:
-        return self._current(self._shown) if self._shown is not None else None
+    def _shown_table(self) -> LiveTable | None:
+        return self._current_table(self._shown) if self._shown is not None else None
 
     async def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        table = self._here()
+        table = self._shown_table()
         if table is not None and event.column_index < len(table.columns):
             column, down = self._sort.get(table.name, (-1, True))
             self._sort[table.name] = (event.column_index, not down if column == event.column_index else True)
-            await self._draw()
+            await self._draw_all()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         self._draw_side()
@@ -294,20 +294,20 @@ class TopApp(App[None]):
             for name in self._names:
                 if 0 <= at < len(name) + 2:
                     self._table, self._has_turned = name, True
-                    await self._draw()
+                    await self._draw_all()
                 at -= len(name) + 2
 
     async def action_next(self) -> None:
-        await self._turn(1)
+        await self._turn_table(1)
 
     async def action_previous(self) -> None:
-        await self._turn(-1)
+        await self._turn_table(-1)
 
-    async def _turn(self, by: int) -> None:
+    async def _turn_table(self, by: int) -> None:
         if self._names:
             self._has_turned = True
             self._table = self._names[(self._names.index(self._table) + by) % len(self._names)]
-            await self._draw()
+            await self._draw_all()
 
     def action_log(self) -> None:
         self.query_one(RichLog).toggle_class("shown")
@@ -327,7 +327,7 @@ class TopApp(App[None]):
 
     async def on_input_changed(self, event: Input.Changed) -> None:
         self._filter = event.value.lower()
-        await self._draw()
+        await self._draw_all()
 
     async def on_input_submitted(self) -> None:
         field = self.query_one(Input)
@@ -335,28 +335,28 @@ class TopApp(App[None]):
         self.query_one(DataTable).focus()
 
 
-def _cost_table(snapshot: Snapshot) -> Table:
-    rows = [Row(str(i), (cost.name, cost.runs, round(cost.ns_per_run), round(cost.share * 100, 3), cost.skipped))
+def _cost_table(snapshot: Snapshot) -> LiveTable:
+    rows = [LiveRow(str(i), (cost.name, cost.runs, round(cost.ns_per_run), round(cost.share * 100, 3), cost.skipped))
             for i, cost in enumerate(snapshot.costs)]
-    return Table(_COSTS, "of the programs in the kernel", ("probe", "runs", "ns per run", "% of a CPU", "skipped"),
-                 tuple(rows), len(rows))
+    return LiveTable(_COSTS, "of the programs in the kernel", ("probe", "runs", "ns per run", "% of a CPU", "skipped"),
+                     tuple(rows), len(rows))
 
 
-def _text(row: Row) -> str:
+def _row_text(row: LiveRow) -> str:
     return " ".join(map(str, row.cells))
 
 
-def _order(value: Any) -> tuple[bool, Any]:
+def _sort_key(value: Any) -> tuple[bool, Any]:
     """Numbers before texts."""
     return (False, value) if isinstance(value, (int, float)) else (True, value)
 
 
-def _cell(value: Any) -> Text:
+def _table_cell(value: Any) -> Text:
     number = isinstance(value, (int, float))
     return Text(str(value), justify="right" if number else "left", no_wrap=True)
 
 
-def sparkline(values: Sequence[int | None]) -> str:
+def draw_sparkline(values: Sequence[int | None]) -> str:
     """The last values as blocks of eight heights, from 0 or the least to the greatest; blank where there is none."""
     shown = values[-_SPARK:]
     known = [value for value in shown if value is not None]
@@ -366,7 +366,7 @@ def sparkline(values: Sequence[int | None]) -> str:
                     for v in shown]).rjust(_SPARK)
 
 
-def chart(buckets: Sequence[tuple[str, int | None]], room: int) -> str:
+def draw_chart(buckets: Sequence[tuple[str, int | None]], room: int) -> str:
     """A histogram's ranges, or a series' last intervals, with their counts and bars in so many lines."""
     shown = buckets[-room:]
     most = max([count or 0 for _, count in buckets], default=0)

@@ -18,11 +18,11 @@ from ...memory import Memory
 from ...record import Record
 from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
-from .. import Handler, Output, Printer, Take, output
-from ..progress import progress
+from .. import Handler, Output, Printer, Take, make_output
+from ..progress import make_progress
 from ..rows import RowCell, Rows
 from ..stream import FULL, LINE, Stream
-from ..text import encode
+from ..text import encode_text
 from .view import View
 
 # The name of each view, in the order in which they are listed: its module, and what it makes of a script.
@@ -65,16 +65,16 @@ def view_class(name: str) -> type[View]:
     if name not in VIEWS:
         raise UsageError(f'Invalid output format "{name}"', [f"-f takes {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"])
     from importlib import import_module
-    found: type[View] = import_module(f".{name}", __name__).View
+    found: type[View] = getattr(import_module(f".{name}", __name__), f"{name.capitalize()}View")
     return found
 
 
-def fitting(spec: ScriptSpec) -> list[str]:
+def fitting_views(spec: ScriptSpec) -> list[str]:
     """The views that have something to show of a script."""
-    return [name for name in VIEWS if fits(view_class(name), spec)]
+    return [name for name in VIEWS if view_fits(view_class(name), spec)]
 
 
-def fits(view: type[View], spec: ScriptSpec) -> bool:
+def view_fits(view: type[View], spec: ScriptSpec) -> bool:
     """Whether a view shows any map or event of a script."""
     return any(view.shows_map(m, spec) for m in script_maps(spec)) \
         or any(view.shows_event(site) for site in spec.sites)
@@ -85,12 +85,12 @@ def script_maps(spec: ScriptSpec) -> list[MapSpec]:
     return spec.shown_maps
 
 
-def check(name: str, spec: ScriptSpec) -> type[View]:
+def check_view(name: str, spec: ScriptSpec) -> type[View]:
     """The class of the view, if it fits the script; else UsageError with what does, and an example."""
     view = view_class(name)
-    if fits(view, spec):
+    if view_fits(view, spec):
         return view
-    others = fitting(spec)
+    others = fitting_views(spec)
     raise UsageError(f"-f {name} shows {view.needs}, and this script has none",
                      [f"for example: sonde -f {name} -e '{view.example}'",
                       f"what fits this script: {', '.join([*TEXT, *others])}"])
@@ -106,7 +106,7 @@ class Showing:
     def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
                  unit: str = "", ending: Ending | None = None, memory: Memory | None = None,
                  table: Sequence[str] = ()) -> None:
-        self._class = check(name, spec)
+        self._class = check_view(name, spec)
         self._path = path
         name = os.path.basename(spec.source.name) if spec.source is not None else ""
         self._title = title or (name.removesuffix(".bt") if name != "stdin" else "")
@@ -118,36 +118,36 @@ class Showing:
         self.stream: Stream | None = None
         self._ending = ending
         self._memory = (memory or Memory()).views
-        self.text: Output = output("text", 1 if path else 2, 2, LINE, quiet, ending)
+        self.text: Output = make_output("text", 1 if path else 2, 2, LINE, quiet, ending)
 
     def open(self, descriptor: int) -> Output:
         """The view goes to ``descriptor``; the output for everything else."""
         self.stream = Stream(descriptor, FULL, self._ending)
         return self.text
 
-    def printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
+    def make_printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
                 warnings: bool = True) -> ViewPrinter:
         """The printer that feeds the view."""
         assert self.stream is not None
-        stream, where = self.stream, target(self.stream.descriptor, self._path, self._title)
+        stream, where = self.stream, view_target(self.stream.descriptor, self._path, self._title)
         where.unit, where.memory, where.table = self._unit, self._memory, self._table
 
-        def write(text: str) -> None:
-            stream.write(encode(text))
+        def write_view(text: str) -> None:
+            stream.write(encode_text(text))
             stream.flush()
-        self._view = self._class(spec, context, write, where)
-        self._view.bar = progress(self._quiet)
+        self._view = self._class(spec, context, write_view, where)
+        self._view.bar = make_progress(self._quiet)
         self._printer = ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
         return self._printer
 
-    def sample(self) -> None:
+    def sample_maps(self) -> None:
         """Look at the maps that the script itself does not print."""
         if self._printer is not None:
-            self._printer.sample()
+            self._printer.sample_maps()
 
-    def picture(self, columns: int, rows: int) -> list[str]:
+    def render_picture(self, columns: int, rows: int) -> list[str]:
         """What has been collected so far, as lines for a terminal with so much room."""
-        return self._view.picture(columns, rows) if self._view is not None else []
+        return self._view.render_picture(columns, rows) if self._view is not None else []
 
     def finish(self, run: Provenance) -> None:
         """All has been collected in this run: let the view write what it has not written yet."""
@@ -155,7 +155,7 @@ class Showing:
             self._view.run = run
             self._view.finish()
             if self._view.left_out:
-                self.text.note(f"WARNING: {self._view.left_out} elements left out for want of room: see --memory")
+                self.text.write_note(f"WARNING: {self._view.left_out} elements left out for want of room: see --memory")
 
     def close(self) -> None:
         """Write everything out."""
@@ -164,7 +164,7 @@ class Showing:
             self.stream.close()
 
 
-def target(descriptor: int, path: str, title: str = "") -> Target:
+def view_target(descriptor: int, path: str, title: str = "") -> Target:
     """What is known about where a view goes."""
     if path or not os.isatty(descriptor):
         return Target(path, 80, 0, title, kept=stat.S_ISREG(os.fstat(descriptor).st_mode))
@@ -183,12 +183,12 @@ class _Lines:
     """Gives a view the rows of a tool's table, with the time and probe of the record that they come from."""
 
     def __init__(self, view: View, write_text: Callable[[bytes], object]) -> None:
-        self.heading = view.heading
+        self.write_heading = view.heading
         self.write_text = write_text
         self.time, self.probe = 0, ""
         self._row = view.row
 
-    def row(self, cells: Sequence[RowCell]) -> None:
+    def write_row(self, cells: Sequence[RowCell]) -> None:
         self._row(cells, self.time, self.probe)
 
 
@@ -208,30 +208,30 @@ class ViewPrinter(Printer):
         self._tool = Rows(table, context, self._lines) if table else None
         super().__init__(spec, context, out, take, warnings)
 
-    def final_maps(self) -> None:
+    def print_final_maps(self) -> None:
         """The maps at the end: to the view, and those that it does not show as text."""
         from time import CLOCK_BOOTTIME, clock_gettime_ns
         for name, spec in self._maps.items() if self.spec.config.print_maps_on_exit else ():
             items = self.take(name, "")
             if self.view.shows_map(spec, self.spec):
-                self.view.map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
+                self.view.add_map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
             elif items:
-                self.out.map(name, items)
+                self.out.write_map(name, items)
 
-    def sample(self) -> None:
+    def sample_maps(self) -> None:
         """Give the view the maps that it wants to see while the script runs."""
         from time import CLOCK_BOOTTIME, clock_gettime_ns
         for name, spec in self._maps.items():
-            if self.view.shows_map(spec, self.spec) and self.view.samples(spec):
-                self.view.map(spec, self.take(name, ""), clock_gettime_ns(CLOCK_BOOTTIME), "")
+            if self.view.shows_map(spec, self.spec) and self.view.wants_samples(spec):
+                self.view.add_map(spec, self.take(name, ""), clock_gettime_ns(CLOCK_BOOTTIME), "")
 
-    def _handler(self, site: EventSite) -> Handler | None:
+    def _site_handler(self, site: EventSite) -> Handler | None:
         named = self._maps.get(site.data.get("map", ""))
         if named is not None and site.kind in ("print_map", "clear", "zero") and self.view.shows_map(named, self.spec):
             return self._map_handler(site, named)
-        plain = super()._handler(site)
+        plain = super()._site_handler(site)
         if self._tool is not None and site.kind == "printf" and "severity" not in site.data:
-            return self._row_handler(self._tool.handler(site))
+            return self._row_handler(self._tool.row_handler(site))
         return self._event_handler(site, plain) if self.view.shows_event(site) else plain
 
     def _row_handler(self, handle_row: Handler) -> Handler:
@@ -243,13 +243,14 @@ class ViewPrinter(Printer):
     def _map_handler(self, site: EventSite, named: MapSpec) -> Handler:
         view, take, act, then = self.view, self.take, self._act, site.data.get("then") or ""
         if site.kind == "print_map":
-            return lambda buffer, offset: view.map(named, take(named.name, then), self._time_of(buffer, offset), then)
+            return lambda buffer, offset: view.add_map(named, take(named.name, then), self._time_of(buffer, offset),
+                                                       then)
         index = next(i for i, each in enumerate(self.spec.sites) if each is site)
 
-        def cleared(buffer: Any, offset: int) -> None:
+        def clear_and_tell(buffer: Any, offset: int) -> None:
             act(index)
-            view.cleared(named)
-        return cleared
+            view.on_map_cleared(named)
+        return clear_and_tell
 
     def _event_handler(self, site: EventSite, plain: Handler | None) -> Handler:
         from ..format import compile_format
@@ -257,13 +258,13 @@ class ViewPrinter(Printer):
         form = compile_format(site.parts, site.fields, self.context) if site.parts else None
         also_text = plain if view.keeps_text else None
 
-        def handle(buffer: Any, offset: int) -> None:
+        def feed_event(buffer: Any, offset: int) -> None:
             event = decode(buffer, offset)
             event.time = self._time_of(buffer, offset)
-            view.event(event, site, form(buffer, offset).decode("utf-8", "surrogateescape") if form else "")
+            view.add_event(event, site, form(buffer, offset).decode("utf-8", "surrogateescape") if form else "")
             if also_text is not None:
                 also_text(buffer, offset)
-        return handle
+        return feed_event
 
     def _probe_of(self, buffer: Any, offset: int) -> str:
         number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
@@ -274,7 +275,3 @@ class ViewPrinter(Printer):
         at = offset + _TIME_AT
         self._last = int.from_bytes(buffer[at:at + 8], sys.byteorder) or self._last
         return self._last
-
-
-__all__ = ["FORMATS", "TEXT", "VIEWS", "Showing", "Target", "View", "ViewPrinter", "check", "fits", "fitting",
-           "script_maps", "target", "view_class"]

@@ -27,7 +27,7 @@ _VALUES = {"hist": ("low", "high", "count"), "lhist": ("low", "high", "count"), 
            "tseries": ("start", "value")}
 
 
-class View(Base):
+class CsvView(Base):
     """Rows as they come."""
 
     needs = "maps or events"
@@ -60,8 +60,8 @@ class View(Base):
     def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
         names = [name for name, _, _ in cells]
         self.heading(names)
-        self._row(time, self.target.title, names,
-                  [terminal_safe(utf8(text)) for _, text, _ in cells])
+        self._write_row(time, self.target.title, names,
+                        [terminal_safe(utf8(text)) for _, text, _ in cells])
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
@@ -72,30 +72,30 @@ class View(Base):
         return site.kind in ("printf", "print") and bool(site.fields) and "severity" not in site.data \
             and "map" not in site.data
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         keys, values = self._maps[named.name]
         if items:
             self.heading(())
         for key, value in items:
-            cells = [cell(part) for part in key_parts(key)]
+            cells = [cell_value(part) for part in key_parts(key)]
             for row in value_rows(value, len(values)):
-                self._row(time, named.name, keys + values, [*cells, *row])
+                self._write_row(time, named.name, keys + values, [*cells, *row])
 
-    def event(self, event: Event, site: EventSite, text: str) -> None:
+    def add_event(self, event: Event, site: EventSite, text: str) -> None:
         args = event.args
         if site.kind == "print":
-            args = tuple(_members(args[0]))
-        self._row(event.time, event.probe, self._events[event.site], [cell(arg) for arg in args])
+            args = tuple(_value_members(args[0]))
+        self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in args])
 
     def finish(self) -> None:
         self.heading(())
-        self.write(self.comments())
+        self.write(self.run_comment())
 
-    def _row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
+    def _write_row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
         row: list[Any] = [""] * len(self._places)
         for column, value in zip(columns, cells):
             row[self._places[column]] = value
-        lead = [moment(self.context.wall_clock(time, "boot"))] if self._timed else []
+        lead = [iso_timestamp(self.context.wall_clock(time, "boot"))] if self._timed else []
         self._writer.writerow([*lead, *([table] if self._several else []), *row])
 
 
@@ -157,7 +157,7 @@ def _member_columns(type: t.Type, single: str) -> tuple[str, ...]:
     return (single,)
 
 
-def _members(value: Any) -> Iterable[Any]:
+def _value_members(value: Any) -> Iterable[Any]:
     if isinstance(value, StructValue):
         return value.values()
     return value if isinstance(value, RecordValue) or type(value) is tuple else (value,)
@@ -170,14 +170,14 @@ def value_rows(value: Any, columns: int) -> Iterator[list[Any]]:
             yield ["" if bucket.low is None else bucket.low, "" if bucket.high is None else bucket.high, bucket.count]
     elif isinstance(value, Series):
         for point in value:
-            yield [moment(point.start), "" if point.value is None else point.value]
+            yield [iso_timestamp(point.start), "" if point.value is None else point.value]
     elif isinstance(value, Stats):
         yield [value.count, value.average, value.total]
     else:
-        yield [cell(part) for part in (_members(value) if columns > 1 else (value,))]
+        yield [cell_value(part) for part in (_value_members(value) if columns > 1 else (value,))]
 
 
-def cell(value: Any) -> Any:
+def cell_value(value: Any) -> Any:
     """A value as a cell: numbers as numbers, stacks folded, anything else as its text."""
     if type(value) is int:
         return value
@@ -191,7 +191,7 @@ def utf8(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def moment(wall: int) -> str:
+def iso_timestamp(wall: int) -> str:
     """ISO 8601 in UTC, with nanoseconds."""
     import time
     seconds, rest = divmod(wall, 1_000_000_000)

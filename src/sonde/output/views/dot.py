@@ -17,7 +17,7 @@ _NAMES = (t.Str, t.Inet, t.MacAddr, t.Symbol, t.USym, t.Enum, t.Buf)
 _QUOTED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {c: f"\\{text}" for c, text in CONTROLS.items()}
 
 
-def ends(named: MapSpec) -> tuple[int, int] | None:
+def edge_ends(named: MapSpec) -> tuple[int, int] | None:
     """Which of a map's keys are the two ends of an edge: the only two, or the first two addresses or names."""
     types = key_types(named)
     if len(types) == 2 and all(isinstance(each, (*_NAMES, t.Int)) for each in types):
@@ -26,13 +26,13 @@ def ends(named: MapSpec) -> tuple[int, int] | None:
     return (names[0], names[1]) if len(names) >= 2 else None
 
 
-def quoted(text: str) -> str:
+def quote_dot(text: str) -> str:
     """A double-quoted string of the DOT language."""
     valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return f'"{valid.translate(_QUOTED)}"'
 
 
-class View(Base):
+class DotView(Base):
     """One graph of all maps keyed by pairs; the edges are labelled with the other keys and the value."""
 
     needs = "maps keyed by pairs of addresses or names"
@@ -45,38 +45,38 @@ class View(Base):
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
-        return ends(named) is not None
+        return edge_ends(named) is not None
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         self._specs[named.name] = named
-        self._totals.setdefault(named.name, Totals(self.target.memory)).add(items, then)
+        self._totals.setdefault(named.name, Totals(self.target.memory)).add_items(items, then)
 
     @property
     def left_out(self) -> int:
         return sum([totals.left_out for totals in self._totals.values()])
 
-    def cleared(self, named: MapSpec) -> None:
+    def on_map_cleared(self, named: MapSpec) -> None:
         if named.name in self._totals:
-            self._totals[named.name].cleared()
+            self._totals[named.name].on_map_cleared()
 
     def finish(self) -> None:
         nodes: dict[str, str] = {}
-        edges = [edge for name in sorted(self._totals) for edge in self._edges(name, nodes)]
+        edges = [edge for name in sorted(self._totals) for edge in self._collect_edges(name, nodes)]
         heaviest = max([weight for _, _, _, weight in edges], default=0)
-        self.write(self.comments("//"))
-        self.write(f"digraph {quoted(self.target.title or 'sonde')} {{\n  rankdir=LR;\n"
+        self.write(self.run_comment("//"))
+        self.write(f"digraph {quote_dot(self.target.title or 'sonde')} {{\n  rankdir=LR;\n"
                    '  node [shape=box, style="rounded,filled", fillcolor="#e8f0f8", fontname="sans-serif"];\n'
                    '  edge [color="#5a6b7d", fontname="sans-serif", fontsize=10];\n')
         for text, node in nodes.items():
-            self.write(f"  {node} [label={quoted(text)}];\n")
+            self.write(f"  {node} [label={quote_dot(text)}];\n")
         for start, end, text, weight in edges:
-            self.write(f"  {start} -> {end} [label={quoted(text)}, penwidth={_width(weight, heaviest)}];\n")
+            self.write(f"  {start} -> {end} [label={quote_dot(text)}, penwidth={_edge_width(weight, heaviest)}];\n")
         self.write("}\n")
 
-    def _edges(self, name: str, nodes: dict[str, str]) -> list[tuple[str, str, str, float]]:
+    def _collect_edges(self, name: str, nodes: dict[str, str]) -> list[tuple[str, str, str, float]]:
         """(node, node, label, weight) of each element; a key that came several times is added up."""
         spec = self._specs[name]
-        pair = ends(spec)
+        pair = edge_ends(spec)
         assert pair is not None
         adds = not isinstance(spec.value, t.Aggregate) or spec.value.kind not in ("min", "max", "avg")
         lead = f"{name} " if len(self._totals) > 1 else ""
@@ -90,24 +90,25 @@ class View(Base):
             values = values if adds else values[-1:]
             first = nodes.setdefault(start, f"n{len(nodes)}")
             second = nodes.setdefault(end, f"n{len(nodes)}")
-            edges.append((first, second, f"{lead}{rest + ': ' if rest else ''}{_shown(values)}", _weight(values)))
+            edges.append((first, second, f"{lead}{rest + ': ' if rest else ''}{_values_text(values)}",
+                          _edge_weight(values)))
         return edges
 
 
-def _shown(values: list[Any]) -> str:
+def _values_text(values: list[Any]) -> str:
     if all(type(value) is int for value in values):
         return str(sum(values))
     last = values[-1]
     return f"{sum(value.total for value in values)} values" if isinstance(last, Drawing) else to_text(last)
 
 
-def _weight(values: list[Any]) -> float:
+def _edge_weight(values: list[Any]) -> float:
     """How heavy an edge is: its number, or the number of its values."""
     return float(sum(value.count if isinstance(value, Stats) else value.total if isinstance(value, Drawing)
                      else value if isinstance(value, int) else 1 for value in values))
 
 
-def _width(weight: float, heaviest: float) -> str:
+def _edge_width(weight: float, heaviest: float) -> str:
     """1 to 6 points, by the logarithm."""
     if heaviest <= 1 or weight <= 1:
         return "1"

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from . import svg
 from .flame_script import SCRIPT
-from .stacks import KERNEL, WAKER, Folded, Node, StackView, tree
+from .stacks import KERNEL, WAKER, FlameNode, Folded, StackView, build_tree
 
 WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 44, 28
 SIZE = 11.5    # of the text
@@ -17,7 +17,7 @@ _HUES = {"user": (28, 88, 63), "kernel": (205, 62, 64), "head": (145, 35, 66), "
          "waker-kernel": (250, 42, 72)}
 
 
-def _palette() -> str:
+def _palette_css() -> str:
     """Colours by kind: orange for user frames, blue for the kernel's, green for names; for wakers violet and lilac."""
     light, dark = [], []
     for kind, (hue, saturation, lightness) in _HUES.items():
@@ -28,7 +28,7 @@ def _palette() -> str:
     return "\n".join([*light, "@media (prefers-color-scheme: dark) {", *dark, "}", "@media print {", *light, "}"])
 
 
-STYLE = _palette() + """
+STYLE = _palette_css() + """
 .frame rect { stroke: var(--paper); stroke-width: .6; rx: 1.5px; }
 .frame text { pointer-events: none; }
 svg .frame.changed text { fill: #1b1f24; }
@@ -42,7 +42,7 @@ svg .frame.changed text { fill: #1b1f24; }
 """
 
 
-class View(StackView):
+class FlamegraphView(StackView):
     """The flame graph of everything that was collected."""
 
     def finish(self) -> None:
@@ -59,24 +59,24 @@ def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads:
     With ``before``, another run, frames are coloured by what has changed since: red for a greater share of the whole,
     blue for a lesser one.
     """
-    body, height = drawing(folded, title, before, heads, unit)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, about)
+    body, height = draw_flame_graph(folded, title, before, heads, unit)
+    return svg.svg_document(WIDTH, height, STYLE, SCRIPT, body, title, about)
 
 
 def flame_element(folded: Folded, title: str, heads: int = 1) -> str:
     """The same as an element for a page, which has style and script once."""
-    body, height = drawing(folded, title, None, heads)
-    return svg.element(WIDTH, height, "", body, title)
+    body, height = draw_flame_graph(folded, title, None, heads)
+    return svg.svg_element(WIDTH, height, "", body, title)
 
 
-def drawing(folded: Folded, title: str, before: Folded | None = None, heads: int = 1,
-            unit: str = "") -> tuple[list[str], int]:
+def draw_flame_graph(folded: Folded, title: str, before: Folded | None = None, heads: int = 1,
+                     unit: str = "") -> tuple[list[str], int]:
     """The drawing without its frame, and its height."""
-    root = tree(folded, before)
-    boxes = list(_boxes(root, heads))
+    root = build_tree(folded, before)
+    boxes = list(_visible_boxes(root, heads))
     height = TOP + BOTTOM + ROW * (1 + max((depth for depth, _, _, _ in boxes), default=0))
     right = WIDTH - MARGIN
-    head = [f'<text x="{WIDTH / 2:g}" y="24" font-size="16" text-anchor="middle">{svg.escape(title)}</text>\n',
+    head = [f'<text x="{WIDTH / 2:g}" y="24" font-size="16" text-anchor="middle">{svg.escape_markup(title)}</text>\n',
             f'<text class="control reset" x="{MARGIN}" y="24" font-size="12" visibility="hidden">reset zoom</text>\n',
             *[f'<text class="control {name}" x="{x}" y="24" font-size="12" text-anchor="end">{text}</text>\n'
               for name, text, x in (("search", "search", right), ("icicle", "icicles", right - 100),
@@ -88,16 +88,16 @@ def drawing(folded: Folded, title: str, before: Folded | None = None, heads: int
     foot = [f'<text class="soft detail" x="{MARGIN}" y="{height - 9}" font-size="12"> </text>\n',
             f'<text class="soft matched" x="{right}" y="{height - 9}" font-size="12" text-anchor="end"> </text>\n']
     share = 1 / root.total if root.total else 0
-    frames = [_frame(box, share, height, root if before is not None else None, f" {unit}" if unit else "")
+    frames = [_draw_frame(box, share, height, root if before is not None else None, f" {unit}" if unit else "")
               for box in boxes]
-    group = f'<g class="frames" data-height="{height}" data-unit="{svg.escape(unit)}">\n'
+    group = f'<g class="frames" data-height="{height}" data-unit="{svg.escape_markup(unit)}">\n'
     return [*head, group, *frames, "</g>\n", *foot], height
 
 
-Box = tuple[int, int, Node, str]  # depth, weight to its left, node, kind
+Box = tuple[int, int, FlameNode, str]  # depth, weight to its left, node, kind
 
 
-def _boxes(root: Node, heads: int) -> Iterator[Box]:
+def _visible_boxes(root: FlameNode, heads: int) -> Iterator[Box]:
     """All frames that are wide enough to be seen, each before those above it. No recursion: stacks can be deep."""
     least = LEAST * root.total / (WIDTH - 2 * MARGIN)
     pending: list[Box] = [(0, 0, root, "head")] if root.total else []
@@ -109,19 +109,19 @@ def _boxes(root: Node, heads: int) -> Iterator[Box]:
         for name in sorted(node.children):
             child = node.children[name]
             if child.total and child.total >= least:
-                above.append((depth + 1, at, child, "head" if depth < heads else _kind(child, kind)))
+                above.append((depth + 1, at, child, "head" if depth < heads else _frame_kind(child, kind)))
             at += child.total
         pending += reversed(above)
 
 
-def _kind(node: Node, below: str) -> str:
+def _frame_kind(node: FlameNode, below: str) -> str:
     """What a frame is, by its name and what is under it."""
     if node.name == WAKER or below.startswith("waker"):
         return "waker-kernel" if node.name.endswith(KERNEL) else "waker"
     return "kernel" if node.name.endswith(KERNEL) or below == "kernel" else "user"
 
 
-def _frame(box: Box, share: float, height: int, root: Node | None, unit: str) -> str:
+def _draw_frame(box: Box, share: float, height: int, root: FlameNode | None, unit: str) -> str:
     depth, left, node, kind = box
     inner = WIDTH - 2 * MARGIN
     x, width = MARGIN + left * share * inner, node.total * share * inner
@@ -131,18 +131,19 @@ def _frame(box: Box, share: float, height: int, root: Node | None, unit: str) ->
     frame = "frame"
     look = f'class="{kind}{crc32(name.encode("utf-8", "replace")) % SHADES}"'
     if root is not None:
-        change = _change(node, root)
+        change = _share_change(node, root)
         tip += f", {change:+.2%} of all"
         look = f'style="fill:{_change_colour(change)}"'
         frame += " changed"
-    return (f'<g class="{frame}" tabindex="0" data-name="{svg.escape(node.name)}" data-at="{left}" '
-            f'data-weight="{node.total}" data-depth="{depth}"><title>{svg.escape(tip)}</title>'
-            f'<rect {look} x="{svg.number(x)}" y="{y}" width="{svg.number(width)}" height="{ROW - 1}"/>'
-            f'<text x="{svg.number(x + 3)}" y="{y + 12}" font-size="{SIZE}">{svg.escape(fitting(name, width))}</text>'
+    return (f'<g class="{frame}" tabindex="0" data-name="{svg.escape_markup(node.name)}" data-at="{left}" '
+            f'data-weight="{node.total}" data-depth="{depth}"><title>{svg.escape_markup(tip)}</title>'
+            f'<rect {look} x="{svg.format_coordinate(x)}" y="{y}" width="{svg.format_coordinate(width)}" '
+            f'height="{ROW - 1}"/><text x="{svg.format_coordinate(x + 3)}" y="{y + 12}" font-size="{SIZE}">'
+            f'{svg.escape_markup(fit_name(name, width))}</text>'
             "</g>\n")
 
 
-def fitting(name: str, width: float) -> str:
+def fit_name(name: str, width: float) -> str:
     """As much of a name as fits; "" rather than one or two characters."""
     room = int((width - 6) / (SIZE * svg.CHARACTER))
     if len(name) <= room:
@@ -150,7 +151,7 @@ def fitting(name: str, width: float) -> str:
     return name[:room - 1] + "…" if room >= 3 else ""
 
 
-def _change(node: Node, root: Node) -> float:
+def _share_change(node: FlameNode, root: FlameNode) -> float:
     """By how much a frame's share of the whole has grown."""
     return (node.total / root.total if root.total else 0) - (node.before / root.before if root.before else 0)
 

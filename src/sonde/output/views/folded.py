@@ -5,10 +5,10 @@ from __future__ import annotations
 from .stacks import StackView, folded_lines
 
 
-class View(StackView):
+class FoldedView(StackView):
     """Lines ``comm;outer;inner;kernel_[k] 12``."""
 
     def finish(self) -> None:
-        self.write(self.comments())
+        self.write(self.run_comment())
         for line in folded_lines(self.folded):
             self.write(line)

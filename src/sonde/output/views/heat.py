@@ -11,7 +11,7 @@ from ...runtime.aggregates import Bucket, Histogram, quantile
 from ...runtime.values import key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
-from ..text import label
+from ..text import element_label
 from ..units import unit_behind
 from .view import Items, is_printed, text_bytes
 
@@ -22,7 +22,7 @@ MOST_SERIES = 40  # keys of a map of tseries(), those with the greatest values
 QUANTILES = (0.5, 0.9, 0.99)
 
 
-class Column(Record):
+class HeatColumn(Record):
     """What was counted until ``time`` (nanoseconds since 1970), by row of the heat map; of a series the values of the
     interval that began then."""
 
@@ -36,25 +36,25 @@ class Heat(Record):
 
     name: str
     rows: list[Bucket] | list[str]
-    columns: list[Column]
+    columns: list[HeatColumn]
     series: bool = False
 
     @property
-    def most(self) -> int:
+    def greatest_count(self) -> int:
         """The greatest count of all cells."""
-        return max(self._known, default=0)
+        return max(self._known_counts, default=0)
 
     @property
-    def least(self) -> int:
+    def scale_floor(self) -> int:
         """From where the colours count: 0, or the least value if that is below."""
-        return min(0, *self._known, 0)
+        return min(0, *self._known_counts, 0)
 
     @property
-    def _known(self) -> list[int]:
+    def _known_counts(self) -> list[int]:
         return [count for column in self.columns for count in column.counts if count is not None]
 
     @property
-    def totals(self) -> list[int]:
+    def row_totals(self) -> list[int]:
         """The counts of each row over the whole time; of a series the greatest value of each."""
         rows = [[column.counts[row] or 0 for column in self.columns] for row in range(len(self.rows))]
         return [max(row) if self.series else sum(row) for row in rows]
@@ -72,16 +72,16 @@ class Heat(Record):
                                        if isinstance(row, Bucket)])
 
     @property
-    def labels(self) -> list[str]:
+    def row_labels(self) -> list[str]:
         """What stands beside each row."""
-        return [row if isinstance(row, str) else span(row) for row in self.rows]
+        return [row if isinstance(row, str) else bucket_range(row) for row in self.rows]
 
-    def depth(self, count: int | None, levels: int) -> int:
+    def colour_depth(self, count: int | None, levels: int) -> int:
         """The colour of a cell: 0 for nothing, else 1 .. levels."""
         if count is None or not count and not self.series:
             return 0
-        lowest = self.least
-        return max(1, level(count - lowest, self.most - lowest, levels))
+        lowest = self.scale_floor
+        return max(1, colour_level(count - lowest, self.greatest_count - lowest, levels))
 
 
 def percentiles(name: str, buckets: list[Bucket]) -> str:
@@ -110,7 +110,7 @@ LEFT_OUT = "[left out: --memory]"  # the key of all for which there was no room
 _FEWEST = 16   # columns that are kept whatever they take
 
 
-class Collector:
+class HeatCollector:
     """Collects what the script prints of one map of histograms.
 
     Printing that takes the contents away gives a column; printing that leaves them there, the difference to the
@@ -126,17 +126,18 @@ class Collector:
         self._columns: list[tuple[int, dict[Any, Histogram]]] = []
         self._before: dict[Any, Histogram] = {}
 
-    def add(self, items: Items, wall: int, then: str) -> None:
+    def add_items(self, items: Items, wall: int, then: str) -> None:
         """The map's contents at ``wall``; see View.map."""
         now = dict(items)
-        gained = {key: _less(value, self._before[key]) if key in self._before else value for key, value in now.items()}
+        gained = {key: _subtract_counts(value, self._before[key]) if key in self._before else value
+                  for key, value in now.items()}
         self._before = {} if then in ("clear", "zero") else now
         gained = self._admit(gained)
         if then != "final" or any(value.total for value in gained.values()):
             self._columns.append((wall, gained))
             self._bytes += _bytes_of(gained)
             while self._bytes > self._memory and len(self._columns) > _FEWEST:
-                self._halve()
+                self._halve_columns()
 
     def _admit(self, gained: dict[Any, Histogram]) -> dict[Any, Histogram]:
         """The same with what there is no room for under one key: each key may be in all of the fewest columns."""
@@ -149,22 +150,23 @@ class Collector:
                 else:
                     self._room -= size
                     self._keys.add(key)
-            found[key] = _more(found[key], value) if key in found else value
+            found[key] = _add_counts(found[key], value) if key in found else value
         return found
 
-    def _halve(self) -> None:
+    def _halve_columns(self) -> None:
         """Make one column of each two: nothing is lost but detail of time."""
         merged = []
         for at in range(0, len(self._columns), 2):
             wall, both = self._columns[at]
             for later, found in self._columns[at + 1:at + 2]:
                 wall = later
-                both = both | {key: _more(both[key], value) if key in both else value for key, value in found.items()}
+                both = both | {key: _add_counts(both[key], value) if key in both else value
+                               for key, value in found.items()}
             merged.append((wall, both))
         self._columns = merged
         self._bytes = sum([_bytes_of(found) for _, found in merged])
 
-    def cleared(self) -> None:
+    def on_map_cleared(self) -> None:
         """The map has been emptied."""
         self._before = {}
 
@@ -174,37 +176,38 @@ class Collector:
         sums: dict[Any, Histogram] = {}
         for _, found in self._columns:
             for key, value in found.items():
-                sums[key] = _more(sums[key], value) if key in sums else value
+                sums[key] = _add_counts(sums[key], value) if key in sums else value
         keys = sorted(sums, key=lambda key: -sums[key].total)
-        return [self._heat(key, sums[key]) for key in keys if sums[key].total]
+        return [self._build_heat(key, sums[key]) for key in keys if sums[key].total]
 
-    def _heat(self, key: Any, total: Histogram) -> Heat:
+    def _build_heat(self, key: Any, total: Histogram) -> Heat:
         rows = total.buckets
         first = next(i for i, count in enumerate(total.counts) if count)
         used = slice(first, first + len(rows))
         empty = [0] * len(rows)
-        columns = [Column(wall, found[key].counts[used] if key in found else empty) for wall, found in self._columns]
-        return Heat(label(self.name, key).replace("\n", " "), rows, columns)
+        columns = [HeatColumn(wall, found[key].counts[used] if key in found else empty)
+                   for wall, found in self._columns]
+        return Heat(element_label(self.name, key).replace("\n", " "), rows, columns)
 
 
 def _bytes_of(column: dict[Any, Histogram]) -> int:
     return sum([_CELL + text_bytes(key) + 8 * len(value.counts) for key, value in column.items()])
 
 
-def _with(histogram: Histogram, counts: list[int]) -> Histogram:
+def _with_counts(histogram: Histogram, counts: list[int]) -> Histogram:
     found = copy(histogram)
     found.counts = counts
     return found
 
 
-def _more(one: Histogram, other: Histogram) -> Histogram:
-    return _with(one, [a + b for a, b in zip(one.counts, other.counts)])
+def _add_counts(one: Histogram, other: Histogram) -> Histogram:
+    return _with_counts(one, [a + b for a, b in zip(one.counts, other.counts)])
 
 
-def _less(now: Histogram, before: Histogram) -> Histogram:
+def _subtract_counts(now: Histogram, before: Histogram) -> Histogram:
     """What was gained; a map that has been emptied in between starts again."""
     gained = [a - b for a, b in zip(now.counts, before.counts)]
-    return now if min(gained, default=0) < 0 else _with(now, gained)
+    return now if min(gained, default=0) < 0 else _with_counts(now, gained)
 
 
 def series_heat(name: str, items: Items) -> Heat | None:
@@ -217,38 +220,39 @@ def series_heat(name: str, items: Items) -> Heat | None:
     values = [{point.start: point.value for point in value} for _, value in found]
     interval = found[0][1].interval
     starts = range(min(map(min, values)), max(map(max, values)) + 1, interval)
-    columns = [Column(start, [row.get(start) for row in values]) for start in starts]
+    columns = [HeatColumn(start, [row.get(start) for row in values]) for start in starts]
     labels = ["value" if key is None else key_text(key).replace("\n", " ") for key, _ in found]
     return Heat(name, labels, columns, True)
 
 
-def squeezed(heat: Heat, most: int) -> Heat:
+def squeeze_columns(heat: Heat, most: int) -> Heat:
     """The same with at most so many columns: neighbours are added up; of a series the greatest is taken."""
     step = -(-len(heat.columns) // most)
     if step <= 1:
         return heat
     groups = [heat.columns[at:at + step] for at in range(0, len(heat.columns), step)]
-    join = _greatest if heat.series else sum
-    columns = [Column(group[-1].time, [join([column.counts[row] for column in group]) for row in range(len(heat.rows))])
+    join = _greatest_known if heat.series else sum
+    columns = [HeatColumn(group[-1].time,
+                          [join([column.counts[row] for column in group]) for row in range(len(heat.rows))])
                for group in groups]
     return Heat(heat.name, heat.rows, columns, heat.series)
 
 
-def _greatest(values: list[int | None]) -> int | None:
+def _greatest_known(values: list[int | None]) -> int | None:
     return max([value for value in values if value is not None], default=None)
 
 
-def latest(heat: Heat, most: int) -> Heat:
+def latest_columns(heat: Heat, most: int) -> Heat:
     """The same with at most so many columns: the last ones."""
     return Heat(heat.name, heat.rows, heat.columns[-most:], heat.series)
 
 
-def level(count: int, most: int, levels: int) -> int:
+def colour_level(count: int, most: int, levels: int) -> int:
     """0 for nothing, else 1 .. levels: by the square root, that small counts can be told from none."""
     return max(1, min(levels, round(levels * (count / most) ** 0.5))) if count > 0 else 0
 
 
-def bound(value: int) -> str:
+def bucket_bound(value: int) -> str:
     """A bound of a bucket, with a suffix of 1024 where that is exact."""
     size, suffix = value, ""
     for each in "KMGTPE":
@@ -258,16 +262,17 @@ def bound(value: int) -> str:
     return f"{size}{suffix}"
 
 
-def span(row: Bucket) -> str:
+def bucket_range(row: Bucket) -> str:
     """A row's range of values."""
     if row.low is None:
-        return f"(..., {bound(row.high or 0)})"
+        return f"(..., {bucket_bound(row.high or 0)})"
     if row.high is None:
-        return f"[{bound(row.low)}, ...)"
-    return f"[{bound(row.low)}]" if row.high - row.low == 1 else f"[{bound(row.low)}, {bound(row.high)})"
+        return f"[{bucket_bound(row.low)}, ...)"
+    return f"[{bucket_bound(row.low)}]" if row.high - row.low == 1 \
+        else f"[{bucket_bound(row.low)}, {bucket_bound(row.high)})"
 
 
-def clock(wall: int) -> str:
+def local_time(wall: int) -> str:
     """The local time of day."""
     import time
     return time.strftime("%H:%M:%S", time.localtime(wall // 1_000_000_000))

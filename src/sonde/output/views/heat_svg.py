@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..units import with_unit
 from . import svg
-from .heat import Heat, clock, squeezed
+from .heat import Heat, local_time, squeeze_columns
 
 WIDTH, LEFT, RIGHT, PANEL = 1200, 130, 16, 190
 TOP, ROW, FOOT, GAP = 34, 17, 34, 22
@@ -17,14 +17,14 @@ _LIGHT = ("#fff3c7", "#fee39b", "#fdcd72", "#fbb254", "#f79244", "#ee7239", "#dd
 _DARK = ("#241640", "#3a1a5c", "#561f6c", "#742871", "#95346c", "#b7445f", "#d55b4c", "#ec7a3c", "#f8a444", "#fce07c")
 
 
-def _palette(colours: Sequence[str]) -> str:
+def _palette_css(colours: Sequence[str]) -> str:
     return "\n".join(f".heat{i} {{ fill: {colour}; }}" for i, colour in enumerate(colours, 1))
 
 
 STYLE = f"""
-{_palette(_LIGHT)}
-@media (prefers-color-scheme: dark) {{ {_palette(_DARK)} }}
-@media print {{ {_palette(_LIGHT)} }}
+{_palette_css(_LIGHT)}
+@media (prefers-color-scheme: dark) {{ {_palette_css(_DARK)} }}
+@media print {{ {_palette_css(_LIGHT)} }}
 .column {{ cursor: pointer; }}
 .column .all {{ fill: var(--ink); opacity: 0; }}
 .column:hover .all, .column.chosen .all {{ opacity: .12; }}
@@ -67,20 +67,20 @@ SCRIPT = r"""
 
 def heat_document(heats: Sequence[Heat], title: str, about: svg.About | None = None) -> str:
     """A whole SVG file with all heat maps, one above the other."""
-    body, height = _drawing(heats)
-    return svg.document(WIDTH, height, STYLE, SCRIPT, body, title, about)
+    body, height = _draw_heats(heats)
+    return svg.svg_document(WIDTH, height, STYLE, SCRIPT, body, title, about)
 
 
 def heat_element(heats: Sequence[Heat], title: str) -> str:
     """The same as an element for a page, which has style and script once."""
-    body, height = _drawing(heats)
-    return svg.element(WIDTH, height, "", body, title)
+    body, height = _draw_heats(heats)
+    return svg.svg_element(WIDTH, height, "", body, title)
 
 
-def _drawing(heats: Sequence[Heat]) -> tuple[list[str], int]:
+def _draw_heats(heats: Sequence[Heat]) -> tuple[list[str], int]:
     body, y = [], 0
     for heat in heats:
-        body.append(_heat(squeezed(heat, MOST_COLUMNS), y))
+        body.append(_draw_heat(squeeze_columns(heat, MOST_COLUMNS), y))
         y += TOP + ROW * len(heat.rows) + FOOT + GAP
     if not heats:
         body.append(f'<text class="soft" x="{WIDTH // 2}" y="40" text-anchor="middle" font-size="13">'
@@ -88,43 +88,44 @@ def _drawing(heats: Sequence[Heat]) -> tuple[list[str], int]:
     return body, max(y, 80)
 
 
-def _heat(heat: Heat, y: int) -> str:
+def _draw_heat(heat: Heat, y: int) -> str:
     width = WIDTH - LEFT - RIGHT - PANEL - 20
     step = min(width / len(heat.columns), 40.0)
     height = ROW * len(heat.rows)
-    columns = [_column(heat, i, step) for i in range(len(heat.columns))]
-    labels = [f'<text x="{LEFT - 6}" y="{_y(heat, row) + 12}" text-anchor="end" font-size="11">'
-              f"{svg.escape(cut(each))}</text>\n" for row, each in enumerate(heat.labels)]
+    columns = [_draw_column(heat, i, step) for i in range(len(heat.columns))]
+    labels = [f'<text x="{LEFT - 6}" y="{_row_y(heat, row) + 12}" text-anchor="end" font-size="11">'
+              f"{svg.escape_markup(cut_label(each))}</text>\n" for row, each in enumerate(heat.row_labels)]
     right = LEFT + step * len(heat.columns)
     return (f'<g class="heat" transform="translate(0,{y})" data-panel="{PANEL}">\n'
-            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape(with_unit(heat.name))}</text>\n{"".join(labels)}'
-            f'{"".join(columns)}<rect class="edge" x="{LEFT}" y="{TOP}" width="{svg.number(step * len(heat.columns))}" '
-            f'height="{height}"/>\n'
-            f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">{clock(heat.columns[0].time)}</text>'
-            f'<text class="soft" x="{svg.number(max(right, LEFT + 130))}" y="{TOP + height + 16}" text-anchor="end" '
-            f'font-size="11">{clock(heat.columns[-1].time)}</text>\n{_legend(heat, TOP + height + 16)}'
-            f"{_panel(heat)}</g>\n")
+            f'<text x="{LEFT}" y="22" font-size="15">{svg.escape_markup(with_unit(heat.name))}</text>\n'
+            f'{"".join(labels)}{"".join(columns)}<rect class="edge" x="{LEFT}" y="{TOP}" '
+            f'width="{svg.format_coordinate(step * len(heat.columns))}" height="{height}"/>\n'
+            f'<text class="soft" x="{LEFT}" y="{TOP + height + 16}" font-size="11">'
+            f'{local_time(heat.columns[0].time)}</text>'
+            f'<text class="soft" x="{svg.format_coordinate(max(right, LEFT + 130))}" y="{TOP + height + 16}" '
+            f'text-anchor="end" font-size="11">{local_time(heat.columns[-1].time)}</text>\n'
+            f"{_draw_legend(heat, TOP + height + 16)}{_draw_panel(heat)}</g>\n")
 
 
-def _y(heat: Heat, row: int) -> int:
+def _row_y(heat: Heat, row: int) -> int:
     """Least values are at the bottom."""
     return TOP + ROW * (len(heat.rows) - 1 - row)
 
 
-def cut(text: str) -> str:
+def cut_label(text: str) -> str:
     """As much of a label as fits beside the rows."""
     return text if len(text) <= _LABEL else text[:_LABEL - 1] + "…"
 
 
-def _column(heat: Heat, index: int, step: float) -> str:
-    column, labels = heat.columns[index], heat.labels
-    x, when = svg.number(LEFT + index * step), clock(column.time)
-    width = svg.number(step)
+def _draw_column(heat: Heat, index: int, step: float) -> str:
+    column, labels = heat.columns[index], heat.row_labels
+    x, when = svg.format_coordinate(LEFT + index * step), local_time(column.time)
+    width = svg.format_coordinate(step)
     all = sum(count or 0 for count in column.counts)
     shares = ["" if heat.series or not count else f" of {all:,} ({count / all:.2%})" for count in column.counts]
-    depths = [heat.depth(count, LEVELS) for count in column.counts]
-    cells = [f'<rect class="heat{depths[row]}" x="{x}" y="{_y(heat, row)}" width="{width}" '
-             f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape(labels[row])}'
+    depths = [heat.colour_depth(count, LEVELS) for count in column.counts]
+    cells = [f'<rect class="heat{depths[row]}" x="{x}" y="{_row_y(heat, row)}" width="{width}" '
+             f'height="{ROW}" data-count="{count}"><title>{when} {svg.escape_markup(labels[row])}'
              f"{f': {count:,}{heat.unit}' if heat.series else f'{heat.unit}: {count:,}{shares[row]}'}</title></rect>"
              for row, count in enumerate(column.counts) if depths[row]]
     counts = " ".join(["-" if count is None else str(count) for count in column.counts])
@@ -134,23 +135,25 @@ def _column(heat: Heat, index: int, step: float) -> str:
             "</g>\n")
 
 
-def _legend(heat: Heat, y: int) -> str:
+def _draw_legend(heat: Heat, y: int) -> str:
     x = LEFT + 330
     cells = [f'<rect class="heat{i}" x="{x + 14 * i}" y="{y - 9}" width="14" height="10"/>'
              for i in range(1, LEVELS + 1)]
-    low = heat.least if heat.series else 1
+    low = heat.scale_floor if heat.series else 1
     return (f'<text class="soft" x="{x + 8}" y="{y}" text-anchor="end" font-size="11">{low}</text>{"".join(cells)}'
-            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{heat.most}</text>\n')
+            f'<text class="soft" x="{x + 14 * LEVELS + 20}" y="{y}" font-size="11">{heat.greatest_count}</text>\n')
 
 
-def _panel(heat: Heat) -> str:
-    totals, labels = heat.totals, [svg.escape(label) for label in heat.labels]
+def _draw_panel(heat: Heat) -> str:
+    totals, labels = heat.row_totals, [svg.escape_markup(label) for label in heat.row_labels]
     most = max([*totals, 1])
     x = WIDTH - RIGHT - PANEL
     unit = "" if heat.series else heat.unit
-    bars = [f'<rect class="bar" x="{x}" y="{_y(heat, row) + 2}" width="{svg.number(max(0, count) / most * PANEL)}" '
-            f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}{unit}">'
-            f"<title>{labels[row]}{unit}: {count:,}</title></rect>\n" for row, count in enumerate(totals)]
+    bars = [
+        f'<rect class="bar" x="{x}" y="{_row_y(heat, row) + 2}" '
+        f'width="{svg.format_coordinate(max(0, count) / most * PANEL)}" '
+        f'height="{ROW - 4}" data-count="{count}" data-span="{labels[row]}{unit}">'
+        f"<title>{labels[row]}{unit}: {count:,}</title></rect>\n" for row, count in enumerate(totals)]
     caption = "greatest of each" if heat.series else f"all columns: {sum(totals):,} values"
     return (f'<text class="soft caption" x="{x}" y="22" font-size="12">{caption}</text>\n'
             f'<text class="soft percentiles" x="{x + PANEL}" y="{TOP + ROW * len(heat.rows) + 30}" font-size="11" '

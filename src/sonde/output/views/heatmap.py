@@ -10,15 +10,15 @@ from ..text import terminal_safe
 from . import svg
 from .heat import (
     MOST_MAPS,
-    Collector,
     Heat,
-    clock,
+    HeatCollector,
+    colour_level,
     is_histogram,
     is_series,
-    latest,
-    level,
+    latest_columns,
+    local_time,
     series_heat,
-    squeezed,
+    squeeze_columns,
 )
 from .heat_svg import SCRIPT, STYLE, heat_document, heat_element
 from .html import STYLE as PAGE_STYLE
@@ -32,7 +32,7 @@ _WIDEST = 4  # characters of a column
 _LABEL = 32  # characters of a row's name
 
 
-class View(Base):
+class HeatmapView(Base):
     """A heat map for each map of histograms, and for each of its keys: a column for each printing, or where the script
     does not print the map, for each look at it. One for each map of tseries()."""
 
@@ -41,38 +41,38 @@ class View(Base):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._collectors: dict[str, Collector] = {}
+        self._collectors: dict[str, HeatCollector] = {}
         self._series: dict[str, list[tuple[Any, Any]]] = {}  # the last that was seen
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
         return is_histogram(named) or is_series(named)
 
-    def samples(self, named: MapSpec) -> bool:
+    def wants_samples(self, named: MapSpec) -> bool:
         return not is_printed(named, self.spec)
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if not is_series(named):
-            self._collector(named).add(items, self.context.wall_clock(time, "boot"), then)
+            self._collector_of(named).add_items(items, self.context.wall_clock(time, "boot"), then)
         elif items or then != "final":
             self._series[named.name] = list(items)
 
-    def cleared(self, named: MapSpec) -> None:
+    def on_map_cleared(self, named: MapSpec) -> None:
         if not is_series(named):
-            self._collector(named).cleared()
+            self._collector_of(named).on_map_cleared()
 
-    def _collector(self, named: MapSpec) -> Collector:
-        return self._collectors.setdefault(named.name, Collector(named.name, self.target.memory))
+    def _collector_of(self, named: MapSpec) -> HeatCollector:
+        return self._collectors.setdefault(named.name, HeatCollector(named.name, self.target.memory))
 
-    def _found(self) -> list[list[Heat]]:
+    def _collected_heats(self) -> list[list[Heat]]:
         """The heat maps, by map."""
         found = [collector.heats for _, collector in sorted(self._collectors.items())]
         series = [series_heat(name, items) for name, items in sorted(self._series.items())]
         return found + [[heat] for heat in series if heat is not None]
 
-    def picture(self, columns: int, rows: int) -> list[str]:
+    def render_picture(self, columns: int, rows: int) -> list[str]:
         found: list[str] = []
-        for heat in [heat for heats in self._found() for heat in heats[:MOST_MAPS]]:
+        for heat in [heat for heats in self._collected_heats() for heat in heats[:MOST_MAPS]]:
             lines = "".join(terminal_lines(heat, columns, self.target.colours, True)).splitlines()
             if found and len(found) + len(lines) > rows:
                 break
@@ -80,19 +80,19 @@ class View(Base):
         return found or ["", "nothing has been collected yet"]
 
     def finish(self) -> None:
-        found = self._found()
+        found = self._collected_heats()
         heats = [heat for each in found for heat in each[:MOST_MAPS]]
         title = self.target.title or "Heat map"
         if self.target.suffix == ".svg":
             self.write(heat_document(heats, title, svg.about_run(self.run)))
         elif self.target.suffix in (".html", ".htm"):
-            body = [f"<h1>{svg.escape(title)}</h1>", svg.run_html(self.run),
+            body = [f"<h1>{svg.escape_markup(title)}</h1>", svg.run_html(self.run),
                     *[heat_element([heat], title) for heat in heats]]
-            self.write(svg.page(title, STYLE + PAGE_STYLE, body, SCRIPT))
+            self.write(svg.html_page(title, STYLE + PAGE_STYLE, body, SCRIPT))
         else:
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))
-            self.write(self.comments())
+            self.write(self.run_comment())
         left_out = sum(len(each[MOST_MAPS:]) for each in found)
         if left_out and self.target.suffix not in (".svg", ".html", ".htm"):
             self.write(f"... and {left_out} more keys with fewer values\n")
@@ -101,23 +101,24 @@ class View(Base):
 def terminal_lines(heat: Heat, width: int, colours: int, moving: bool = False) -> Iterator[str]:
     """A heat map in characters: time from left to right, values upwards. ``moving``: the last columns that fit, instead
     of all of them, added up to as many as fit."""
-    labels = [_label(text) for text in heat.labels]
+    labels = [_cut_label(text) for text in heat.row_labels]
     gutter = max(map(len, labels)) + 1
     room = max(8, width - gutter - 2)
-    heat = latest(heat, room // 2) if moving else squeezed(heat, room)
+    heat = latest_columns(heat, room // 2) if moving else squeeze_columns(heat, room)
     wide = 2 if moving else max(1, min(_WIDEST, room // max(1, len(heat.columns))))
     yield f"{terminal_safe(heat.name)}:\n"
     for row in reversed(range(len(heat.rows))):
-        cells = [_cell(heat.depth(column.counts[row], _STEPS if colours else len(_SHADES) - 1), wide, colours)
+        cells = [_draw_cell(heat.colour_depth(column.counts[row], _STEPS if colours else len(_SHADES) - 1), wide,
+                            colours)
                  for column in heat.columns]
         yield f"{labels[row]:<{gutter}}|{''.join(cells)}{_PLAIN if colours else ''}|\n"
-    first, last = clock(heat.columns[0].time), clock(heat.columns[-1].time)
+    first, last = local_time(heat.columns[0].time), local_time(heat.columns[-1].time)
     breadth = wide * len(heat.columns)
     axis = f"{first}{last:>{breadth - len(first)}}" if breadth > len(first) + len(last) else last
-    yield f"{'':<{gutter}} {axis}\n{'':<{gutter}} {_legend(heat, colours)}\n\n"
+    yield f"{'':<{gutter}} {axis}\n{'':<{gutter}} {_draw_legend(heat, colours)}\n\n"
 
 
-def _label(text: str) -> str:
+def _cut_label(text: str) -> str:
     text = terminal_safe(text)
     return text if len(text) <= _LABEL else text[:_LABEL - 1] + "…"
 
@@ -125,15 +126,15 @@ def _label(text: str) -> str:
 _PLAIN = "\x1b[0m"
 
 
-def _cell(step: int, wide: int, colours: int) -> str:
+def _draw_cell(step: int, wide: int, colours: int) -> str:
     if not colours:
         return _SHADES[step] * wide
     if not step:
         return f"{_PLAIN}{' ' * wide}"
-    return f"\x1b[48;{_colour(ramp((step - 1) / (_STEPS - 1)), colours)}m{' ' * wide}"
+    return f"\x1b[48;{_sgr_colour(ramp_colour((step - 1) / (_STEPS - 1)), colours)}m{' ' * wide}"
 
 
-def ramp(share: float) -> tuple[int, int, int]:
+def ramp_colour(share: float) -> tuple[int, int, int]:
     """The colour (red, green, blue) of a share between 0 and 1."""
     at = share * (len(_RAMP) - 1)
     index = min(int(at), len(_RAMP) - 2)
@@ -142,7 +143,7 @@ def ramp(share: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _colour(rgb: tuple[int, int, int], colours: int) -> str:
+def _sgr_colour(rgb: tuple[int, int, int], colours: int) -> str:
     """SGR parameters: the colour itself, or the nearest of the terminal's cube of 6 x 6 x 6."""
     if colours > 256:
         return "2;{};{};{}".format(*rgb)
@@ -150,9 +151,10 @@ def _colour(rgb: tuple[int, int, int], colours: int) -> str:
     return f"5;{16 + 36 * red + 6 * green + blue}"
 
 
-def _legend(heat: Heat, colours: int) -> str:
-    low, most = heat.least if heat.series else 1, heat.most
+def _draw_legend(heat: Heat, colours: int) -> str:
+    low, most = heat.scale_floor if heat.series else 1, heat.greatest_count
     if not colours:
         return f"{low} {_SHADES[1:]} {most}"
-    cells = [_cell(level(max(1, round(100 * (i / 12) ** 2)), 100, _STEPS), 1, colours) for i in range(1, 13)]
+    cells = [_draw_cell(colour_level(max(1, round(100 * (i / 12) ** 2)), 100, _STEPS), 1, colours)
+             for i in range(1, 13)]
     return f"{low} {''.join(cells)}{_PLAIN} {most}"

@@ -11,14 +11,14 @@ from ...runtime.events import Event
 from ...runtime.values import StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..look import MONO, SANS, TABLES
-from ..text import label, ordered
+from ..text import element_label, sort_items
 from ..units import unit_behind, with_unit
 from . import svg
-from .csv import cell, key_columns, value_columns, value_rows
+from .csv import cell_value, key_columns, value_columns, value_rows
 from .flame_script import SCRIPT as FLAME_SCRIPT
 from .flamegraph import STYLE as FLAME_STYLE
 from .flamegraph import flame_element
-from .heat import MOST_MAPS, Collector, percentiles, shows_heat, span
+from .heat import MOST_MAPS, HeatCollector, bucket_range, percentiles, shows_heat
 from .heat_svg import SCRIPT as HEAT_SCRIPT
 from .heat_svg import STYLE as HEAT_STYLE
 from .heat_svg import heat_element
@@ -71,7 +71,7 @@ SCRIPT = r"""
 """
 
 
-class View(Base):
+class HtmlView(Base):
     """Collects, and writes the page at the end."""
 
     needs = "maps or events"
@@ -84,7 +84,7 @@ class View(Base):
         self._characters = 0  # of it
         self._cut = False     # is it only the end of what was printed?
         self._folders: dict[str, Folder] = {}
-        self._heats: dict[str, Collector] = {}
+        self._heats: dict[str, HeatCollector] = {}
         self._totals: dict[str, tuple[MapSpec, Totals]] = {}
 
     @classmethod
@@ -95,26 +95,26 @@ class View(Base):
     def shows_event(cls, site: EventSite) -> bool:
         return site.kind in ("printf", "print") and "severity" not in site.data and "map" not in site.data
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if shows_stacks(named):
-            self._folders.setdefault(named.name, Folder([named.name], self.target.memory)).add(named, items, then)
+            self._folders.setdefault(named.name, Folder([named.name], self.target.memory)).add_items(named, items, then)
         elif shows_heat(named, self.spec):
-            heat = self._heats.setdefault(named.name, Collector(named.name, self.target.memory))
-            heat.add(items, self.context.wall_clock(time, "boot"), then)
+            heat = self._heats.setdefault(named.name, HeatCollector(named.name, self.target.memory))
+            heat.add_items(items, self.context.wall_clock(time, "boot"), then)
         else:
             totals = self._totals.setdefault(named.name, (named, Totals(self.target.memory)))[1]
             if then in ("clear", "zero"):  # a table shows the last state of what is no total
                 totals.latest = list(items)
             elif then != "final" or items:
-                totals.add(items, then)
+                totals.add_items(items, then)
 
-    def cleared(self, named: MapSpec) -> None:
+    def on_map_cleared(self, named: MapSpec) -> None:
         if named.name in self._folders:
-            self._folders[named.name].cleared(named)
+            self._folders[named.name].on_map_cleared(named)
         if named.name in self._heats:
-            self._heats[named.name].cleared()
+            self._heats[named.name].on_map_cleared()
 
-    def event(self, event: Event, site: EventSite, text: str) -> None:
+    def add_event(self, event: Event, site: EventSite, text: str) -> None:
         line = text if site.kind == "printf" else to_text(event.args[0]) + "\n"
         self._text.append(line)
         self._characters += len(line)
@@ -125,23 +125,23 @@ class View(Base):
     def finish(self) -> None:
         title = self.target.title or "sonde"
         style = STYLE + FLAME_STYLE + HEAT_STYLE
-        self.write(svg.page(title, style, self._body(title), SCRIPT + FLAME_SCRIPT + HEAT_SCRIPT))
+        self.write(svg.html_page(title, style, self._page_body(title), SCRIPT + FLAME_SCRIPT + HEAT_SCRIPT))
 
-    def _body(self, title: str) -> Iterator[str]:
-        yield f"<h1>{svg.escape(title)}</h1>\n{svg.run_html(self.run)}"
+    def _page_body(self, title: str) -> Iterator[str]:
+        yield f"<h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}"
         for name, folder in sorted(self._folders.items()):
             title = f"{name}: {sum(folder.folded.values()):,}"
-            yield f"<h2>{svg.escape(name)}</h2>\n{flame_element(folder.folded, title, folder.heads)}\n"
+            yield f"<h2>{svg.escape_markup(name)}</h2>\n{flame_element(folder.folded, title, folder.heads)}\n"
         for name, collector in sorted(self._heats.items()):
             heats = collector.heats
-            yield f"<h2>{svg.escape(with_unit(name))}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
+            yield f"<h2>{svg.escape_markup(with_unit(name))}</h2>\n{heat_element(heats[:MOST_MAPS], name)}\n"
             if len(heats) > MOST_MAPS:
                 yield f'<p class="soft">and {len(heats) - MOST_MAPS} more keys with fewer values</p>\n'
         for name, (spec, totals) in sorted(self._totals.items()):
-            yield f"<h2>{svg.escape(name)}</h2>\n"
-            yield from map_elements(spec, ordered(totals.latest))
+            yield f"<h2>{svg.escape_markup(name)}</h2>\n"
+            yield from map_elements(spec, sort_items(totals.latest))
         if self._text:
-            yield f"<h2>output</h2>\n<pre>{svg.lines(''.join(self._text))}</pre>\n"
+            yield f"<h2>output</h2>\n<pre>{svg.escape_lines(''.join(self._text))}</pre>\n"
             if self._cut:
                 yield f'<p class="soft">the last {len(self._text)} lines</p>\n'
 
@@ -152,39 +152,39 @@ def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
         yield '<p class="soft">empty</p>\n'
     elif isinstance(items[0][1], Histogram):
         for key, value in items[-MOST_ROWS:]:
-            yield _histogram(label(spec.name, key), value)
+            yield _histogram_html(element_label(spec.name, key), value)
     else:
-        yield from _table(spec, items)
+        yield from _table_html(spec, items)
 
 
-def _histogram(name: str, histogram: Histogram) -> str:
+def _histogram_html(name: str, histogram: Histogram) -> str:
     most = max([bucket.count for bucket in histogram], default=1) or 1
     rows, unit, until, total = [], unit_behind(name), 0, histogram.total or 1
     for bucket in histogram:
         until += bucket.count
         tip = f"{bucket.count:,} of {histogram.total:,} ({bucket.count / total:.2%}); {until / total:.2%} up to here"
-        rows.append(f'<tr title="{tip}"><td class="number">{svg.escape(span(bucket))}{unit}</td>'
+        rows.append(f'<tr title="{tip}"><td class="number">{svg.escape_markup(bucket_range(bucket))}{unit}</td>'
                     f'<td class="number">{bucket.count:,}</td><td class="bar">'
                     f'<i style="width:{100 * bucket.count / most:.1f}%"></i></td></tr>\n')
-    return (f'<h3>{svg.escape(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: '
+    return (f'<h3>{svg.escape_markup(with_unit(name))}</h3><p class="soft">{histogram.total:,} values: '
             f"{percentiles(name, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
-def _table(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+def _table_html(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
     keys, values = key_columns(spec), value_columns(spec)
     yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
-    heads = "".join(f"<th>{svg.escape(name)}</th>" for name in keys + values)
+    heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + values)
     yield f'<table class="map"><thead><tr>{heads}</tr></thead><tbody>\n'
     for key, value in reversed(items[-MOST_ROWS:]):
         for row in value_rows(value, len(values)):
-            yield f"<tr>{''.join(map(_cell, [*key_parts(key), *row]))}</tr>\n"
+            yield f"<tr>{''.join(map(_cell_html, [*key_parts(key), *row]))}</tr>\n"
     yield "</tbody></table>\n"
     if len(items) > MOST_ROWS:
         yield f'<p class="soft">the {MOST_ROWS} greatest of {len(items)}</p>\n'
 
 
-def _cell(value: Any) -> str:
+def _cell_html(value: Any) -> str:
     if type(value) is int:
         return f'<td class="number">{value}</td>'
-    text = value.render(0).strip("\n") if isinstance(value, StackTrace) else cell(value)
-    return f"<td>{svg.lines(text)}</td>"
+    text = value.render(0).strip("\n") if isinstance(value, StackTrace) else cell_value(value)
+    return f"<td>{svg.escape_lines(text)}</td>"

@@ -22,7 +22,7 @@ from ...runtime.values import RecordValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..rows import RowCell
 from .csv import event_columns
-from .stacks import clean, frame_names
+from .stacks import clean_text, frame_names
 from .view import Items, is_printed
 from .view import View as Base
 
@@ -36,7 +36,7 @@ _RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|ur
 LONGEST = 120  # characters of a name that is a printf()'s text
 
 
-class View(Base):
+class PerfettoView(Base):
     """Writes events as they come; the file is whole when the run is over."""
 
     needs = "events (printf, print), or maps of numbers that are printed at intervals"
@@ -54,8 +54,8 @@ class View(Base):
         self._open: dict[tuple[int, int], list[str]] = {}  # by thread: calls that have not returned
         self._latest = 0  # µs: time of the last event
         self.write('{"displayTimeUnit":"ns","traceEvents":[\n')
-        self._add({"ph": "M", "name": "process_name", "pid": 0, "tid": 0,
-                   "args": {"name": self.target.title or "sonde"}})
+        self._write_event({"ph": "M", "name": "process_name", "pid": 0, "tid": 0,
+                           "args": {"name": self.target.title or "sonde"}})
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
@@ -67,66 +67,68 @@ class View(Base):
     def shows_event(cls, site: EventSite) -> bool:
         return site.kind in ("printf", "print") and "severity" not in site.data and "map" not in site.data
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if items and then != "final":
-            counts = {clean(key_text(key)) if key is not None else "value": int(value) for key, value in items}
-            self._add({"ph": "C", "name": named.name, "pid": 0, "tid": 0, "ts": time / 1000, "args": counts})
+            counts = {clean_text(key_text(key)) if key is not None else "value": int(value) for key, value in items}
+            self._write_event({"ph": "C", "name": named.name, "pid": 0, "tid": 0, "ts": time / 1000, "args": counts})
 
-    def event(self, event: Event, site: EventSite, text: str) -> None:
+    def add_event(self, event: Event, site: EventSite, text: str) -> None:
         value = event.args[0] if site.kind == "print" else None
         members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
         shown = text if site.kind == "printf" else to_text(value)
-        name = clean(to_text(members.get("name", shown)).strip())[:LONGEST] or event.probe or site.kind
+        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or event.probe or site.kind
         self._event({"name": name, "cat": event.probe or site.kind,
-                     "args": {key: plain(each) for key, each in members.items() if key not in _NAMED}},
-                    event.time, event.probe, _number(members.get("pid")), _number(members.get("tid")),
-                    to_text(members.get("comm", "")), _number(members.get("dur")))
+                     "args": {key: json_value(each) for key, each in members.items() if key not in _NAMED}},
+                    event.time, event.probe, _as_int(members.get("pid")), _as_int(members.get("tid")),
+                    to_text(members.get("comm", "")), _as_int(members.get("dur")))
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
-        found = {name: clean(text) for name, text, _ in cells}
+        found = {name: clean_text(text) for name, text, _ in cells}
         tool = self.target.title or "sonde"
-        texts = [clean(text) for name, text, number in cells if not number and not name.startswith(("TIME", "COMM"))]
+        texts = [clean_text(text) for name, text, number in cells if not number
+                 and not name.startswith(("TIME", "COMM"))]
         name = texts[-1] if texts and any(map(str.isalnum, texts[-1])) else tool
         self._event({"name": name[:LONGEST], "cat": tool,
-                     "args": {name: _decimal(text) if number else clean(text) for name, text, number in cells}},
+                     "args": {name: _decimal(text) if number else clean_text(text) for name, text, number in cells}},
                     time, probe, _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", ""),
                     _duration(found))
 
     def _event(self, found: dict[str, Any], time: int, probe: str, pid: int | None, tid: int | None, comm: str,
                duration: int | None) -> None:
         """An instant, or with a duration (ns) a slice that ends then."""
-        found |= self._track(probe, pid, tid, comm)
+        found |= self._event_track(probe, pid, tid, comm)
         if tid is not None and duration is None and (probe in self._entries or probe in self._returns):
             self._call_event(found, time, probe, (found["pid"], tid))
         elif duration is None or duration < 0:
-            self._add(found | {"ph": "i", "s": "t", "ts": time / 1000})
+            self._write_event(found | {"ph": "i", "s": "t", "ts": time / 1000})
         elif tid is not None:
-            self._add(found | {"ph": "X", "ts": (time - duration) / 1000, "dur": duration / 1000})
+            self._write_event(found | {"ph": "X", "ts": (time - duration) / 1000, "dur": duration / 1000})
         else:
             self._slices += 1
             found["id"] = f"0x{self._slices:x}"
-            self._add(found | {"ph": "b", "ts": (time - duration) / 1000})
-            self._add({key: found[key] for key in ("name", "cat", "id", "pid", "tid")} | {"ph": "e", "ts": time / 1000})
+            self._write_event(found | {"ph": "b", "ts": (time - duration) / 1000})
+            self._write_event({key: found[key] for key in ("name", "cat", "id", "pid", "tid")} | {"ph": "e",
+                                                                                                  "ts": time / 1000})
 
     def _call_event(self, found: dict[str, Any], time: int, probe: str, thread: tuple[int, int]) -> None:
         """The begin or end of a call. What it called and is still open has ended too: that return was not printed."""
         calls = self._open.setdefault(thread, [])
         if probe in self._entries:
             calls.append(self._entries[probe])
-            self._add(found | {"ph": "B", "name": calls[-1], "ts": time / 1000})
+            self._write_event(found | {"ph": "B", "name": calls[-1], "ts": time / 1000})
             return
         call = self._returns[probe]
         if call not in calls:  # it was under way when the tracing began
-            self._add(found | {"ph": "i", "s": "t", "ts": time / 1000})
+            self._write_event(found | {"ph": "i", "s": "t", "ts": time / 1000})
             return
         while calls:
             ended = calls.pop()
-            self._add((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
-                      | {"ph": "E", "name": ended, "ts": time / 1000})
+            self._write_event((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
+                              | {"ph": "E", "name": ended, "ts": time / 1000})
             if ended == call:
                 return
 
-    def _track(self, probe: str, pid: int | None, tid: int | None, comm: str) -> dict[str, int]:
+    def _event_track(self, probe: str, pid: int | None, tid: int | None, comm: str) -> dict[str, int]:
         """Process and thread of an event where these are known, else a track of the script for each probe."""
         if pid is None and tid is None:
             number = self.spec.probes.index(probe) + 1 if probe in self.spec.probes else 0
@@ -142,21 +144,23 @@ class View(Base):
         """Give a process or a thread its name."""
         if name and (what, pid, tid) not in self._known:
             self._known.add((what, pid, tid))
-            self._add({"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid, "args": {"name": clean(name)}})
+            self._write_event({"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid,
+                               "args": {"name": clean_text(name)}})
 
-    def _add(self, event: dict[str, Any]) -> None:
+    def _write_event(self, event: dict[str, Any]) -> None:
         self._latest = max(self._latest, event.get("ts", 0))
         self.write(self._separator + self._dump(event))
         self._separator = ",\n"
 
     def finish(self) -> None:
         for line in self.run.lost if self.run is not None else ():
-            self._add({"ph": "i", "s": "g", "name": line, "cat": "lost", "pid": 0, "tid": 0, "ts": self._latest})
+            self._write_event({"ph": "i", "s": "g", "name": line, "cat": "lost", "pid": 0, "tid": 0,
+                               "ts": self._latest})
         run = f',"otherData":{self._dump(self.run.as_json())}' if self.run is not None else ""
         self.write(f"\n]{run}}}\n")
 
 
-def _number(value: Any) -> int | None:
+def _as_int(value: Any) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
@@ -175,7 +179,7 @@ def _whole(text: str | None) -> int | None:
 def _decimal(text: str) -> int | float | str:
     """A cell's number; what is too great for JavaScript stays text."""
     try:
-        return plain(int(text)) if "." not in text else float(text)
+        return json_value(int(text)) if "." not in text else float(text)
     except ValueError:
         return text
 
@@ -190,10 +194,10 @@ def _duration(row: dict[str, str]) -> int | None:
     return None
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value as JSON has it: numbers (those that JavaScript keeps exactly) and texts."""
     if type(value) in (int, bool):
         return value if abs(value) <= 1 << 53 else str(value)
     if isinstance(value, StackTrace):
         return ";".join(reversed(frame_names(value)))
-    return clean(to_text(value))
+    return clean_text(to_text(value))

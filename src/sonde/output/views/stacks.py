@@ -12,7 +12,7 @@ from ...runtime.aggregates import Drawing, Stats
 from ...runtime.values import LOST, Frame, StackTrace, to_text
 from ...spec import MapSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
-from ..progress import watched
+from ..progress import track_progress
 from ..text import CONTROLS
 from .view import Items, View, has_stack, key_types
 
@@ -35,7 +35,7 @@ def shows_stacks(named: MapSpec) -> bool:
     return additive and any(has_stack(t) for t in key_types(named))
 
 
-def weight(value: Any) -> int:
+def value_weight(value: Any) -> int:
     """How much a value of a map counts: a number itself, the total of stats(), the number of values of a hist()."""
     return int(value.total if isinstance(value, Stats | Drawing) else value)
 
@@ -51,19 +51,19 @@ def fold_key(key: Any) -> tuple[str, ...]:
     """
     heads: list[str] = []
     segments = [_Segment()]
-    for part in _flat(key):
+    for part in _flatten_key(key):
         if isinstance(part, StackTrace):
-            if not segments[-1].takes(part, waker=len(segments) > 1):
+            if not segments[-1].can_take(part, waker=len(segments) > 1):
                 segments.append(_Segment())
             segments[-1].stacks[part.type.user] = part
         elif len(segments) == 1:
-            heads.append(clean(to_text(part)) or "-")
+            heads.append(clean_text(to_text(part)) or "-")
         else:
-            segments[-1].names.append(clean(to_text(part)))
+            segments[-1].names.append(clean_text(to_text(part)))
     own, *wakers = segments
-    frames = [name for user in (True, False) for name in reversed(own.frames(user))]
+    frames = [name for user in (True, False) for name in reversed(own.thread_frames(user))]
     for waker in wakers:
-        over, last = waker.over()
+        over, last = waker.waker_frames()
         frames += over
         if last:
             break
@@ -77,36 +77,36 @@ class _Segment:
         self.stacks: dict[bool, StackTrace] = {}
         self.names: list[str] = []
 
-    def takes(self, stack: StackTrace, waker: bool) -> bool:
+    def can_take(self, stack: StackTrace, waker: bool) -> bool:
         """Whether a stack can be of the same thread."""
         return stack.type.user not in self.stacks and not (waker and self.names)
 
-    def frames(self, user: bool) -> list[str]:
+    def thread_frames(self, user: bool) -> list[str]:
         return frame_names(self.stacks[user]) if user in self.stacks else []
 
-    def over(self) -> tuple[list[str], bool]:
+    def waker_frames(self) -> tuple[list[str], bool]:
         """As a waker's: ``--``, then from the innermost frame to the name; nothing if nothing is known. And whether
         it is an interrupt, whose cause lies in no thread."""
-        kernel = self.frames(False)
+        kernel = self.thread_frames(False)
         entry = next((i for i, name in enumerate(kernel) if name.startswith(_INTERRUPTS)), None)
         if entry is not None:
             return [WAKER, *kernel[:entry + 1]], True
-        found = [*kernel, *self.frames(True), *filter(None, self.names)]
+        found = [*kernel, *self.thread_frames(True), *filter(None, self.names)]
         return [WAKER, *found] if found else [], False
 
 
-def _flat(key: Any) -> Iterator[Any]:
+def _flatten_key(key: Any) -> Iterator[Any]:
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, tuple):
-            yield from _flat(part)
+            yield from _flatten_key(part)
         else:
             yield part
 
 
-def _flat_types(types: Iterable[Type]) -> Iterator[Type]:
+def _flatten_types(types: Iterable[Type]) -> Iterator[Type]:
     for each in types:
         if isinstance(each, Tuple):
-            yield from _flat_types(each.of)
+            yield from _flatten_types(each.of)
         else:
             yield each
 
@@ -114,7 +114,7 @@ def _flat_types(types: Iterable[Type]) -> Iterator[Type]:
 def _head_types(named: MapSpec) -> int:
     """How many parts of a map's key are neither stacks nor names of wakers."""
     heads, segment = 0, set()
-    for each in _flat_types(key_types(named)):
+    for each in _flatten_types(key_types(named)):
         if not isinstance(each, Stack):
             heads += 1
         elif each.user in segment:
@@ -133,12 +133,12 @@ def frame_names(stack: StackTrace) -> list[str]:
 def frame_name(frame: Frame) -> str:
     """A function's name; where it has none its file's in brackets."""
     if frame.name:
-        return clean(frame.name)
+        return clean_text(frame.name)
     module = frame.module.rpartition("/")[2]
-    return f"[{clean(module) or 'unknown'}]"
+    return f"[{clean_text(module) or 'unknown'}]"
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that cannot break a folded line: no semicolons, no control characters, valid UTF-8."""
     return text.translate(_HOSTILE).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -159,11 +159,11 @@ class StackView(View):
     def shows_map(cls, named: MapSpec, spec: Any) -> bool:
         return shows_stacks(named)
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
-        self._folder.add(named, watched(self.bar, items, "naming stacks", "stacks"), then)
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+        self._folder.add_items(named, track_progress(self.bar, items, "naming stacks", "stacks"), then)
 
-    def cleared(self, named: MapSpec) -> None:
-        self._folder.cleared(named)
+    def on_map_cleared(self, named: MapSpec) -> None:
+        self._folder.on_map_cleared(named)
 
     @property
     def folded(self) -> Folded:
@@ -191,17 +191,17 @@ class Folder:
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
 
-    def add(self, named: MapSpec, items: Iterable[tuple[Any, Any]], then: str) -> None:
+    def add_items(self, named: MapSpec, items: Iterable[tuple[Any, Any]], then: str) -> None:
         """A map's contents, and what happened to it in the same step (see View.map)."""
-        lead = (clean(named.name),) if len(self.names) > 1 else ()
+        lead = (clean_text(named.name),) if len(self.names) > 1 else ()
         self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1
         found: Folded = {}
         for key, value in items:
             frames = self._named((*lead, *fold_key(key)))
-            found[frames] = found.get(frames, 0) + weight(value)
+            found[frames] = found.get(frames, 0) + value_weight(value)
         self._latest[named.name] = found
         if then in ("clear", "zero"):
-            self.cleared(named)
+            self.on_map_cleared(named)
 
     def _named(self, frames: tuple[str, ...]) -> tuple[str, ...]:
         """The same with names of which there is one each; LEFT_OUT if there is no room for new ones."""
@@ -213,7 +213,7 @@ class Folder:
                 self._names[name] = name
         return tuple([self._names[name] for name in frames])
 
-    def cleared(self, named: MapSpec) -> None:
+    def on_map_cleared(self, named: MapSpec) -> None:
         """Keep what was seen last: it is gone from the map."""
         for frames, value in self._latest.pop(named.name, {}).items():
             if frames not in self._kept:
@@ -264,12 +264,12 @@ def _folded_line(path: str, number: int, line: str) -> tuple[tuple[str, ...], in
     except (ValueError, OverflowError):
         value = -1
     if not stack or value < 0:
-        raise SondeError(f"{path}:{number}: not a folded stack: {clean(line.strip())[:60]!r}",
+        raise SondeError(f"{path}:{number}: not a folded stack: {clean_text(line.strip())[:60]!r}",
                          ["each line has frames, separated by semicolons, a blank and a number: main;work 12"])
     return tuple(stack.strip().split(";")), value
 
 
-class Node:
+class FlameNode:
     """A frame in the tree: ``total`` is its own weight and that of all above it; ``before`` that of another run."""
 
     __slots__ = ("name", "total", "before", "children")
@@ -278,9 +278,9 @@ class Node:
         self.name = name
         self.total = 0
         self.before = 0
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, FlameNode] = {}
 
-    def add(self, frames: Iterable[str], value: int, before: int = 0) -> None:
+    def add_stack(self, frames: Iterable[str], value: int, before: int = 0) -> None:
         """Add a stack above this node."""
         node = self
         node.total += value
@@ -288,17 +288,17 @@ class Node:
         for frame in frames:
             child = node.children.get(frame)
             if child is None:
-                child = node.children[frame] = Node(frame)
+                child = node.children[frame] = FlameNode(frame)
             node = child
             node.total += value
             node.before += before
 
 
-def tree(folded: Folded, before: Folded | None = None) -> Node:
+def build_tree(folded: Folded, before: Folded | None = None) -> FlameNode:
     """The tree of folded stacks; with ``before``, another run's, each node has that run's weight too."""
-    root = Node("all")
+    root = FlameNode("all")
     for frames, value in folded.items():
-        root.add(frames, value)
+        root.add_stack(frames, value)
     for frames, value in (before or {}).items():
-        root.add(frames, 0, value)
+        root.add_stack(frames, 0, value)
     return root

@@ -43,14 +43,14 @@ class View:
         """Does the view show what this site sends (printf, print ...)?"""
         return False
 
-    def map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
+    def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         """A map's contents at ``time`` (boot-clock nanoseconds); ``then`` is "clear" or "zero" if the map was emptied
         in the same step, "final" at the end, else ""."""
 
-    def cleared(self, named: MapSpec) -> None:
+    def on_map_cleared(self, named: MapSpec) -> None:
         """The script emptied a map, or set its values to zero."""
 
-    def event(self, event: Event, site: EventSite, text: str) -> None:
+    def add_event(self, event: Event, site: EventSite, text: str) -> None:
         """An event; ``text`` is what printf() made of it."""
 
     def heading(self, names: Sequence[str]) -> None:
@@ -67,16 +67,16 @@ class View:
         """Elements of maps for which there was no room."""
         return 0
 
-    def comments(self, sign: str = "#") -> str:
+    def run_comment(self, sign: str = "#") -> str:
         """The run as lines of comment. Only files have them: what reads from a pipe is a program, and people see
         standard error."""
-        return self.run.comments(sign) if self.run is not None and self.target.kept else ""
+        return self.run.format_comments(sign) if self.run is not None and self.target.kept else ""
 
-    def samples(self, named: MapSpec) -> bool:
+    def wants_samples(self, named: MapSpec) -> bool:
         """Is the map to be looked at while the script runs, since the script itself does not print it?"""
         return False
 
-    def picture(self, columns: int, rows: int) -> list[str]:
+    def render_picture(self, columns: int, rows: int) -> list[str]:
         """What has been collected so far, as lines for a terminal with so much room."""
         return []
 
@@ -93,13 +93,13 @@ class Totals:
         self.kept: list[tuple[Any, Any]] = []
         self.latest: list[tuple[Any, Any]] = []
 
-    def add(self, items: Items, then: str) -> None:
+    def add_items(self, items: Items, then: str) -> None:
         """Contents of the map, and what happened to it in the same step."""
         self.latest = list(items)
         if then in ("clear", "zero"):
-            self.cleared()
+            self.on_map_cleared()
 
-    def cleared(self) -> None:
+    def on_map_cleared(self) -> None:
         """What was seen last is gone from the map."""
         for pair in self.latest:
             size = _PAIR + text_bytes(pair[0])
