@@ -120,7 +120,7 @@ def no_fd_leak() -> Iterator[None]:
     before = open_fds()
     yield
     if (foreign := sys.modules.get("sonde.kernel.foreign.files")) is not None:
-        foreign.release()  # what everybody shares is nobody's to close
+        foreign.release_files()  # what everybody shares is nobody's to close
     leaked = {fd: what for fd, what in open_fds().items() if before.get(fd) != what}
     if leaked:
         gc.collect()

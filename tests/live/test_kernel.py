@@ -107,7 +107,7 @@ def test_second_start_does_not_walk(btf: query.Btf, monkeypatch: pytest.MonkeyPa
 
 def test_memory_of_a_first_start(tmp_path: Path) -> None:
     """Building the index must fit into what all of Sonde may use, 35 MiB (a bare Python has some 11)."""
-    code = ("from sonde.kernel.world import LiveWorld\nassert LiveWorld().struct('sock').fields\n"
+    code = ("from sonde.kernel.world import LiveWorld\nassert LiveWorld().find_struct('sock').fields\n"
             "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])")
     done = subprocess.run([sys.executable, "-c", code], env=environment({"XDG_CACHE_HOME": str(tmp_path)}),
                           capture_output=True, text=True, check=True)

@@ -112,7 +112,7 @@ def test_a_few_returns_by_fexit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "how" not in attached("kretprobe:static_one { @ = retval; }", Both())[0].extra
     assert "how" not in attached('kretprobe:vfs_read { @ = reg("ax"); }', Both())[0].extra
     assert [a.extra.get("how") for a in attached("kretprobe:vfs_read { } fexit:vfs_re* { }", Both())] == [None] * 3
-    monkeypatch.setattr(Both, "traceable", lambda self, name: False)
+    monkeypatch.setattr(Both, "is_function_traceable", lambda self, name: False)
     assert "how" not in attached("kretprobe:vfs_read { @ = retval; }", Both())[0].extra
     monkeypatch.undo()
     monkeypatch.setattr(kernel_probes, "FEW", 1)

@@ -73,7 +73,7 @@ def test_lists_of_cpus(tmp_path: Path, text: str, cpus: list[int]) -> None:
 def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",
             lockdown: str = "none") -> PrivilegeError:
     monkeypatch.setattr(syscalls, "effective_capabilities", lambda: capabilities)
-    monkeypatch.setattr(syscalls, "_lockdown", lambda: lockdown)
+    monkeypatch.setattr(syscalls, "kernel_lockdown", lambda: lockdown)
     error = syscalls.syscall_error(call, errno.EPERM)
     assert isinstance(error, PrivilegeError) and error.hints
     return error

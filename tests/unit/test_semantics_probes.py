@@ -7,8 +7,9 @@ import pytest
 from sonde.errors import CompileError
 from sonde.semantics import formats
 from sonde.semantics.builtins import BUILTINS
+from sonde.semantics.finder import pattern_matcher
 from sonde.semantics.functions import FUNCTIONS
-from sonde.semantics.providers import PROVIDERS, find_provider, matcher
+from sonde.semantics.providers import PROVIDERS, find_provider
 from unit.fake_world import KprobeWorld, check_text, findings
 
 
@@ -167,7 +168,7 @@ def test_wrong_formats(text: str) -> None:
     ("a[", "a[", True), ("[z-a]", "b", False),
 ])
 def test_wildcards(pattern: str, name: str, fits: bool) -> None:
-    assert matcher(pattern)(name) is fits
+    assert pattern_matcher(pattern)(name) is fits
 
 
 def test_tables_are_complete() -> None:

@@ -144,7 +144,7 @@ def _run_export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
         tell_manager("STOPPING=1")
         for exporter in exporters:
             exporter.finish()
-        for line in [line for each in exporters for line in getattr(each, "written", list)()]:
+        for line in [line for each in exporters for line in getattr(each, "end_messages", list)()]:
             out.write_note(line)
 
 
