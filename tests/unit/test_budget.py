@@ -181,8 +181,8 @@ class Flood:
         self.state = State(spec, self.maps[STATE])
         monkeypatch.setattr(keeping.time, "monotonic_ns", lambda: self.now)
         monkeypatch.setattr(keeping.time, "thread_time_ns", lambda: 0)
-        monkeypatch.setattr(keeping, "enable_if_allowed", lambda: None)
-        monkeypatch.setattr(keeping, "always_counted", lambda: True)
+        monkeypatch.setattr(keeping, "try_enable_statistics", lambda: None)
+        monkeypatch.setattr(keeping, "stats_always_enabled", lambda: True)
         monkeypatch.setattr(keeping, "Floor", lambda programs: self)
         monkeypatch.setattr(keeping.attaching, "attach_program", self.attach)
         self.spec = spec.programs[0]
@@ -262,7 +262,7 @@ def test_the_share_is_kept_to(rate: int, detached: bool, monkeypatch: pytest.Mon
 def test_without_statistics_the_programs_count_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     flood = Flood(compiled(SCRIPT, gated=True), 5_000_000, monkeypatch)
     flood.budget._measured = False
-    monkeypatch.setattr(flood, "info", lambda: pytest.fail("the kernel was asked"))
+    monkeypatch.setattr(flood, "program_info", lambda: pytest.fail("the kernel was asked"))
     struct.pack_into("=Q", flood.maps[BUDGET].memory, 8, 100_000)
     flood.now += 10_000_000
     flood.budget._check_account()

@@ -71,7 +71,7 @@ def test_functions_that_the_compiler_changed(symbols: KernelSymbols, tmp_path: P
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """They are found out once for each kernel."""
     class Types:
-        def find(self, name: str, *kinds: int) -> int:
+        def find_id(self, name: str, *kinds: int) -> int:
             return int(name in ("plain", "gone", "other"))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

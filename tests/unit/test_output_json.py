@@ -32,41 +32,41 @@ def written(*calls: tuple[Any, ...]) -> str:
 
 
 @pytest.mark.parametrize(("call", "expected"), [
-    (("attached", 2), '{"type": "attached_probes", "count": 2, "data": {"probes": 2}}'),
-    (("lost_events", 3), '{"type": "lost_events", "data": {"events": 3}}'),
+    (("report_attached", 2), '{"type": "attached_probes", "count": 2, "data": {"probes": 2}}'),
+    (("report_lost_events", 3), '{"type": "lost_events", "data": {"events": 3}}'),
     (("write_text", b'x1 a"b\tc\n'), r'{"type": "printf", "data": "x1 a\"b\tc\n"}'),
-    (("time", "12:00\n"), r'{"type": "time", "data": "12:00\n"}'),
-    (("join", "a b"), '{"type": "join", "data": "a b"}'),
-    (("cat", b"Linux\n"), r'{"type": "cat", "data": "Linux\n"}'),
-    (("system", b"hi\n"), r'{"type": "syscall", "data": "hi\n"}'),
-    (("value", (1, "x", (2, 3))), '{"type": "value", "data": [1,"x",[2,3]]}'),
-    (("value", "s"), '{"type": "value", "data": "s"}'),
-    (("map", "@x", [(None, 1)]), '{"type": "map", "data": {"@x": 1}}'),
-    (("map", "@y", [((1, "foo"), 5), ((0, "bar"), 2)]),
+    (("write_time", "12:00\n"), r'{"type": "time", "data": "12:00\n"}'),
+    (("write_joined", "a b"), '{"type": "join", "data": "a b"}'),
+    (("write_file_content", b"Linux\n"), r'{"type": "cat", "data": "Linux\n"}'),
+    (("write_command_output", b"hi\n"), r'{"type": "syscall", "data": "hi\n"}'),
+    (("write_value", (1, "x", (2, 3))), '{"type": "value", "data": [1,"x",[2,3]]}'),
+    (("write_value", "s"), '{"type": "value", "data": "s"}'),
+    (("write_map", "@x", [(None, 1)]), '{"type": "map", "data": {"@x": 1}}'),
+    (("write_map", "@y", [((1, "foo"), 5), ((0, "bar"), 2)]),
      '{"type": "map", "data": {"@y": {"0,bar": 2, "1,foo": 5}}}'),
-    (("map", "@y", [((1, (2, "x")), 5)]), '{"type": "map", "data": {"@y": {"1,(2,x)": 5}}}'),
-    (("map", "@s", [(None, Stats(1, 2, 2))], 0, 1, "stats"),
+    (("write_map", "@y", [((1, (2, "x")), 5)]), '{"type": "map", "data": {"@y": {"1,(2,x)": 5}}}'),
+    (("write_map", "@s", [(None, Stats(1, 2, 2))], 0, 1, "stats"),
      '{"type": "stats", "data": {"@s": {"count": 1, "average": 2, "total": 2}}}'),
-    (("map", "@s", [(3, Stats(1, 5, 5)), (2, Stats(1, 4, 4))], 0, 1, "stats"),
+    (("write_map", "@s", [(3, Stats(1, 5, 5)), (2, Stats(1, 4, 4))], 0, 1, "stats"),
      '{"type": "stats", "data": {"@s": {"2": {"count": 1, "average": 4, "total": 4}, '
      '"3": {"count": 1, "average": 5, "total": 5}}}}'),
-    (("map", "@h", [(None, Histogram([2, 0, 0, 1]))]),
+    (("write_map", "@h", [(None, Histogram([2, 0, 0, 1]))]),
      '{"type": "hist", "data": {"@h": [{"max": -1, "count": 2},{"min": 0, "max": 0, "count": 0},'
      '{"min": 1, "max": 1, "count": 0},{"min": 2, "max": 3, "count": 1}]}}'),
-    (("map", "@h", [(1, Histogram([0, 1, 1])), (2, Histogram([0, 4]))], 0, 2),
+    (("write_map", "@h", [(1, Histogram([0, 1, 1])), (2, Histogram([0, 4]))], 0, 2),
      '{"type": "hist", "data": {"@h": {"1": [{"min": 0, "max": 0, "count": 0},{"min": 1, "max": 1, "count": 0}], '
      '"2": [{"min": 0, "max": 0, "count": 2}]}}}'),
-    (("map", "@l", [(None, LinearHistogram([1, 0, 1], 0, 10, 10))]),
+    (("write_map", "@l", [(None, LinearHistogram([1, 0, 1], 0, 10, 10))]),
      '{"type": "hist", "data": {"@l": [{"max": -1, "count": 1},{"min": 0, "max": 9, "count": 0},'
      '{"min": 10, "count": 1}]}}'),
-    (("runtime_error", "Bad address", Span(Source("a.bt", "\n x"), 2, 3), "probe_read", -14),
+    (("report_runtime_error", "Bad address", Span(Source("a.bt", "\n x"), 2, 3), "probe_read", -14),
      '{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "a.bt", '
      '"line": 2, "col": 2}'),
-    (("runtime_error", "Map full; more words", None, "map_update_elem", -7),
+    (("report_runtime_error", "Map full; more words", None, "map_update_elem", -7),
      '{"type": "helper_error", "msg": "Argument list too long", "helper": "map_update_elem", "retcode": -7}'),
-    (("runtime_error", "Divide", None), '{"type": "runtime_error", "msg": "Divide"}'),
-    (("located", "ERROR", b"bad", None), '{"type": "errorf", "msg": "bad"}'),
-    (("located", "WARNING", b"odd", None), '{"type": "warnf", "msg": "odd"}'),
+    (("report_runtime_error", "Divide", None), '{"type": "runtime_error", "msg": "Divide"}'),
+    (("report_located", "ERROR", b"bad", None), '{"type": "errorf", "msg": "bad"}'),
+    (("report_located", "WARNING", b"odd", None), '{"type": "warnf", "msg": "odd"}'),
 ])
 def test_messages(call: tuple[Any, ...], expected: str) -> None:
     text = written(call)
@@ -75,7 +75,7 @@ def test_messages(call: tuple[Any, ...], expected: str) -> None:
 
 
 def test_nothing_is_printed_for_empty_maps_and_between_messages() -> None:
-    assert written(("map", "@x", []), ("end",)) == ""
+    assert written(("write_map", "@x", []), ("write_separator",)) == ""
 
 
 @pytest.mark.parametrize(("value", "expected"), [

@@ -32,29 +32,30 @@ def test_nothing_lost_is_nothing_said() -> None:
 def test_what_scripts_live_with_is_no_part_of_the_output_unless_asked_for() -> None:
     sites = [(ErrorSite("read", None, "", "probe_read"), 1), (ErrorSite("no_key", None, "", "map_lookup_elem"), 1),
              (ErrorSite("divide", None), 1)]
-    for asked, methods in ((True, ["runtime_error"] * 3), (False, ["note", "runtime_error", "runtime_error"])):
+    error = "report_runtime_error"
+    for asked, methods in ((True, [error] * 3), (False, ["write_note", error, error])):
         heard = Heard()
         report_losses(heard, Losses([], sites, []), True, asked)  # type: ignore[arg-type]
         assert [found[0] for found in heard.said] == methods
 
 
 def test_events_by_probe() -> None:
-    assert said(Losses([("a", 2)], [], [])) == [("lost_events", 2)]
+    assert said(Losses([("a", 2)], [], [])) == [("report_lost_events", 2)]
     assert said(Losses([("a", 2), ("b", 3)], [], [])) == [
-        ("lost_events", 5), ("note", "  2 of a"), ("note", "  3 of b")]
-    assert said(Losses([], [], [], 1)) == [("note", "WARNING: 1 event came late, out of order")]
+        ("report_lost_events", 5), ("write_note", "  2 of a"), ("write_note", "  3 of b")]
+    assert said(Losses([], [], [], 1)) == [("write_note", "WARNING: 1 event came late, out of order")]
     (short,) = said(Losses([], [], [], short=1))
     assert short[1].startswith("WARNING: 1 stack of dw_ustack ends early")
     (unseen,) = said(Losses([], [], [], unseen=2))
     assert unseen[1].startswith("WARNING: 2 mappings of processes went unseen")
-    assert said(Losses([], [], [("a", 1)])) == [("note", "WARNING: a: the kernel skipped 1 nested event")]
+    assert said(Losses([], [], [("a", 1)])) == [("write_note", "WARNING: a: the kernel skipped 1 nested event")]
     assert said(Losses([], [], [("kretprobe:a", 3)])) == [
-        ("note", "WARNING: kretprobe:a: the kernel missed 3 returns: too many calls under way, or nested")]
+        ("write_note", "WARNING: kretprobe:a: the kernel missed 3 returns: too many calls under way, or nested")]
 
 
 def test_errors_by_place() -> None:
     (call,) = said(Losses([], [(ErrorSite("map_full", "here", "map_update_elem", "@x"), 2)], []))
-    assert call[0] == "runtime_error" and call[2:] == ("here", "map_update_elem", -7)
+    assert call[0] == "report_runtime_error" and call[2:] == ("here", "map_update_elem", -7)
     assert "let @x = hash" in call[1] and call[1].endswith("[2 times]")
     (call,) = said(Losses([], [(ErrorSite("send_signal", "here", helper="send_signal"), 1)], []))
     assert call[1] == "send_signal failed."

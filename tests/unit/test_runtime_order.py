@@ -129,10 +129,10 @@ class Standing:
     def __init__(self, number: int = 0) -> None:
         self.position, self.size, self._number = 0, 1 << 20, number
 
-    def backlog(self) -> int:
+    def unread_bytes(self) -> int:
         return 64
 
-    def read(self, limit: int = 0) -> list[Event]:
+    def read_records(self, limit: int = 0) -> list[Event]:
         return [(0, 0, 0, bytes(16) + (100).to_bytes(8, sys.byteorder), 0)] * self._number
 
 

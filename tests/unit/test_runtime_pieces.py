@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
 from sonde.kernel import syscalls
-from sonde.runtime import links, maps, ringbuf
+from sonde.runtime import links, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
 from sonde.spec import Attach, ProgramSpec
 from sonde.uapi import HELPERS
@@ -61,13 +60,6 @@ def test_every_kind_can_be_attached_or_run() -> None:
              "profile", "software", "hardware", "kprobe", "kretprobe", "fentry", "fexit", "watchpoint",
              "iter", "test", "bench"}
     assert set(links.ATTACHERS) | set(links.RUN_BY_SESSION) == kinds
-
-
-@pytest.mark.parametrize(("text", "cpus"), [("0\n", [0]), ("0-3\n", [0, 1, 2, 3]), ("0-1,4,6-7\n", [0, 1, 4, 6, 7])])
-def test_lists_of_cpus(tmp_path: Path, text: str, cpus: list[int]) -> None:
-    path = tmp_path / "online"
-    path.write_text(text)
-    assert maps._read_cpu_list(str(path)) == cpus
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",

@@ -94,7 +94,7 @@ def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pyt
         raise EnvironmentProblem("no such file")
     monkeypatch.setattr(files, "open_elf", slow)
     body = [reported(b"/lib/file%d" % number) + bytes(8) for number in range(500)]
-    log._rings = [SimpleNamespace(records=lambda: [(10, 0, each) for each in body])]  # type: ignore[list-item]
+    log._rings = [SimpleNamespace(drain_records=lambda: [(10, 0, each) for each in body])]  # type: ignore[list-item]
     log.drain_rings()
     assert 1 <= len(opened) <= 4
     assert log.find_mapping(77, 0x1234) is not None

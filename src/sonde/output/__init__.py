@@ -145,7 +145,7 @@ class Printer:
 
         def print_joined(buffer: Any, offset: int) -> None:
             strings = bytes(decode(buffer, offset + at)).removesuffix(b"\0").split(b"\0")
-            out.write_joined(separator.write_joined([s.decode("utf-8", "surrogateescape") for s in strings]))
+            out.write_joined(separator.join([s.decode("utf-8", "surrogateescape") for s in strings]))
         return print_joined
 
     def _cat_handler(self, site: EventSite) -> Handler:

@@ -73,7 +73,7 @@ class FunctionState:
         self.is_callback = outer is not None
         self.sharing: Sharing = sharing or (outer.sharing if outer is not None else Sharing())
         function.scratch_base = self.b.mov(0, "scratch")  # disappears when nothing is placed in scratch memory
-        self.context: Operand = function.params[0]
+        self.context: Operand = function.params[0] if function.params else 0
         self.done = function.block("done")  # where a program or function of the script ends
         self.frame: Mem | None = None
         self.variables: dict[int, Reg | Mem] = {}
