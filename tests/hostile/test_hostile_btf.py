@@ -79,7 +79,7 @@ class Types(KernelTypes):
     def __init__(self, own: Btf, modules: dict[str, Btf]) -> None:
         self._own, self._others = own, modules
 
-    def _open(self) -> Btf:
+    def _open_btf(self) -> Btf:
         return self._own
 
     def _open_modules(self) -> dict[str, Btf]:

@@ -29,7 +29,7 @@ class Question(Record):
 
     name: str
     shape: Any
-    seconds: float = 1.5
+    seconds: float = 1.3
     memory: int = 112 << 20
     debug: bool = False
 

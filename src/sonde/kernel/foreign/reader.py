@@ -22,6 +22,7 @@ _HURRY = 0.4  # s of CPU time for a question when the run is to end
 _LOOK = 0.05  # s: how often a reader at work is looked at
 _PATIENCE = 0.5  # s: for its end
 _USUAL = 0.001  # s: what adding 50,000 numbers takes on a machine of which these times hold
+_MUCH = 4       # times slower, and more time is given
 # A file of so many bytes on disk that has debug information may take more time and memory: all of it is read.
 _BYTES_FOR_A_SECOND, _MOST_SECONDS = 4 << 20, 30.0
 _MEMORY_FOR_A_BYTE = 8
@@ -174,7 +175,8 @@ def _measure_slowness() -> float:
     """How many times slower than usual this machine is, an emulated one say; 1 for all that are not much slower."""
     begin = time.thread_time()
     sum(range(50_000))
-    return min(max((time.thread_time() - begin) / _USUAL, 1.0), 40.0)
+    times = (time.thread_time() - begin) / _USUAL
+    return min(times, 40.0) if times > _MUCH else 1.0
 
 
 class _Deadline:
