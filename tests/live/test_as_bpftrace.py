@@ -91,7 +91,7 @@ def test_sizes_of_enums() -> None:
 @pytest.mark.parametrize("name", ["missing.h", "nowhere/missing.h"])
 def test_a_header_that_is_nowhere_is_an_error_at_its_line(name: str) -> None:
     done = run_sonde("-e", f"#include <stdint.h>\n#include <{name}>\nbegin {{ }}")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (1, f"stdin:2:1-{12 + len(name)}: ERROR: '{name}' file "
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"stdin:2:1-{12 + len(name)}: ERROR: '{name}' file "
                                                               "not found")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..language.ast import Call, Cast, Expr, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
+from ..language.ast import Call, Cast, Expr, ExprStmt, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
 from .nodes import walk_nodes
 
 # Functions whose arguments are not what their result is named for -> which argument is.
@@ -38,9 +38,12 @@ def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
 
 
 def private_maps(script: Script) -> set[str]:
-    """Maps that a script keeps for itself: it clears them in ``end``, lest they be printed, and prints them nowhere."""
+    """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere.
+    A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
     ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
-    return _arguments(ends, "clear") - _arguments([script.clauses, script.functions], "print")
+    always = [statement for clause in ends if clause.predicate is None
+              for statement in clause.body if isinstance(statement, ExprStmt)]
+    return _arguments(always, "clear") - _arguments([script.clauses, script.functions], "print")
 
 
 def _arguments(tree: Any, function: str) -> set[str]:

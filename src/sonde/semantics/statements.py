@@ -62,7 +62,8 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
 def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
     """What does nothing of an expression that stands alone: itself, or one or both of its two values."""
     if isinstance(node, ast.Ternary):
-        return [idle for branch in (node.then, node.other) if branch is not None
+        branches = [node.other] if node.then is None else [node.then, node.other]
+        return [idle for branch in branches if not isinstance(branch, ast.RuledOut)
                 for idle in _idle_branches(context, branch)]
     return [node] if _is_idle(context, node) else []
 
