@@ -158,7 +158,7 @@ mapping = user_symbols.Mapping(BASE, BASE + 16 * number, TEXT, str(path), str(pa
 user_symbols.read_maps = lambda pid, most: [mapping]
 share = Memory(int(sys.argv[4])).symbols
 symbols = user_symbols.UserSymbols(None, share // 4)
-files.limit(share)
+files.limit_kept_bytes(share)
 symbols.lookup(1, BASE)
 tracemalloc.start()
 most = 0
@@ -167,7 +167,7 @@ for n in range(1, number, 8):
     assert found is not None and found.name == name.format(n) and found.offset == 3
     if n % 1000 == 1:
         most = max(most, tracemalloc.get_traced_memory()[0])
-files.release()
+files.release_files()
 print(most, share)
 """
 

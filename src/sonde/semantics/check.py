@@ -125,7 +125,8 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
     """
     for context.passes in range(most_passes):
         _check_programs(context, programs)
-        if not context.changed and not _fill_only_read(context):
+        # What an error left without a type is not what nothing fills.
+        if not context.changed and (context.diagnostics.has_errors or not _fill_only_read(context)):
             if context.diagnostics.has_errors:
                 context.explaining = True
                 _check_programs(context, programs)
