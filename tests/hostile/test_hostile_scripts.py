@@ -124,10 +124,12 @@ SHAPES = {
 MEASURED = """
 import resource, sys
 sys.path[:0] = sys.argv[1:3]
-from compiled import compiled
+from compiled import world
+from sonde.api import compile
 from sonde.errors import CompileError
+from sonde.semantics.typed import Options
 try:
-    compiled(sys.stdin.read())
+    compile(sys.stdin.read(), Options(), world())
     said = "compiled"
 except CompileError as error:
     shown = [finding.render() for finding in error.diagnostics]
