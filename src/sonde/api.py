@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from .ending import Ending
 from .errors import UsageError, VerifierError
@@ -134,42 +134,31 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class Pairs(ItemsView[K, V]):
-    """The pairs of a map as they were at one moment, in the kernel's order."""
+class _Moment(Generic[V]):
+    """What a map held at one moment, in the kernel's order."""
 
-    def __init__(self, pairs: Sequence[tuple[K, V]]) -> None:
-        self._pairs = pairs
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        return iter(self._pairs)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __contains__(self, pair: object) -> bool:
-        return pair in self._pairs
-
-    def __repr__(self) -> str:
-        return f"Pairs({list(self._pairs)!r})"
-
-
-class Values(ValuesView[V]):
-    """The values of a map as they were at one moment."""
-
-    def __init__(self, values: Sequence[V]) -> None:
-        self._values = values
+    def __init__(self, held: Sequence[V]) -> None:
+        self._held = held
 
     def __iter__(self) -> Iterator[V]:
-        return iter(self._values)
+        return iter(self._held)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._held)
 
-    def __contains__(self, value: object) -> bool:
-        return value in self._values
+    def __contains__(self, item: object) -> bool:
+        return item in self._held
 
     def __repr__(self) -> str:
-        return f"Values({list(self._values)!r})"
+        return f"{type(self).__name__}({list(self._held)!r})"
+
+
+class Pairs(_Moment[tuple[K, V]], ItemsView[K, V]):
+    """The pairs of a map as they were at one moment, in the kernel's order."""
+
+
+class Values(_Moment[V], ValuesView[V]):
+    """The values of a map as they were at one moment."""
 
 
 class MapView(Tabular, Mapping[K, V]):

@@ -120,9 +120,6 @@ class Unit:
         if spec.type == "percpu_hash" and isinstance(spec.value, Aggregate) and size <= LARGEST_VALUE:
             spec.type, spec.cpus, spec.stride, spec.value_size = "hash", self.world.cpus, spec.value_size, size
 
-    def is_memory(self, name: str) -> bool:
-        return self.maps[name].memory
-
     def internal(self, name: str, make: Any) -> str:
         """The internal map ``name``, made when first asked for."""
         if name not in self.maps:

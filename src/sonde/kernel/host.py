@@ -47,12 +47,6 @@ def online_cpus() -> list[int]:
     return _read_cpu_list("online")
 
 
-@cache
-def page_size() -> int:
-    """Bytes per page."""
-    return os.sysconf("SC_PAGE_SIZE")
-
-
 def wall_clock_offset(clock: str = "boot") -> int:
     """Nanoseconds to add to a kernel time of ``clock`` (boot, monotonic, tai) to get Unix time.
 

@@ -79,10 +79,6 @@ class MappingLog:
         """To be polled: readable when there is much to read."""
         return [ring.event.number for ring in self._rings]
 
-    def has_process(self, pid: int) -> bool:
-        """Whether something was reported of a process."""
-        return pid in self._found or pid in self._parents
-
     def close(self) -> None:
         """Read what is left, stop watching."""
         self.drain_rings()

@@ -275,13 +275,6 @@ def map_lookup_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, k
     return read, -min(result, 0)
 
 
-def map_delete_batch(fd: Fd, keys: bytes, count: int) -> tuple[int, int]:
-    """Delete ``count`` keys. Returns (keys done, errno)."""
-    attr = bytearray(_BATCH.pack(0, 0, address_of(keys), 0, count, fd.number, 0, 0))
-    result = _bpf_raw(uapi.BPF_MAP_DELETE_BATCH, attr)
-    return int(_BATCH.unpack_from(attr)[4]), -min(result, 0)
-
-
 def map_info(fd: Fd) -> MapInfo:
     """Facts about a map."""
     type_, id_, key, value, entries, flags, name = struct.unpack_from("=6I16s", _object_info(fd, 80))
@@ -370,11 +363,6 @@ def object_info(fd: Fd, info: bytearray) -> bytes:
     attr = bytearray(struct.pack("=IIQ", fd.number, len(info), address_of(info)))
     _bpf_checked("OBJ_GET_INFO_BY_FD", uapi.BPF_OBJ_GET_INFO_BY_FD, attr)
     return bytes(info)
-
-
-def object_id(fd: Fd) -> int:
-    """The kernel's number for a BTF object."""
-    return int(struct.unpack_from("=I", _object_info(fd, 32), 12)[0])
 
 
 def object_by_id(kind: str, number: int) -> Fd:

@@ -62,13 +62,6 @@ def _expand_self(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> l
     return [Attach("self", form, "signal", "SIGUSR1")]
 
 
-def _not_yet_expander(kind: str, instead: str) -> Expand:
-    def refuse_kind(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        return finder.error("not-supported", f"{kind} probes are not supported yet", point,
-                            [instead] if instead else [])
-    return refuse_kind
-
-
 # --- tracepoints ------------------------------------------------------------------------------------------
 
 

@@ -57,14 +57,6 @@ Types = Sequence[Any]  # Type | None
 Rule = Callable[[CheckContext, Call, Types], "Type | None"]
 
 
-def not_yet_rule(instead: str = "") -> Rule:
-    """For functions that are known and not built."""
-    def refuse_call(context: CheckContext, node: Call, types: Types) -> Type | None:
-        context.error("not-supported", f"{node.name}() is not supported yet", node, [instead] if instead else [])
-        return None
-    return refuse_call
-
-
 # --- output -----------------------------------------------------------------------------------------------
 
 

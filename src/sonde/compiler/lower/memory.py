@@ -174,12 +174,5 @@ def from_words(lo: Lower, words: list[Operand], size: int) -> Mem:
     return mem
 
 
-def slot_of(lo: Lower, value: Operand, size: int = 8) -> Mem:
-    """A scalar's bytes in frame memory."""
-    mem = lo.temp(size)
-    lo.b.store(mem.base, mem.off, value, size)
-    return mem
-
-
 def is_text(type: Type | None) -> bool:
     return isinstance(type, Str)

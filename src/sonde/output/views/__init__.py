@@ -76,13 +76,8 @@ def fitting_views(spec: ScriptSpec) -> list[str]:
 
 def view_fits(view: type[View], spec: ScriptSpec) -> bool:
     """Whether a view shows any map or event of a script."""
-    return any(view.shows_map(m, spec) for m in script_maps(spec)) \
+    return any(view.shows_map(m, spec) for m in spec.shown_maps) \
         or any(view.shows_event(site) for site in spec.sites)
-
-
-def script_maps(spec: ScriptSpec) -> list[MapSpec]:
-    """The script's own maps, by name."""
-    return spec.shown_maps
 
 
 def check_view(name: str, spec: ScriptSpec) -> type[View]:
@@ -201,7 +196,7 @@ class ViewPrinter(Printer):
         self.view = view
         self._act = act
         self._decode = EventDecoder(spec, context).decode
-        self._maps = {m.name: m for m in script_maps(spec)}
+        self._maps = {m.name: m for m in spec.shown_maps}
         self._last = 0  # time of the latest record that has one
         self._lines = _Lines(view, out.write_text)
         table = view.target.table if view.takes_rows else ()
