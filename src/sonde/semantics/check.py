@@ -125,8 +125,7 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
     """
     for context.passes in range(most_passes):
         _check_programs(context, programs)
-        # What an error left without a type is not what nothing fills.
-        if not context.changed and (context.diagnostics.has_errors or not _fill_only_read(context)):
+        if not context.changed and not _fill_only_read(context):
             if context.diagnostics.has_errors:
                 context.explaining = True
                 _check_programs(context, programs)
@@ -140,10 +139,14 @@ def _settle_types(context: CheckContext, programs: list[ProbeProgram], most_pass
 
 
 def _fill_only_read(context: CheckContext) -> bool:
-    """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers."""
-    for state in context.only_read:
+    """Whether there are maps that the script reads elements of, and never fills; from now on they hold numbers. A map
+    whose assignment an error left without a type is none of them."""
+    failed = any(item.severity == ERROR and item.code != "undefined-map" for item in context.diagnostics.items)
+    assigned = {item.node.target.name for item in context.assigned if failed and isinstance(item.node.target, MapRef)}
+    filled = [state for state in context.only_read if state.name not in assigned]
+    for state in filled:
         state.inferred_value = Int(8)
-    return bool(context.only_read)
+    return bool(filled)
 
 
 def _check_programs(context: CheckContext, programs: list[ProbeProgram]) -> None:
