@@ -66,7 +66,7 @@ CONVERSIONS: list[tuple[str, str, str]] = [
 # name -> example
 BUILTIN_EXAMPLES: dict[str, str] = {
     "args": "tracepoint:sched:sched_switch { print(args); @[args.next_comm] = count(); }",
-    "argN": "kprobe:vfs_read { @ = hist(arg2); }",
+    "arg0": "kprobe:vfs_read { @ = hist(arg2); }",
     "cgroup": 'tracepoint:syscalls:sys_enter_openat { printf("%d %s\\n", cgroup, cgroup_path(cgroup)); }',
     "comm": 'tracepoint:syscalls:sys_enter_openat /comm == "sshd"/ { print(comm); print(comm(1)); }',
     "config": "begin { print(config.max_strlen); print(config); }",

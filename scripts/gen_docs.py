@@ -26,10 +26,11 @@ from doc_examples import (
     TYPES,
 )
 
+from sonde.builtins import BUILTINS
+from sonde.functions import FUNCTIONS
 from sonde.options import OPTIONS
-from sonde.semantics.builtins import ARGUMENT, BUILTINS
 from sonde.semantics.config import VARIABLES
-from sonde.semantics.functions import FUNCTIONS, FunctionRow
+from sonde.semantics.rows import FunctionRow
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "sonde"
@@ -90,7 +91,7 @@ def _function_rows() -> list[list[str]]:
 def language() -> str:
     builtins = [[f"`{row.name}`" + (f" `{row.name}({row.arguments})`" if row.arguments else ""), row.documentation,
                  ", ".join(row.probes) or "all", f"`{BUILTIN_EXAMPLES[row.name]}`"]
-                for row in [*BUILTINS.values(), ARGUMENT]]
+                for _, row in sorted(BUILTINS.items())]
     config = [[f"`{row.name}`", row.documentation, f"`config = {{ {row.name} = {CONFIG_EXAMPLES[row.name]} }}`"]
               for row in VARIABLES.values()]
     options = [[f"`{', '.join(row.names)}{' ' + row.value if row.value else ''}`", row.help,

@@ -12,7 +12,7 @@ from evaluator_memory import bytes_at, raw, text_at
 from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
-from sonde.semantics.typed import CheckedScript
+from sonde.semantics.typed import CheckedScript, WholeMap
 from sonde.types import Aggregate, Array, Buf, Int, Pointer, Str, Type
 
 
@@ -45,16 +45,16 @@ class Calls:
 
     def _call_printf(self, expr: ast.Call) -> None:
         values = [self.kept(arg) for arg in expr.args[1:]]
-        self.queue.append(("printf", formatted(expr.data, values, [arg.type for arg in expr.args[1:]])))
+        self.queue.append(("printf", formatted(expr.choice.parts, values, [arg.type for arg in expr.args[1:]])))
 
     def _call_print(self, expr: ast.Call) -> None:
-        if "map" in expr.data:
-            self.queue.append(("print_map", (expr.data["map"], expr.data["top"], expr.data["div"])))
+        if isinstance(expr.choice, WholeMap):
+            self.queue.append(("print_map", (expr.choice.map, expr.choice.top, expr.choice.div)))
         else:
             self.queue.append(("value", (self.kept(expr.args[0]), expr.args[0].type)))
 
     def _call_clear(self, expr: ast.Call) -> None:
-        self.queue.append((expr.name, expr.data["map"]))
+        self.queue.append((expr.name, expr.choice.map))
 
     _call_zero = _call_clear
 
@@ -63,12 +63,12 @@ class Calls:
         raise Leave
 
     def _element(self, expr: ast.Call) -> tuple[dict[Any, Any], Any]:
-        key, type = expr.data["key"], self.checked.maps[expr.data["map"]].key
-        return self.maps[expr.data["map"]], None if key is None else self._kept_as(key, type)
+        key, type = expr.choice.key, self.checked.maps[expr.choice.map].key
+        return self.maps[expr.choice.map], None if key is None else self._kept_as(key, type)
 
     def _call_delete(self, expr: ast.Call) -> int:
         elements, key = self._element(expr)
-        if key is None and isinstance(self.checked.maps[expr.data["map"]].value, Aggregate):
+        if key is None and isinstance(self.checked.maps[expr.choice.map].value, Aggregate):
             elements.clear()
             return 1
         return int(elements.pop(key, None) is not None)
@@ -85,19 +85,19 @@ class Calls:
         if key not in elements:
             return 0
         found = elements[key]
-        have = self.checked.maps[expr.data["map"]].value
+        have = self.checked.maps[expr.choice.map].value
         self.variables[id(slot)] = found.value() if isinstance(found, Aggregation) else \
             converted(found, have, slot.type)
         return 1
 
     def _call_len(self, expr: ast.Call) -> int:
-        return len(self.maps[expr.data["map"]])
+        return len(self.maps[expr.choice.map])
 
     def _call_strlen(self, expr: ast.Call) -> int:
         return len(self.value(expr.args[0]))
 
     def _call_strncmp(self, expr: ast.Call) -> int:
-        length = expr.data["length"]
+        length = expr.args[2].const
         a, b = self.value(expr.args[0]), self.value(expr.args[1])
         return int(a[:length] != b[:length])
 

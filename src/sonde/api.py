@@ -77,9 +77,12 @@ def compile(source: str | Source, options: Options | None = None, world: World |
 
 
 def _check_source(source: str | Source, options: Options, world: World, show: Show | None) -> CheckedScript:
+    from .builtins import BUILTINS
+    from .functions import FUNCTIONS
     from .language.files import Files
     from .language.parser import parse_script
     from .semantics.check import check_script
+    from .semantics.rows import Language
     if isinstance(source, str):
         source = Source("stdin", source)
     diagnostics = Diagnostics()
@@ -89,7 +92,7 @@ def _check_source(source: str | Source, options: Options, world: World, show: Sh
         from .language.dump import dump_script
         show("ast", dump_script(script))
     diagnostics.raise_if_errors()
-    checked = check_script(script, source, world, options, diagnostics)
+    checked = check_script(script, source, world, options, diagnostics, Language(FUNCTIONS, BUILTINS))
     if show is not None:
         from .language.dump import dump_clauses
         show("types", dump_clauses([p.clause for p in checked.probes]))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
+from sonde.functions import FUNCTIONS
 from sonde.language.ast import Expr
-from sonde.semantics.builtins import BUILTINS
-from sonde.semantics.functions import FUNCTIONS
 from sonde.semantics.nodes import walk_nodes
 from sonde.types import Type
 from unit.fake_world import KprobeWorld, check_text

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
+from sonde.functions import FUNCTIONS as KNOWN_FUNCTIONS
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
 from sonde.language.source import Source
 from sonde.semantics.check import check_script
+from sonde.semantics.rows import Language
 from sonde.semantics.typed import CheckedScript, Options
 from sonde.semantics.world import KernelFunction, TracepointFormat, UsdtProbe, UserFunction
 from sonde.spec import Inlined, SourceLine, SourceLines, UsdtArgument, UserPlace, UserPrototype
@@ -270,7 +273,8 @@ def check_text(text: str, world: FakeWorld | None = None, **options: Any) -> Che
     source, diagnostics, chosen = Source("stdin", text), Diagnostics(), Options(**options)
     script = parse_script(source, diagnostics, chosen.params)
     diagnostics.raise_if_errors()
-    return check_script(script, source, world or FakeWorld(), chosen, diagnostics)
+    return check_script(script, source, world or FakeWorld(), chosen, diagnostics,
+                        Language(KNOWN_FUNCTIONS, BUILTINS))
 
 
 def findings(text: str, world: FakeWorld | None = None, **options: Any) -> list[tuple[str, str]]:

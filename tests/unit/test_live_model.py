@@ -151,11 +151,12 @@ def test_the_pictures_of_the_documents() -> None:
 
 def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     """What biolatency clears in ``end`` and never prints; percentiles have the unit of the map's name."""
+    from sonde.functions import FUNCTIONS
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
     from sonde.scripts import read_script
     from sonde.semantics.naming import private_maps
-    private = private_maps(parse_script(read_script("biolatency"), Diagnostics(), []))
+    private = private_maps(parse_script(read_script("biolatency"), Diagnostics(), []), FUNCTIONS)
     assert {"@issued", "@passed"} <= private and "@usecs" not in private
     maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True, private=name in private)
             for name in ("@issued", "@usecs", "@h")]

@@ -6,8 +6,7 @@ import fnmatch
 
 import pytest
 
-from sonde.compiler.lower.text import byte_ranges
-from sonde.semantics.action_rules import glob_matches, parse_glob
+from sonde.functions.patterns import byte_ranges, glob_matches, parse_glob
 
 TEXTS = ["", "a", "abc", "aXc", "abcabc", "a-c", "a]c", "foo.bar", "x" * 40, "*", "a*c"]
 PATTERNS = ["", "*", "?", "a*", "*c", "a?c", "a*c", "*b*", "**", "a[A-Z]c", "a[!b]c", "[abc]*", "*[!c]", "a[]]c",

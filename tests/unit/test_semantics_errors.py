@@ -152,8 +152,8 @@ def test_declarations(text: str, code: str) -> None:
 def test_unsafe_functions_with_unsafe() -> None:
     checked = check_text("BEGIN { system(\"echo %d\", pid); signal(\"KILL\"); }", unsafe=True)
     calls = [s.expr for s in checked.probes[0].clause.body]
-    assert calls[1].data == {"signal": 9}
-    assert [p.conversion or p.literal for p in calls[0].data] == ["echo ", "d"]
+    assert calls[1].choice.number == 9
+    assert [p.conversion or p.literal for p in calls[0].choice.parts] == ["echo ", "d"]
 
 
 def shown(text: str) -> list[Diagnostic]:

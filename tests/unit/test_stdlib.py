@@ -10,7 +10,7 @@ import sonde
 from compiled import compiled
 from sonde import api
 from sonde.errors import CompileError
-from sonde.semantics.functions import FUNCTIONS
+from sonde.functions import FUNCTIONS
 from sonde.semantics.macros import library_macros
 from sonde.types import Str
 

@@ -25,8 +25,9 @@ from ..language.ast import (
     Variable,
     While,
 )
-from ..semantics.functions import row_of
 from ..semantics.nodes import walk_nodes
+from ..semantics.rows import row_of
+from ..semantics.typed import CheckedFunction
 from ..types import Scalar
 
 BUDGET = 6_000   # of a loop that stays one
@@ -62,8 +63,8 @@ def _own_cost(node: Node) -> int:
 
 
 def _of_call(node: Call) -> int:
-    if isinstance(node.data, dict) and "function" in node.data:  # of the script: looked at for each call
-        return 30 + estimate_cost(node.data["function"].clause.body)
+    if isinstance(node.callee, CheckedFunction):  # looked at for each call
+        return 30 + estimate_cost(node.callee.clause.body)
     row = row_of(node)
     return row.cost if row is not None else 30
 
@@ -117,7 +118,8 @@ def _is_target(body: list[Any], variable: Variable) -> bool:
             return True
         if isinstance(node, Unary) and node.op in ("++", "--", "&") and node.operand is variable:
             return True
-        if isinstance(node, Call) and node.name == "find" and variable in node.args:
+        row = row_of(node)
+        if row is not None and row.sets_variable and isinstance(node, Call) and variable in node.args:
             return True
     return False
 

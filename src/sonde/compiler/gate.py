@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..language.ast import Assign, Call, MapRef, Unary
-from ..semantics.builtins import is_clock
-from ..semantics.functions import deletes_key
 from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedProbe, CheckedScript, Options
+from ..semantics.rows import deletes_key, is_clock
+from ..semantics.typed import CheckedProbe, CheckedScript, Element, Options
 from ..spec import EXEMPT, Gate
 from ..types import Aggregate
 
@@ -46,8 +45,8 @@ def _assigned_maps(trees: Any) -> Iterator[str]:
 
 def deleted_maps(probe: CheckedProbe) -> set[str]:
     """The maps that a clause deletes elements of."""
-    return {node.data["map"] for node in walk_nodes(probe.trees)
-            if isinstance(node, Call) and deletes_key(node) and node.data and node.data["key"] is not None}
+    return {node.choice.map for node in walk_nodes(probe.trees) if deletes_key(node) and isinstance(node, Call)
+            and isinstance(node.choice, Element) and node.choice.key is not None}
 
 
 def used_maps(probe: CheckedProbe) -> set[str]:

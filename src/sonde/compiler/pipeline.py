@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..asm.assemble import assemble, format_listing
-from ..language.ast import Call
-from ..semantics.functions import FUNCTIONS, row_of
+from ..language.ast import Call, Node
 from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedProbe, CheckedScript
+from ..semantics.rows import row_of
+from ..semantics.typed import CheckedProbe, CheckedScript, WholeMap
 from ..semantics.world import World
 from ..spec import ProgramSpec, ScriptSpec, program_name
 from .emit import emit_program
@@ -19,7 +19,6 @@ from .plan import Planned, plan_script
 from .unit import Unit
 from .widen import find_loops
 
-EXIT = FUNCTIONS["exit"]
 BPFTRACE_STAGES = {"parse": "ast", "codegen": "ir", "codegen-opt": PASSES[-1].name}  # what comes closest
 STAGES = ["ast", "types", "ir", *[step.name for step in PASSES], "dis"]
 
@@ -58,7 +57,7 @@ def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> lis
 
 
 def _may_exit(probe: CheckedProbe) -> bool:
-    return any(row_of(node) is EXIT for node in walk_nodes(probe.trees))
+    return any(row is not None and row.ends for node in walk_nodes(probe.trees) for row in [row_of(node)])
 
 
 def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
@@ -83,9 +82,13 @@ TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "up
 
 def sends_data(checked: CheckedScript) -> bool:
     """Whether any program writes to the data ring (then control records note its position)."""
-    calls = [node for probe in checked.probes for node in walk_nodes(probe.trees) if isinstance(node, Call)]
-    return any(row is not None and row.sends == "data" and not (row.on_map and call.data)  # of a whole map: a request
-               for call in calls for row in [row_of(call)])
+    return any(row is not None and row.sends == "data" and not _asks_for_map(node)
+               for probe in checked.probes for node in walk_nodes(probe.trees) for row in [row_of(node)])
+
+
+def _asks_for_map(node: Node) -> bool:
+    """Whether a call is a request to user space to print a map."""
+    return isinstance(node, Call) and isinstance(node.choice, WholeMap)
 
 
 def _emit_code(lo: Lower, planned: Planned) -> Emitted:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..language.ast import Call, FieldAccess, Name
+from ..language.ast import Reference
 from ..record import Record
-from ..semantics.nodes import walk_nodes
+from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
 from ..spec import RUN_BY_SESSION, Attach
+from ..types import Stack
 from .lower.contexts import (
     Context,
     KernelFunction,
@@ -50,22 +51,14 @@ class Planned(Record):
 
 def args_used(probe: CheckedProbe) -> set[str] | None:
     """Names of the fields of ``args`` that the clause reads; None if it uses ``args`` as a whole."""
-    fields: set[str] = set()
-    whole = 0
-    for node in walk_nodes([probe.clause.predicate, probe.clause.body]):
-        if isinstance(node, FieldAccess) and isinstance(node.operand, Name) and node.operand.name == "args":
-            fields.add(node.name)
-            whole -= 1
-        elif isinstance(node, (Name, Call)) and node.name == "args":
-            whole += 1
-    return fields if not whole else None
+    return Use([probe.clause.predicate, probe.clause.body]).fields
 
 
 def walks_kernel_stack(probe: CheckedProbe) -> bool:
     """Whether the clause takes kernel stacks. From a raw tracepoint the unwinder has three more frames to walk, some
     50 ns each, more than all that is saved; and a system call's classic tracepoint is not nested into others."""
-    nodes = walk_nodes(probe.trees)
-    return any(isinstance(n, (Name, Call)) and n.name == "kstack" for n in nodes)
+    return any(isinstance(node, Reference) and isinstance(node.type, Stack) and not node.type.user
+               for node in walk_nodes(probe.trees))
 
 
 def _classic_context(unit: Unit, probe: CheckedProbe) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..language.ast import Call, For, MapRef
-from ..semantics.functions import row_of
 from ..semantics.nodes import walk_nodes
-from ..semantics.typed import CheckedScript, ScriptMap
+from ..semantics.rows import row_of
+from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
 from ..spec import (
     BUDGET,
@@ -214,8 +214,9 @@ def map_uses(checked: CheckedScript) -> tuple[set[str], set[str]]:
     cleared: set[str] = set()
     for node in [n for p in checked.probes for n in walk_nodes(p.trees)]:
         row = row_of(node)
-        if isinstance(node, Call) and row is not None and row.on_map not in ("", "print") and node.data:
-            (cleared if row.on_map == "empty" else observed).add(node.data["map"])
+        if isinstance(node, Call) and isinstance(node.choice, WholeMap | Element) and row is not None \
+                and row.on_map != "print":
+            (cleared if row.on_map in ("clear", "zero") else observed).add(node.choice.map)
         elif isinstance(node, For) and isinstance(node.start, MapRef):
             observed.add(node.start.name)
     return observed, cleared

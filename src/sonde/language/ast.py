@@ -19,6 +19,16 @@ class Node(Record):
     span: Span
 
 
+class Callee(Record):
+    """What a name or a call means: a row of the language's functions or builtins, or a function of the script."""
+
+    name: str
+
+
+class Choice(Record):
+    """What the rule of a call chose for its lowering, where the arguments do not say it."""
+
+
 # --- types as written -------------------------------------------------------------------------------------
 
 
@@ -66,13 +76,17 @@ class BoolLiteral(Expr):
     value: bool = False
 
 
-class Name(Expr):
-    """A bare word: builtin, enum constant or ``#define``.
-
-    checked: ``const`` for constants, otherwise it is the builtin of that name.
-    """
+class Reference(Expr):
+    """A name, bare or called. checked: ``callee``, None for constants; ``choice``."""
 
     name: str = ""
+    # checked
+    callee: Callee | None = None
+    choice: Choice | None = None
+
+
+class Name(Reference):
+    """A bare word: builtin, enum constant or ``#define``. checked: ``const`` for constants."""
 
 
 class Positional(Expr):
@@ -98,13 +112,10 @@ class MapRef(Expr):
     key: Expr | None = None
 
 
-class Call(Expr):
-    """``name(args)``. A builtin called like ``pid()`` becomes a :class:`Name` in the checker's eyes."""
+class Call(Reference):
+    """``name(args)``: a function, or a builtin that is called, like ``pid()``."""
 
-    name: str = ""
     args: list[Any] = []  # Expr; a TypeSyntax where a function takes a type
-    # checked
-    data: Any = None  # what the function's row wants to hand to its lowering (a format, a site ...)
 
 
 class Unary(Expr):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .ast import Clause, Expr, Node, Script, TypeSyntax
 
-_CHECKED = frozenset(("type", "const", "slot", "data", "field"))  # what the checker fills in
+_CHECKED = frozenset(("type", "const", "slot", "callee", "choice", "field"))  # what the checker fills in
 _TELLING = frozenset(("value", "number", "index"))  # shown even if they have their default
 
 

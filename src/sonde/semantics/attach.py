@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..language.ast import AttachPoint, Call, Clause, Name
+from ..language.ast import AttachPoint, Call, Clause, Reference
 from ..language.diagnostics import WARNING, Diagnostics, nearest_names
 from ..spec import Attach, Config
 from ..types import Struct
+from .answers import is_ruled_out
 from .context import ProbeProgram
 from .finder import ProbeFinder
 from .kernel_probes import TYPED, choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
 from .providers import find_provider, provider_names
+from .rows import Functions
 from .typed import CheckedProbe, Options
 from .user_probes import resolve_user_arguments, resolve_user_results
 from .world import World
@@ -22,7 +24,7 @@ from .world import World
 ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
 
 
-def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config,
+def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, functions: Functions,
                     diagnostics: Diagnostics) -> list[ProbeProgram]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
     finder = ProbeFinder(world, options, config, diagnostics)
@@ -32,7 +34,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     found: list[ProbeProgram] = []
     total = 0
     for clause in clauses:
-        if _is_ruled_out(clause, world, options, config):
+        if is_ruled_out(clause.predicate, world, options, config, functions):
             continue
         attach = _expand_all(finder, clause)
         attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
@@ -41,20 +43,12 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
         if total > config.max_probes:
             _report_too_many(total, clause is clauses[-1], config, diagnostics)
             return found
-        for probe in _share_programs(clause, attach, world):
+        for probe in _share_programs(clause, attach, world, functions):
             found.append(ProbeProgram(probe, probe.attach[0].kind, len(found)))
     finder.warn_of_untraceable()
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
     _check_limits(found, total, config, diagnostics)
     return found
-
-
-def _is_ruled_out(clause: Clause, world: World, options: Options, config: Config) -> bool:
-    """Whether its predicate is false whatever happens; looked into where it asks for what decides that."""
-    if clause.predicate is None or not {"exists", "getopt"} & Use(clause.predicate).names:
-        return False
-    from .existence import is_ruled_out
-    return is_ruled_out(clause.predicate, world, options, config)
 
 
 def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
@@ -117,12 +111,12 @@ def _check_limits(found: list[ProbeProgram], total: int, config: Config, diagnos
                           f"{config.max_bpf_progs}.", None, ["raise it with the max_bpf_progs config variable"])
 
 
-def _share_programs(clause: Clause, attach: list[Attach], world: World) -> list[CheckedProbe]:
+def _share_programs(clause: Clause, attach: list[Attach], world: World, functions: Functions) -> list[CheckedProbe]:
     """Programs of one clause: attach points share one where nothing that the clause uses differs."""
     use = Use([clause.predicate, clause.body])
     if "retval" in use.names:
         resolve_user_results(attach, world)
-    by_name = _takes_name(clause)
+    by_name = _takes_name(clause, functions)
     groups: dict[Hashable, CheckedProbe] = {}
     for item in attach:
         if use.uses_args:
@@ -139,13 +133,14 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World) -> list[
     return list(groups.values())
 
 
-SHOWING = ("print", "printf", "errorf", "warnf", "debugf", "cat", "system", "join")  # which take ``probe`` as it is
-
-
-def _takes_name(clause: Clause) -> bool:
+def _takes_name(clause: Clause, functions: Functions) -> bool:
     """Whether a function takes ``probe`` for a string, which it then has to be: a program for each name."""
-    calls = [n for n in walk_nodes([clause.predicate, clause.body]) if isinstance(n, Call) and n.name not in SHOWING]
-    return any(isinstance(arg, (Name, Call)) and arg.name == "probe" for call in calls for arg in call.args)
+    for call in [n for n in walk_nodes([clause.predicate, clause.body]) if isinstance(n, Call)]:
+        row = functions.get(call.name)
+        if any(isinstance(arg, Reference) and arg.name == "probe" and (row is None or row.takes_text(at))
+               for at, arg in enumerate(call.args)):
+            return True
+    return False
 
 
 def _usdt_places(item: Attach, use: Use) -> Hashable:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language.ast import Call, MapRef, Name, StrLiteral, TypeSyntax, Variable
+from ..language.ast import Call, MapRef, Reference, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest_names
-from ..types import Aggregate, Array, Bool, Buf, Enum, Inet, Int, MacAddr, NoneType, Pointer, Stack, Str, Struct, Type
+from ..types import (
+    VOID,
+    Aggregate,
+    Array,
+    Bool,
+    Buf,
+    Enum,
+    Inet,
+    Int,
+    MacAddr,
+    NoneType,
+    Pointer,
+    Stack,
+    Str,
+    Struct,
+    Type,
+)
 from . import convert
-from .builtins import BUILTINS, check_builtin_call, find_builtin
+from .builtins import check_builtin_call
 from .context import CheckContext
 from .expressions import text_type
-from .functions import FUNCTIONS, FunctionRow
 from .operators import PROBE
+from .rows import FunctionRow, Parameter
+from .typed import Unfilled, WholeMap
 
 _KINDS: dict[str, Any] = {
     "int": (Int, Enum, Bool), "integer": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,),
@@ -25,17 +42,19 @@ _UNCHECKED = ("map", "key", "var", "type", "word", "raw")  # arguments that are 
 
 def check_call(context: CheckContext, node: Call) -> Type | None:
     """The type of a call's value; VOID if it has none."""
+    node.choice = None
     if node.name in context.subprograms:
         from .subprograms import check_subprogram_call
         return check_subprogram_call(context, node)
-    row = FUNCTIONS.get(node.name)
-    if row is None or (not node.args and node.name in BUILTINS):
-        builtin = find_builtin(node.name)
+    row = context.functions.get(node.name)
+    if row is None or (not node.args and node.name in context.builtins):
+        builtin = context.builtins.get(node.name)
         if builtin is not None:
             return check_builtin_call(context, builtin, node)
     if row is None:
         _report_unknown_function(context, node)
         return None
+    node.callee = row
     if row.aggregate and context.aggregate is not node:
         context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
                       [f"as in: @x = {node.name}({'...' if node.args else ''})"])
@@ -47,7 +66,7 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
             "is an unsafe function being used in safe mode"
         context.error("unsafe", f"{node.name}() {why}", node, ["run with --unsafe if you know what it does"])
     if row.probes and context.program.kind not in row.probes:
-        wrong = _PLACES.get(node.name, f'{node.name} can not be used with "{context.program.kind}" probes')
+        wrong = row.wrong.get("probe", f'{node.name} can not be used with "{context.program.kind}" probes')
         context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
         return None
     if not _check_arity(context, row, node):
@@ -57,20 +76,14 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
         if row.sends or row.aggregate:
             return _check_in_pin(context, row, node, types)
     if types is None:
-        return row.result if isinstance(row.result, Type) else None
-    if row.rule is not None:
-        found = row.rule(context, node, types)
-        assert found is None or isinstance(found, Type)
-        return found
-    assert isinstance(row.result, Type)
-    return row.result
+        return row.result
+    return row.rule(context, node, types) if row.rule is not None else row.result
 
 
 def _check_in_pin(context: CheckContext, row: FunctionRow, node: Call, types: list[Type | None]) -> Type | None:
     """A call that takes Sonde, in an iterator that runs when somebody reads its pin: printf() writes what is read."""
-    if node.name == "printf":
-        from .action_rules import check_debugf
-        return check_debugf(context, node, types)
+    if row.pinned is not None:
+        return row.pinned(context, node, types)
     context.error("iter-pin", f"{node.name}() has no effect in a pinned iterator: Sonde does not run when it is read",
                   node, ["printf() writes what is read from the pin"])
     return None
@@ -81,7 +94,7 @@ def _report_unknown_function(context: CheckContext, node: Call) -> None:
     if instead:
         context.error("unknown-function", f"Unknown function: '{node.name}'", node, [f"use {instead}"])
         return
-    close = nearest_names(node.name, [*FUNCTIONS, *BUILTINS, *context.subprograms])
+    close = nearest_names(node.name, [*context.functions, *context.builtins, *context.subprograms])
     context.error("unknown-function", f"Unknown function: '{node.name}'", node,
                   [f"did you mean {c}()?" for c in close[:1]])
 
@@ -89,21 +102,9 @@ def _report_unknown_function(context: CheckContext, node: Call) -> None:
 _OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or usym()", "ustr": "str(uptr(p))"}
 
 
-def _parse_parameters(row: FunctionRow) -> tuple[list[tuple[str, list[str], bool]], bool]:
-    """The row's parameters as (name, kinds, optional), and whether more arguments may follow."""
-    found, more = [], False
-    for text in row.params:
-        if text == "...":
-            more = True
-            continue
-        name, _, kinds = text.rstrip("?").partition(":")
-        found.append((name, kinds.split("|"), text.endswith("?")))
-    return found, more
-
-
 def _check_arity(context: CheckContext, row: FunctionRow, node: Call) -> bool:
-    params, more = _parse_parameters(row)
-    least, given = len([p for p in params if not p[2]]), len(node.args)
+    params, more = row.parameters, row.takes_more
+    least, given = len([p for p in params if not p.optional]), len(node.args)
     if least <= given and (more or given <= len(params)):
         return True
     if least == len(params) and not more:
@@ -121,11 +122,11 @@ def _check_arity(context: CheckContext, row: FunctionRow, node: Call) -> bool:
 
 def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> list[Type | None] | None:
     """The arguments' types (None for what is no value), or None if one is wrong or not known yet."""
-    params, _ = _parse_parameters(row)
+    params = row.parameters
     types: list[Type | None] = []
     good = True
     for at, arg in enumerate(node.args):
-        kinds = params[at][1] if at < len(params) else ["raw"]
+        kinds = params[at].kinds if at < len(params) else ["raw"]
         if kinds[0] in _UNCHECKED:
             good = _check_form(context, node, arg, kinds) and good
             types.append(None)
@@ -136,18 +137,18 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
             else context.check_value(arg, f"{node.name}()")
-        if type == PROBE and "str" in kinds and isinstance(arg, (Name, Call)):
+        if type == PROBE and "str" in kinds and isinstance(arg, Reference):
             type = _probe_as_text(context, arg)
         types.append(type)
         if type is None:
             good = False
         elif not _matches_kind(type, arg, kinds):
-            _report_wrong_kind(context, node, params[at][0], kinds, type)
+            _report_wrong_kind(context, row, node, params[at], type)
             good = False
     return types if good else None
 
 
-def _probe_as_text(context: CheckContext, node: Name | Call) -> Type:
+def _probe_as_text(context: CheckContext, node: Reference) -> Type:
     """The name of the attach point, which a clause that takes it for a string has one of: see attach.py."""
     node.const = context.program.attach.name
     node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
@@ -176,13 +177,14 @@ def _matches_kind(type: Type, arg: Any, kinds: list[str]) -> bool:
     return False
 
 
-def _report_wrong_kind(context: CheckContext, node: Call, param: str, kinds: list[str], given: Type) -> None:
+def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, param: Parameter, given: Type) -> None:
+    kinds = param.kinds
     hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else []
     shown = convert.type_name(given) if kinds == ["integer"] else convert.kind_of_type(given)
-    if f"{node.name} {param}" in _WANTS:
-        wrong = _WANTS[f"{node.name} {param}"].format(given=shown)
+    if param.name in row.wrong:  # where bpftrace says it in words of its own
+        wrong = row.wrong[param.name].format(given=shown)
     elif kinds == ["number"]:
-        wrong = f"{node.name}: invalid {param} value (must be non-negative literal)"
+        wrong = f"{node.name}: invalid {param.name} value (must be non-negative literal)"
     elif kinds == ["literal"]:
         wrong = f"{node.name}() expects a string literal ({shown} provided)"
     else:
@@ -191,14 +193,24 @@ def _report_wrong_kind(context: CheckContext, node: Call, param: str, kinds: lis
     context.error("bad-argument", wrong, node, hints)
 
 
-_WANTS = {  # where bpftrace says it in words of its own
-    "hist bits": "hist: invalid bits value, need integer literal", "lhist step": "lhist: invalid step value",
-    "strncmp length": "Builtin strncmp requires a non-negative literal",
-    "ksym address": "ksym() expects an integer or pointer argument",
-    "usym address": "usym() expects an integer or pointer argument",
-    "pton text": "pton() expects an string literal at the first argument",
-    "ntop address": "ntop() expects an integer or array argument, got {given}",
-    "path path": "path() only supports pointer or C type argument ({given} provided)",
-    "path length": "path: invalid size value, need non-negative literal",
-}
-_PLACES = {"path": "The path function can only be used with 'fentry', 'fexit', 'iter' probes"}  # likewise
+
+# --- maps that are named as a whole -----------------------------------------------------------------------
+
+
+def check_whole_map(context: CheckContext, target: MapRef, node: Call, value: Type = VOID, top: int = 0, div: int = 0
+                    ) -> Type | None:
+    """``value``, if the call is about a map that exists, if only in code that does not run here."""
+    if target.key is not None:
+        context.error("bad-argument", f"{node.name}() expects a map argument", target,
+                      [f"the whole map is {target.name}"])
+        return None
+    state = context.map_state(target)
+    if state.inferred_value is None and value == VOID and context.find_left_out(state.name) is not None:
+        node.choice = Unfilled()
+        return value
+    node.choice = WholeMap(target.name, top, div)
+    found = context.map_value_type(state, target)
+    if found is None:
+        return None
+    target.type = convert.plain_type(found)
+    return value

@@ -26,13 +26,13 @@ from .convert import can_be_condition, kind_of_type, meant_equal, plain_type
 from .ctypes_ import TypeNames
 from .evaluate import check_expression
 from .macros import expand_macros
-from .map_rules import UNFILLED, report_unstable
 from .naming import name_keys, private_maps
 from .nodes import walk_nodes
+from .rows import Functions, Language
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare_subprograms
-from .typed import CheckedScript, Options, ScriptMap
+from .typed import CheckedScript, Options, ScriptMap, Unfilled
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")
@@ -40,26 +40,29 @@ FEW = 4  # maps and variables that one assignment reads
 MAX_PASSES = 200  # far more than any chain of maps that feed one another
 
 
-def check_script(script: Script, source: Source, world: World, options: Options,
-                 diagnostics: Diagnostics) -> CheckedScript:
-    """The typed program of a parsed script. Raises :class:`~sonde.errors.CompileError` with every finding."""
+def check_script(script: Script, source: Source, world: World, options: Options, diagnostics: Diagnostics,
+                 language: Language) -> CheckedScript:
+    """The typed program of a parsed script, by the names that the language has.
+
+    Raises :class:`~sonde.errors.CompileError` with every finding.
+    """
     config = read_config(script.config, options.env, diagnostics)
     types = TypeNames(world, diagnostics)
     types.define_types(script.definitions)
-    expand_macros([*script.clauses, *script.functions], script.macros, diagnostics)
-    programs = attach.expand_programs(script.clauses, world, options, config, diagnostics)
-    context = CheckContext(world, options, config, types, script.defines)
+    expand_macros([*script.clauses, *script.functions], script.macros, language, diagnostics)
+    programs = attach.expand_programs(script.clauses, world, options, config, language.functions, diagnostics)
+    context = CheckContext(world, options, config, types, script.defines, language)
     context.evaluate, context.statements = check_expression, check_statements
     context.diagnostics = diagnostics
     for imported in script.imports:
-        report_unstable(context, imported, "import_statement", config.unstable_import_statement)
+        context.report_unstable(imported, "import_statement", config.unstable_import_statement)
     context.clauses, context.programs = script.clauses, programs
     declare_subprograms(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
     trees = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
     parts = check_size(trees, diagnostics)
     if options.named:
-        _known_parameters(script, options, diagnostics)
+        _known_parameters(script, options, language.functions, diagnostics)
     found = _settle_types(context, programs, min(MOST_VISITS // (parts + 1), MAX_PASSES)).items
     unseen = diagnostics.has_errors or any(item.code == "type-too-large" for item in found)  # and so what maps hold
     for item in found:
@@ -94,10 +97,11 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
                             "definitions in the script", *wanting[0].hints]
 
 
-def _known_parameters(script: Script, options: Options, diagnostics: Diagnostics) -> None:
+def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
     """Nothing that is given behind -- may be lost on a script that never asks for it."""
     asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.functions])
-             if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral)}
+             if isinstance(node, Call) and node.name in functions and functions[node.name].parameter
+             and node.args and isinstance(node.args[0], StrLiteral)}
     unknown = [given for given in options.named if given not in asked]
     if unknown:
         hints = [f"did you mean --{close}?" for given in unknown for close in nearest_names(given, asked)[:1]]
@@ -226,13 +230,14 @@ def _never_holds(predicate: Expr | None) -> bool:
 
 
 def _does_nothing(node: object) -> bool:
-    """Whether a statement prints or empties a map that nothing can fill: see ``map_rules.whole_map``."""
-    return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and node.expr.data == UNFILLED
+    """Whether a statement prints or empties a map that nothing can fill."""
+    return isinstance(node, ExprStmt) and isinstance(node.expr, Call) and isinstance(node.expr.choice, Unfilled)
 
 
 def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     """The maps that hold something, by name, with their final types."""
-    labels, private = name_keys([script.clauses, script.functions]), private_maps(script)
+    labels = name_keys([program.probe.trees for program in context.programs])
+    private = private_maps(script, context.functions)
     return {name: _finish_map(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
             if state.inferred_value is not None}
 

@@ -15,6 +15,7 @@ from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType,
 from . import convert
 from .ctypes_ import TypeNames
 from .nodes import walk_nodes
+from .rows import Language
 from .typed import CheckedFunction, CheckedProbe, Options, ScratchVar, ScriptMap
 from .world import World
 
@@ -75,12 +76,13 @@ class CheckContext:
     """State of one check. A pass visits every program; passes repeat until no type changes."""
 
     def __init__(self, world: World, options: Options, config: Config, types: TypeNames,
-                 defines: dict[str, str]) -> None:
+                 defines: dict[str, str], language: Language) -> None:
         self.world = world
         self.options = options
         self.config = config
         self.types = types
         self.defines = defines
+        self.functions, self.builtins = language.functions, language.builtins
         self.maps: dict[str, MapState] = {}
         self.diagnostics = Diagnostics()
         self.changed = False
@@ -113,6 +115,16 @@ class CheckContext:
     def warning(self, code: str, message: str, node: Node | Span | None, hints: Sequence[str] = ()) -> None:
         if self.options.warnings:
             self.diagnostics.warning(code, message, node.span if isinstance(node, Node) else node, hints)
+
+    def report_unstable(self, node: Expr, feature: str, policy: str) -> None:
+        """Say what the configuration wants said about a feature that may still change."""
+        hint = [f"or set BPFTRACE_UNSTABLE_{feature.upper()}=enable"]
+        if policy == "error":
+            self.error("unstable", f"{feature} feature is not enabled by default. To enable this unstable feature, set "
+                       f"the config flag to enable. unstable_{feature}=enable", node, hint)
+        elif policy == "warn":
+            self.warning("unstable", f"Script is using an unstable feature: {feature}. To prevent this warning you "
+                         f"must explicitly enable it in the config e.g. unstable_{feature}=enable", None)
 
     @property
     def is_error_shown(self) -> bool:

@@ -34,9 +34,11 @@ from ..types import (
 )
 from . import convert
 from .attach import args_struct
-from .builtins import BUILTINS, find_builtin, type_of
+from .builtins import type_of
 from .constants import macro_constant
 from .context import CheckContext, fold_constant
+from .nodes import is_args
+from .typed import Literals
 
 MAX_STRING = 65536
 
@@ -98,7 +100,7 @@ def _parameter_number(text: str) -> int | None:
 
 
 def check_name(context: CheckContext, node: ast.Name) -> Type | None:
-    row = find_builtin(node.name)
+    row = context.builtins.get(node.name)
     if row is not None:
         return type_of(context, row, node)
     found = _check_constant(context, node)
@@ -109,8 +111,7 @@ def check_name(context: CheckContext, node: ast.Name) -> Type | None:
 
 
 def _name_hints(context: CheckContext, name: str) -> list[str]:
-    from .functions import FUNCTIONS
-    if name in FUNCTIONS:
+    if name in context.functions:
         return [f"{name}() is a function"]
     variables = {v for scope in context.scopes for v in scope}
     if name in variables:
@@ -118,7 +119,7 @@ def _name_hints(context: CheckContext, name: str) -> list[str]:
     args = args_struct(context.program.attach, context.world)
     if args is not None and args.field(name) is not None:
         return [f"did you mean args.{name}?"]
-    pool = [*BUILTINS, *context.types.constants, *context.defines]
+    pool = [*context.builtins, *context.types.constants, *context.defines]
     return [f"did you mean {c}?" for c in nearest_names(name, pool)[:1]]
 
 
@@ -218,7 +219,7 @@ def _field_hints(operand: Type) -> list[str]:
 def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct) -> None:
     names = target.field_names()
     close = nearest_names(node.name, names)
-    if _is_args(node.operand):
+    if is_args(node.operand):
         place = context.program.attach.extra.get("places", {}).get(node.name)
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
@@ -240,15 +241,11 @@ def _member_type(context: CheckContext, node: ast.FieldAccess, field: StructFiel
         text = isinstance(type, Str) or isinstance(type, Array) and type.of == Int(8)
         return Str(context.config.text_size) if text else type
     if isinstance(type, Pointer):
-        if _is_args(node.operand):
+        if is_args(node.operand):
             return Pointer(type.to, type.space or context.program.space)
         space = space_of(context, node.operand)
         return Pointer(type.to, USER if space == USER else type.space or space)
     return convert.value_of_field(type)
-
-
-def _is_args(node: Expr) -> bool:
-    return isinstance(node, (ast.Name, ast.Call)) and node.name == "args"
 
 
 def _record_field(context: CheckContext, node: ast.FieldAccess, record: Tuple) -> Type | None:
@@ -256,8 +253,8 @@ def _record_field(context: CheckContext, node: ast.FieldAccess, record: Tuple) -
         context.error("unknown-field", f"Record does not contain a field named '{node.name}'", node,
                       [f"did you mean {c}?" for c in nearest_names(node.name, record.names)[:1]])
         return None
-    if isinstance(node.operand, ast.Call) and isinstance(node.operand.data, list) and node.operand.name == "typeinfo":
-        node.const = node.operand.data[record.names.index(node.name)].const
+    if isinstance(node.operand, ast.Call) and isinstance(node.operand.choice, Literals):
+        node.const = node.operand.choice.items[record.names.index(node.name)].const
     return record.of[record.names.index(node.name)]
 
 

@@ -3,9 +3,9 @@
 ``macro name(a, $b, @c)``: ``a`` stands for an expression, ``$b`` for a variable, ``@c`` for a map of the caller. Other
 variables of the body are its own, whatever the caller has; other maps are refused.
 
-Functions of the language that are written in it are macros too, in ``stdlib/*.bt``: the row in :mod:`.functions` names
-the file, which is read when a script uses one. Such macros may exist with several numbers of parameters, and what goes
-wrong in them is said of the call.
+Functions of the language that are written in it are macros too, in ``stdlib/*.bt``: their rows name the file, which is
+read when a script uses one. Such macros may exist with several numbers of parameters, and what goes wrong in them is
+said of the call.
 """
 
 from __future__ import annotations
@@ -35,34 +35,35 @@ from ..language.ast import (
 from ..language.ast import Block as BlockStmt
 from ..language.diagnostics import Diagnostics
 from ..shipped import FOLDER
-from .builtins import BUILTINS, find_builtin
 from .convert import argument_count_text, no_match
-from .functions import FUNCTIONS
 from .nodes import copy_tree, walk_nodes
+from .rows import Functions, Language
 
 LIBRARY = os.path.join(FOLDER, "stdlib", "")
 MAX_DEPTH = 32
 MAX_NODES = 30_000
 
 
-def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], diagnostics: Diagnostics) -> None:
+def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], language: Language,
+                  diagnostics: Diagnostics) -> None:
     """Replace every call of a macro in ``clauses`` and functions."""
     known: dict[str, dict[int, Macro]] = {}  # by name and number of parameters
     for macro in macros:
-        if _is_shipped(macro) and macro.name in FUNCTIONS:  # imported, though it is there anyway
+        if _is_shipped(macro) and macro.name in language.functions:  # imported, though it is there anyway
             continue
         forms = known.setdefault(macro.name, {})
         if len(macro.params) in forms:
             diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}", macro.span)
         forms[len(macro.params)] = macro
-    expander = _Expander(known, diagnostics)
+    expander = _Expander(known, language, diagnostics)
     for clause in clauses:
         expander.rewrite_calls(clause, 0)
 
 
 class _Expander:
-    def __init__(self, macros: dict[str, dict[int, Macro]], diagnostics: Diagnostics) -> None:
+    def __init__(self, macros: dict[str, dict[int, Macro]], language: Language, diagnostics: Diagnostics) -> None:
         self.macros = macros
+        self.language = language
         self.diagnostics = diagnostics
         self.uses = 0
         self.nodes = 0
@@ -76,23 +77,25 @@ class _Expander:
         macro = self._macro_of(node)
         if macro is not None:
             return self._expand_macro(macro, node, depth)
-        _plain_name(node)
+        _plain_name(node, self.language)
         for field in node._fields:
             value = getattr(node, field)
             if isinstance(value, (Node, list)):
                 setattr(node, field, self.rewrite_calls(value, depth))
         if isinstance(node, ExprStmt) and isinstance(node.expr, BlockExpr) and _has_no_value(node.expr):
             return BlockStmt(node.span, node.expr.body)
-        return _aggregate_last(node) if isinstance(node, Assign) else node
+        return _aggregate_last(node, self.language.functions) if isinstance(node, Assign) else node
 
     def _macro_of(self, node: Node) -> Macro | None:
         if not isinstance(node, (Call, Name)):
             return None
         given = len(node.args) if isinstance(node, Call) else 0
         forms = self.macros.get(node.name, {})
-        if given not in forms and node.name in FUNCTIONS and FUNCTIONS[node.name].library:
-            return library_macros(FUNCTIONS[node.name].library).get((node.name, given))
-        if given in forms or not isinstance(node, Call) or node.name in FUNCTIONS or node.name in BUILTINS:
+        row = self.language.functions.get(node.name)
+        if given not in forms and row is not None and row.library:
+            return library_macros(row.library).get((node.name, given))
+        if given in forms or not isinstance(node, Call) or row is not None \
+                or node.name in self.language.builtins:
             return forms.get(given)
         return next(iter(forms.values()), None)  # which will say that it does not fit
 
@@ -189,19 +192,19 @@ def _derive_type_syntax(of: TypeSyntax, by: TypeSyntax) -> TypeSyntax:
                       of.outer + outer + by.outer)
 
 
-def _plain_name(node: Node) -> None:
+def _plain_name(node: Node, language: Language) -> None:
     """``__builtin_pid`` is ``pid``, though a macro may bear that name."""
     if isinstance(node, (Call, Name)) and node.name.startswith("__builtin_"):
         plain = node.name.removeprefix("__builtin_")
-        if plain in FUNCTIONS or find_builtin(plain) is not None:
+        if plain in language.functions or plain in language.builtins:
             node.name = plain
 
 
-def _aggregate_last(node: Assign) -> Assign | BlockStmt:
+def _aggregate_last(node: Assign, functions: Functions) -> Assign | BlockStmt:
     """``@ = { ...; avg($x) }``: the block comes first, then what it ends in is assigned."""
     block = node.value
     last = block.value if isinstance(block, BlockExpr) else None
-    if not isinstance(last, Call) or last.name not in FUNCTIONS or not FUNCTIONS[last.name].aggregate:
+    if not isinstance(last, Call) or last.name not in functions or not functions[last.name].aggregate:
         return node
     assert isinstance(block, BlockExpr)
     node.value = last

@@ -7,9 +7,7 @@ from typing import Any
 
 from ..language.ast import Call, Cast, Expr, ExprStmt, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
 from .nodes import walk_nodes
-
-# Functions whose arguments are not what their result is named for -> which argument is.
-_NAMING = {"ntop": -1, "strftime": -1}
+from .rows import Functions, row_of
 
 
 def name_of_expression(expr: Expr) -> str:
@@ -18,7 +16,8 @@ def name_of_expression(expr: Expr) -> str:
     if isinstance(expr, Cast):
         return name_of_expression(expr.operand)
     if isinstance(expr, Call) and expr.args:
-        return name_of_expression(expr.args[_NAMING.get(expr.name, 0)]) or expr.name
+        row = row_of(expr)
+        return name_of_expression(expr.args[row.named_by if row is not None else 0]) or expr.name
     return expr.name.lstrip("$") if isinstance(expr, FieldAccess | Name | Variable | Call) else ""
 
 
@@ -29,7 +28,7 @@ def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
 
 
 def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
-    """Names for the keys of maps, as the script first writes them: ``@[comm, args.ret]`` has comm and ret."""
+    """Names for the keys of maps, as the checked tree first writes them: ``@[comm, args.ret]`` has comm and ret."""
     found: dict[str, tuple[str, ...]] = {}
     for node in walk_nodes(tree):
         if isinstance(node, MapRef) and node.key is not None and node.name not in found:
@@ -37,16 +36,15 @@ def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def private_maps(script: Script) -> set[str]:
+def private_maps(script: Script, functions: Functions) -> set[str]:
     """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere.
     A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
     ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
     always = [statement for clause in ends if clause.predicate is None
               for statement in clause.body if isinstance(statement, ExprStmt)]
-    return _arguments(always, "clear") - _arguments([script.clauses, script.functions], "print")
-
-
-def _arguments(tree: Any, function: str) -> set[str]:
-    """The maps that are given to a function."""
-    return {node.args[0].name for node in walk_nodes(tree) if isinstance(node, Call) and node.name == function
-            and node.args and isinstance(node.args[0], MapRef)}
+    def given(tree: Any, use: str) -> set[str]:
+        """The maps that are given to functions that make this use of them."""
+        return {node.args[0].name for node in walk_nodes(tree)
+                if isinstance(node, Call) and node.name in functions and functions[node.name].on_map == use
+                and node.args and isinstance(node.args[0], MapRef)}
+    return given(always, "clear") - given([script.clauses, script.functions], "print")

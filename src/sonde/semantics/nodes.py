@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from ..language.ast import Call, FieldAccess, Name, Node
+from ..language.ast import FieldAccess, Node, Reference
 
 T = TypeVar("T")
 
 
 # Annotations of what is no node and has none in it.
-_PLAIN = frozenset(("Span", "StructField | None", "Type | None", "bool", "dict[str, int]", "dict[str, str]", "int",
+_PLAIN = frozenset(("Callee | None", "Choice | None", "Span", "StructField | None", "Type | None", "bool",
+                    "dict[str, int]", "dict[str, str]", "int",
                     "int | str | None", "list[int]", "list[str]", "str"))
 _holders: dict[type, tuple[str, ...] | None] = {}  # type -> fields that nodes may be in, the last first; None: no node
 
@@ -72,13 +73,13 @@ class Use:
         self.fields: set[str] | None = set()
         members = set()
         for node in walk_nodes(tree):
-            if isinstance(node, FieldAccess) and _is_args(node.operand):
+            if isinstance(node, FieldAccess) and is_args(node.operand):
                 members.add(id(node.operand))
                 if self.fields is not None:
                     self.fields.add(node.name)
-            elif isinstance(node, (Name, Call)):
+            elif isinstance(node, Reference):
                 self.names.add(node.name)
-                if _is_args(node) and id(node) not in members:
+                if is_args(node) and id(node) not in members:
                     self.fields = None
 
     @property
@@ -86,7 +87,8 @@ class Use:
         return "args" in self.names
 
 
-def _is_args(node: Any) -> bool:
-    return isinstance(node, (Name, Call)) and node.name == "args"
+def is_args(node: object) -> bool:
+    """Whether a node is ``args``, the arguments as a whole."""
+    return isinstance(node, Reference) and node.name == "args"
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..language.ast import Call, IntLiteral, Node, Unroll
+from ..language.ast import Call, Expr, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
 from ..types import Array, Scalar, Struct, Tuple, Type
 from .nodes import child_items, walk_nodes
+from .rows import row_of
 from .typed import ScriptMap
 
 MOST_PARTS = 40_000
@@ -24,7 +25,6 @@ MOST_VISITS = 8 * MOST_PARTS  # of parts, until the types of maps and variables 
 # Of a printed value, or one in a map: so many numbers and texts are in it. The tracer holds all of them at a time.
 MOST_VALUES = 2 << 20
 STRUCT = 8  # that a struct counts for, beside its members
-PRINTING = frozenset(("print", "printf", "errorf", "warnf", "cat", "system"))
 
 
 def check_size(trees: Iterable[Any], diagnostics: Diagnostics) -> int:
@@ -62,9 +62,10 @@ def _parts(tree: Any) -> Iterator[tuple[Node, int]]:
 
 def check_values(trees: Iterable[Any], maps: Iterable[ScriptMap], diagnostics: Diagnostics) -> None:
     """Refuse what would take gigabytes when it is printed: a struct of millions of structs."""
-    printed = [(arg.type, arg.span) for node in walk_nodes(list(trees)) if isinstance(node, Call)
-               and node.name in PRINTING
-               for arg in node.args]
+    sent = [node for node in walk_nodes(list(trees))
+            for row in [row_of(node)] if row is not None and row.sends == "data"]
+    printed = [(arg.type, arg.span) for node in sent if isinstance(node, Call) for arg in node.args
+               if isinstance(arg, Expr)]
     for type, span in printed + [(type, held.span) for held in maps for type in (held.key, held.value)]:
         if type is not None and not isinstance(type, Scalar) and (count := _values_in(type)) > MOST_VALUES:
             diagnostics.error("value-too-large", f"The value is too large: it has {count} parts, of which "

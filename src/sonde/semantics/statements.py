@@ -11,8 +11,8 @@ from ..types import UINT64, Aggregate, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .context import Assigned, CheckContext
 from .expressions import resolve_type
-from .functions import FUNCTIONS
 from .operators import binary_type
+from .rows import row_of
 from .subprograms import check_return
 
 
@@ -32,7 +32,8 @@ def check_statements(context: CheckContext, body: Sequence[Any]) -> None:
 
 def _is_exit(node: Any) -> bool:
     """Whether a statement is ``exit();``, behind which a program does not go on."""
-    return isinstance(node, ast.ExprStmt) and isinstance(node.expr, ast.Call) and node.expr.name == "exit"
+    row = row_of(node.expr) if isinstance(node, ast.ExprStmt) else None
+    return row is not None and row.ends
 
 
 def _whole_span(node: ast.Stmt) -> Span:
@@ -46,9 +47,6 @@ def _check_scoped(context: CheckContext, body: Sequence[Any]) -> None:
     context.scopes.append({})
     check_statements(context, body)
     context.scopes.pop()
-
-
-EFFECTS = ("delete", "find", "skboutput", "write_user")  # functions whose value may be left lying
 
 
 def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
@@ -73,7 +71,8 @@ def _is_idle(context: CheckContext, node: ast.Expr) -> bool:
     if isinstance(node, ast.BlockExpr):
         return node.value is not None and _is_idle(context, node.value)
     if isinstance(node, ast.Call):
-        return not isinstance(node.type, NoneType) and node.name not in EFFECTS \
+        row = row_of(node)
+        return not isinstance(node.type, NoneType) and not (row is not None and row.acts) \
             and node.name not in context.subprograms
     return not (isinstance(node, ast.Unary) and node.op in ("++", "--"))
 
@@ -142,7 +141,7 @@ def _operation(node: ast.Assign) -> ast.Binary:
 def _value_for_map(context: CheckContext, node: ast.Assign) -> Type | None:
     """The value's type; an aggregate function may stand here and nowhere else."""
     value = node.value
-    row = FUNCTIONS.get(value.name) if isinstance(value, ast.Call) else None
+    row = context.functions.get(value.name) if isinstance(value, ast.Call) else None
     if row is not None and row.aggregate:
         if node.op != "=":
             context.error("aggregate-value", f"{row.name}() can only be assigned with =", node)

@@ -9,10 +9,8 @@ from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
 from ..language.diagnostics import Diagnostics
 from ..types import Aggregate, NoneType, Pointer, Tuple, Type
 from . import convert
-from .builtins import find_builtin
 from .context import CheckContext, MapState, ProbeProgram, VarState
 from .expressions import resolve_type
-from .functions import FUNCTIONS
 from .nodes import copy_tree, walk_nodes
 from .typed import CheckedFunction
 
@@ -25,7 +23,7 @@ def declare_subprograms(context: CheckContext, found: Sequence[Subprogram], macr
     for item in found:
         if item.name in context.subprograms or item.name in macros:
             diagnostics.error("redefinition", f"Redefinition of function: {item.name}", item.span)
-        elif item.name in FUNCTIONS or find_builtin(item.name) is not None:
+        elif item.name in context.functions or item.name in context.builtins:
             diagnostics.error("redefinition", f"'{item.name}' is a function of the language", item.span,
                               ["choose another name"])
         else:
@@ -33,8 +31,7 @@ def declare_subprograms(context: CheckContext, found: Sequence[Subprogram], macr
 
 
 def check_subprogram_call(context: CheckContext, node: Call) -> Type | None:
-    """data: {"subprogram": name, "function": as the program has it}. The function itself is checked with the first
-    program that calls it."""
+    """The type of a call of a function of the script, which is checked with the first program that calls it."""
     written = context.subprograms[node.name]
     if node.name in context.calling:
         chain = " → ".join([*context.calling[context.calling.index(node.name):], node.name])
@@ -55,7 +52,7 @@ def check_subprogram_call(context: CheckContext, node: Call) -> Type | None:
         if type is not None and isinstance(parameter, VarState) and parameter.fixed:
             context.assign_variable(parameter, type, arg, arg.const)
             _into_same_memory(context, node, parameter, type, arg)
-    node.data = {"subprogram": node.name, "function": made}
+    node.callee = made
     return made.result
 
 
@@ -145,7 +142,7 @@ def _needs_frame(context: CheckContext, written: Subprogram, seen: frozenset[str
         if isinstance(node, Call) and node.name in context.subprograms:
             if _needs_frame(context, context.subprograms[node.name], seen | {written.name}):
                 return True
-        elif isinstance(node, Call) or isinstance(node, Name) and find_builtin(node.name) is not None:
+        elif isinstance(node, Call) or isinstance(node, Name) and node.name in context.builtins:
             return True
     return False
 

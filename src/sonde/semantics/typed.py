@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language.ast import Clause
+from ..language.ast import Callee, Choice, Clause, Expr
 from ..language.source import Source, Span
 from ..record import Record
 from ..spec import Attach, Config
@@ -38,11 +38,35 @@ class ScriptMap(Record):
     private: bool = False
 
 
-class CheckedFunction(Record):
+class WholeMap(Choice):
+    """A call about a map as a whole; of print(): how many entries at most, and what values are divided by (0: not)."""
+
+    map: str
+    top: int = 0
+    div: int = 0
+
+
+class Element(Choice):
+    """A call about one element; ``key`` None for that of a map without keys."""
+
+    map: str
+    key: Expr | None
+
+
+class Literals(Choice):
+    """A record that is known when compiling, by its members."""
+
+    items: list[Expr]
+
+
+class Unfilled(Choice):
+    """A call about a map that no code of this run fills: it is left out."""
+
+
+class CheckedFunction(Callee):
     """A ``fn`` as one program has it: ``clause`` is its own annotated copy of the body; ``result`` is VOID for none;
     ``frame``: it must reach the program that calls it (its context, its end)."""
 
-    name: str
     clause: Clause
     params: list[ScratchVar]
     result: Type

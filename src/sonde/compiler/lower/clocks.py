@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from ...errors import UsageError
-from ...language.ast import Expr
+from ...language.ast import Reference
+from ...semantics.builtins import Clock
 from ...types import Int
 from .. import helpers as h
 from ..ir import MapAddr, Operand
 from . import memory
-from .core import Lower, call_option
+from .core import Lower
 from .state import Mem
 
 CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
 
 
-def read_clock(lo: Lower, node: Expr) -> Operand:
+def read_clock(lo: Lower, node: Reference) -> Operand:
     """``nsecs`` by the clock that was asked for."""
-    clock = call_option(node, "clock") or "boot"
+    clock = node.choice.clock if isinstance(node.choice, Clock) else "boot"
     given = given_time(lo)
     if given is not None:
         return given
@@ -46,7 +47,7 @@ def boot_time(lo: Lower) -> Operand:
     return lo.state.last_time
 
 
-def elapsed_time(lo: Lower, node: Expr) -> Operand:
+def elapsed_time(lo: Lower, node: Reference) -> Operand:
     """Nanoseconds since the start of the trace."""
     return lo.b.alu("sub", boot_time(lo), lo.b.load(lo.unit.global_word("start_ns"), 0, 8))
 

@@ -9,8 +9,8 @@ from ...semantics import convert
 from ...types import UINT8, Str
 from ..ir import Block, Operand
 from . import maps, memory, strings
+from .calls import function_of
 from .core import Lower, is_scalar
-from .functions import CONDITION_CALLS
 from .ordering import value_before
 from .words import branch_on_bytes
 
@@ -20,14 +20,16 @@ _COMPARE = {"==": ("jeq", "jeq"), "!=": ("jne", "jne"), "<": ("jslt", "jlt"), "<
 
 def is_condition(expr: Expr) -> bool:
     """Whether the value is decided by control flow."""
-    if isinstance(expr, Call):
-        return expr.name in CONDITION_CALLS
+    row = function_of(expr)
+    if row is not None:
+        return row.condition is not None
     return isinstance(expr, Binary) and (expr.op in ("&&", "||") or expr.op in _COMPARE) \
         or isinstance(expr, Unary) and expr.op == "!"
 
 
 def branch_on(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
     """Branch on an expression. Facts learned on the way to ``yes`` stay known there; the caller starts it next."""
+    row = function_of(expr)
     if isinstance(expr.const, int):
         lo.b.jump(yes if expr.const else no)
     elif isinstance(expr, Unary) and expr.op == "!":
@@ -49,8 +51,8 @@ def branch_on(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
         branch_on_comparison(lo, expr, yes, no)
     elif isinstance(expr, MapRef) and is_scalar(maps.info_of(lo, expr).value):
         maps.branch_on_element(lo, expr, yes, no)
-    elif isinstance(expr, Call) and is_condition(expr):
-        CONDITION_CALLS[expr.name](lo, expr, yes, no)
+    elif isinstance(expr, Call) and row is not None and row.condition is not None:
+        row.condition(lo, expr, yes, no)
     elif isinstance(expr.type, Str):
         place = lo.place_value(expr)
         lo.b.branch("jne", memory.read_scalar(lo, place, UINT8), 0, yes, no)

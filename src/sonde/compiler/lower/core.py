@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes
-from ...semantics.typed import CheckedProbe
+from ...semantics.typed import CheckedFunction, CheckedProbe
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
@@ -285,10 +285,4 @@ def is_pointer(type: Type | None) -> bool:
 
 def is_function_call(node: object) -> bool:
     """Whether a node calls a function of the script."""
-    return isinstance(node, Call) and isinstance(node.data, dict) and "subprogram" in node.data
-
-
-
-def call_option(node: Expr, key: str) -> Any:
-    """What the call form of a builtin chose; None in the bare form."""
-    return (node.data or {}).get(key) if isinstance(node, Call) else None
+    return isinstance(node, Call) and isinstance(node.callee, CheckedFunction)

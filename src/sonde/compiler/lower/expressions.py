@@ -17,6 +17,7 @@ from ...language.ast import (
     IntLiteral,
     MapRef,
     Name,
+    Reference,
     RuledOut,
     Ternary,
     TupleAccess,
@@ -26,12 +27,12 @@ from ...language.ast import (
 from ...types import Aggregate, Pointer
 from ..ir import MapAddr, Operand, Reg
 from ..optimize import as_signed
-from . import builtins, maps, memory
+from . import maps, memory
 from .aggregates import merged_value
 from .arithmetic import as_number, lower_arithmetic
+from .calls import builtin_of, function_of
 from .conditions import condition_value, is_condition, lower_if_value
-from .core import Lower, at_its_place, canonical_width, is_scalar
-from .functions import SCALAR_CALLS
+from .core import Lower, at_its_place, canonical_width, is_function_call, is_scalar
 from .locations import field_value
 from .ordering import value_before
 from .state import Mem
@@ -68,12 +69,19 @@ def _lower_map_read(lo: Lower, expr: MapRef) -> Operand:
 
 
 def _lower_call(lo: Lower, expr: Call) -> Operand:
-    if expr.name in lo.probe.functions:
+    if is_function_call(expr):
         return lower_function_call(lo, expr)
-    lowering = SCALAR_CALLS.get(expr.name)
-    if lowering is not None:
-        return lowering(lo, expr)
-    return builtins.scalar_builtin(lo, expr)
+    row = function_of(expr)
+    if row is None:
+        return _lower_builtin(lo, expr)
+    assert row.scalar is not None, expr
+    return row.scalar(lo, expr)
+
+
+def _lower_builtin(lo: Lower, expr: Reference) -> Operand:
+    row = builtin_of(expr)
+    assert row is not None and row.scalar is not None, expr
+    return row.scalar(lo, expr)
 
 
 def _lower_unary(lo: Lower, expr: Unary) -> Operand:
@@ -193,7 +201,7 @@ def _lower_block_value(lo: Lower, expr: BlockExpr) -> Operand:
 
 
 _SCALARS: dict[type, Callable[[Lower, Any], Operand]] = {
-    IntLiteral: _lower_literal, BoolLiteral: _lower_literal, Name: builtins.scalar_builtin, Variable: _lower_variable,
+    IntLiteral: _lower_literal, BoolLiteral: _lower_literal, Name: _lower_builtin, Variable: _lower_variable,
     MapRef: _lower_map_read, Call: _lower_call, Unary: _lower_unary, Binary: _lower_binary, Ternary: _lower_ternary,
     FieldAccess: _lower_field, TupleAccess: _read_located, Index: _read_located, Cast: _lower_cast,
     BlockExpr: _lower_block_value,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ...spec import BUDGET_HEAD as HEAD
 from ..ir import MapAddr, Operand, Reg
-from .builtins import cpu_number
 from .core import Lower
+from .tasks import cpu_number
 
 PURSE = 16
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ...language.ast import Call
 from ...types import KERNEL, Pointer, Struct, StructField
-from .. import helpers as h
 from ..ir import Block, Operand
 from ..unit import Unit
 from . import memory
-from .actions import constant_text, kernel_format, printed_word
 from .contexts import Context
 from .core import Lower
 
@@ -48,21 +45,6 @@ class Iterated(Context):
         if memory.typed_loads(lo):
             lo.state.typed[value] = btf_id
         return value
-
-
-def seq_printf(lo: Lower, call: Call) -> None:
-    """printf() of a pinned iterator: bpf_seq_printf() writes into what is read from it. What no longer fits the page is
-    run again for the next one (bpf_seq_read()), so its failure loses nothing."""
-    text, count = kernel_format(call.data, call.args[1:])
-    format = constant_text(lo, text)
-    meta = lo.b.load(lo.context_pointer(), 0, 8, pure=True)  # struct bpf_iter_meta, whose first member is the file
-    file = lo.b.load(meta, 0, 8)
-    with lo.scope():
-        array = lo.temp(8 * max(count, 1))
-        for number, arg in enumerate(call.args[1:]):
-            lo.b.store(array.base, array.off + 8 * number, printed_word(lo, arg))
-        values = lo.operand_address(array) if count else 0
-        lo.b.call(h.SEQ_PRINTF, [file, format, len(text), values, 8 * count], "seq_printf")
 
 
 def object_offsets(struct: Struct) -> list[int]:

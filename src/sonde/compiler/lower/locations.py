@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...language.ast import Call, Cast, Expr, FieldAccess, Index, MapRef, Name, TupleAccess, Unary, Variable
+from ...language.ast import Cast, Expr, FieldAccess, Index, MapRef, Reference, TupleAccess, Unary, Variable
+from ...semantics.nodes import is_args
 from ...types import KERNEL, UINT8, Array, Pointer, Scalar, Str, Struct, StructField, Tuple, Type
 from ..ir import Operand, Reg
-from . import builtins, maps, memory
+from . import maps, memory
 from .arithmetic import as_number
+from .calls import builtin_of
 from .core import Lower, at_its_place, is_scalar
 from .state import Mem
 
@@ -14,7 +16,7 @@ from .state import Mem
 def field_value(lo: Lower, expr: FieldAccess) -> Operand | Mem:
     """A member: its value if it is a scalar, else where it lies."""
     field = expr.field
-    if isinstance(expr.operand, (Name, Call)) and expr.operand.name == "args":
+    if is_args(expr.operand):
         assert field is not None
         return lo.context.argument(lo, field)  # type: ignore[no-any-return]
     operand_type = expr.operand.type
@@ -74,8 +76,9 @@ def locate_value(lo: Lower, expr: Expr) -> Mem | None:
         return locate_element(lo, expr)
     if isinstance(expr, Cast) and isinstance(expr.operand.type, (Array, Struct)) and not is_scalar(expr.type):
         return lo.locate_value(expr.operand)
-    if isinstance(expr, (Name, Call)) and builtins.is_string_builtin(expr):
-        return builtins.text_memory(lo, expr)
+    builtin = builtin_of(expr)
+    if isinstance(expr, Reference) and builtin is not None and builtin.locate is not None:
+        return builtin.locate(lo, expr)
     return None
 
 

@@ -19,17 +19,18 @@ from ...language.ast import (
     Unary,
     Variable,
 )
-from ...semantics.builtins import find_builtin
+from ...semantics.nodes import is_args
+from ...semantics.rows import BuiltinRow
 from ...semantics.typed import ScriptMap
 from ...types import Scalar
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
 from . import maps, memory
-from .builtins import cpu_number
 from .conversion import convert_value
 from .core import Lower
 from .keys import use_key
 from .state import Lookup, Mem
+from .tasks import cpu_number
 from .variables import replace_value
 
 
@@ -46,15 +47,14 @@ def value_signature(lo: Lower, expr: Expr | None) -> Any:
     if isinstance(expr, (IntLiteral, StrLiteral, BoolLiteral)):
         return ("const", expr.value)
     if isinstance(expr, Name):
-        row = find_builtin(expr.name)
-        return ("name", expr.name) if row is not None and row.pure else None
+        return ("name", expr.name) if isinstance(expr.callee, BuiltinRow) and expr.callee.pure else None
     if isinstance(expr, Variable):
         place = lo.state.variables.get(id(expr.slot))
         return ("var", place.id) if isinstance(place, Reg) and place.defs == 1 else None
     parts: list[Expr]
     if isinstance(expr, TupleExpr):
         head, parts = f"tuple {' '.join(expr.names)}", expr.items
-    elif isinstance(expr, FieldAccess) and isinstance(expr.operand, Name) and expr.operand.name == "args":
+    elif isinstance(expr, FieldAccess) and is_args(expr.operand):
         head, parts = "args." + expr.name, []
     elif isinstance(expr, Binary) and expr.op not in ("&&", "||"):
         head, parts = expr.op, [expr.left, expr.right]

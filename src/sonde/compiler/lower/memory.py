@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...types import KERNEL, USER, Pointer, Str, Struct, StructField, Type
+from ...language.ast import Expr
+from ...types import KERNEL, UINT8, USER, Buf, Int, Pointer, Str, Struct, StructField, Type
 from .. import helpers as h
 from ..ir import MapAddr, Operand, Reg
 from .core import Lower, canonical_width
@@ -172,6 +173,16 @@ def from_words(lo: Lower, words: list[Operand], size: int) -> Mem:
             lo.b.store(mem.base, mem.off + at, word, step)
             word, left, at = lo.b.alu("rsh", word, 8 * step) if left > step else word, left - step, at + step
     return mem
+
+
+def locate_bytes(lo: Lower, expr: Expr) -> Mem:
+    """The memory that an array, buffer, string or pointer means."""
+    if isinstance(expr.type, Pointer):
+        return locate_pointee(lo, lo.scalar_value(expr), expr.type, lo.context.default_space)
+    if isinstance(expr.type, Int):
+        return locate_pointee(lo, lo.scalar_value(expr), Pointer(UINT8), number_space(lo.context.default_space))
+    place = lo.place_value(expr)
+    return place.at(4) if isinstance(expr.type, Buf) else place
 
 
 def is_text(type: Type | None) -> bool:

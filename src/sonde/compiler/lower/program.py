@@ -12,8 +12,9 @@ from ..gate import has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import builtins, conditions, expressions, gate, locations, loops, statements, subprograms, writing
+from . import conditions, expressions, gate, locations, loops, statements, subprograms, writing
 from .core import Lower
+from .tasks import process_id
 
 
 class ProgramLowering(Lower):
@@ -57,7 +58,7 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
 def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
     ours = lo.b.block("process")
-    lo.b.branch("jeq", builtins.process_id(lo), pid, ours, lo.state.done)
+    lo.b.branch("jeq", process_id(lo), pid, ours, lo.state.done)
     lo.b.start(ours)
 
 

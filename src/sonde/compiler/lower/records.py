@@ -8,7 +8,8 @@ from ...language.ast import Expr, MapRef
 from ...record import Record
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
-from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite
+from ...semantics.typed import WholeMap
+from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite, FormatPart
 from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
@@ -84,8 +85,8 @@ def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     lo.b.start(reserved.done)
 
 
-def send_record(lo: Lower, kind: str, values: list[Expr], parts: Any = None, data: dict[str, Any] | None = None,
-         stamp: bool = False) -> None:
+def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart] | None = None,
+                data: dict[str, Any] | None = None, stamp: bool = False) -> None:
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
     types = [event_type(v.type) for v in values]
     fields, size = lay_out_fields(types)
@@ -122,6 +123,11 @@ def _evaluate_early(lo: Lower, value: Expr, type: Type) -> Mem:
     mem = lo.temp(type.size)
     lo.write_value(value, mem, type)
     return mem
+
+
+def request_print(lo: Lower, choice: WholeMap, then: str = "") -> None:
+    """Ask user space to print a map, and perhaps to clear or zero it in the same step."""
+    send_control_record(lo, "print_map", {"map": choice.map, "top": choice.top, "div": choice.div, "then": then})
 
 
 def send_control_record(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = None) -> None:

@@ -6,10 +6,10 @@ from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
 from ..ir import MapFd, Operand
 from ..unit import STACK_FRAMES
-from .builtins import process_id
 from .contexts import UserFunction, arch_of
 from .core import Lower
 from .state import Mem
+from .tasks import process_id
 
 FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / golden ratio: mixes well by multiplication
 

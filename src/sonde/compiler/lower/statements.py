@@ -28,14 +28,16 @@ from ...language.ast import (
 )
 from ...semantics import convert
 from ...semantics.operators import number_of
-from ...types import Aggregate, Pointer, Scalar, Type
+from ...semantics.typed import WholeMap
+from ...types import Pointer, Scalar, Type
 from ..ir import MapAddr
 from . import aggregates, expressions, maps, memory
 from .arithmetic import lower_arithmetic
+from .calls import function_of
 from .core import Lower
-from .functions import STATEMENT_CALLS, print_map
 from .loops import is_short, lower_for, lower_long_while
 from .ordering import value_before
+from .records import request_print
 from .state import Loop, Mem
 from .subprograms import return_value
 from .variables import assign_variable, set_variable
@@ -52,10 +54,10 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
         following = body[i + 1] if i + 1 < len(body) else None
         lo.b.span = stmt.span
         with lo.scope():
-            if following is not None and _print_then(stmt, following):
-                assert isinstance(stmt, ExprStmt) and isinstance(following, ExprStmt)
-                assert isinstance(stmt.expr, Call) and isinstance(following.expr, Call)
-                print_map(lo, stmt.expr, following.expr.name)
+            printed, emptied = _on_whole_map(stmt), _on_whole_map(following)
+            if printed and emptied and printed[1].map == emptied[1].map \
+                    and printed[0] == "print" and emptied[0] in ("clear", "zero"):
+                request_print(lo, printed[1], emptied[0])
                 skip = True
             else:
                 _STATEMENTS[type(stmt)](lo, stmt)
@@ -64,14 +66,12 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
     lo.place = outer
 
 
-def _print_then(first: Stmt, second: Stmt) -> bool:
-    """print(@m) followed by clear(@m) or zero(@m)."""
-    calls = [s.expr for s in (first, second) if isinstance(s, ExprStmt) and isinstance(s.expr, Call)]
-    if len(calls) != 2 or calls[0].name != "print" or calls[1].name not in ("clear", "zero"):
-        return False
-    targets = [c.args[0] for c in calls if c.args]
-    return len(targets) == 2 and all(isinstance(t, MapRef) and t.key is None for t in targets) \
-        and targets[0].name == targets[1].name
+def _on_whole_map(stmt: Stmt | None) -> tuple[str, WholeMap] | None:
+    """What a statement does to a whole map, and to which."""
+    call = stmt.expr if isinstance(stmt, ExprStmt) else None
+    row = function_of(call)
+    return (row.on_map, call.choice) if isinstance(call, Call) and row is not None \
+        and isinstance(call.choice, WholeMap) else None
 
 
 def _lower_expression(lo: Lower, stmt: ExprStmt) -> None:
@@ -88,11 +88,11 @@ def _lower_expression(lo: Lower, stmt: ExprStmt) -> None:
         if not lo.b.closed:
             _lower_expression(lo, ExprStmt(stmt.span, expr.value))
         return
-    if isinstance(expr, Call):
-        lowering = STATEMENT_CALLS.get(expr.name)
-        if lowering is not None:
-            lowering(lo, expr)
-            return
+    row = function_of(expr)
+    if row is not None and row.statement is not None:
+        assert isinstance(expr, Call)
+        row.statement(lo, expr)
+        return
     if isinstance(expr.type, Scalar):
         lo.scalar_value(expr)
     elif expr.type is not None and expr.type.size:
@@ -119,7 +119,9 @@ def _lower_assignment(lo: Lower, stmt: Assign) -> None:
 def _assign_map(lo: Lower, target: MapRef, stmt: Assign) -> None:
     info = maps.info_of(lo, target)
     value = stmt.value
-    if isinstance(info.value, Aggregate) and isinstance(value, Call) and value.name == info.value.kind:
+    row = function_of(value)
+    if row is not None and row.aggregate:
+        assert isinstance(value, Call)
         aggregates.update_aggregate(lo, target, value)
     elif stmt.op == "=":
         maps.assign_element(lo, target, value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ...language.ast import BlockExpr, Call, Cast, Expr, Name, RuledOut, Ternary, TupleExpr
+from ...language.ast import BlockExpr, Call, Cast, Expr, Reference, RuledOut, Ternary, TupleExpr
+from ...semantics.nodes import is_args
 from ...types import Scalar, Str, Struct, Tuple, Type
-from . import builtins, memory
+from . import memory
+from .calls import builtin_of, function_of
 from .conditions import lower_if_value
 from .conversion import convert_value
 from .core import Lower, at_its_place, is_function_call, is_scalar
-from .functions import STRING_CALLS, VALUE_CALLS
 from .state import Mem
 from .subprograms import write_function_result
 from .texts import literal_bytes, write_literal
@@ -36,17 +37,28 @@ def write_value(lo: Lower, expr: Expr, mem: Mem, type: Type, pad: bool = True) -
     elif isinstance(type, Str):
         expr = expr.operand if isinstance(expr, Cast) and isinstance(expr.operand.type, Str) else expr
         _write_string(lo, expr, mem, type, pad)
-    elif isinstance(expr, (Name, Call)) and expr.name == "args":
+    elif is_args(expr):
         assert isinstance(type, Struct)
         _args_into(lo, mem, type)
-    elif isinstance(expr, (Name, Call)) and lo.locate_value(expr) is None:
-        VALUE_CALLS[expr.name](lo, expr, mem, type)
+    elif isinstance(expr, Reference) and lo.locate_value(expr) is None:
+        _write_named(lo, expr, mem, type)
     elif isinstance(expr, Cast) and is_scalar(expr.operand.type):
         _number_into(lo, expr, mem, type)
     elif isinstance(expr, Cast) and expr.operand.type is not None:
         lo.write_value(expr.operand, mem, expr.operand.type, pad)  # other words for the same bytes
     else:
         _copy_into(lo, expr, mem, type, pad)
+
+
+def _write_named(lo: Lower, expr: Reference, mem: Mem, type: Type) -> None:
+    """A function's value, or a builtin's."""
+    function, builtin = function_of(expr), builtin_of(expr)
+    if function is not None:
+        assert isinstance(expr, Call) and function.value is not None, expr
+        function.value(lo, expr, mem, type)
+    else:
+        assert builtin is not None and builtin.value is not None, expr
+        builtin.value(lo, expr, mem, type)
 
 
 def _number_into(lo: Lower, expr: Cast, mem: Mem, type: Type) -> None:
@@ -112,16 +124,18 @@ def _write_string(lo: Lower, expr: Expr, mem: Mem, type: Str, pad: bool) -> None
     if text is not None:
         write_literal(lo, text, mem, type.capacity, pad)
         return
-    if isinstance(expr, (Name, Call)) and builtins.is_string_builtin(expr):
-        builtins.write_text(lo, expr, mem)
+    builtin = builtin_of(expr)
+    if isinstance(expr, Reference) and builtin is not None and builtin.text is not None:
+        builtin.text(lo, expr, mem)
         if pad and type.capacity > 16:
             memory.clear_bytes(lo, mem.at(16), type.capacity - 16)
         return
     source = lo.locate_value(expr)
     if source is None:
-        assert isinstance(expr, Call) and isinstance(expr.type, Str), expr
+        row = function_of(expr)
+        assert row is not None and row.text is not None and isinstance(expr, Call) and isinstance(expr.type, Str), expr
         own = expr.type if expr.type.capacity < type.capacity else type  # str(p, 4) is short wherever it goes
-        STRING_CALLS[expr.name](lo, expr, mem, own, pad)
+        row.text(lo, expr, mem, own, pad)
         if pad and own is not type:
             memory.clear_bytes(lo, mem.at(own.capacity), type.capacity - own.capacity)
         return

@@ -1,0 +1,120 @@
+"""The event: its arguments, its probe, what it returned."""
+
+from __future__ import annotations
+
+from ..compiler.lower import tasks
+from ..compiler.lower.calls import Builtin
+from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
+from ..language.ast import Reference
+from ..semantics.builtins import knows_function, probe_type
+from ..semantics.context import CheckContext
+from ..semantics.rows import argument_number
+from ..types import (
+    CTX,
+    INT64,
+    UINT8,
+    UINT64,
+    VOID,
+    Pointer,
+    Str,
+    Symbol,
+    Type,
+    USym,
+)
+
+FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe")
+
+def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
+    struct = context.program.args
+    if struct is None and "no_args" in context.program.attach.extra:
+        why, hints = context.program.attach.extra["no_args"]
+        context.error("no-args", f'Could not parse arguments of "{context.program.attach.name}": {why}', node, hints)
+    elif struct is None:
+        context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
+                      ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])
+    return struct
+
+
+def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
+    if context.program.kind == "uretprobe":
+        typed = context.program.attach.extra.get("result")
+        return typed if isinstance(typed, Type) else UINT64
+    if context.program.kind != "fexit":
+        return UINT64
+    extra = context.program.attach.extra
+    if "result" in extra and extra["result"] is None:
+        context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
+        return None
+    found = extra.get("result")
+    return found if isinstance(found, Type) else UINT64
+
+
+def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
+    if context.program.kind != "usdt":
+        return INT64
+    known = context.program.attach.extra["arguments"]
+    shown = context.program.attach.name
+    number = argument_number(node)
+    if number >= len(known):
+        context.error("no-argument", f"{shown} has {len(known)} argument{'s' if len(known) != 1 else ''}", node)
+    elif known[number].kind == "unknown":
+        context.error("no-argument", f"arg{number} of {shown} is where a program cannot read it: {known[number].text}",
+                      node)
+    else:
+        return INT64
+    return None
+
+
+def _type_of_ctx(context: CheckContext, node: Reference) -> Type:
+    """Of an iterator the kernel's struct, of any other program nothing that has members."""
+    kind = context.program.attach
+    struct = context.world.find_struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
+    return Pointer(struct or VOID, CTX)
+
+
+def _type_of_func(context: CheckContext, node: Reference) -> Type | None:
+    if not knows_function(context, node):
+        return None
+    return USym() if context.program.kind in ("uprobe", "uretprobe") else Symbol("ksym")
+
+
+def _type_of_probetype(context: CheckContext, node: Reference) -> Type:
+    node.const = probe_type(context)
+    return Str(len(node.const) + 1)
+
+
+def _x86_only(context: CheckContext, node: Reference) -> Type | None:
+    if context.world.arch == "x86_64":
+        return UINT8
+    context.error("not-on-this-cpu", f"'usermode' builtin is only supported on x86_64, not on {context.world.arch}",
+                  node)
+    return None
+
+
+def _write_func(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
+    tasks.write_user_symbol(lo, tasks.traced_address(lo), mem)
+
+
+
+ROWS = (
+    Builtin("args", _type_of_args, "The arguments of the traced function or tracepoint, as a struct.",
+            place="can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes ({type} used here)",
+            probes=("tracepoint", "rawtracepoint", "fentry", "fexit", "uprobe")),
+    Builtin("arg0", _type_of_argument,
+            "First argument of the traced function, from the registers; arg1 is the second, and so on.",
+            probes=("kprobe", "uprobe", "usdt", "rawtracepoint"),
+            place="can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
+            scalar=lambda lo, node: lo.context.arg(lo, argument_number(node))),
+    Builtin("retval", _type_of_retval, "Value returned by the traced function.",
+            probes=("kretprobe", "uretprobe", "fexit"),
+            place="can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes{instead}",
+            scalar=lambda lo, node: lo.normalise(lo.context.retval(lo), node.type)),
+    Builtin("ctx", _type_of_ctx, "The program's raw context.", scalar=lambda lo, node: lo.context_pointer()),
+    Builtin("func", _type_of_func, "Name of the traced function.", probes=FUNCTIONS,
+            scalar=lambda lo, node: tasks.traced_address(lo), value=_write_func),
+    Builtin("probe", Symbol("probe"), "Full name of the probe.", scalar=lambda lo, node: lo.probe_index()),
+    Builtin("probetype", _type_of_probetype, "Kind of the probe; \"special\" for begin and end."),
+    Builtin("usermode", _x86_only, "1 if the CPU was in user mode, else 0.",
+            scalar=lambda lo, node: lo.context.usermode(lo)),
+)

@@ -1,0 +1,90 @@
+"""Stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..arch import ARCHES
+from ..compiler.lower import stacks
+from ..compiler.lower.calls import Builtin
+from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
+from ..language.ast import Call, Expr, Name, Reference
+from ..semantics.builtins import STACK_LIMIT
+from ..semantics.config import STACK_MODES
+from ..semantics.context import CheckContext
+from ..types import (
+    VOID,
+    Stack,
+    StackCopy,
+    Type,
+)
+
+
+def _stack_typer(user: bool) -> Callable[[CheckContext, Expr], Type]:
+    return lambda context, node: Stack(user, context.config.stack_mode, STACK_LIMIT)
+
+
+def _type_of_stack_copy(context: CheckContext, node: Reference) -> Type | None:
+    if not context.world.has_feature("helper_task_pt_regs"):
+        context.error("missing-feature", "dw_ustack needs a kernel that tells programs a task's registers (Linux 5.15)",
+                      node)
+        return None
+    return StackCopy(True, context.config.stack_mode, STACK_LIMIT, ARCHES[context.world.arch].pt_regs_size)
+
+
+def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
+    mode, limit = context.config.stack_mode, STACK_LIMIT
+    rest = list(node.args)
+    if rest and isinstance(rest[0], Name) and rest[0].name in STACK_MODES:
+        mode = rest.pop(0).name
+        node.args[0].type = VOID
+    if rest:
+        given = rest.pop(0)
+        known = isinstance(given, Name) and (given.name in context.types.constants or given.name in context.defines)
+        if isinstance(given, Name) and not known:
+            context.error("bad-argument", f"Error parsing stack mode: {node.name}: Invalid value for stack_mode: valid "
+                          "values are bpftrace, raw, perf, and build_id.", given)
+            return None
+        if context.check_expression(given) is None:
+            return None
+        if not isinstance(given.const, int):
+            context.error("not-constant", f"{node.name}: invalid limit value", node, ["it must be a literal integer"])
+            return None
+        limit = given.const
+    if rest:
+        context.error("arity", "Expected stack mode as first argument" if len(node.args) == 2 else
+                      f"{node.name}() takes up to 2 arguments ({len(node.args)} provided)", node)
+    if limit <= 0:
+        context.error("bad-argument", f"{node.name}: invalid limit value", node,
+                      [f"it is between 1 and {STACK_LIMIT}"])
+        return None
+    limit = min(limit, STACK_LIMIT)  # the kernel keeps no more
+    if mode == "build_id" and node.name == "kstack":
+        context.error("bad-argument", "'build_id' stack mode can only be used for ustack", node)
+        return None
+    if node.name == "dw_ustack":
+        found = _type_of_stack_copy(context, node)
+        return StackCopy(True, mode, limit, found.registers) if isinstance(found, StackCopy) else None
+    return Stack(node.name == "ustack", mode, limit)
+
+
+def _write_stack(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
+    assert isinstance(node.type, Stack)
+    if isinstance(node.type, StackCopy):
+        stacks.write_copy(lo, node.type, mem)
+    else:
+        stacks.write_stack(lo, node.type, mem)
+
+
+
+ROWS = (
+    Builtin("kstack", _stack_typer(False), "Stack of kernel functions.", call=_check_stack_call,
+            arguments="[mode,] [limit]", value=_write_stack),
+    Builtin("ustack", _stack_typer(True), "Stack of user functions.", call=_check_stack_call,
+            arguments="[mode,] [limit]", value=_write_stack),
+    Builtin("dw_ustack", _type_of_stack_copy,
+            "Stack of user functions, unwound by the tables of the program's files, which "
+            "needs no frame pointers; for print() and printf().",
+            call=_check_stack_call, arguments="[mode,] [limit]", value=_write_stack),
+)

@@ -1,0 +1,182 @@
+"""The task that is running, and its relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler import helpers as h
+from ..compiler.ir import Operand
+from ..compiler.lower import memory, tasks
+from ..compiler.lower.calls import Builtin, helper_caller
+from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
+from ..language.ast import Call, Choice, Expr, Reference
+from ..semantics import convert
+from ..semantics.builtins import choice_checker, type_of
+from ..semantics.context import CheckContext
+from ..types import (
+    KERNEL,
+    UINT32,
+    UINT64,
+    Pointer,
+    Str,
+    Struct,
+    Symbol,
+    Type,
+)
+
+_NAMESPACES = ("curr_ns", "init")
+
+
+class Namespace(Choice):
+    """The PID namespace that numbers a process: "curr_ns" or "init"."""
+
+    namespace: str
+
+
+class Task(Choice):
+    """Another task than the current one, by its task_struct."""
+
+    task: Expr
+
+
+class Thread(Choice):
+    """Another thread than the current one, by its id."""
+
+    pid: Expr
+
+
+def _type_of_task(context: CheckContext, node: Reference) -> Type:
+    struct = context.world.find_struct("task_struct")
+    return Pointer(struct, KERNEL) if struct is not None else UINT64
+
+
+def _check_task_call(context: CheckContext, node: Call) -> Type | None:
+    task = node.args[0]
+    type = context.check_value(task)
+    if type is None:
+        return None
+    target = type.to if isinstance(type, Pointer) else None
+    if len(node.args) > 1 or not isinstance(target, Struct) or target.name != "task_struct":
+        context.error("bad-argument",
+                      f"{node.name}() expects a struct task_struct pointer ({convert.type_name(type)} provided)",
+                      task)
+        return None
+    node.choice = Task(task)
+    return type_of(context, context.builtins[node.name], node)
+
+
+def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
+    pid = node.args[0]
+    type = context.check_value(pid)
+    if type is None:
+        return None
+    if len(node.args) > 1 or convert.as_int(type) is None:
+        context.error("bad-argument", f"comm() expects the id of a thread ({convert.type_name(type)} provided)", pid)
+        return None
+    if not context.world.kfunc_id("bpf_iter_task_new"):
+        context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
+        return None
+    node.choice = Thread(pid)
+    return Str(16)
+
+
+def _namespace(node: Reference) -> str:
+    return node.choice.namespace if isinstance(node.choice, Namespace) else ""
+
+
+def _user_id(lo: Lower, node: Reference) -> Operand:
+    return lo.b.extend(lo.b.call(h.UID_GID, [], "uid_gid", pure=True), 32, False)
+
+
+def _group_id(lo: Lower, node: Reference) -> Operand:
+    return lo.b.alu("rsh", lo.b.call(h.UID_GID, [], "uid_gid", pure=True), 32)
+
+
+def _task(lo: Lower, node: Reference) -> Operand:
+    """The task that a call names, else the current one."""
+    return lo.scalar_value(node.choice.task) if isinstance(node.choice, Task) else tasks.current_task(lo)
+
+
+def _task_number(*path: str) -> Callable[[Lower, Reference], Operand]:
+    return lambda lo, node: memory.read_scalar(lo, tasks.task_memory(lo, _task(lo, node), *path), UINT32)
+
+
+def _locate_name(*path: str) -> Callable[[Lower, Reference], Mem | None]:
+    """Where the name of the task at the end of the path can be loaded from."""
+    def locate(lo: Lower, node: Reference) -> Mem | None:
+        if isinstance(node.choice, Thread):
+            return None
+        return tasks.task_memory(lo, _task(lo, node), *path) if path else tasks.comm_memory(lo)
+    return locate
+
+
+def _write_name(*path: str) -> Callable[[Lower, Reference, Mem], None]:
+    """The name into memory of at least its 16 bytes."""
+    def write(lo: Lower, node: Reference, into: Mem) -> None:
+        source = _locate_name(*path)(lo, node)
+        if isinstance(node.choice, Thread):
+            _comm_of(lo, node.choice.pid, into)
+        elif source is not None:
+            memory.copy_bytes(lo, source, into, 16)
+        else:
+            # 5.18 to 6.2 do not clear what follows: bpf_get_current_comm() in kernel/bpf/helpers.c used strscpy().
+            memory.clear_bytes(lo, into, 16)
+            lo.b.call(h.COMM, [lo.operand_address(into), 16], "current_comm")
+    return write
+
+
+
+ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
+
+def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
+    """The name of the thread with that id: walk all of them, as only an iterator may in every kind of program."""
+    struct = tasks.task_struct(lo)
+    number, comm = struct.field("pid"), struct.field("comm")
+    assert number is not None and comm is not None
+    wanted = lo.b.extend(lo.scalar_value(pid), 32, False)
+    memory.clear_bytes(lo, into, 16)
+    lo.forget()
+    with lo.scope():
+        iterator = lo.temp(24, "tasks")  # struct bpf_iter_task
+        where = lo.operand_address(iterator)
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, ALL_THREADS], "iter_task_new")
+        loop, one, found, done = (lo.b.block(n) for n in ("tasks", "task", "found", "done"))
+        lo.b.start(loop)
+        task = lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_next"), [where], "iter_task_next")
+        lo.b.branch("jne", task, 0, one, done)
+        lo.b.start(one)
+        lo.b.branch("jeq", lo.b.load(task, number.offset, 4), wanted, found, loop)
+        lo.b.start(found)
+        memory.copy_bytes(lo, Mem(task, comm.offset, KERNEL, struct.btf_id), into, 16)
+        lo.b.jump(done)
+        lo.b.start(done)
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_destroy"), [where], "iter_task_destroy")
+
+
+
+ROWS = (
+    Builtin("pid", UINT32, "Process id, as the PID namespace numbers it that Sonde runs in.",
+            call=choice_checker(Namespace, _NAMESPACES), arguments="[curr_ns|init]",
+            scalar=lambda lo, node: tasks.process_id(lo, _namespace(node))),
+    Builtin("tid", UINT32, "Thread id, as the PID namespace numbers it that Sonde runs in.",
+            call=choice_checker(Namespace, _NAMESPACES), arguments="[curr_ns|init]",
+            scalar=lambda lo, node: tasks.thread_id(lo, _namespace(node))),
+    Builtin("uid", UINT32, "User id of the current task.", scalar=_user_id),
+    Builtin("gid", UINT32, "Group id of the current task.", scalar=_group_id),
+    Builtin("username", Symbol("username"), "Name of the current user; looked up when printed.", scalar=_user_id),
+    Builtin("comm", Str(16), "Name of the current thread, or of the thread with an id.", call=_check_comm_call,
+            arguments="[pid]", locate=_locate_name(), text=_write_name()),
+    Builtin("ppid", UINT32, "Process id of a task's parent.", call=_check_task_call, arguments="[task]",
+            scalar=_task_number("real_parent", "tgid")),
+    Builtin("pcomm", Str(16), "Name of a task's parent.", call=_check_task_call, arguments="[task]",
+            locate=_locate_name("real_parent", "comm"), text=_write_name("real_parent", "comm")),
+    Builtin("leader_tid", UINT32, "Thread id of a task's thread group leader.", call=_check_task_call,
+            arguments="[task]", scalar=_task_number("group_leader", "pid")),
+    Builtin("leader_comm", Str(16), "Name of a task's thread group leader.", call=_check_task_call, arguments="[task]",
+            locate=_locate_name("group_leader", "comm"), text=_write_name("group_leader", "comm")),
+    Builtin("curtask", _type_of_task, "The current task, a struct task_struct pointer.",
+            scalar=lambda lo, node: tasks.current_task(lo)),
+    Builtin("cgroup", UINT64, "Id of the current task's cgroup (version 2).",
+            scalar=helper_caller(h.CGROUP_ID, "cgroup_id")),
+)

@@ -1,0 +1,93 @@
+"""The task that is running, the CPU, and where the probe was set: what builtins are made of."""
+
+from __future__ import annotations
+
+from ...types import KERNEL, Pointer, Struct
+from .. import helpers as h
+from ..ir import Operand, Reg
+from . import memory
+from .contexts import arch_of
+from .core import Lower
+from .state import Mem
+
+
+def pid_tgid(lo: Lower) -> Reg:
+    return lo.b.call(h.PID_TGID, [], "pid_tgid", pure=True)
+
+
+def process_id(lo: Lower, namespace: str = "") -> Operand:
+    """The process id in ``namespace`` (curr_ns, init), by default as Sonde's own namespace numbers it: the number
+    that -p, cpid and /proc know."""
+    if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
+        return _id_in_namespace(lo, 4, namespace)
+    return lo.b.alu("rsh", pid_tgid(lo), 32)
+
+
+def thread_id(lo: Lower, namespace: str = "") -> Operand:
+    """The thread id; see :func:`process_id`."""
+    if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
+        return _id_in_namespace(lo, 0, namespace)
+    return lo.b.extend(pid_tgid(lo), 32, False)
+
+
+def _id_in_namespace(lo: Lower, off: int, asked: str) -> Operand:
+    """struct bpf_pidns_info {u32 pid, tgid} for the namespace that Sonde runs in. A task of another one has no number
+    there and gets 0, as in /proc; that is counted as a failure where the script asks for the namespace."""
+    with lo.scope():
+        info = lo.temp(8)
+        memory.clear_bytes(lo, info, 8)
+        device, inode = (lo.b.load(lo.unit.global_word(n), 0, 8) for n in ("pidns_dev", "pidns_ino"))
+        result = lo.b.call(h.NS_PID_TGID, [device, inode, lo.operand_address(info), 8], "ns_current_pid_tgid")
+        if asked:
+            lo.on_failure(result, "helper", "get_ns_current_pid_tgid")
+        return lo.b.load(info.base, info.off + off, 4)
+
+
+def cpu_number(lo: Lower) -> Reg:
+    return lo.b.call(h.CPU_ID, [], "cpu", pure=True)
+
+
+def current_task(lo: Lower) -> Operand:
+    return lo.b.call(h.TASK, [], "current_task", pure=True)
+
+
+def task_struct(lo: Lower) -> Struct:
+    struct = lo.world.find_struct("task_struct")
+    assert struct is not None
+    return struct
+
+
+def task_memory(lo: Lower, task: Operand, *path: str) -> Mem:
+    """A member of a task, through the pointers on the way."""
+    struct = task_struct(lo)
+    mem = memory.locate_pointee(lo, task, Pointer(struct, KERNEL))
+    for name in path[:-1]:
+        field = struct.field(name)
+        assert field is not None and isinstance(field.type, Pointer) and isinstance(field.type.to, Struct)
+        mem, struct = memory.locate_pointee(lo, memory.read_field(lo, mem, field), field.type), field.type.to
+    field = struct.field(path[-1])
+    assert field is not None
+    return mem.at(field.offset)
+
+
+def comm_memory(lo: Lower) -> Mem | None:
+    """The current task's name where it lies, when kernel memory is loaded directly (the kernel keeps it padded
+    with NULs: strscpy_pad in __set_task_comm())."""
+    if not memory.loads_directly(lo) or lo.world.find_struct("task_struct") is None:
+        return None
+    return task_memory(lo, current_task(lo), "comm")
+
+
+def traced_address(lo: Lower) -> Reg:
+    """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it."""
+    if lo.attach[0].kind in ("uprobe", "usdt"):
+        registers = arch_of(lo).registers
+        return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
+    return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
+
+
+def write_user_symbol(lo: Lower, address: Operand, into: Mem) -> None:
+    """An address of the current process as a symbol: address, tgid, probe."""
+    lo.b.store(into.base, into.off, address)
+    lo.b.store(into.base, into.off + 8, process_id(lo), 4)
+    lo.b.store(into.base, into.off + 12, 0, 4)

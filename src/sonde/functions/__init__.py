@@ -1,0 +1,28 @@
+"""The functions of the language, one family a file: a function's row, the rule of its type, and its lowering."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..families import FamilyTable
+
+if TYPE_CHECKING:
+    from ..compiler.lower.calls import Function
+
+# The order is that of the documentation.
+FAMILIES = {
+    "printing": "printf print errorf warnf debugf cat system time strftime nstat",
+    "maps": "clear zero delete has_key find len",
+    "aggregates": "count sum avg min max stats hist lhist tseries",
+    "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path default_str_length",
+    "joining": "join str_join str_concat",
+    "patterns": "globmatch",
+    "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",
+    "network": "ntop pton macaddr bswap sock_laddr sock_raddr tcp_state socket_cookie skboutput",
+    "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
+    "actions": "exit signal signal_thread override write_user unwatch",
+    "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "
+              "is_ptr is_str is_unsigned_integer kfunc_exist kfunc_allowed typeinfo",
+}
+
+FUNCTIONS: FamilyTable[Function] = FamilyTable(__name__, FAMILIES)

@@ -1,0 +1,204 @@
+"""Whole maps and their elements."""
+
+from __future__ import annotations
+
+from ..compiler import helpers as h
+from ..compiler.ir import Block, MapFd, Operand
+from ..compiler.lower import maps, memory, records
+from ..compiler.lower.calls import Function
+from ..compiler.lower.core import Lower
+from ..compiler.lower.ordering import evaluate_once, must_run_first
+from ..compiler.lower.state import FunctionState
+from ..compiler.lower.variables import set_variable
+from ..language.ast import (
+    Call,
+    Expr,
+    MapRef,
+    Variable,
+)
+from ..semantics import convert
+from ..semantics.calls import check_whole_map
+from ..semantics.context import CheckContext
+from ..semantics.rows import Types, choice_of
+from ..semantics.typed import Element, WholeMap
+from ..types import (
+    BOOL,
+    INT64,
+    VOID,
+    Aggregate,
+    Int,
+    Stack,
+    Type,
+)
+
+
+def check_clear(context: CheckContext, node: Call, types: Types) -> Type | None:
+    return check_whole_map(context, node.args[0], node)
+
+
+def _request_for_map(lo: Lower, call: Call) -> None:
+    """clear() and zero() are done by user space."""
+    name = choice_of(call, WholeMap).map
+    lo.forget(name)
+    records.send_control_record(lo, call.name, {"map": name})
+
+
+# --- elements -------------------------------------------------------------------------------------------
+
+
+def _check_element(context: CheckContext, node: Call, target: MapRef, key: Expr | None) -> bool:
+    """The map and key of delete(), has_key(), find()."""
+    state = context.map_state(target)
+    if state.keyed is (key is None):
+        many = "two arguments" if key is not None else "a single argument"
+        call = f"delete() with {many}" if node.name == "delete" else f"{node.name}()"
+        wants = "explicit keys (non-scalar map)" if key is not None else "out explicit keys (scalar map)"
+        context.error("map-key", f"call to {call} expects a map with{' ' * (key is not None)}{wants}", node)
+        return False
+    context.check_key_form(state, key is not None, target)
+    if key is not None:
+        context.add_key(state, context.check_value(key, "a map key"), key, target if target.key is key else key)
+    node.choice = Element(target.name, key)
+    found = context.map_value_type(state, target)
+    if found is not None:
+        target.type = convert.plain_type(found)
+    return found is not None
+
+
+def check_delete(context: CheckContext, node: Call, types: Types) -> Type | None:
+    """``delete(@x, k)`` and the older ``delete(@x[k])``."""
+    target = node.args[0]
+    if len(node.args) == 2 and target.key is not None:
+        context.error("bad-argument", convert.no_match(node.name), node, ["as in delete(@x, key)"])
+        return None
+    if len(node.args) == 1 and target.key is not None:
+        key = target.key
+    else:
+        key = node.args[1] if len(node.args) == 2 else None
+    context.map_state(target).programs[context.program.index] = True
+    return BOOL if _check_element(context, node, target, key) else None
+
+
+def _delete_statement(lo: Lower, call: Call) -> None:
+    element = choice_of(call, Element)
+    maps.delete_key(lo, element.map, element.key)
+
+
+def _lower_delete(lo: Lower, call: Call) -> Operand:
+    """1 if the key was there: the helper answers 0 or a negative error."""
+    element = choice_of(call, Element)
+    result = maps.delete_key(lo, element.map, element.key)
+    return 1 if isinstance(result, int) else lo.flag("jeq", result, 0, h.MAP_RESULT)
+
+
+def check_has_key(context: CheckContext, node: Call, types: Types) -> Type | None:
+    if node.args[0].key is not None:
+        context.error("bad-argument", convert.no_match(node.name), node, ["the first argument is a whole map"])
+        return None
+    return BOOL if _check_element(context, node, node.args[0], node.args[1]) else None
+
+
+def _branch_on_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    element = choice_of(call, Element)
+    assert element.key is not None
+    maps.branch_on_key(lo, element.map, element.key, yes, no)
+
+
+def check_find(context: CheckContext, node: Call, types: Types) -> Type | None:
+    if check_has_key(context, node, types) is None:
+        return None
+    value = context.map_state(node.args[0]).inferred_value
+    target = node.args[2]
+    assert isinstance(target, Variable) and value is not None
+    readable = convert.read_type(value)
+    if readable is None:
+        context.error("aggregate-value", f"'{value}' cannot be kept in a variable", target)
+        return None
+    if isinstance(value, Aggregate):
+        context.map_state(node.args[0]).read = True
+    state = context.find_variable(target.name) or context.declare_variable(target)
+    target.slot = state
+    context.assign_variable(state, readable, target)
+    target.type = state.type
+    return BOOL
+
+
+def _lower_find(lo: Lower, call: Call) -> Operand:
+    """find(@m, k, $v): look up once, keep the value."""
+    name, key = choice_of(call, Element).map, choice_of(call, Element).key
+    assert key is not None
+    if must_run_first(key):
+        key = evaluate_once(lo, key)
+    ref = MapRef(call.span, name=name, key=key)
+    ref.type = lo.unit.checked.maps[name].value
+    target = call.args[2]
+    assert isinstance(target, Variable)
+    found = lo.b.function.reg("found")
+    if id(target.slot) not in lo.state.variables or target.slot.span == target.span:  # declared here
+        set_variable(lo, target, None)
+    lo.b.set(found, 0)
+    have, on = lo.b.block("have"), lo.b.block("on")
+    with lo.region():
+        maps.branch_on_key(lo, name, key, have, on)
+        lo.b.start(have)
+        set_variable(lo, target, ref)
+        lo.b.set(found, 1)
+    lo.b.start(on)
+    return found
+
+
+# --- lengths --------------------------------------------------------------------------------------------
+
+
+def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
+    target = node.args[0]
+    if isinstance(target, MapRef) and target.key is None:
+        state = context.map_state(target)
+        if not isinstance(state.inferred_value, Stack) or state.keyed:
+            if state.keyed is False:
+                context.error("map-key", "call to len() expects a map with explicit keys (non-scalar map)", node)
+                return None
+            return check_whole_map(context, target, node, INT64)
+    found = context.check_value(target, "len()")
+    if found is None or isinstance(found, Stack):
+        return None if found is None else INT64
+    context.error("bad-argument", "call to len() expects a map, ustack, or kstack", node)
+    return None
+
+
+def _lower_len(lo: Lower, call: Call) -> Operand:
+    if not isinstance(call.choice, WholeMap):  # a stack
+        place = lo.place_value(call.args[0])
+        return memory.read_scalar(lo, place.at(12), Int(32, False))
+    name = call.choice.map
+    if lo.unit.maps[name].memory:
+        return 1
+    total = _count_elements(lo, name)
+    short = lo.unit.maps[name].short
+    return lo.b.alu("add", total, _count_elements(lo, short)) if short else total
+
+
+def _count_elements(lo: Lower, name: str) -> Operand:
+    """bpf_for_each_map_elem with a callback that does nothing: it returns how many it visited."""
+    function = lo.add_function(f"visit{len(lo.program.functions)}", 4)
+    with lo.building(FunctionState(function, outer=lo.state)):
+        lo.b.exit(0)
+    return lo.b.call(h.FOR_EACH_MAP, [MapFd(name), lo.b.callback(function.name), 0, 0], "for_each_map_elem")
+
+
+
+ROWS = (
+    Function("clear", ("map:map",), VOID, "Empty a map.", "clear(@x)", check_clear, sends="control", on_map="clear",
+             statement=_request_for_map),
+    Function("zero", ("map:map",), VOID, "Set every value of a map to 0.", "zero(@x)", check_clear, sends="control",
+             on_map="zero", statement=_request_for_map),
+    Function("delete", ("map:map", "key:raw?"), BOOL, "Remove a key from a map; false if it was not there.",
+             "delete(@x, tid)", check_delete, on_map="delete", macro=True, acts=True, statement=_delete_statement,
+             scalar=_lower_delete),
+    Function("has_key", ("map:map", "key:raw"), BOOL, "Whether a map has a key.", "has_key(@x, tid)", check_has_key,
+             on_map="look", macro=True, condition=_branch_on_key),
+    Function("find", ("map:map", "key:raw", "value:var"), BOOL, "Look a key up and keep its value, in one step.",
+             "find(@x, tid, $start)", check_find, on_map="look", macro=True, acts=True, scalar=_lower_find),
+    Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack.", "len(@x)", check_len,
+             on_map="look", macro=True, scalar=_lower_len),
+)

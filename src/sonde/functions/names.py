@@ -1,0 +1,54 @@
+"""Names for numbers: symbols, errors, signals, control groups."""
+
+from __future__ import annotations
+
+from ..compiler.lower import tasks
+from ..compiler.lower.calls import Function, first_argument
+from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
+from ..language.ast import (
+    Call,
+)
+from ..semantics.context import CheckContext, fold_constant
+from ..semantics.rows import Types
+from ..types import (
+    UINT64,
+    Symbol,
+    Type,
+    USym,
+)
+
+
+def _write_usym(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    tasks.write_user_symbol(lo, lo.scalar_value(call.args[0]), mem)
+
+
+def check_cgroup_path(context: CheckContext, node: Call, types: Types) -> Type:
+    return Symbol("cgroup_path", node.args[1].const if len(node.args) > 1 else "")
+
+
+def check_cgroupid(context: CheckContext, node: Call, types: Types) -> Type | None:
+    found = context.world.cgroup_id(node.args[0].const)
+    if found is None:
+        context.error("unknown-cgroup", f"No cgroup at '{node.args[0].const}'", node.args[0])
+        return None
+    return fold_constant(node, found, UINT64)
+
+
+
+ROWS = (
+    Function("ksym", ("address:int|ptr",), Symbol("ksym"), "Kernel symbol of an address.", "ksym(args.location)",
+             wrong={"address": "ksym() expects an integer or pointer argument"}, scalar=first_argument),
+    Function("usym", ("address:int|ptr",), USym(), "User symbol of an address.", 'usym(reg("ip"))',
+             wrong={"address": "usym() expects an integer or pointer argument"}, value=_write_usym),
+    Function("strerror", ("error:int",), Symbol("strerror"), "Text of an error number.", "strerror(-args.ret)",
+             macro=True, scalar=first_argument),
+    Function("signal_name", ("signal:int",), Symbol("signal_name"), "Name of a signal.", "signal_name(args.sig)",
+             macro=True, scalar=first_argument),
+    Function("syscall_name", ("number:int",), Symbol("syscall_name"), "Name of a system call.",
+             "syscall_name(args.id)", macro=True, scalar=first_argument),
+    Function("cgroup_path", ("id:int", "filter:literal?"), None, "Path of a cgroup id.", "cgroup_path(cgroup)",
+             check_cgroup_path, scalar=first_argument),
+    Function("cgroupid", ("path:literal",), None, "Id of a cgroup's path.", 'cgroupid("/sys/fs/cgroup/user.slice")',
+             check_cgroupid),
+)

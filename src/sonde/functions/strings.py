@@ -1,0 +1,394 @@
+"""Strings and bytes: read, measured, compared and searched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import helpers as h
+from ..compiler.ir import Block, Operand
+from ..compiler.lower import memory, search, strings, words
+from ..compiler.lower.calls import Function
+from ..compiler.lower.core import Lower
+from ..compiler.lower.state import Mem
+from ..compiler.lower.texts import capacity_of, literal_bytes
+from ..language.ast import (
+    Binary,
+    Call,
+    Expr,
+    IntLiteral,
+    Positional,
+    StrLiteral,
+    TypeSyntax,
+    Unary,
+)
+from ..semantics import convert
+from ..semantics.context import CheckContext, fold_constant
+from ..semantics.expressions import MAX_STRING
+from ..semantics.rows import Types
+from ..types import (
+    BOOL,
+    INT64,
+    UINT64,
+    Array,
+    Buf,
+    Int,
+    Pointer,
+    Scalar,
+    Str,
+    Type,
+)
+
+# --- reading --------------------------------------------------------------------------------------------
+
+
+def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) -> int | None:
+    """Capacity asked for by argument ``at``: its constant up to ``most`` (max_strlen), else that; None if wrong."""
+    most = most or context.config.max_strlen
+    if len(node.args) <= at:
+        return most
+    arg = node.args[at]
+    if context.check_value(arg, f"{node.name}()") is None:
+        return None
+    if convert.as_int(arg.type) is None:
+        context.error("bad-argument",
+                      f"{node.name}() only supports int arguments ({convert.kind_of_type(arg.type)} provided)",
+                      node)
+        return None
+    if not isinstance(arg.const, int):
+        return most
+    if arg.const < 0 or arg.const > MAX_STRING:
+        wrong = f"cannot use negative length ({arg.const})" if arg.const < 0 else \
+            f"length must be between 0 and {MAX_STRING} ({arg.const} provided)"
+        context.error("bad-argument", f"{node.name}: {wrong}", node)
+        return None
+    return max(1, min(arg.const, most))
+
+
+def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
+    """A C string read from memory; ``str($1)`` is the parameter's text, a constant, and so are literals."""
+    data = node.args[0]
+    size = _size_argument(context, node, 1, context.config.text_size)
+    if _fold_parameter_text(context, node, data):
+        return _shortened_type(node)
+    given = None if isinstance(data, TypeSyntax) else context.check_value(data, "str()")
+    if given is None or size is None:
+        return None
+    fixed = len(node.args) < 2 or node.args[1].const is not None
+    if fixed and isinstance(given, (Int, Str)) and data.const is not None and _is_literal_value(data):
+        node.const = str(data.const)
+        return _shortened_type(node)
+    if isinstance(given, Str):
+        return Str(min(size, given.capacity) if len(node.args) > 1 else given.capacity)
+    if isinstance(given, (Int, Pointer)) or isinstance(given, Array) and given.of.size == 1:
+        return Str(size)
+    context.error("bad-argument", f"str() expects a string, integer or a pointer type as first argument "
+                  f"({convert.type_name(given)} provided)", node)
+    return None
+
+
+def _is_literal_value(expr: Expr) -> bool:
+    """Is the value in the script itself: literals, and what is reckoned of them?"""
+    if isinstance(expr, Binary):
+        return _is_literal_value(expr.left) and _is_literal_value(expr.right)
+    return _is_literal_value(expr.operand) if isinstance(expr, Unary) else isinstance(expr, (IntLiteral, StrLiteral))
+
+
+def _shortened_type(node: Call) -> Str:
+    """The type of a constant str(), cut to the length that is given."""
+    limit = node.args[1].const if len(node.args) > 1 else None
+    text = str(node.const).encode("utf-8", "surrogateescape")[:limit if isinstance(limit, int) else None]
+    node.const = text.decode("utf-8", "surrogateescape")
+    return Str(len(text) + 1)
+
+
+def _fold_parameter_text(context: CheckContext, node: Call, data: Any) -> bool:
+    """``str($1)`` or ``str($1 + n)``: makes ``node`` the constant text."""
+    skip = 0
+    positional = data
+    if isinstance(data, Binary) and data.op == "+" and isinstance(data.left, Positional) \
+            and isinstance(data.right, IntLiteral):
+        positional, skip = data.left, data.right.value
+    if not isinstance(positional, Positional) or positional.number == 0:
+        return False
+    params = context.options.params
+    text = params[positional.number - 1] if positional.number <= len(params) else ""
+    if skip > len(text):
+        context.error("bad-argument", f"cannot use offset that exceeds string size ({skip} > {len(text)})", data)
+    node.const = text[skip:]
+    for part in (data, positional, getattr(data, "right", None)):
+        if isinstance(part, Expr):
+            part.type = UINT64
+    return True
+
+
+def _write_str(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    """str(p[, n]): read into place; n cuts at run time too."""
+    source = call.args[0]
+    fixed = len(call.args) < 2 or isinstance(call.args[1].const, int)
+    if isinstance(source.type, Str) or isinstance(source.type, Array) and not isinstance(source.type, Scalar):
+        place = lo.place_value(source)
+        if fixed and (place.space in ("bpf", "ctx") or place.btf):
+            _copy_text(lo, place, source.type.size, mem, type, pad)
+            return
+        address: Operand = lo.operand_address(place)
+        space = place.space
+    else:
+        address = lo.scalar_value(source)
+        space = source.type.space or lo.context.default_space if isinstance(source.type, Pointer) \
+            else memory.number_space(lo.context.default_space)
+    if pad:
+        memory.clear_bytes(lo, mem, type.capacity)
+    elif not fixed:
+        lo.b.store(mem.base, mem.off, 0, 1)  # a length of 0 leaves the memory as it was
+    size = type.capacity if fixed else _length_operand(lo, call, type)
+    result, name = memory.read_memory(lo, space, mem, size, address, text=True)
+    failed, on = lo.b.block("failed", cold=True), lo.b.block("on")
+    lo.b.branch("jslt", result, 0, failed, on)
+    lo.b.start(failed)
+    lo.b.store(mem.base, mem.off, 0, 1)
+    lo.count_error("read", name)
+    lo.b.jump(on)
+    lo.b.start(on)
+
+
+def _copy_text(lo: Lower, place: Mem, have: int, mem: Mem, type: Str, pad: bool) -> None:
+    size = min(have, type.capacity)
+    memory.copy_bytes(lo, place, mem, size)
+    if have >= type.capacity:
+        lo.b.store(mem.base, mem.off + type.capacity - 1, 0, 1)
+    elif pad:
+        memory.clear_bytes(lo, mem.at(size), type.capacity - size)
+    else:
+        lo.b.store(mem.base, mem.off + size, 0, 1)
+
+
+def _length_operand(lo: Lower, call: Call, type: Str) -> Operand:
+    """Bytes to read, the NUL included: a length known at run time, cut to the capacity."""
+    wanted = lo.scalar_value(call.args[1])
+    size = lo.b.function.reg("size")
+    lo.b.set(size, type.capacity)
+    shorter, on = lo.b.block("shorter"), lo.b.block("on")
+    lo.b.branch("jlt", wanted, type.capacity, shorter, on)
+    lo.b.start(shorter)
+    lo.b.set(size, wanted)
+    lo.b.start(on)
+    bound = lo.b.block("bound")
+    again = lo.b.block("again", cold=True)
+    lo.b.branch("jle", size, type.capacity, bound, again)
+    lo.b.start(again)
+    lo.b.set(size, type.capacity)
+    lo.b.start(bound)
+    return size
+
+
+def check_buf(context: CheckContext, node: Call, types: Types) -> Type | None:
+    given = None if isinstance(node.args[0], TypeSyntax) else context.check_value(node.args[0], "buf()")
+    size = _size_argument(context, node, 1)
+    if given is None or size is None:
+        return None
+    if isinstance(given, (Array, Str)) and given.size:
+        return Buf(given.size if len(node.args) == 1 else min(size, given.size))
+    if not isinstance(given, (Int, Pointer, Array)):
+        context.error("bad-argument", f"buf() expects a string, integer or a pointer type as first argument "
+                      f"({convert.type_name(given)} provided)", node)
+        return None
+    if len(node.args) == 1:
+        if not isinstance(given, Pointer) or not isinstance(given.to, Array):
+            context.error("arity", "buf() expects a length argument for non-array type "
+                          f"{convert.kind_of_type(given)}", node)
+            return None
+        return Buf(given.to.size)
+    return Buf(size)
+
+
+def _write_buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
+    """u32 length, then the bytes."""
+    assert isinstance(type, Buf) and isinstance(call.type, Buf)
+    place = memory.locate_bytes(lo, call.args[0])
+    most = min(type.capacity, call.type.capacity)  # its place may have room for more
+    length = call.args[1].const if len(call.args) > 1 else most
+    if not isinstance(length, int):
+        memory.clear_bytes(lo, mem.at(4), type.capacity)
+        size = _cut_length(lo, lo.scalar_value(call.args[1]), most)
+        lo.b.store(mem.base, mem.off, size, 4)
+        memory.read_bytes(lo, place, size, mem.at(4))
+        return
+    most = min(most, length)
+    lo.b.store(mem.base, mem.off, most, 4)
+    memory.copy_bytes(lo, place, mem.at(4), most, 4)
+    if most < type.capacity:
+        memory.clear_bytes(lo, mem.at(4 + most), type.capacity - most)
+
+
+def _cut_length(lo: Lower, value: Operand, most: int) -> Operand:
+    size = lo.b.function.reg("size")
+    lo.b.set(size, value)
+    long, on = lo.b.block("long"), lo.b.block("on")
+    lo.b.branch("jle", size, most, on, long)
+    lo.b.start(long)
+    lo.b.set(size, most)
+    lo.b.start(on)
+    return size
+
+
+def check_path(context: CheckContext, node: Call, types: Types) -> Type | None:
+    size = _size_argument(context, node, 1)
+    return None if size is None else Str(size)
+
+
+def _write_path(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
+    if pad:
+        memory.clear_bytes(lo, mem, type.capacity)
+    source = call.args[0]
+    address = lo.scalar_value(source) if isinstance(source.type, Pointer) else \
+        lo.operand_address(lo.place_value(source))
+    result = lo.b.call(h.D_PATH, [address, lo.operand_address(mem), type.capacity], "d_path")
+    lo.on_failure(result, "helper", "d_path")
+
+
+# --- comparing ------------------------------------------------------------------------------------------
+
+
+def check_strcap(context: CheckContext, node: Call, types: Types) -> Type | None:
+    given = types[0]
+    return fold_constant(node, given.size if isinstance(given, (Str, Array)) else context.config.max_strlen, INT64)
+
+
+def lower_strlen(lo: Lower, call: Call) -> Operand:
+    text = literal_bytes(call.args[0])
+    if text is not None:
+        return len(text)
+    with lo.scope():
+        place = lo.place_value(call.args[0])
+        return words.text_length(lo, place, capacity_of(call.args[0]))
+
+
+def check_strncmp(context: CheckContext, node: Call, types: Types) -> Type | None:
+    """Folded if both are literals."""
+    left, right, length = [arg.const for arg in node.args]
+    if length < 0:
+        context.error("bad-argument", "Builtin strncmp requires a non-negative literal", node)
+        return None
+    if isinstance(left, str) and isinstance(right, str):
+        return fold_constant(node, int(left[:length] != right[:length]), INT64)
+    return INT64
+
+
+def lower_strncmp(lo: Lower, call: Call) -> Operand:
+    """0 if equal in so many characters, else 1."""
+    result = lo.b.function.reg("differs")
+    lo.select(result, lambda yes, no: _same_prefix(lo, call, yes, no), lambda: 0, lambda: 1)
+    return result
+
+
+def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    left, right, length = call.args[0], call.args[1], call.args[2].const
+    if literal_bytes(left) is not None:
+        left, right = right, left
+    text = literal_bytes(right)
+    with lo.scope():
+        place = lo.place_value(left)
+        if text is not None:
+            strings.branch_on_literal(lo, place, capacity_of(left), text, yes, no, prefix=length)
+        else:
+            other = lo.place_value(right)
+            words.branch_on_strings(lo, place, capacity_of(left), other, capacity_of(right), yes, no,
+                                length)
+
+
+def check_memcmp(context: CheckContext, node: Call, types: Types) -> Type | None:
+    for arg, type in zip(node.args[:2], types):
+        if type.size < node.args[2].const and not isinstance(type, Pointer):
+            context.error("bad-argument", f"memcmp() reads {node.args[2].const} bytes of {type.size}", arg)
+            return None
+    return INT64
+
+
+def _lower_memcmp(lo: Lower, call: Call) -> Operand:
+    """0 if equal, else 1, or -1 where the first byte that differs is the smaller on the left."""
+    length = call.args[2].const
+    result = lo.b.function.reg("differs")
+    with lo.scope():
+        left, right = lo.temp(length), lo.temp(length)
+        for side, copy in zip(call.args[:2], (left, right)):
+            memory.copy_bytes(lo, memory.locate_bytes(lo, side), copy, length)
+        less, more, on = lo.b.block("less"), lo.b.block("more"), lo.b.block("on")
+        lo.b.set(result, 0)
+        at = 0
+        while at < length:
+            step = 8
+            while step > length - at or (left.off + at) % step or (right.off + at) % step:
+                step //= 2
+            a, b = (lo.b.swap(lo.b.load(m.base, m.off + at, step), 8 * step) if step > 1
+                    else lo.b.load(m.base, m.off + at, 1) for m in (left, right))  # the first byte counts most
+            differ, same = lo.b.block("differ"), lo.b.block("same")
+            lo.b.branch("jne", a, b, differ, same)
+            lo.b.start(differ)
+            lo.b.branch("jlt", a, b, less, more)
+            lo.b.start(same)
+            at += step
+        lo.b.jump(on)
+        lo.b.start(less)
+        lo.b.set(result, -1)
+        lo.b.jump(on)
+        lo.b.start(more)
+        lo.b.set(result, 1)
+        lo.b.start(on)
+    return result
+
+
+# --- searching ------------------------------------------------------------------------------------------
+
+
+def lower_strstr(lo: Lower, call: Call) -> Operand:
+    result = lo.b.function.reg("where")
+    index: list[Operand] = []
+    lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0], lambda: -1)
+    return result
+
+
+def _find_substring(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
+    needle = literal_bytes(call.args[1])
+    with lo.scope():
+        hay = lo.place_value(call.args[0])
+        size, ends = capacity_of(call.args[0]), isinstance(call.args[0].type, Str)
+        if needle is not None:
+            return search.find_literal(lo, hay, size, ends, needle, yes, no)
+        other = lo.place_value(call.args[1])
+        return search.find_string(lo, hay, size, ends, other, capacity_of(call.args[1]),
+                                      isinstance(call.args[1].type, Str), yes, no)
+
+
+def branch_on_strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+    _find_substring(lo, call, yes, no)
+
+
+
+ROWS = (
+    Function("str", ("data:raw", "length:raw?"), None, "The C string at an address.", "str(args.filename)", check_str,
+             text=_write_str),
+    Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
+             value=_write_buf),
+    Function("strlen", ("text:str",), UINT64, "Length of a string.", "strlen(comm)", cost=150, macro=True,
+             scalar=lower_strlen),
+    Function("strcap", ("text:str|array|ptr",), None, "Capacity of a string.", "strcap(comm)", check_strcap,
+             macro=True),
+    Function("strncmp", ("a:str", "b:str", "length:number"), INT64, "0 if two strings agree in so many characters.",
+             'strncmp(comm, "ssh", 3)', check_strncmp, cost=150,
+             wrong={"length": "Builtin strncmp requires a non-negative literal"}, scalar=lower_strncmp),
+    Function("strcontains", ("text:str", "part:str"), BOOL, "Whether a string contains another.",
+             'strcontains(comm, "sh")', cost=400, macro=True, condition=branch_on_strcontains),
+    Function("strstr", ("text:str", "part:str"), INT64, "Where a string contains another; -1 if it does not.",
+             'strstr(comm, "sh")', cost=400, macro=True, scalar=lower_strstr),
+    Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), INT64,
+             "Compare bytes: 0 if they are the same, negative if those of the first are less.", "memcmp($a, $b, 4)",
+             check_memcmp, macro=True, scalar=_lower_memcmp),
+    Function("path", ("path:ptr|struct", "length:number?"), None, "Full path of a struct path.",
+             "path(ctx.file.f_path)", check_path, probes=("fentry", "fexit", "iter"),
+             wrong={"path": "path() only supports pointer or C type argument ({given} provided)",
+                    "length": "path: invalid size value, need non-negative literal",
+                    "probe": "The path function can only be used with 'fentry', 'fexit', 'iter' probes"},
+             text=_write_path),
+    Function("default_str_length", (), INT64, "Size of strings: max_strlen.", "default_str_length()", library="values",
+             macro=True),
+)

@@ -1,0 +1,139 @@
+"""What the checker knows of the language's functions and builtins: a row each, in the rooms :mod:`sonde.functions` and
+:mod:`sonde.builtins`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..language.ast import Call, Callee, Choice, Reference
+from ..record import Record
+from ..spec import Config
+from ..types import Type
+from .typed import Options
+from .world import World
+
+if TYPE_CHECKING:
+    from .context import CheckContext
+
+Types = Sequence[Any]  # of the arguments, each a Type; None for one that is no value (a map, a name)
+Rule = Callable[["CheckContext", Call, Types], "Type | None"]
+Answer = Callable[[Call, World, Options, Config], "bool | None"]
+
+
+class Parameter(Record):
+    """A parameter of a function: the kinds of arguments that it takes."""
+
+    name: str
+    kinds: list[str]
+    optional: bool
+
+
+class FunctionRow(Callee):
+    """A row. Arity, kinds of arguments, type and documentation follow from it.
+
+    ``params`` are ``name:kind|kind``, with ``?`` if optional and ``...`` for "any more". Kinds: int (or integer, as
+    some messages have it) ptr str buf array bool stack any; ``literal`` a constant string, ``number`` a constant
+    integer; and what is no value: ``map`` (@x, or @x[k]), ``var``, ``type``, ``word``, ``raw`` (the rule checks it).
+    ``rule`` gives the type of a call where it is not always ``result``, None after an error, and leaves in the call's
+    ``choice`` what the lowering cannot see.
+    """
+
+    params: tuple[str, ...]
+    result: Type | None
+    documentation: str
+    example: str
+    rule: Rule | None = None
+    sends: str = ""             # "data" or "control": the ring by which user space learns that it is to act
+    unsafe: bool = False
+    aggregate: bool = False     # only as the value of @x = ...
+    probes: tuple[str, ...] = ()
+    on_map: str = ""            # "look", "delete", "clear", "zero" or "print": what it does to the map that it is given
+    acts: bool = False          # its value may be left lying: it is called for what it does, too
+    ends: bool = False          # the program does not go on behind it
+    cost: int = 30              # instructions that the verifier looks at, roughly
+    library: str = ""           # the file of stdlib/ that has it, as a macro
+    macro: bool = False         # it is a macro in bpftrace's standard library, which words some errors differently
+    named_by: int = 0           # the argument that its value is called after, as a column
+    parameter: bool = False     # it names a parameter of the script
+    pinned: Rule | None = None  # instead of ``rule`` in an iterator that runs when its pin is read, without Sonde
+    answer: Answer | None = None  # what it is where that decides whether its clause is there at all, if that is known
+    wrong: Mapping[str, str] = {}  # what to say of a wrong argument, by its parameter, or of a wrong place ("probe")
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """The parameters, without the "..." for more."""
+        return [Parameter(name, kinds.split("|"), text.endswith("?")) for text in self.params if text != "..."
+                for name, _, kinds in [text.rstrip("?").partition(":")]]
+
+    @property
+    def takes_more(self) -> bool:
+        return "..." in self.params
+
+    @property
+    def sets_variable(self) -> bool:
+        """Whether an argument is a variable that it gives a value to."""
+        return any("var" in parameter.kinds for parameter in self.parameters)
+
+    def takes_text(self, at: int) -> bool:
+        """Whether argument ``at`` is a string."""
+        return at < len(self.parameters) and "str" in self.parameters[at].kinds
+
+
+class BuiltinRow(Callee):
+    """A name that stands for a value of the event.
+
+    ``type`` is a type or a rule for it. ``probes``: the kinds it works in (all if empty); ``place`` is what is said of
+    other kinds, with {kind}, {type} and {instead}. ``pure``: the same during one run of a program. ``call`` is the rule
+    of its call form, ``arguments`` what that may name.
+    """
+
+    type: Type | Callable[[CheckContext, Reference], Type | None]
+    documentation: str
+    pure: bool = True
+    probes: tuple[str, ...] = ()
+    call: Callable[[CheckContext, Call], Type | None] | None = None
+    arguments: str = ""
+    clock: bool = False
+    place: str = "can not be used with '{kind}' probes"
+
+
+Functions = Mapping[str, FunctionRow]
+Builtins = Mapping[str, BuiltinRow]
+
+
+class Language(Record):
+    """The names that the language has."""
+
+    functions: Functions
+    builtins: Builtins
+
+
+def row_of(node: object) -> FunctionRow | None:
+    """The row of the function that a checked node calls; None if it is no call of one of these."""
+    return node.callee if isinstance(node, Call) and isinstance(node.callee, FunctionRow) else None
+
+
+def deletes_key(node: object) -> bool:
+    """Whether a node takes an element out of a map."""
+    row = row_of(node)
+    return row is not None and row.on_map == "delete"
+
+
+def is_clock(node: object) -> bool:
+    """Whether a checked node reads a clock."""
+    return isinstance(node, Reference) and isinstance(node.callee, BuiltinRow) and node.callee.clock
+
+
+def argument_number(node: Reference) -> int:
+    """Of ``arg0``, ``arg1`` ...: which."""
+    return int(node.name.removeprefix("__builtin_").removeprefix("arg"))
+
+
+Chosen = TypeVar("Chosen", bound=Choice)
+
+
+def choice_of(node: Reference, kind: type[Chosen]) -> Chosen:
+    """What the rule of a call chose, for a lowering that knows what that is."""
+    assert isinstance(node.choice, kind), f"{node.name}(): {node.choice!r}"
+    return node.choice
