@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "service": set(),
     "aliases": set(),
     "btf": {"record", "errors", "types", "uapi", "ownership"},
-    "language": {"record", "errors", "types", "installed", "shipped"},
+    "language": {"record", "errors", "types", "installed", "shipped", "ownership"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "kernel": BASE,
