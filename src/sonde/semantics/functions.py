@@ -149,6 +149,11 @@ _ROWS = (
     FunctionRow("path", ("path:ptr|struct", "length:number?"), None, "Full path of a struct path.",
                 "path(ctx.file.f_path)", r.check_path,
                 probes=("fentry", "fexit", "iter")),
+    FunctionRow("abspath", ("path:var", "depth:int"), VOID,
+                "Put the current directory before a relative path, at most so many names of it.",
+                "abspath($a, 32)", library="paths", macro=True),
+    FunctionRow("fs_root", (), None, "The root directory of the current task, a struct dentry pointer.", "fs_root()",
+                library="paths", macro=True),
     FunctionRow("default_str_length", (), INT64, "Size of strings: max_strlen.", "default_str_length()",
                 library="values", macro=True),
     # names for numbers

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...language.ast import Call, Expr, Name
 from ...types import KERNEL, Pointer, Str, Struct
+from ...uapi import BPF_TASK_ITER_ALL_THREADS
 from .. import helpers as h
 from ..ir import Operand, Reg
 from . import memory
@@ -13,8 +14,6 @@ from .clocks import elapsed_time, read_clock
 from .contexts import arch_of
 from .core import Lower, call_option
 from .state import Mem
-
-ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
 
 
 def pid_tgid(lo: Lower) -> Reg:
@@ -177,7 +176,7 @@ def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
     with lo.scope():
         iterator = lo.temp(24, "tasks")  # struct bpf_iter_task
         where = lo.operand_address(iterator)
-        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, ALL_THREADS], "iter_task_new")
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, BPF_TASK_ITER_ALL_THREADS], "iter_task_new")
         loop, one, found, done = (lo.b.block(n) for n in ("tasks", "task", "found", "done"))
         lo.b.start(loop)
         task = lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_next"), [where], "iter_task_next")
