@@ -106,7 +106,7 @@ CONFIG_EXAMPLES: dict[str, str] = {
     "log_size": "4000000", "max_bpf_progs": "2000", "max_cat_bytes": "65536", "max_map_keys": "100000", "max_probes": "2000",
     "max_strlen": "4096", "missing_probes": "warn", "on_stack_limit": "64", "perf_rb_pages": "256",
     "print_maps_on_exit": "false", "show_debug_info": "false", "stack_mode": "perf", "str_trunc_trailer": '"~"',
-    "unstable_import_statement": "warn", "unstable_tseries": "enable", "unstable_typeinfo": "enable", "use_blazesym": "false",
+    "unstable_import_statement": "warn", "unstable_iter": "enable", "unstable_tseries": "enable", "unstable_typeinfo": "enable", "use_blazesym": "false",
 }
 
 # key -> command
@@ -145,6 +145,11 @@ STATEMENTS: list[tuple[str, str, str]] = [
     ("Loops", "over a range, over a map, while a condition holds, or a fixed number of copies.",
      "begin { for ($i : 0..10) { if ($i == 5) { break; } @[$i] = 1; } for ($kv : @) { print($kv.0); } unroll (3) "
      "{ print(1); } $n = 0; while ($n < 5) { $n++; } }"),
+    ("Loops over tasks", "`iter_task()` has each process's first thread, `iter_threads()` every thread, "
+     "`iter_task_threads(task)` those of a task's process, `iter_task_vma(task)` a process's mappings; from "
+     "bpftrace's development branch (Linux 6.7).",
+     "config = { unstable_iter = enable }\n"
+     "begin { for ($t : iter_task()) { for ($v : iter_task_vma($t)) { @bytes[$t.comm] = sum($v.vm_end - $v.vm_start); } } }"),
     ("Blocks as values", "the last expression of a block is its value.", "begin { $x = { let $a = 2; $a * 3 }; print($x); }"),
     ("Tuples and records", "`(1, \"a\")` has fields .0 and .1; `(n=1)` has .n.",
      'begin { $t = (1, "a"); $r = (n=1, s="b"); print(($t.0, $r.n)); }'),
@@ -309,6 +314,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unknown-map-kind": ("There is no such kind of map.", "let @m = tree(5);\nbegin { @m[1] = 1; }"),
     "unknown-parameter": ("The script asks for no parameter of that name.", '// sonde script.bt -- --port=80\nbegin { print(1); }'),
     "stand-in": ("The kernel has the function as the compiler changed it, or under a new name: that is probed.", ""),
+    "untrusted-import": ("Others can write to what is imported, or to a folder on the way to it.", ""),
     "untraceable": ("The kernel function is not among those that can be traced.", ""),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),
     "unknown-register": ("The CPU has no such register.", 'profile:hz:9 { print(reg("none")); }'),

@@ -40,6 +40,25 @@ def is_private(found: os.stat_result) -> bool:
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE
 
 
+def why_untrusted(path: str) -> str:
+    """Why a file or folder is not to be read as a part of the caller's script: somebody else can write to it, or to a
+    folder that leads there. "" if it may be. Raises OSError."""
+    real = os.path.realpath(path)
+    folder = os.path.dirname(real)
+    places = [(place, os.stat(place)) for place in (real, folder)]
+    if any(found.st_mode & stat.S_IWOTH for _, found in places):
+        return "global write permissions"
+    while folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+        places.append((folder, os.stat(folder)))
+    for place, found in places:
+        if found.st_uid not in own_users():
+            return f"another user's ownership of {place}"
+        if found.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            return f"global write permissions of {place}"
+    return ""
+
+
 def _locate_path(path: str, owners: frozenset[int], private: bool = False, make: bool = False) -> tuple[int, str, bool]:
     """(descriptor of the folder, name in it, whether a link of that name is to be followed), behind all other links."""
     pending = _split_path(path)

@@ -37,4 +37,7 @@ def list_shipped(folder: str) -> list[str]:
 def exists_shipped(path: str) -> bool:
     """Whether there is such a file or folder."""
     folder, name = os.path.split(path)
-    return is_shipped(path) and name in list_shipped(folder)
+    try:
+        return is_shipped(path) and name in list_shipped(folder)
+    except OSError:
+        return False

@@ -362,6 +362,7 @@ class Config(Record):
     show_debug_info: bool = True
     use_blazesym: bool = True
     unstable_import_statement: str = "enable"
+    unstable_iter: str = "warn"
     unstable_tseries: str = "warn"
     unstable_typeinfo: str = "error"
 

@@ -20,7 +20,8 @@ PROBES = ("BEGIN", "t:syscalls:sys_enter_execve", "t:syscalls:sys_exit_openat", 
           "profile:hz:99", "rt:sched_switch", "t:skb:kfree_skb", "k:vfs_read", "f:vfs_read",
           "t:sock:inet_sock_set_state")
 BEFORE = ("$p = (uint64 *)5; $q = $p; $a = (uint8[8])nsecs; $b = $a; $l = curtask; $sk = (struct sock *)5; "
-          "$skb = (struct sk_buff *)5; $dev = (struct net_device *)5; $n = 5; @x[tid] = 1; ")
+          "$skb = (struct sk_buff *)5; $dev = (struct net_device *)5; $n = 5; $text = str(5); "
+          "@x[tid] = 1; ")
 EXAMPLES = {  # where the documentation's own example needs more around it
     "write_user": "write_user($p, $q, 8)",
     "buf": "buf(args.argv, 16)", "signal_name": "signal_name($n)", "syscall_name": "syscall_name($n)",
@@ -29,7 +30,7 @@ EXAMPLES = {  # where the documentation's own example needs more around it
     "assert": 'assert($n > 0, "nothing seen")', "is_array": "is_array($a)", "ntop": "ntop(2, $n)",
     "is_integer": "is_integer($n)", "is_ptr": "is_ptr($p)", "is_str": "is_str(comm)", "find": "find(@x, tid, $v)",
     "static_assert": "static_assert(sizeof(uint32) == 4)", "kfunc_exist": 'kfunc_exist("bpf_rdonly_cast")',
-    "strftime": 'strftime("%H", nsecs)',
+    "strftime": 'strftime("%H", nsecs)', "abspath": "abspath($text, 2)",
 }
 ELSEWHERE = {"fail", "path", "config"}  # refuses to compile; needs a probe kind that is not built; is no value
 

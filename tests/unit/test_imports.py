@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aliases": set(),
     "families": set(),
     "btf": {"record", "errors", "types", "uapi", "ownership"},
-    "language": {"record", "errors", "types", "installed", "shipped"},
+    "language": {"record", "errors", "types", "installed", "shipped", "ownership"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "functions": BASE | {"language", "semantics", "compiler"},

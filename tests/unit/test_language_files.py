@@ -173,6 +173,7 @@ def test_imports_name_the_file_of_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "code"), [
     ('import "none.bt"; begin {}', "import-not-found"),
+    ('import "none/none.bt"; begin {}', "import-not-found"),
     ('import "x.bpf.c"; begin {}', "not-supported"),
     ('import "x.bt" begin {}', "syntax-error"),
 ])
@@ -188,6 +189,46 @@ def test_an_import_in_a_block_is_one_of_the_script(tmp_path: Path) -> None:
     source = Source(str(tmp_path / "main.bt"), 'begin { import "lib.bt"; print(four()); }')
     script = parse_script(source, errors, (), Files())
     assert not errors.items and [macro.name for macro in script.macros] == ["four"]
+
+
+def test_nothing_is_imported_that_others_can_write_to(tmp_path: Path) -> None:
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    file = lib / "one.bt"
+    file.write_text("macro one() { 1 }")
+    name = str(tmp_path / "s.bt")
+
+    def said(imported: str) -> list[tuple[str, str]]:
+        errors = Diagnostics()
+        parse_script(Source(name, f'import "{imported}";\nbegin {{ print(one()); }}'), errors, (), Files())
+        return [(item.code, item.message.replace(str(tmp_path), "")) for item in errors.items]
+
+    assert said("lib/one.bt") == said("lib") == []
+    not_found = ("import-not-found", "Unable to find suitable path for import")
+    file.chmod(0o646)
+    (tmp_path / "link.bt").symlink_to(file)
+    for link in ("lib/one.bt", "link.bt"):
+        assert said(link) == [("untrusted-import", f'skipping due to global write permissions: "/{link}"'), not_found]
+    refusal = 'cowardly refusing to import from a directory with global write permissions: "/lib/one.bt"'
+    assert said("lib") == [("untrusted-import", refusal)]
+    file.chmod(0o644)
+    lib.chmod(0o1777)
+    assert said("lib/one.bt")[1:] == said("lib")[1:] == [not_found]
+    lib.chmod(0o755)
+    tmp_path.chmod(0o777)
+    assert said("lib/one.bt")[1:] == [not_found]
+    tmp_path.chmod(0o1777)  # nobody can put another folder in this one's place
+    assert said("lib/one.bt") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_imports_is_of_root_or_who_became_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib.bt").write_text("")
+    os.chown(tmp_path / "lib.bt", 12345, -1)
+    text, name = 'import "lib.bt"; begin { }', str(tmp_path / "s.bt")
+    assert failure(text, name)[0] == "untrusted-import"
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert [literal.value for literal in script(text, name).imports] == ["lib.bt"]
 
 
 def test_programs_in_c_are_told_apart_from_scripts(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ..types import (
     Symbol,
     Type,
 )
+from ..uapi import BPF_TASK_ITER_ALL_THREADS
 
 _NAMESPACES = ("curr_ns", "init")
 
@@ -126,9 +127,6 @@ def _write_name(*path: str) -> Callable[[Lower, Reference, Mem], None]:
     return write
 
 
-
-ALL_THREADS = 1  # BPF_TASK_ITER_ALL_THREADS: kernel/bpf/task_iter.c
-
 def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
     """The name of the thread with that id: walk all of them, as only an iterator may in every kind of program."""
     struct = tasks.task_struct(lo)
@@ -140,7 +138,7 @@ def _comm_of(lo: Lower, pid: Expr, into: Mem) -> None:
     with lo.scope():
         iterator = lo.temp(24, "tasks")  # struct bpf_iter_task
         where = lo.operand_address(iterator)
-        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, ALL_THREADS], "iter_task_new")
+        lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_new"), [where, 0, BPF_TASK_ITER_ALL_THREADS], "iter_task_new")
         loop, one, found, done = (lo.b.block(n) for n in ("tasks", "task", "found", "done"))
         lo.b.start(loop)
         task = lo.b.kfunc(lo.world.kfunc_id("bpf_iter_task_next"), [where], "iter_task_next")

@@ -14,7 +14,7 @@ FAMILIES = {
     "printing": "printf print errorf warnf debugf cat system time strftime nstat",
     "maps": "clear zero delete has_key find len",
     "aggregates": "count sum avg min max stats hist lhist tseries",
-    "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path default_str_length",
+    "strings": "str buf strlen strcap strncmp strcontains strstr memcmp path abspath fs_root default_str_length",
     "joining": "join str_join str_concat",
     "patterns": "globmatch",
     "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",

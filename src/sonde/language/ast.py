@@ -272,7 +272,8 @@ class Unroll(Stmt):
 
 
 class For(Stmt):
-    """``for ($x : a..b)`` (``end`` given) or ``for ($kv : @map)`` (``end`` None, ``start`` is the MapRef)."""
+    """``for ($x : a..b)`` (``end`` given), ``for ($kv : @map)`` (``end`` None, ``start`` is the MapRef), or
+    ``for ($t : iter_task())`` (``start`` is the Call)."""
 
     variable: Variable
     start: Expr

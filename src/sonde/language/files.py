@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ..ownership import why_untrusted
 from ..shipped import FOLDER, exists_shipped, is_shipped, list_shipped, read_shipped
 from .source import Source
 
@@ -44,20 +45,25 @@ class Files:
                   *(() if is_system_header(name) else _SYSTEM_FOLDERS)]
         return self._first_match(name, places, os.path.isfile)
 
-    def find_import(self, name: str, importer: Source) -> str | None:
-        """The path of what ``import`` names: beside the script, or shipped with Sonde."""
+    def find_import(self, name: str, importer: Source, refused: dict[str, str]) -> str | None:
+        """The path of what ``import`` names: beside the script, or shipped with Sonde. What others can write to is
+        passed over, with the reason put into ``refused``."""
+        def is_usable(path: str) -> bool:
+            if not os.path.exists(path):
+                return False
+            if reason := why_untrusted(path):
+                refused[path] = reason
+            return not reason
+
         shipped = os.path.join(FOLDER, "stdlib")
         inner = name.removeprefix("stdlib/")
-        return (self._first_match(name, [directory_of(importer), *self.directories], os.path.exists)
+        return (self._first_match(name, [directory_of(importer), *self.directories], is_usable)
                 or self._first_match(inner, [shipped], exists_shipped))
 
     @staticmethod
-    def _first_match(name: str, places: Sequence[str], test: object) -> str | None:
-        for place in places:
-            path = os.path.normpath(os.path.join(place, name))
-            if callable(test) and test(path):
-                return path
-        return None
+    def _first_match(name: str, places: Sequence[str], test: Callable[[str], bool]) -> str | None:
+        paths = [os.path.normpath(os.path.join(place, name)) for place in places]
+        return next((path for path in paths if test(path)), None)
 
     @staticmethod
     def read_source(path: str) -> Source:
@@ -68,10 +74,13 @@ class Files:
             return Source(path, file.read().decode("utf-8", "surrogateescape"))
 
     @staticmethod
-    def list_directory(path: str) -> list[str]:
-        """What importing a directory imports: its scripts and headers, by name. Raises OSError."""
-        names = list_shipped(path) if is_shipped(path) else sorted(os.listdir(path))
-        return [os.path.join(path, n) for n in names if n.endswith((".bt", ".h"))]
+    def list_directory(path: str) -> dict[str, str]:
+        """What importing a directory imports: its scripts and headers, by name, each with the reason why it may not be
+        read, or "". Raises OSError."""
+        shipped = is_shipped(path)
+        names = list_shipped(path) if shipped else sorted(os.listdir(path))
+        paths = [os.path.join(path, n) for n in names if n.endswith((".bt", ".h"))]
+        return {found: "" if shipped else why_untrusted(found) for found in paths}
 
 
 def directory_of(source: Source) -> str:

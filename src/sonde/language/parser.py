@@ -332,14 +332,25 @@ class Parser(StatementParser):
         """A script, a header, or a directory of them becomes part of this script; each file only once."""
         name = self.string_value(token)
         self._script.imports.append(ast.StrLiteral(self.token_span(token), value=name))
-        path = self._files.find_import(name, self.source)
+        refused: dict[str, str] = {}
+        path = self._files.find_import(name, self.source, refused)
+        for place, reason in refused.items():
+            self.diagnostics.warning("untrusted-import", f'skipping due to {reason}: "{place}"', span)
         if path is None:
-            self.error("import-not-found", "Unable to find suitable path for import", span,
-                       [f"there is no file or directory '{name}'",
-                        "the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
+            self.error("import-not-found", "Unable to find suitable path for import", span, [
+                "what is imported may be written to by nobody but root and you"] if refused else [
+                f"there is no file or directory '{name}'",
+                "the name is relative to the script that imports it, or one of Sonde's own: stdlib/..."])
             return
         try:
-            for found in self._files.list_directory(path) if not path.endswith((".bt", ".h", ".c")) else [path]:
+            if path.endswith((".bt", ".h", ".c")):
+                self._load_file(path, span)
+                return
+            for found, reason in self._files.list_directory(path).items():
+                if reason:
+                    self.error("untrusted-import", f'cowardly refusing to import from a directory with {reason}: '
+                               f'"{found}"', span)
+                    return
                 self._load_file(found, span)
         except OSError as error:
             self.error("import-not-found", f"Cannot import '{name}': {error.strerror}", span)

@@ -201,7 +201,7 @@ class StatementParser(DeclarationParser):
         last = self.parse_expression() if self.accept("..") else None
         if parens:
             self.expect(")", "')'")
-        if last is None and (not isinstance(first, ast.MapRef) or first.key is not None):
+        if last is None and not _is_iterable(first):
             self.fail("bad-range", "syntax: expected map or range in for loop", self.first_word(),
                       ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
         body = self._parse_body()
@@ -231,6 +231,12 @@ class StatementParser(DeclarationParser):
         value = None if self.kind in (";", "}") else self.parse_expression()
         self.tail = False
         return ast.Return(self.span_since(start), value)
+
+
+def _is_iterable(first: ast.Expr) -> bool:
+    """Whether ``for`` takes it without a range: a map, or an iterator."""
+    return isinstance(first, ast.MapRef) and first.key is None or \
+        isinstance(first, ast.Call) and first.name.startswith("iter_")
 
 
 _STATEMENTS: dict[str, Callable[[StatementParser], Stmt]] = {

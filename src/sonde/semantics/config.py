@@ -95,6 +95,7 @@ VARIABLES = {row.name: row for row in (
                    "How stacks are printed: bpftrace, perf, raw or build_id."),
     ConfigVariable("str_trunc_trailer", str, "What is appended to strings that were cut."),
     ConfigVariable("unstable_import_statement", _unstable, "What using import does."),
+    ConfigVariable("unstable_iter", _unstable, "What loops over iter_task() and its kin do."),
     ConfigVariable("unstable_tseries", _unstable, "What using tseries() does."),
     ConfigVariable("unstable_typeinfo", _unstable, "What using typeinfo() does."),
     ConfigVariable("use_blazesym", _read_bool, "Accepted for compatibility."),

@@ -97,6 +97,7 @@ class CheckContext:
         self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
+        self.tasks: set[int] = set()  # the variables of loops over objects, by id
         self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
         self.programs: Sequence[ProbeProgram] = ()
         self.subprograms: dict[str, Subprogram] = {}

@@ -250,16 +250,26 @@ def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
 
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
-    found = _range_type(context, node) if node.end is not None else _pair_type(context, node)
+    over_objects = node.end is None and isinstance(node.start, ast.Call)
+    found = _object_type(context, node) if over_objects else \
+        _range_type(context, node) if node.end is not None else _pair_type(context, node)
     if context.find_variable(node.variable.name) is not None:
         context.error("redeclared", f"Loop declaration shadows existing variable: ${node.variable.name}", node.variable)
     context.scopes.append({})
     state = context.declare_variable(node.variable)
+    if over_objects:
+        context.tasks.add(id(state))
     if found is not None:
         context.assign_variable(state, found, node.variable)
         node.variable.type = state.type
         _check_loop_body(context, node.body)
     context.scopes.pop()
+
+
+def _object_type(context: CheckContext, node: ast.For) -> Type | None:
+    from .object_loops import check_object_loop
+    assert isinstance(node.start, ast.Call)
+    return check_object_loop(context, node.start)
 
 
 def _range_type(context: CheckContext, node: ast.For) -> Type | None:

@@ -126,10 +126,19 @@ class Lower:
 
     def leave_function(self) -> None:
         """Leave the function, or the callback and with it the loop."""
+        self.destroy_iterators()
         if self.state.is_callback:
             self.b.exit(1)
         else:
             self.b.jump(self.state.done)
+
+    def destroy_iterators(self) -> None:
+        """End the loops over objects that are under way in this function."""
+        for kfunc, where in reversed(self.state.iterators):
+            self.destroy_iterator(kfunc, where)
+
+    def destroy_iterator(self, kfunc: int, where: Operand) -> None:
+        self.b.kfunc(kfunc, [where], "iterator_destroy")
 
     def leave_program(self) -> None:
         """End the action."""

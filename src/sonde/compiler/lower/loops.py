@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ...language.ast import Binary, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
+from ...language.ast import Binary, Call, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import ScratchVar, ScriptMap
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
@@ -31,7 +31,7 @@ def is_short(unit: Unit, stmt: For | While) -> bool:
     """Whether the loop stays a loop."""
     if id(stmt) not in unit.short_loops:
         if isinstance(stmt, For) and stmt.end is None:
-            short = False
+            short = isinstance(stmt.start, Call)
         elif unit.feature("bpf_loop"):
             from ..cost import stays_loop
             short = stays_loop(stmt)
@@ -175,7 +175,10 @@ def _keep_parameter(lo: Lower, type: Type, given: Reg | Mem, place: Mem) -> None
 
 
 def lower_for(lo: Lower, stmt: For) -> None:
-    if stmt.end is None:
+    if isinstance(stmt.start, Call) and stmt.end is None:
+        from .object_loops import lower_object_loop
+        lower_object_loop(lo, stmt)
+    elif stmt.end is None:
         _loop_over_map(lo, stmt)
     elif is_short(lo.unit, stmt):
         _lower_short_range(lo, stmt)

@@ -82,4 +82,5 @@ class FunctionState:
         self.last_time: Operand | None = None
         self.probe_index: Operand | None = None  # of the attach point, where the prologue knows it
         self.loops: list[Loop] = []
+        self.iterators: list[tuple[int, Operand]] = []  # loops over objects: what ends each, and where its state lies
         self.temps: list[list[Slot]] = [[]]

@@ -126,6 +126,7 @@ def return_value(lo: Lower, node: Return, made: CheckedFunction) -> None:
         lo.write_value(node.value, Mem(place), made.result)
     elif node.value is not None and not isinstance(made.result, NoneType):
         value = lo.normalise(lo.scalar_value(node.value), made.result)
+    lo.destroy_iterators()
     if not lo.state.is_callback:
         lo.b.exit(value)
         return

@@ -10,9 +10,11 @@ from ...errors import EnvironmentProblem
 from ...types import StructField
 from . import demangle as mangled
 from . import ld_cache, usdt
+from .archive import find_member
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
 from .numbers import Damaged
+from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
 
@@ -21,7 +23,8 @@ class Subject:
     """A file that is asked about, and what has been read of it."""
 
     def __init__(self, descriptors: list[int], path: str) -> None:
-        self.path = path
+        _, _, self._member = path.partition("\0")  # see opening.name_member
+        self.path = path.replace("\0", MEMBER)
         self.descriptors = descriptors  # of the file, and of its debug file if there is one
         self._elf: Elf | None = None
         self.frames: UnwindTable | None = None
@@ -30,7 +33,8 @@ class Subject:
     @property
     def elf(self) -> Elf:
         if self._elf is None:
-            self._elf = Elf(self.descriptors[0], self.path)
+            place = find_member(self.descriptors[0], self._member) if self._member else (0, None)
+            self._elf = Elf(self.descriptors[0], self.path, *place)
             self._elf.debug = Elf(self.descriptors[1], self.path) if len(self.descriptors) > 1 else None
         return self._elf
 
@@ -41,7 +45,8 @@ class Subject:
 
 def describe(subject: Subject) -> Sequence[Any]:
     elf = subject.elf
-    return (elf.type, elf.machine, [segment.values() for segment in elf.segments], elf.build_id.hex(),
+    segments = [(s.type, s.flags, elf.start + s.offset, s.address, s.file_size, s.memory_size) for s in elf.segments]
+    return (elf.type, elf.machine, segments, elf.build_id.hex(),
             elf.has_symbols, elf.has_debug_info, elf.debug_link)
 
 

@@ -66,7 +66,7 @@ class _Subjects:
         """The file of the first descriptor, with its debug file's; None without any. They belong to it from now on."""
         if not descriptors:
             return None
-        key = tuple([stamp_of(descriptor) for descriptor in descriptors])
+        key = (path.partition("\0")[2], *[stamp_of(descriptor) for descriptor in descriptors])
         subject = self._known.pop(key, None)
         if subject is None:
             subject = Subject(descriptors, path)

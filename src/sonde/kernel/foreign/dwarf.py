@@ -247,6 +247,8 @@ def _open_debug_info(elf: Elf) -> DebugInfo | UserPrototype:
     if file is None:
         return UserPrototype(problem=f"{elf.path} has no debug information",
                              hints=["compile it with -g, or install its debug package"])
+    if file.start:
+        return UserPrototype(problem=f"the debug information of {elf.path} is not read: it is a member of an archive")
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:

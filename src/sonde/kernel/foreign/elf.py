@@ -65,11 +65,13 @@ class Section(Record):
 class Elf:
     """One file, by its descriptor, which stays its owner's. Parts are read when they are needed; it is not mapped: a
     mapped file that somebody truncates kills its reader. ``path`` is what to call it, ``debug`` its separate debug
-    file."""
+    file. As a member of an archive it begins at ``start``, and the offsets of its addresses are the archive's."""
 
-    def __init__(self, descriptor: int, path: str = "") -> None:
+    def __init__(self, descriptor: int, path: str = "", start: int = 0, size: int | None = None) -> None:
         self.descriptor = descriptor
         self.path = path
+        self.start = start
+        self._size = size
         self.debug: Elf | None = None
         ident = self.read(0, 16)
         if ident[:4] != b"\x7fELF":
@@ -82,7 +84,8 @@ class Elf:
         self.machine = machine
         self.segments = self._read_segments(segments, segment_count)
         self.sections = self._read_sections(sections, section_count, names)
-        self._loads = [(s.address, s.address + s.file_size, s.offset) for s in self.segments if s.type == PT_LOAD]
+        self._loads = [(s.address, s.address + s.file_size, start + s.offset)
+                       for s in self.segments if s.type == PT_LOAD]
         self._functions: Functions | None = None
 
     # the format
@@ -90,12 +93,13 @@ class Elf:
     def read(self, at: int, size: int) -> bytes:
         """Bytes of the file; fewer if it is cut off. EnvironmentProblem if it cannot be read."""
         try:
-            size = min(size, os.fstat(self.descriptor).st_size - at)
+            whole = os.fstat(self.descriptor).st_size - self.start
+            size = min(size, (whole if self._size is None else min(whole, self._size)) - at)
             if size <= 0 or at < 0:
                 return b""
             if size > MOST_READ:
                 raise TooMuch(f"a part of it has {size} bytes, of which {MOST_READ} are read at most")
-            return os.pread(self.descriptor, size, at)
+            return os.pread(self.descriptor, size, self.start + at)
         except OSError as error:
             raise EnvironmentProblem(f"{error.strerror}") from None
 

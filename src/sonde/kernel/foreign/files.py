@@ -24,7 +24,7 @@ from ...types import Struct, StructField
 from .. import places
 from ..notices import show_notice
 from . import reader
-from .opening import Stamp, open_regular, read_start, stamp_of, stamp_of_path
+from .opening import Stamp, name_member, open_regular, read_start, split_member, stamp_of_file, stamp_of_path
 from .questions import QUESTIONS
 from .reader import Unread
 from .symbol_table import Row, function_in
@@ -64,7 +64,7 @@ class ForeignFile:
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
-        self.stamp = stamp_of(descriptor)
+        self.stamp = stamp_of_file(path, descriptor)
         self.problem = ""        # why nothing is asked of it any more
         self.debug_problem = ""  # the same of its debug information alone
         self._descriptor = descriptor
@@ -82,7 +82,7 @@ class ForeignFile:
             raise Unread(problem)
         descriptors = [file.open_descriptor() for file in (self, self._debug) if file is not None]
         try:
-            return reader.ask_shared_reader(question, self.path, descriptors, *arguments)
+            return reader.ask_shared_reader(question, name_member(self.path), descriptors, *arguments)
         except Unread as unread:
             what = f"the debug information of {self.path}" if debug else self.path
             problem = f"{what} is not read: {unread.message}"
@@ -104,7 +104,7 @@ class ForeignFile:
 
     def _reopen_file(self) -> int:
         descriptor = open_regular(self.path)
-        if stamp_of(descriptor) != self.stamp:
+        if stamp_of_file(self.path, descriptor) != self.stamp:
             os.close(descriptor)
             raise EnvironmentProblem(f"{self.path} has changed")
         return descriptor
@@ -367,7 +367,7 @@ def open_elf(path: str) -> ElfFile:
 
 def _open_new(path: str) -> ElfFile:
     descriptor = open_regular(path)
-    stamp, owner = stamp_of(descriptor), os.fstat(descriptor).st_uid
+    stamp, owner = stamp_of_file(path, descriptor), os.fstat(descriptor).st_uid
     known, problem = _known.get(stamp), _refused.get(stamp) or ""
     if _strikes.get(owner, 0) >= STRIKES:
         problem = f"{path} is not read, after {STRIKES} others of user {owner} that could not be"
@@ -398,8 +398,8 @@ def open_jit_map(path: str, owner: int) -> JitMap | None:
 
 
 def is_elf(path: str) -> bool:
-    """Whether a file starts as ELF files do."""
-    return read_start(path, 4) == b"\x7fELF"
+    """Whether a file starts as ELF files do; or is an archive, where a member of one is meant."""
+    return read_start(path, 4) == b"\x7fELF" or bool(split_member(path)[1]) and read_start(path, 2) == b"PK"
 
 
 def inlined_copies(path: str, name: str) -> Inlined | None:

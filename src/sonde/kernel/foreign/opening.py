@@ -11,6 +11,19 @@ from ...errors import EnvironmentProblem
 from .. import syscalls
 
 Stamp = tuple[int, ...]
+MEMBER = "!/"  # between an archive's path and the name of a member of it
+
+
+def split_member(path: str) -> tuple[str, str]:
+    """(the file that a path leads to, the member of that archive which is meant, or "")."""
+    archive, mark, member = path.partition(MEMBER)
+    return (archive, member) if mark and not os.path.lexists(path) else (path, "")
+
+
+def name_member(path: str) -> str:
+    """The path as the reader, which can look at no path, is told it: a NUL is before the name of a member."""
+    archive, member = split_member(path)
+    return f"{archive}\0{member}" if member else path
 
 
 def open_regular(path: str, follow: bool = True) -> int:
@@ -34,7 +47,7 @@ def open_regular(path: str, follow: bool = True) -> int:
 def path_for_kernel(path: str) -> Iterator[str]:
     """By what a system call finds the file that we mean. It would follow a link below a process's root to ours."""
     if _split_root(path) is None:
-        yield path
+        yield split_member(path)[0]
         return
     descriptor = open_regular(path)
     try:
@@ -54,6 +67,7 @@ def _split_root(path: str) -> tuple[str, str] | None:
 
 
 def _open_handle(path: str, flags: int) -> int:
+    path = split_member(path)[0]
     split = _split_root(path)
     if split is None:
         return os.open(path, flags)
@@ -69,9 +83,15 @@ def stamp_of_path(path: str) -> Stamp:
     """What tells the file at a path, as it is now, from any other. OSError, ValueError."""
     handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        return stamp_of(handle)
+        return stamp_of_file(path, handle)
     finally:
         os.close(handle)
+
+
+def stamp_of_file(path: str, descriptor: int) -> Stamp:
+    """The same of an open one, and of what a path means in it."""
+    member = split_member(path)[1].encode("utf-8", "surrogateescape")
+    return (*stamp_of(descriptor), int.from_bytes(member, "big")) if member else stamp_of(descriptor)
 
 
 def stamp_of(descriptor: int) -> Stamp:

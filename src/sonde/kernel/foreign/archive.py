@@ -1,0 +1,47 @@
+"""Members of ZIP archives that lie in them as they are: programs are mapped from there (APPNOTE.TXT, sections 4.3.7 to
+4.3.16). What is compressed no process can run."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from ...errors import EnvironmentProblem
+
+_END = struct.Struct("<4s4H2IH")         # end of central directory: signature ..., size and offset of the directory
+_ENTRY = struct.Struct("<4s6H3I5H2I")    # a file header of the central directory, without name, extra and comment
+_LOCAL = 30  # bytes of a local file header, the last four of which are the sizes of name and extra behind it
+_MOST_COMMENT = 0xFFFF
+MOST_DIRECTORY = 32 << 20  # bytes
+
+
+def find_member(descriptor: int, name: str) -> tuple[int, int]:
+    """(offset, size) of a member within the archive; EnvironmentProblem if there is none, or it is compressed."""
+    size = os.fstat(descriptor).st_size
+    tail = os.pread(descriptor, _END.size + _MOST_COMMENT, max(0, size - _END.size - _MOST_COMMENT))
+    at = tail.rfind(b"PK\5\6")
+    if at < 0 or len(tail) - at < _END.size:
+        raise EnvironmentProblem("not a ZIP archive")
+    _, _, _, _, _, length, start, _ = _END.unpack_from(tail, at)
+    if length > MOST_DIRECTORY:
+        raise EnvironmentProblem("its directory is too large, or it is of the kind ZIP64")
+    directory, wanted, at = os.pread(descriptor, length, start), name.encode("utf-8", "surrogateescape"), 0
+    while at + _ENTRY.size <= len(directory) and directory.startswith(b"PK\1\2", at):
+        row = _ENTRY.unpack_from(directory, at)
+        flags, method, stored, name_size, extra_size, comment_size, where = row[3], row[4], row[9], *row[10:13], row[16]
+        at += _ENTRY.size
+        if directory[at:at + name_size] == wanted:
+            if method or flags & 1:
+                raise EnvironmentProblem(f"{name} is compressed in the archive: no process runs it from there")
+            return _skip_header(descriptor, where), stored
+        at += name_size + extra_size + comment_size
+    raise EnvironmentProblem(f"the archive has no member {name}")
+
+
+def _skip_header(descriptor: int, at: int) -> int:
+    """Where a member's bytes begin, behind the header at an offset."""
+    header = os.pread(descriptor, _LOCAL, at)
+    if len(header) < _LOCAL or not header.startswith(b"PK\3\4"):
+        raise EnvironmentProblem("a damaged ZIP archive")
+    name_size, extra_size = int.from_bytes(header[-4:-2], "little"), int.from_bytes(header[-2:], "little")
+    return at + _LOCAL + name_size + extra_size
