@@ -24,6 +24,7 @@ from ..language.ast import (
 )
 from ..language.diagnostics import nearest_names
 from ..language.lexer import parse_integer
+from ..numerals import parse_whole
 from ..spec import Attach
 from ..types import (
     BOOL,
@@ -386,7 +387,7 @@ def check_signal(context: CheckContext, node: Call, types: Types) -> Type | None
     """data: {"signal": number, or None if it is known at run time only}."""
     given = node.args[0].const
     if isinstance(given, str):
-        number = int(given) if given.isdigit() else signal_number(given)
+        number = parse_whole(given) if given.isdigit() else signal_number(given)
         if number is None:
             context.error("bad-argument", f"{given} is not a valid signal", node.args[0])
             return None
