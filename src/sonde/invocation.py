@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import commands
 from .errors import UsageError
 from .language.source import Source
+from .numerals import parse_whole
 from .options import TOOL as TOOLS_OWN
 from .options import Option, Parsed, budget_of, usage_text
 from .ownership import open_guarded
@@ -97,9 +98,10 @@ def pid_of(parsed: Parsed) -> int:
     if not text.removeprefix("-").isdecimal() or not text.isascii():
         wrong = "trailing bytes" if text[:1].isdigit() else "integer"
         raise UsageError(f"Failed to parse pid: invalid {wrong}: {text}")
-    if not 0 < int(text) <= 1 << 22:
+    number = parse_whole(text, 1 << 22)
+    if not number:
         raise UsageError(f"Pid out of range: {text}", [f"a process has a number from 1 to {1 << 22}"])
-    return int(text)
+    return number
 
 
 def process_of(parsed: Parsed) -> Any:
@@ -167,7 +169,7 @@ def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, sh
 
 def seconds_of(params: list[str]) -> int:
     """For how long to trace, where that is the first parameter; 0 if there is none."""
-    return int(params[0]) if params and params[0].isascii() and params[0].isdigit() else 0
+    return params and parse_whole(params[0]) or 0
 
 
 def open_output(parsed: Parsed) -> int:

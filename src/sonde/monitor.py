@@ -35,11 +35,11 @@ def make_blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks
         if not pictures(parsed):
             return None
         from .output.live.blocks import Blocks
-        return Blocks(trace.spec, title, parsed.has("quiet"), 2, showing.render_picture)
+        return Blocks(trace.spec, title, parsed.has("quiet"), 2, showing.render_picture, trace.ending)
     if not redraws(parsed):
         return None
     from .output.live.blocks import Blocks
-    return Blocks(trace.spec, title, parsed.has("quiet"))
+    return Blocks(trace.spec, title, parsed.has("quiet"), ending=trace.ending)
 
 
 def _run_title(parsed: Parsed) -> str:
@@ -258,7 +258,6 @@ def _show_in_browser(trace: Trace, parsed: Parsed, out: Output, port: int) -> in
 
 def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
     """The screen belongs to this thread, the session to another one, that neither waits for the other."""
-    import signal
     from threading import Thread
     if not can_draw_on(0) or not can_draw_on(1):
         raise UsageError("sonde top needs a terminal", ["without one: sonde serve, or the program by itself"])
@@ -267,26 +266,26 @@ def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
     except ModuleNotFoundError as error:
         from .installed import how_to_add
         raise UsageError(f"sonde top needs the Python package {error.name}", [how_to_add("ui")]) from None
-    app = TopApp(lambda: trace.session.request_end("quit"))
+    app = TopApp(lambda: trace.session.request_end("quit"), trace.ending)
     shown = LiveRun(trace, parsed, app.show_snapshot)
     failed: list[BaseException] = []
 
     def trace_in_thread() -> None:
         try:
             shown.trace_session()
+            if trace.session.reason == "signal":
+                app.give_up()
         except BaseException as error:  # said by the main thread, when the terminal is its own again
             failed.append(error)
             app.give_up()
 
     thread = Thread(target=trace_in_thread, name="sonde-session")
-    before = signal.signal(signal.SIGINT, lambda number, frame: trace.session.request_end("signal"))
     thread.start()
     try:
         app.run()
     finally:
         trace.session.request_end("quit")
         thread.join()
-        signal.signal(signal.SIGINT, before)
     if failed or app.failure is not None:
         raise failed[0] if failed else app.failure or SondeError("the view has ended")
     return shown.finish_run(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .errors import UsageError
+from .numerals import parse_whole
 from .options import Parsed
 
 
@@ -53,9 +54,10 @@ def whole_number(parsed: Parsed, key: str, default: int) -> int:
     if not parsed.has(key):
         return default
     text = parsed.get(key)
-    if not text.isascii() or not text.isdigit() or not int(text):
+    number = parse_whole(text)
+    if not number:
         raise UsageError(f"--{key} takes a whole number from 1 up, not '{text}'")
-    return int(text)
+    return number
 
 
 def is_watched(parsed: Parsed) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,10 +23,13 @@ SLACK = 4.0  # s: what a busy machine may add to the second that an end may take
 
 STORMS = {
     "open": ("open", 'tracepoint:syscalls:sys_enter_openat /comm == "NAME"/ '
-                     '{ printf("%s %s\\n", comm, str(args.filename)); }'),
-    "kstack": ("open", 'rawtracepoint:sys_enter /comm == "NAME"/ { printf("%d %s\\n", pid, kstack(3)); }'),
-    "switch": ("switch", 'rawtracepoint:sched_switch /comm == "NAME"/ { printf("%d %s\\n", pid, ustack(5)); }'),
-    "fork": ("fork", 'tracepoint:sched:sched_process_exec /comm == "NAME"/ { printf("%d %s\\n", pid, ustack(5)); }'),
+                     '{ @sent = count(); printf("event %s %s\\n", comm, str(args.filename)); }'),
+    "kstack": ("open", 'rawtracepoint:sys_enter /comm == "NAME"/ '
+                       '{ @sent = count(); printf("event %d %s\\n", pid, kstack(3)); }'),
+    "switch": ("switch", 'rawtracepoint:sched_switch /comm == "NAME"/ '
+                         '{ @sent = count(); printf("event %d %s\\n", pid, ustack(5)); }'),
+    "fork": ("fork", 'tracepoint:sched:sched_process_exec /comm == "NAME"/ '
+                     '{ @sent = count(); printf("event %d %s\\n", pid, ustack(5)); }'),
 }
 
 
@@ -36,18 +41,39 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("form", ["text", "json", "csv", "perfetto", "html"])
 @pytest.mark.parametrize("kind", STORMS)
 def test_storms(storm: Path, tmp_path: Path, kind: str, form: str) -> None:
-    """Records without a time have no place but the ring's, and are not to wait for one."""
+    """Records without a time have no place but the ring's, and are not to wait for one. What was printed and what is
+    said to be lost are together what was sent."""
     load, script = STORMS[kind]
     script = script.replace("NAME", NAME)
     out = tmp_path / "out"
     with Storm(storm, NAME, load), Measured("-f", form, "-e", script, out=out) as tracer:
         tracer.run(SECONDS)
         tracer.interrupt()
+    sent, printed, lost = count_events(out)
+    lost += tracer.lost
+    print(f"{kind}, {form}: {tracer.anonymous >> 20} MiB, first output after {tracer.first:.2f} s, end "
+          f"{tracer.ending:.2f} s after the signal ({tracer.work:.2f} s of CPU); {sent} events, {printed} printed, "
+          f"{lost} lost")
     assert out.stat().st_size > 1000, tracer.stderr
     assert tracer.anonymous < 128 * MIB
     assert tracer.work < 1 and tracer.ending < 1 + SLACK
     if form == "text":
         assert 0 < tracer.first < 1 + SLACK
+    if form in ("text", "json"):
+        assert printed and printed + lost == sent
+
+
+def count_events(out: Path) -> tuple[int, int, int]:
+    """(the script's own count, events in the output, events that it says were lost) of a storm, as text or JSON."""
+    sent = printed = lost = 0
+    with out.open("rb") as file:
+        for line in file:
+            printed += b"event " in line
+            if found := re.search(rb'@sent"?: (\d+)', line):
+                sent = int(found[1])
+            elif line.startswith(b'{"type": "lost_events"'):
+                lost += json.loads(line)["data"]["events"]
+    return sent, printed, lost
 
 
 def test_records_with_and_without_a_time(storm: Path, tmp_path: Path) -> None:

@@ -103,9 +103,13 @@ class Measured:
         if stdout != subprocess.PIPE:
             os.close(stdout)
         deadline = time.monotonic() + 30
-        while b"Attached" not in self._errors() and self.process.poll() is None and time.monotonic() < deadline:
+        while not self._is_attached() and self.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return self
+
+    def _is_attached(self) -> bool:
+        return b"Attached" in self._errors() or \
+            self._path is not None and read_start(self._path).startswith(b'{"type": "attached_probes"')
 
     def _errors(self) -> bytes:
         descriptor = self._stderr.fileno()
@@ -152,6 +156,12 @@ class Measured:
         self._stderr.close()
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def read_start(path: Path) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(64)
 
 
 def resident(pid: int) -> int:

@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
 BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
-        "shipped", "aliases", "service", "families"}
+        "shipped", "aliases", "service", "families", "numerals"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "installed": set(),
     "shipped": set(),
     "service": set(),
+    "numerals": set(),
     "aliases": set(),
     "families": set(),
     "btf": {"record", "errors", "types", "uapi", "ownership"},
@@ -47,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernel": BASE,
     "runtime": BASE | {"kernel"},
     "output": BASE | {"kernel", "runtime"},
-    "tools": {"record", "errors", "kernel", "shipped"},
+    "tools": {"record", "errors", "kernel", "shipped", "numerals"},
     "api": ROOMS,
     "cli": ROOMS,
     "doctor": ROOMS,
@@ -60,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reading": ROOMS,  # what api offers beyond the command line, each imported when it is asked for
     "tables": BASE | BACK,
     "expected": BASE | BACK | {"tables"},
-    "watching": {"errors", "options"},
+    "watching": {"errors", "options", "numerals"},
     "invocation": ROOMS,  # what api is asked for by the words of the command line
     "running": ROOMS | {"invocation"},
     "tabular": BASE | {"tables", "api"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -100,3 +101,30 @@ def test_what_comes_before_the_first_block_is_printed_at_once(capfd: pytest.Capt
     assert shown.out == "hello\n" and shown.err == "Attached 2 probes\n"
     blocks.leave_screen()
     assert capfd.readouterr().out == ""
+
+
+def test_a_block_without_end_is_cut_and_counted(capfd: pytest.CaptureFixture[str]) -> None:
+    blocks, line = Blocks(script(SECOND), "x"), b"a line of thirty characters ..\n"
+    for _ in range(200_000):
+        blocks.switch_probe(f"interval:{SECOND}", SECOND)
+        blocks.write_text(line)
+    blocks.leave_screen()
+    *kept, last = capfd.readouterr().out.splitlines(keepends=True)
+    assert set(kept) == {line.decode()} and len(kept) == (1 << 20) // len(line)
+    assert last == f"... {len(line) * (200_000 - len(kept))} more characters, for which there is no room\n"
+
+
+def test_of_what_stands_below_the_blocks_the_last_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    """Pieces of any size, with and without line ends: tracemalloc tells what is held."""
+    blocks = Blocks(script(SECOND), "x")
+    blocks.switch_probe(f"interval:{SECOND}", SECOND)
+    tracemalloc.start()
+    for number in range(300):
+        blocks.switch_probe("tracepoint:a:b", SECOND + number)
+        blocks.write_text(b"%d " % number + b"x" * 100_000)
+    blocks.switch_probe("tracepoint:a:b", SECOND)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    blocks.leave_screen()
+    text = capfd.readouterr().out
+    assert held < 2 << 20 and text.endswith("299 " + "x" * 100_000)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from ..service import tell_manager
 
 if TYPE_CHECKING:
@@ -97,14 +98,18 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
     found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
     if not found:
         raise UsageError("export where to? --prometheus, --otlp or --parquet FILE", ["sonde export --help explains"])
-    for name, least, default in (("interval", 0.1, "10"), ("keys", 1, "1000")):
-        text = own.pop(name, default)
-        if not text.replace(".", "", 1).isdigit() or float(text) < least:
-            raise UsageError(f"--{name} takes a number that is at least {least}, not '{text}'")
-        found[name] = text
+    found["interval"], found["keys"] = own.pop("interval", "10"), own.pop("keys", "1000")
+    if not _is_decimal(found["interval"]) or not 0.1 <= float(found["interval"]) <= 86400:
+        raise UsageError(f"--interval takes a number of seconds from 0.1 to 86400, not '{found['interval']}'")
+    if not parse_whole(found["keys"]):
+        raise UsageError(f"--keys takes a whole number from 1 up, not '{found['keys']}'")
     if "prefix" in own:
         found["prefix"] = own.pop("prefix")
     return found
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdigit()
 
 
 def _is_url(text: str) -> bool:
@@ -113,7 +118,7 @@ def _is_url(text: str) -> bool:
 
 def _is_address(text: str) -> bool:
     host, colon, port = text.rpartition(":")
-    return port.isdigit() and not os.path.exists(text) and bool(colon or not host)
+    return parse_whole(port) is not None and not os.path.exists(text) and bool(colon or not host)
 
 
 def script_name(source: Source) -> str:

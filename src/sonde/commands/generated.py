@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -30,16 +31,16 @@ def number_option(named: Mapping[str, str], name: str, default: int = 0, most: i
     """The number that the option ``name`` has, from 1 on; ``default`` if it was not given."""
     if name not in named:
         return default
-    text = named[name]
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)) or not 0 < int(text) <= most:
-        raise UsageError(f"--{name} takes a whole number from 1 to {most}, not '{text}'")
-    return int(text)
+    number = parse_whole(named[name], most)
+    if not number:
+        raise UsageError(f"--{name} takes a whole number from 1 to {most}, not '{named[name]}'")
+    return number
 
 
 def number_list_option(named: Mapping[str, str], name: str) -> str:
     """The list of numbers and ranges that the option ``name`` has; "" if it was not given."""
     text = named.get(name, "")
-    if text and not all(word.isascii() and word.isdigit() for part in text.split(",") for word in part.split("-")):
+    if name in named and not all(parse_whole(word) is not None for part in text.split(",") for word in part.split("-")):
         raise UsageError(f"--{name}: '{text}' is not a list of numbers", ["write 80, or 80,443, or 8000-8010"])
     return text
 

@@ -127,7 +127,7 @@ def _parse_arguments(words: list[str]) -> tuple[str, float]:
     """The program ("" for all) and the time."""
     program, seconds = "", SECONDS
     for word in words:
-        if word.replace(".", "", 1).isdigit():
+        if word.isascii() and word.replace(".", "", 1).isdigit():
             seconds = float(word)
         elif program:
             raise UsageError("overhead takes one program: sonde overhead id:NUMBER [SECONDS]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from .generated import number_list_option, number_option, run_script
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def main(parsed: Parsed) -> int:
 
 def build_script(named: dict[str, str], words: list[str]) -> str:
     """The program for these options and words; UsageError if they make no sense."""
-    if len(words) > 1 or words and not (words[0].isascii() and words[0].isdigit()):
+    seconds = parse_whole(words[0]) if words else 0
+    if len(words) > 1 or seconds is None:
         raise UsageError(f"profile takes a number of SECONDS, not '{' '.join(words)}'", ["see sonde profile --help"])
     if "user" in named and "kernel" in named:
         raise UsageError("one at a time: -U user stacks or -K kernel stacks")
@@ -82,7 +84,7 @@ def build_script(named: dict[str, str], words: list[str]) -> str:
              f"/{_build_condition(named)}/" if _build_condition(named) else "",
              f"{{ @samples[{stacks}, comm, pid] = count(); }}"]
     if words:
-        lines.append(f"interval:s:{max(int(words[0]), 1)} {{ exit(); }}")
+        lines.append(f"interval:s:{max(seconds, 1)} {{ exit(); }}")
     return "\n".join(lines) + "\n"
 
 
@@ -93,9 +95,10 @@ def _build_condition(named: dict[str, str]) -> str:
         if number_list_option(named, option):
             parts.append(f'one_of({builtin}, "{number_list_option(named, option)}")')
     if "cpu" in named:
-        if not named["cpu"].isdigit() or not named["cpu"].isascii() or int(named["cpu"]) >= LIMIT:
+        cpu = parse_whole(named["cpu"], LIMIT - 1)
+        if cpu is None:
             raise UsageError(f"--cpu takes the number of a CPU, not '{named['cpu']}'")
-        parts.append(f"cpu == {int(named['cpu'])}")
+        parts.append(f"cpu == {cpu}")
     if "cgroup" in named:
         parts.append(f"cgroup == cgroupid({quote_string(named['cgroup'])})")
     return " && ".join(parts)

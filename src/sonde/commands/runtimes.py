@@ -13,6 +13,7 @@ from glob import glob
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from ..record import Record
 from .generated import run_script
 
@@ -139,10 +140,13 @@ def seconds_of(name: str, words: list[str], most: int = 1) -> list[int]:
     """The ``words`` as numbers from 1 on, at most so many of them."""
     if len(words) > most:
         raise UsageError(f"{name} takes no parameter '{words[most]}'", [f"see sonde {name} --help"])
+    found = []
     for word in words:
-        if not (word.isascii() and word.isdigit() and 0 < int(word[:10]) < 10**9):
+        number = parse_whole(word, 10**9)
+        if not number:
             raise UsageError(f"'{word}' is no number of seconds", [f"see sonde {name} --help"])
-    return [int(word) for word in words]
+        found.append(number)
+    return found
 
 
 def find_runtimes(parsed: Parsed, needs: Needs) -> list[Runtime]:

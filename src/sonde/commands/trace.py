@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from .generated import number_option, quote_string, run_script
 from .specifiers import Specifier, read_specifier, split_at_closing, split_outside_brackets
 
@@ -116,9 +117,10 @@ def _build_filters(named: dict[str, str]) -> list[str]:
     found = [] if "self" in named else [f"pid != {os.getpid()}"]
     for option, builtin in (("tid", "tid"), ("uid", "uid")):
         if option in named:
-            if not named[option].isdigit() or not named[option].isascii():
+            number = parse_whole(named[option])
+            if number is None:
                 raise UsageError(f"--{option} is a number, not '{named[option]}'")
-            found.append(f"{builtin} == {int(named[option])}")
+            found.append(f"{builtin} == {number}")
     if "name" in named:
         found.append(f"strcontains(comm, {quote_string(named['name'])})")
     if "cgroup" in named:

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from ..output.live.bounded import (
     MOST_CONNECTIONS,
     BoundedServer,
@@ -123,10 +124,19 @@ class _Scraped(BoundedServer):
 
 def split_address(text: str) -> tuple[str, int]:
     """(host, port); UsageError if it is no address."""
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    host, _, number = text.rpartition(":")
+    port = parse_whole(number, 65535)
+    if port is None or not is_host(host):
         raise UsageError(f"'{text}' is no address: HOST:PORT or PORT")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", port
+
+
+def is_host(text: str) -> bool:
+    """Whether a name can be one of a host's, or an address: what the resolver cannot even write is none."""
+    try:
+        return len(text.encode("idna")) < 256
+    except UnicodeError:
+        return False
 
 
 class Collector:

@@ -14,6 +14,7 @@ from ..language.ast import (
     Call,
     Choice,
 )
+from ..numerals import parse_whole
 from ..semantics.constants import signal_number
 from ..semantics.context import CheckContext
 from ..semantics.rows import Types, choice_of
@@ -45,7 +46,7 @@ class Signal(Choice):
 def check_signal(context: CheckContext, node: Call, types: Types) -> Type | None:
     given = node.args[0].const
     if isinstance(given, str):
-        number = int(given) if given.isdigit() else signal_number(given)
+        number = parse_whole(given) if given.isdigit() else signal_number(given)
         if number is None:
             context.error("bad-argument", f"{given} is not a valid signal", node.args[0])
             return None

@@ -70,10 +70,15 @@ class Stream:
         import select
         room = select.poll()
         room.register(self._open, select.POLLOUT)
-        while not room.poll(_LOOK):
-            if self._ending is not None and self._ending.is_overdue(LAST):
+        overdue = self._is_overdue()
+        while not room.poll(0 if overdue else _LOOK):
+            if overdue:
                 return False
+            overdue = self._is_overdue()
         return True
+
+    def _is_overdue(self) -> bool:
+        return self._ending is not None and self._ending.is_overdue(LAST)
 
 
 class Streams:

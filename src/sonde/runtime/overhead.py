@@ -10,6 +10,7 @@ from typing import Self
 from ..errors import SyscallError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd, ProgramInfo
+from ..numerals import parse_whole
 from ..record import Record
 from ..types import Aggregate
 from ..uapi import PROG_TYPE_NAMES
@@ -122,7 +123,8 @@ def find_program(program: str) -> tuple[int, str] | None:
             continue
     wanted = program.removeprefix("id:")
     if program != wanted:
-        return (int(wanted), known[int(wanted)]) if wanted.isdigit() and int(wanted) in known else None
+        asked = parse_whole(wanted)
+        return (asked, known[asked]) if asked in known else None
     found = [number for number, name in known.items() if name == program]
     return (max(found), program) if found else None
 

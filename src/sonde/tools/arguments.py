@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from ..errors import UsageError
+from ..numerals import parse_whole
 from . import Tool
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
@@ -63,7 +64,7 @@ def _check_value(what: str, kind: str, value: str) -> None:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return parse_whole(text) is not None
 
 
 def _missing(kind: str, value: str) -> list[str]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from ...ending import Ending
 from ...spec import ScriptSpec
 from ..stream import Stream
 from ..text import TextOutput, encode_text
 from .screen import Screen
 
 _MOST_LINES = 1000  # of what is printed outside of blocks
+_LONGEST = 1 << 20  # characters of a block, or of what is kept of a text
 _LEAST_PAUSE = 0.05  # s between two pictures
 _LEADS = ("begin", "BEGIN")
 
@@ -27,8 +29,8 @@ Picture = Callable[[int, int], list[str]]  # (columns, lines of room) -> lines
 class Collected(Stream):
     """A stream whose bytes stay here until they are taken; ``direct`` lets them through."""
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor)
+    def __init__(self, descriptor: int, ending: Ending | None = None) -> None:
+        super().__init__(descriptor, ending=ending)
         self.direct = False
 
     def flush(self, end: bool = False) -> None:
@@ -40,6 +42,58 @@ class Collected(Stream):
         text = b"".join(self._pieces).decode("utf-8", "surrogateescape")
         self._pieces.clear()
         return text
+
+    def write_through(self, text: str) -> None:
+        """Write a text that was taken."""
+        if text:
+            self._write_now(encode_text(text))
+
+
+class Block:
+    """What one firing prints, up to so many characters; those beyond them are counted."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._room = _LONGEST
+        self._left_out = 0
+
+    def add_text(self, text: str) -> None:
+        """More of it."""
+        if len(text) > self._room:
+            end = text.rfind("\n", 0, self._room) + 1
+            self._left_out += len(text) - end
+            self._room, text = 0, text[:end]
+        else:
+            self._room -= len(text)
+        self._pieces.append(text)
+
+    def __str__(self) -> str:
+        more = f"... {self._left_out} more characters, for which there is no room\n" if self._left_out else ""
+        return "".join(self._pieces) + more
+
+
+class Tail:
+    """The last of a text in pieces, at most so many and of _LONGEST characters together."""
+
+    def __init__(self, most: int) -> None:
+        self.pieces: deque[str] = deque()
+        self._most, self._size = most, 0
+
+    def add_pieces(self, pieces: Iterable[str]) -> None:
+        """More of it; the oldest make room."""
+        for piece in pieces:
+            self.pieces.append(piece[-_LONGEST:])
+            self._size += len(self.pieces[-1])
+            while self._size > _LONGEST or len(self.pieces) > self._most:
+                self._size -= len(self.pieces.popleft())
+
+    def clear(self) -> None:
+        """Nothing is left."""
+        self.pieces.clear()
+        self._size = 0
+
+    def __str__(self) -> str:
+        return "".join(self.pieces)
 
 
 class Counter:
@@ -71,16 +125,15 @@ class Blocks(TextOutput):
     :meth:`show` when it has a moment. A ``picture`` stands in the place of the blocks."""
 
     def __init__(self, spec: ScriptSpec, title: str, quiet: bool = False, descriptor: int = 1,
-                 picture: Picture | None = None) -> None:
-        self._screen = Screen(1)
-        self._descriptor = descriptor  # where text goes that is not on the screen
+                 picture: Picture | None = None, ending: Ending | None = None) -> None:
+        self._screen = Screen(1, ending)
         self._picture = picture
-        self._out, self._err = Collected(descriptor), Collected(2)
+        self._out, self._err = Collected(descriptor, ending), Collected(2, ending)
         super().__init__(self._out, self._err, quiet)
         self._title = title
-        self._sections: dict[str, str] = {}  # the last block, by interval probe
-        self._lead = ""
-        self._tail: deque[str] = deque(maxlen=_MOST_LINES)
+        self._sections: dict[str, Block] = {}  # the last block, by interval probe
+        self._lead = Block()
+        self._tail = Tail(_MOST_LINES)
         self._where = ""  # the probe that prints now; "" before the first record
         self._counter = Counter(spec)
         self._losses = ""
@@ -97,21 +150,21 @@ class Blocks(TextOutput):
         self._collect_text()
         self._where = probe
         if probe in self._counter.periods and self._counter.is_new(probe, time):
-            self._sections[probe] = ""
+            self._sections[probe] = Block()
 
     def _collect_text(self) -> None:
         text = self._out.take_text()
         notes = self._err.take_text()
         if text and self._where in self._sections:
-            self._sections[self._where] += text
+            self._sections[self._where].add_text(text)
         elif text and (self._where in _LEADS or not self._where):
-            self._lead += text
+            self._lead.add_text(text)
         elif text:
-            self._tail.extend(text.splitlines(keepends=True))
+            self._tail.add_pieces(text.splitlines(keepends=True))
         if notes and self._screen.is_open:
-            self._tail.extend(notes.splitlines(keepends=True))
-        elif notes:
-            self._write_through(2, notes)
+            self._tail.add_pieces(notes.splitlines(keepends=True))
+        else:
+            self._err.write_through(notes)
 
     def flush(self, end: bool = False) -> None:
         """What is not part of a picture goes straight out as long as there is none."""
@@ -119,15 +172,9 @@ class Blocks(TextOutput):
             return super().flush(end)
         self._collect_text()
         if not self._sections and not self._screen.is_open:
-            self._write_through(self._descriptor, self._lead + "".join(self._tail))
-            self._lead = ""
+            self._out.write_through(f"{self._lead}{self._tail}")
+            self._lead = Block()
             self._tail.clear()
-
-    def _write_through(self, descriptor: int, text: str) -> None:
-        if text:
-            stream = Stream(descriptor)
-            stream.write(encode_text(text))
-            stream.flush(True)
 
     # pictures
 
@@ -154,14 +201,14 @@ class Blocks(TextOutput):
         columns, rows = self._screen.size
         clock = time.strftime("%H:%M:%S")
         lines = [_heading_line(f"{self._title}  {clock}", self._losses, "Ctrl-C ends", columns)]
-        lines += self._lead.splitlines()
+        lines += str(self._lead).splitlines()
         if self._picture is not None:
             lines += self._picture(columns, rows - len(lines))
         for section in self._sections.values():
-            lines += section.strip("\n").splitlines()
+            lines += str(section).strip("\n").splitlines()
         room = rows - len(lines) - 1
-        if self._tail and room > 0:
-            lines += ["", *[line.rstrip("\n") for line in list(self._tail)[-room:]]]
+        if self._tail.pieces and room > 0:
+            lines += ["", *[line.rstrip("\n") for line in list(self._tail.pieces)[-room:]]]
         return lines
 
     def leave_screen(self) -> None:
@@ -169,8 +216,8 @@ class Blocks(TextOutput):
         out."""
         self._collect_text()
         self._screen.close()
-        self._write_through(self._descriptor, self._lead + "".join(self._sections.values()) + "".join(self._tail))
-        self._sections, self._lead = {}, ""
+        self._out.write_through(f"{self._lead}{''.join(map(str, self._sections.values()))}{self._tail}")
+        self._sections, self._lead = {}, Block()
         self._tail.clear()
         self._out.direct = self._err.direct = True
 

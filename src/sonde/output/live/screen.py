@@ -8,6 +8,9 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...ending import Ending
+from ..stream import NONE, Stream
+
 _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[2J"  # alternate screen, no cursor, empty (xterm's control sequences)
 _LEAVE = b"\x1b[0m\x1b[?25h\x1b[?1049l"
 _HOME, _BELOW, _REST_OF_LINE = "\x1b[H", "\x1b[J", "\x1b[K"
@@ -15,15 +18,18 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen:
-    """Draws to ``descriptor``, a terminal. :meth:`open` before :meth:`draw`; :meth:`close` is harmless at any time.
+    """Draws to ``descriptor``, a terminal. :meth:`open` before :meth:`draw`; :meth:`close` is harmless at any time. A
+    terminal that takes nothing (Ctrl-S) is waited for until the run was to end (``ending``).
 
     While it is open, Ctrl-Z gives the terminal back and ``fg`` takes it again (main thread only; elsewhere the shell's
     own screen stays hidden until the end).
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, ending: Ending | None = None) -> None:
         self.descriptor = descriptor
         self.is_open = False
+        self._stream = Stream(descriptor, NONE, ending)
+        self._write_all = self._stream.write
         self._old: dict[int, Any] = {}
 
     def open(self) -> None:
@@ -47,6 +53,7 @@ class Screen:
             signal.signal(number, handler)
         self._old.clear()
         self._write_all(_LEAVE)
+        self._stream.close()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -65,15 +72,6 @@ class Screen:
             shown[-1] = f"... {len(lines) - rows + 1} more lines than fit: a larger window, or a pipe, has them all"
         text = "\r\n".join([fit_line(line, columns) + _REST_OF_LINE for line in shown])
         self._write_all((_HOME + text + _BELOW).encode("utf-8", "replace"))
-
-    def _write_all(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self.descriptor, view):]
-            except BlockingIOError:
-                import select
-                select.select([], [self.descriptor], [])
 
     def _on_stop(self, number: int, _frame: object) -> None:
         self._write_all(_LEAVE)

@@ -14,6 +14,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Click
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
+from ...ending import Ending
+from ..stream import NONE, Stream
 from .model import LiveRow, LiveTable, Snapshot
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -23,8 +25,43 @@ _COSTS = "costs"   # the tab of the programs' figures
 _PAUSED = "paused: the tracing goes on"
 
 
+class _Output:
+    """The terminal as the file that Textual writes to. One that takes nothing is waited for until the run was to end
+    (``ending``); when it is gone, ``gone`` is called."""
+
+    def __init__(self, descriptor: int, ending: Ending, gone: Callable[[], object]) -> None:
+        self._stream = Stream(descriptor, NONE, ending)
+        self._gone = gone
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text.encode("utf-8", "replace"))
+        except OSError:
+            self._gone()
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held."""
+
+    def fileno(self) -> int:
+        return self._stream.descriptor
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class _Driver(LinuxDriver):
     """Ends at once: Textual's own waits for its input thread, which looks up each 100 ms, twice at the end."""
+
+    def __init__(self, app: App[None], **more: Any) -> None:
+        super().__init__(app, **more)
+        if isinstance(app, TopApp):
+            self._output = _Output(1, app.ending, app.quit_tracing)
+            self._file = self._output  # type: ignore[assignment]
+
+    def close(self) -> None:
+        super().close()
+        self._output.close()
 
     def disable_input(self) -> None:
         leaving = isinstance(self._app, TopApp) and self._app.leaving  # else Ctrl-Z: the thread must have ended
@@ -54,7 +91,8 @@ what it gains per second. The last line has what was lost, and what the programs
 
 
 class TopApp(App[None]):
-    """Shows the snapshots that :meth:`show` is given, from any thread; ``stop`` is called when the user quits."""
+    """Shows the snapshots that :meth:`show` is given, from any thread; ``stop`` is called when the user quits, or his
+    terminal is gone. ``ending``: when the run was asked to end."""
 
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
@@ -83,9 +121,10 @@ class TopApp(App[None]):
         Binding("escape", "unfilter", "no filter", show=False)]
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, stop: Callable[[], object]) -> None:
+    def __init__(self, stop: Callable[[], object], ending: Ending) -> None:
         super().__init__(driver_class=_Driver)
         self._stop = stop
+        self.ending = ending
         self._lock = threading.Lock()
         self._latest: Snapshot | None = None  # as the session's thread left it
         self._shown: Snapshot | None = None
@@ -138,6 +177,11 @@ class TopApp(App[None]):
 
     def give_up(self) -> None:
         """There will be no more: give the terminal back."""
+        self._over = True
+
+    def quit_tracing(self) -> None:
+        """The same, and end the run. From any thread."""
+        self._stop()
         self._over = True
 
     def show_snapshot(self, snapshot: Snapshot) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import types as t
+from ...numerals import parse_whole
 from ...runtime.events import Event
 from ...runtime.values import RecordValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
@@ -173,7 +174,7 @@ def _calls(probes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+    return parse_whole(text) if text is not None else None
 
 
 def _decimal(text: str) -> int | float | str:
