@@ -17,7 +17,7 @@ BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", 
         "shipped", "aliases", "service"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
-ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
+ROOMS = BASE | FRONT | BACK | {"merge", "fleet", "tools", "api", "options", "doctor", "selftest", "parameters", "commands",
                               "tables", "tabular", "reading", "expected", "watching",
                               "invocation", "running", "notebook", "exporters", "monitor", "verbose", "scripts"}
 
@@ -44,6 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernel": BASE,
     "runtime": BASE | {"kernel"},
     "output": BASE | {"kernel", "runtime"},
+    "merge": {"record", "errors", "types", "runtime"},
+    "fleet": ROOMS - {"commands", "options", "monitor", "exporters", "notebook"},
     "tools": {"record", "errors", "kernel", "shipped"},
     "api": ROOMS,
     "cli": ROOMS,
