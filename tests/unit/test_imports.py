@@ -17,7 +17,8 @@ BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", 
         "shipped", "aliases", "service", "families", "numerals"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
-ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
+ROOMS = BASE | FRONT | BACK | {"merge", "fleet", "tools", "api", "options", "doctor", "selftest", "parameters",
+                              "commands",
                               "tables", "tabular", "reading", "expected", "watching",
                               "invocation", "running", "notebook", "exporters", "monitor", "verbose", "scripts"}
 
@@ -48,6 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernel": BASE,
     "runtime": BASE | {"kernel"},
     "output": BASE | {"kernel", "runtime"},
+    "merge": {"record", "errors", "types", "runtime"},
+    "fleet": ROOMS - {"commands", "options", "monitor", "exporters", "notebook"},
     "tools": {"record", "errors", "kernel", "shipped", "numerals"},
     "api": ROOMS,
     "cli": ROOMS,

@@ -1,0 +1,119 @@
+"""What changed in a map since it was last told: columns of numbers, and each key's text once."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from ..record import Record
+from ..runtime.merge import MASK, is_additive
+from ..types import Aggregate
+
+Words = Sequence[int]  # of an aggregate, as sonde.types lays them out
+Key = Hashable
+
+
+class Delta(Record):
+    """The change of one map of one source.
+
+    ``keys`` are the texts of keys that the receiver has not been told of; they are numbered on from the last ones.
+    ``born`` and ``gone`` are the numbers of keys that came and went. A row of ``key``, ``word`` and ``number`` says by
+    how much a word grew (what adds up, modulo 2**64) or what it is now (what does not). ``valued`` are the keys of a
+    map of plain values that have another value now, and ``texts`` those values' texts.
+    """
+
+    keys: list[bytes]
+    born: array[int]
+    gone: array[int]
+    key: array[int]
+    word: array[int]
+    number: array[int]
+    valued: array[int]
+    texts: list[bytes]
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.born or self.gone or self.key or self.valued)
+
+    def split_rows(self, most: int) -> Iterator[Delta]:
+        """The same in several, of ``most`` rows each; keys come and go with the first."""
+        yield Delta(self.keys, self.born, self.gone, self.key[:most], self.word[:most], self.number[:most],
+                    self.valued[:most], self.texts[:most])
+        for at in range(most, max(len(self.key), len(self.valued)), most):
+            to = at + most
+            yield Delta([], array("I"), array("I"), self.key[at:to], self.word[at:to], self.number[at:to],
+                        self.valued[at:to], self.texts[at:to])
+
+
+def empty_delta() -> Delta:
+    """A delta without any change."""
+    return Delta([], array("I"), array("I"), array("I"), array("I"), array("Q"), array("I"), [])
+
+
+class KeyNumbers:
+    """The numbers under which a receiver knows the keys of a map; ``text_of`` makes the text of a key."""
+
+    def __init__(self, text_of: Callable[[Key], bytes]) -> None:
+        self._text_of = text_of
+        self._numbers: dict[Key, int] = {}
+        self._new: list[bytes] = []
+
+    def number_key(self, key: Key) -> int:
+        """The number of a key; one that is new will be told with the next delta."""
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self._numbers)
+            self._new.append(self._text_of(key))
+        return found
+
+    def take_new_texts(self) -> list[bytes]:
+        """The texts of the keys that have been numbered since the last call."""
+        found, self._new = self._new, []
+        return found
+
+
+class Differ:
+    """Makes deltas of one map's contents. ``aggregate`` is None for a map of plain values."""
+
+    def __init__(self, aggregate: Aggregate | None, keys: KeyNumbers) -> None:
+        self._keys = keys
+        self._adds = aggregate is not None and is_additive(aggregate)
+        self._plain = aggregate is None
+        self._told: dict[Key, Words | bytes] = {}
+
+    def take_delta(self, items: Iterable[tuple[Key, Words | bytes]]) -> Delta:
+        """What changed since the last call, now that the map holds ``items``: words of aggregates, texts of plain
+        values."""
+        found, now = empty_delta(), dict(items)
+        told = self._told
+        for key in [key for key in told if key not in now]:
+            number = self._keys.number_key(key)
+            found.gone.append(number)
+            if self._adds:
+                self._add_rows(found, number, told[key], ())
+        for key, value in now.items():
+            before = told.get(key)
+            if before is None:
+                found.born.append(self._keys.number_key(key))
+            if before != value:
+                self._add_change(found, self._keys.number_key(key), before or (), value)
+        self._told = now
+        found.keys = self._keys.take_new_texts()
+        return found
+
+    def _add_change(self, found: Delta, number: int, before: Words | bytes, value: Words | bytes) -> None:
+        if self._plain:
+            assert isinstance(value, bytes)
+            found.valued.append(number)
+            found.texts.append(value)
+        else:
+            self._add_rows(found, number, before, value)
+
+    def _add_rows(self, found: Delta, number: int, before: Words | bytes, now: Words | bytes) -> None:
+        """A row for each word that is another one now; words that are not there are 0."""
+        before = before or [0] * len(now)
+        now = now or [0] * len(before)
+        for at, (then, value) in enumerate(zip(before, now)):
+            if then != value:
+                found.key.append(number)
+                found.word.append(at)
+                found.number.append((value - then if self._adds else value) & MASK)

@@ -1,0 +1,65 @@
+"""How far one source's distribution is from that of all others.
+
+hist lhist        Wasserstein's distance (the earth mover's) between the shares of the buckets, in buckets: how far, on
+                  average, a value would have to be moved. One bucket of hist() is a factor of two (or its k-th root).
+count sum         total variation between the shares of the keys: 0 for the same shares, 1 for no key in common
+other values      none: a mean or an extreme is no distribution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from ..types import Aggregate
+
+WASSERSTEIN, VARIATION = "Wasserstein distance in buckets", "total variation of the keys' shares"
+
+
+def wasserstein_distance(one: Sequence[int], other: Sequence[int]) -> float:
+    """Of two histograms over the same buckets; 0 where one of them is empty."""
+    own, theirs = sum(one), sum(other)
+    if not own or not theirs:
+        return 0.0
+    return sum(abs(a / own - b / theirs) for a, b in zip(accumulate(one), accumulate(other)))
+
+
+def total_variation(one: Sequence[int], other: Sequence[int]) -> float:
+    """Of two columns of counts of the same keys; 0 where one of them is empty."""
+    own, theirs = sum(one), sum(other)
+    if not own or not theirs:
+        return 0.0
+    return sum(abs(a / own - b / theirs) for a, b in zip(one, other)) / 2
+
+
+def distance_name(aggregate: Aggregate | None) -> str:
+    """How the distance of such values is called; "" if there is none."""
+    kind = aggregate.kind if aggregate is not None else ""
+    return {"hist": WASSERSTEIN, "lhist": WASSERSTEIN, "count": VARIATION, "sum": VARIATION}.get(kind, "")
+
+
+def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[Any, Sequence[int]]]) -> list[tuple[str, float]]:
+    """(source, its distance from all others together), the farthest first; ``parts`` are the words by source and key.
+    Histograms of several keys are added up before. Negative sums count as nothing."""
+    if not distance_name(aggregate):
+        return []
+    if aggregate.kind in ("hist", "lhist"):
+        columns = {source: _add_columns(words.values(), aggregate.words) for source, words in parts.items()}
+        measure = wasserstein_distance
+    else:
+        keys = dict.fromkeys(key for words in parts.values() for key in words)
+        columns = {source: [_count_of(words.get(key, (0,))[0]) for key in keys] for source, words in parts.items()}
+        measure = total_variation
+    whole = _add_columns(columns.values(), max(map(len, columns.values()), default=0))
+    found = [(source, measure(column, [all - own for all, own in zip(whole, column)]))
+             for source, column in columns.items()]
+    return sorted(found, key=lambda row: (-row[1], row[0]))
+
+
+def _count_of(word: int) -> int:
+    return word if word < 1 << 63 else 0
+
+
+def _add_columns(columns: Iterable[Sequence[int]], width: int) -> list[int]:
+    return [sum(column) for column in zip([0] * width, *columns)]

@@ -1,0 +1,313 @@
+"""Values as they leave their host: text (JSON) that means the same on any other.
+
+Numbers, strings and structures are themselves. What is a number only on its own host is its name instead: kernel and
+user symbols, control groups, probes, frames of stacks; enumerators are equal by name. Equal values have equal texts, so
+that a text can stand for the value, and :func:`decode_value` accepts nothing but what :func:`encode_value` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import SondeError
+from ..runtime.aggregates import Histogram, LinearHistogram, Stats
+from ..runtime.series import Series
+from ..runtime.values import (
+    ArrayValue,
+    Buffer,
+    EnumValue,
+    Frame,
+    InetAddress,
+    MacAddress,
+    Moment,
+    NamedNumber,
+    PointerValue,
+    RecordValue,
+    StackTrace,
+    StructValue,
+    UserAddress,
+)
+from ..types import Stack
+
+LONGEST = 1 << 16  # bytes of a value's text
+DEEPEST = 32       # values within values
+_NUMBERED = ("username", "strerror", "signal_name", "syscall_name")  # names whose numbers mean the same elsewhere
+
+
+class PortableError(SondeError):
+    """A text that is no value."""
+
+
+# What stands for a value that only its own host can look up ---------------------------------------------------------
+
+class PortableName(NamedNumber):
+    """A name that was looked up on its host; equal by name."""
+
+    def __init__(self, kind: str, number: int, name: str) -> None:
+        super().__init__(kind, number, lambda _: name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PortableName) and (other.kind, other.name) == (self.kind, self.name)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name))
+
+
+class PortableEnum(EnumValue):
+    """An enumerator; equal by its name where it has one. One subclass for each, with its ``label``."""
+
+    label: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        return self.label
+
+    def __str__(self) -> str:
+        return self.label or int.__repr__(self)
+
+    def __eq__(self, other: object) -> bool:
+        own, theirs = self.label, getattr(other, "label", None)
+        return int(self) == other if own is None and theirs is None else own == theirs
+
+    def __hash__(self) -> int:
+        return int.__hash__(self) if self.label is None else hash(self.label)
+
+
+class PortableAddress(UserAddress):
+    """The text of a user address; equal by it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PortableAddress) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class PortableStack(StackTrace):
+    """A stack by what its frames are called: (text as printed, name, offset, module) of each, innermost first."""
+
+    __slots__ = ("_named", "_lost")
+
+    def __init__(self, type: Stack, named: tuple[tuple[str, str, int, str], ...], lost: bool) -> None:
+        self.type, self.id, self.tgid, self.depth = type, 0, 0, len(named)
+        self.kept = range(len(named))
+        self._named, self._lost = named, lost
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    @property
+    def frames(self) -> list[Frame]:
+        return [Frame(0, name, offset, module) for _, name, offset, module in self._named]
+
+    def _format_frame(self, address: int) -> str:
+        return self._named[address][0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PortableStack) and (other._named, other._lost) == (self._named, self._lost)
+
+    def __hash__(self) -> int:
+        return hash(self._named)
+
+
+# To text ------------------------------------------------------------------------------------------------------------
+
+def encode_value(value: Any) -> bytes:
+    """The text of a key or value."""
+    from json import dumps
+    return dumps(_make_form(value), separators=(",", ":")).encode()
+
+
+def _make_form(value: Any) -> Any:
+    """A value as JSON has it: a list that begins with the name of its kind, but for what JSON knows itself."""
+    kind = type(value)
+    if value is None or kind in (int, str, bool):
+        return value
+    make = _FORMS.get(kind) or next((make for base, make in _FORMS.items() if isinstance(value, base)), None)
+    assert make is not None, f"no portable form of {kind.__name__}"
+    return make(value)
+
+
+def _forms_of(values: Sequence[Any]) -> list[Any]:
+    return [_make_form(each) for each in values]
+
+
+def _stack_form(stack: StackTrace) -> list[Any]:
+    frames = [[stack._format_frame(address), frame.name, frame.offset if frame.name else 0, frame.module]
+              for address, frame in zip(stack.addresses, stack.frames)]
+    return ["stack", stack.type.user, stack.type.mode, stack.type.limit, stack.lost, frames]
+
+
+# Subclasses stand before their bases.
+_FORMS: dict[type, Callable[[Any], list[Any]]] = {
+    RecordValue: lambda v: ["record", list(v._fields), *_forms_of(v)],
+    ArrayValue: lambda v: ["array", *_forms_of(v)],
+    tuple: lambda v: ["tuple", *_forms_of(v)],
+    StructValue: lambda v: ["struct", list(v), *_forms_of(list(v.values()))],
+    EnumValue: lambda v: ["enum", type(v).__name__, int(v), v.name],
+    PointerValue: lambda v: ["pointer", int(v)],
+    Moment: lambda v: ["moment", v.format, v.wall],
+    MacAddress: lambda v: ["mac", v.hex()],
+    Buffer: lambda v: ["buffer", v.hex()],
+    InetAddress: lambda v: ["inet", v.family, v.packed.hex()],
+    NamedNumber: lambda v: ["name", v.kind, v.number if v.kind in _NUMBERED else 0, v.name],
+    UserAddress: lambda v: ["usym", str(v)],
+    StackTrace: _stack_form,
+    Stats: lambda v: ["stats", v.count, v.average, v.total],
+    LinearHistogram: lambda v: ["lhist", v.low, v.high, v.step, *v.counts],
+    Histogram: lambda v: ["hist", v.bits, *v.counts],
+    Series: lambda v: ["series", v.interval, v.wall, *[part for item in v.values.items() for part in item]],
+}
+
+
+# From text ----------------------------------------------------------------------------------------------------------
+
+def decode_value(text: bytes) -> Any:
+    """The value of a text that came from elsewhere; PortableError for anything that is none."""
+    from json import loads
+    if len(text) > LONGEST:
+        raise PortableError(f"a value of {len(text)} bytes: {LONGEST} are the most")
+    try:
+        return _read_form(loads(text), DEEPEST)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError, MemoryError):
+        raise PortableError(f"no value: {text[:60]!r}") from None
+
+
+def _read_form(form: Any, depth: int) -> Any:
+    if form is None or type(form) in (str, bool):
+        return form
+    if type(form) is int:
+        return _check_integer(form)
+    if type(form) is not list or not depth:
+        raise ValueError
+    kind, *parts = form
+    return _READERS[kind](parts, depth - 1)
+
+
+def _read_forms(parts: list[Any], depth: int) -> list[Any]:
+    return [_read_form(part, depth) for part in parts]
+
+
+def _check_integer(number: Any) -> int:
+    if type(number) is not int or not -(1 << 63) <= number < 1 << 64:
+        raise ValueError
+    return number
+
+
+def _check_integers(numbers: list[Any]) -> list[int]:
+    return [_check_integer(number) for number in numbers]
+
+
+def _check_text(text: Any) -> str:
+    if type(text) is not str:
+        raise TypeError
+    return text
+
+
+def _check_flag(flag: Any) -> bool:
+    if type(flag) is not bool:
+        raise TypeError
+    return flag
+
+
+def _read_record(parts: list[Any], depth: int) -> RecordValue:
+    names, *values = parts
+    wrap: Any = type("record", (RecordValue,), {"_fields": tuple(map(_check_text, names))})
+    if len(names) != len(values):
+        raise ValueError
+    found: RecordValue = wrap(_read_forms(values, depth))
+    return found
+
+
+def _read_struct(parts: list[Any], depth: int) -> StructValue:
+    names, *values = parts
+    if len(names) != len(values):
+        raise ValueError
+    return StructValue(zip(map(_check_text, names), _read_forms(values, depth)))
+
+
+def _read_enum(parts: list[Any], depth: int) -> EnumValue:
+    title, number, name = parts
+    wrap: Any = type(_check_text(title), (PortableEnum,), {"label": name if name is None else _check_text(name)})
+    found: EnumValue = wrap(_check_integer(number))
+    return found
+
+
+def _read_moment(parts: list[Any], depth: int) -> Moment:
+    format, wall = parts
+    found = Moment(_check_integer(wall))
+    found.format, found.wall = _check_text(format), min(max(int(found), 0), 1 << 62)
+    return found
+
+
+def _read_inet(parts: list[Any], depth: int) -> InetAddress:
+    family, packed = _check_integer(parts[0]), bytes.fromhex(parts[1])
+    if len(packed) != {2: 4, 10: 16}.get(family, 0):
+        raise ValueError
+    return InetAddress(family, packed)
+
+
+def _read_stack(parts: list[Any], depth: int) -> PortableStack:
+    user, mode, limit, lost, frames = parts
+    named = tuple([(_check_text(text), _check_text(name), _check_integer(offset), _check_text(module))
+                   for text, name, offset, module in frames])
+    return PortableStack(Stack(_check_flag(user), _check_text(mode), _check_integer(limit)), named, _check_flag(lost))
+
+
+def _read_histogram(parts: list[Any], depth: int) -> Histogram:
+    bits, *counts = _check_integers(parts)
+    if not 0 <= bits <= 5 or len(counts) != 1 + ((65 - bits) << bits):
+        raise ValueError
+    return Histogram(counts, bits)
+
+
+def _read_linear(parts: list[Any], depth: int) -> LinearHistogram:
+    low, high, step, *counts = _check_integers(parts)
+    if step < 1 or len(counts) != 2 + (high - low + step - 1) // step:
+        raise ValueError
+    return LinearHistogram(counts, low, high, step)
+
+
+def _read_series(parts: list[Any], depth: int) -> Series:
+    interval, wall, *points = _check_integers(parts)
+    if interval < 1 or len(points) % 2:
+        raise ValueError
+    return Series(interval, dict(zip(points[::2], points[1::2])), wall)
+
+
+def _read_name(parts: list[Any], depth: int) -> PortableName:
+    kind, number, name = parts
+    return PortableName(_check_text(kind), _check_integer(number), _check_text(name))
+
+
+_READERS: dict[str, Callable[[list[Any], int], Any]] = {
+    "tuple": lambda parts, depth: tuple(_read_forms(parts, depth)),
+    "record": _read_record,
+    "array": lambda parts, depth: ArrayValue(_read_forms(parts, depth)),
+    "struct": _read_struct,
+    "enum": _read_enum,
+    "pointer": lambda parts, depth: PointerValue(*_check_integers(parts)),
+    "moment": _read_moment,
+    "mac": lambda parts, depth: MacAddress(bytes.fromhex(*parts)),
+    "buffer": lambda parts, depth: Buffer(bytes.fromhex(*parts)),
+    "inet": _read_inet,
+    "name": _read_name,
+    "usym": lambda parts, depth: PortableAddress(*map(_check_text, parts)),
+    "stack": _read_stack,
+    "stats": lambda parts, depth: Stats(*_check_integers(parts)),
+    "lhist": _read_linear,
+    "hist": _read_histogram,
+    "series": _read_series,
+}
