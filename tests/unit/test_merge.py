@@ -105,7 +105,7 @@ def test_sums_are_exact_whatever_comes_late_twice_or_not_at_all(data: st.DataObj
         for key, words in held.items():
             before = expected.get(key, [0] * aggregate.words)
             expected[key] = [(a + b) & MASK for a, b in zip(before, words)]
-    assert {key: words for key, words in receiver.table.words()} == expected
+    assert dict(receiver.table.words()) == expected
 
 
 @settings(max_examples=200, deadline=None)
