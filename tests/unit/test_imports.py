@@ -13,19 +13,21 @@ ROOT = Path(__file__).parents[2] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
-BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
-        "shipped", "aliases", "service"}
+BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
+        "installed", "shipped", "aliases", "service"}
 FRONT = {"language", "semantics", "compiler"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"tools", "api", "options", "doctor", "selftest", "parameters", "commands",
                               "tables", "tabular", "reading", "expected", "watching",
-                              "invocation", "running", "notebook", "exporters", "monitor", "verbose", "scripts"}
+                              "invocation", "running", "compiled", "spec_data", "map_view",
+                              "notebook", "exporters", "monitor", "verbose", "scripts"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
-    "record": set(),
+    "basics": set(),
+    "record": {"basics"},
     "ending": set(),
-    "memory": {"errors"},
+    "memory": {"basics", "errors"},
     "errors": {"record"},
     "types": {"record", "errors"},
     "uapi": set(),
@@ -34,10 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "asm": {"record", "errors", "uapi", "arch", "spec"},
     "ownership": set(),
     "installed": set(),
-    "shipped": set(),
+    "shipped": {"basics"},
     "service": set(),
     "aliases": set(),
-    "btf": {"record", "errors", "types", "uapi", "ownership"},
+    "btf": {"basics", "record", "errors", "types", "uapi", "ownership"},
     "language": {"record", "errors", "types", "installed", "shipped"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
@@ -45,6 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BASE | {"kernel"},
     "output": BASE | {"kernel", "runtime"},
     "tools": {"record", "errors", "kernel", "shipped"},
+    "spec_data": BASE | {"language"},
+    "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
+    "map_view": BASE | {"api", "notebook", "reading", "expected", "tables", "tabular"},
     "api": ROOMS,
     "cli": ROOMS,
     "doctor": ROOMS,
@@ -65,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE | BACK | {"api", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
-    "__main__": {"cli"},
+    "__main__": {"basics", "cli"},
 }
 
 CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler

@@ -28,6 +28,7 @@ class Files:
         self.directories = list(directories)
         self.headers = list(headers)
         self.release = release
+        self.looked = False  # in folders that are not Sonde's own: what a script means depends on what is there
 
     @property
     def version_code(self) -> int | None:
@@ -51,9 +52,9 @@ class Files:
         return (self._first_match(name, [directory_of(importer), *self.directories], os.path.exists)
                 or self._first_match(inner, [shipped], exists_shipped))
 
-    @staticmethod
-    def _first_match(name: str, places: Sequence[str], test: object) -> str | None:
+    def _first_match(self, name: str, places: Sequence[str], test: object) -> str | None:
         for place in places:
+            self.looked |= not is_shipped(os.path.join(place, ""))
             path = os.path.normpath(os.path.join(place, name))
             if callable(test) and test(path):
                 return path

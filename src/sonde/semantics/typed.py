@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..language.ast import Clause
-from ..language.source import Source, Span
 from ..record import Record
-from ..spec import Attach, Config
-from ..types import NoneType, Scalar, Struct, Type
+from ..types import NoneType, Scalar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..language.ast import Clause
+    from ..language.source import Source, Span
+    from ..spec import Attach, Config
+    from ..types import Struct, Type
 
 
 class ScratchVar(Record):
