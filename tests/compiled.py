@@ -10,7 +10,7 @@ from bpf_kernel import Kernel
 from bpf_machine import Region
 from sonde.api import compile
 from sonde.kernel.recorded import RecordedWorld
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 from sonde.spec import ScriptSpec
 
 WORLD = Path(__file__).parent / "unit" / "world.json.z"

@@ -23,7 +23,8 @@ from sonde.runtime.aggregates import Histogram
 from sonde.runtime.context import LiveContext
 from sonde.runtime.events import MapReader
 from sonde.runtime.session import Session
-from sonde.semantics.typed import CheckedScript, Options
+from sonde.semantics.options import Options
+from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import World
 from sonde.spec import ScriptSpec
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from .errors import (
     AttachError,
     CompileError,
@@ -16,18 +14,22 @@ from .errors import (
     VerifierError,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .api import MapView, Trace, compile, trace
+    from typing import Any
+
+    from .api import Trace, compile, trace
+    from .map_view import MapView
     from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
     from .runtime.events import Event
     from .runtime.losses import Losses
-    from .semantics.typed import Options
+    from .semantics.options import Options
 
 __version__ = "0.1.0"
 
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {
-    "compile": "api", "trace": "api", "Trace": "api", "MapView": "api", "Options": "semantics.typed",
+    "compile": "api", "trace": "api", "Trace": "api", "MapView": "map_view", "Options": "semantics.typed",
     "Event": "runtime.events", "Losses": "runtime.losses", "Bucket": "runtime.aggregates",
     "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates", "Stats": "runtime.aggregates",
 }

@@ -1,7 +1,8 @@
 """``python -m sonde`` and the console script: nothing else imports this module."""
 
-import signal
 import sys
+
+from .basics import signal
 
 # Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded: also while the rest is
 # being imported. As an exception it could end in a destructor or an import's callback, where Python swallows it.

@@ -12,30 +12,32 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from .ending import Ending
 from .errors import UsageError, VerifierError
 from .kernel import notices
-from .language.diagnostics import Diagnostics
 from .language.source import Source
 from .memory import Memory
-from .semantics.typed import CheckedScript, Options
-from .spec import MapSpec, ScriptSpec
-from .tabular import Tabular
+from .semantics.options import Options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Self, TypeAlias
 
+    from .language.files import Files
+    from .map_view import MapView
     from .reading import Events
     from .runtime.child import Process
     from .runtime.events import Event
     from .runtime.losses import Losses
     from .runtime.provenance import Provenance
     from .runtime.session import Session
+    from .semantics.typed import CheckedScript
     from .semantics.world import World
+    from .spec import ScriptSpec
 
-Show = Callable[[str, str], None]
+Show: TypeAlias = "Callable[[str, str], None]"
 DIRECT = ("rdonly_cast", "typed_arguments")  # features by which programs load kernel memory without a helper call
 RECURSION = 12000  # Python's own limit is too low for scripts that nest as deeply as language.cursor.MAX_DEPTH allows
 
@@ -69,16 +71,40 @@ def compile(source: str | Source, options: Options | None = None, world: World |
     """
     options = options or Options(env=script_environment())
     world = world or live_world()
+    return _compile_source(source if isinstance(source, Source) else Source("stdin", source), options, world, show,
+                           verify)[0]
+
+
+def compile_or_recall(source: Source, options: Options) -> ScriptSpec:
+    """What :func:`compile` gives for the running kernel; from the cache, if this script was compiled here before."""
+    from .compiled import Witness, keep_compiled, load_compiled, script_key
+    key = script_key(source, options)
+    spec = load_compiled(key) if key else None
+    if spec is None:
+        witness = Witness(live_world())
+        spec, looked = _compile_source(source, options, witness)
+        if key and not looked and script_key(source, options) == key:
+            keep_compiled(key, spec, witness)
+    return spec
+
+
+def _compile_source(source: Source, options: Options, world: World, show: Show | None = None,
+                    verify: bool = False) -> tuple[ScriptSpec, bool]:
+    """The spec, and whether the script's files were looked for in folders that are not Sonde's own."""
     if sys.getrecursionlimit() < RECURSION:
         sys.setrecursionlimit(RECURSION)
-    checked = _check_source(source, options, world, show)
+    from .language.files import Files
+    files = Files(options.directories, options.headers, world.release)
+    checked = _check_source(source, options, world, show, files)
     from .compiler.pipeline import compile_checked
-    return compile_checked(checked, world, show, verify)
+    return compile_checked(checked, world, show, verify), files.looked
 
 
-def _check_source(source: str | Source, options: Options, world: World, show: Show | None) -> CheckedScript:
+def _check_source(source: str | Source, options: Options, world: World, show: Show | None,
+                  files: Files | None = None) -> CheckedScript:
     from .builtins import BUILTINS
     from .functions import FUNCTIONS
+    from .language.diagnostics import Diagnostics
     from .language.files import Files
     from .language.parser import parse_script
     from .semantics.check import check_script
@@ -87,7 +113,7 @@ def _check_source(source: str | Source, options: Options, world: World, show: Sh
         source = Source("stdin", source)
     diagnostics = Diagnostics()
     script = parse_script(source, diagnostics, options.params,
-                          Files(options.directories, options.headers, world.release))
+                          files or Files(options.directories, options.headers, world.release))
     if show is not None:
         from .language.dump import dump_script
         show("ast", dump_script(script))
@@ -102,6 +128,7 @@ def _check_source(source: str | Source, options: Options, world: World, show: Sh
 def format_source(source: str | Source, params: Sequence[str] = ()) -> str:
     """The script laid out evenly, with its comments. Raises CompileError if it cannot be parsed; files that it
     includes or imports need not be there."""
+    from .language.diagnostics import Diagnostics
     from .language.files import Files
     from .language.format import format_script as lay_out
     from .language.parser import parse_script
@@ -113,143 +140,19 @@ def format_source(source: str | Source, params: Sequence[str] = ()) -> str:
     return lay_out(source, script)
 
 
-class _Any(Sequence[str]):
+class _Any(list[str]):
     """Parameters that a script is formatted without: $3 stays $3."""
-
-    def __init__(self, given: Sequence[str]) -> None:
-        self._given = given
 
     def __len__(self) -> int:
         return 1 << 20
 
     def __getitem__(self, index: Any) -> Any:
-        return self._given[index] if index < len(self._given) else f"${index + 1}"
+        return super().__getitem__(index) if index < super().__len__() else f"${index + 1}"
 
 
 def script_environment() -> dict[str, str]:
     """The environment's variables that configure scripts."""
     return {k: v for k, v in os.environ.items() if k.startswith(("BPFTRACE_", "SONDE_"))}
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-K2 = TypeVar("K2")
-V2 = TypeVar("V2")
-
-
-class _Moment(Generic[V]):
-    """What a map held at one moment, in the kernel's order."""
-
-    def __init__(self, held: Sequence[V]) -> None:
-        self._held = held
-
-    def __iter__(self) -> Iterator[V]:
-        return iter(self._held)
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __contains__(self, item: object) -> bool:
-        return item in self._held
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self._held)!r})"
-
-
-class Pairs(_Moment[tuple[K, V]], ItemsView[K, V]):
-    """The pairs of a map as they were at one moment, in the kernel's order."""
-
-
-class Values(_Moment[V], ValuesView[V]):
-    """The values of a map as they were at one moment."""
-
-
-class MapView(Tabular, Mapping[K, V]):
-    """A script's map, read from the kernel at each use. Keys and values are typed: numbers, strings, addresses,
-    stacks, ``Histogram``, ``Stats``; several keys are a tuple. A map without keys has its value in ``value``. A type
-    checker knows their types from :meth:`of`.
-
-    As a table it has a column for each key (named as in a record's, or as the script writes it, else key, key1 ...),
-    then the values; a histogram has a row for each bucket.
-    """
-
-    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],
-                 spec: MapSpec, trace: Trace) -> None:
-        self.name = name
-        self.spec = spec
-        self._read = read
-        self._final = final
-        self._trace = trace
-
-    @overload
-    def of(self, key: type[K2], value: type[V2]) -> MapView[K2, V2]: ...
-    @overload
-    def of(self, key: None, value: type[V2]) -> MapView[None, V2]: ...
-
-    def of(self, key: Any, value: Any) -> MapView[Any, Any]:
-        """The same map for a type checker, as one of such keys (None: it has none; several: ``tuple[int, str]``) and
-        values: UsageError if the script's are others."""
-        from .expected import check_map
-        check_map(self.spec, key, value)
-        return self
-
-    def items(self) -> Pairs[K, V]:
-        """(key, value) pairs in the kernel's order."""
-        return Pairs(self.pairs())
-
-    def values(self) -> Values[V]:
-        """The values, in that order."""
-        return Values([value for _, value in self.pairs()])
-
-    def pairs(self) -> Sequence[tuple[K, V]]:
-        """The pairs as a list."""
-        found: Sequence[tuple[K, V]] = self._final[self.name] if self.name in self._final else self._read(self.name)
-        return found
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether events that would have changed it were kept back by the budget."""
-        return self._trace.is_incomplete(self.name)
-
-    @property
-    def value(self) -> V | None:
-        """The value of a map without keys; None if it has keys or was never set."""
-        return next((v for k, v in self.pairs() if k is None), None)
-
-    def __getitem__(self, key: K) -> V:
-        for have, value in self.pairs():
-            if have == key or isinstance(key, str) and str(have) == key:
-                return value
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter([k for k, _ in self.pairs()])
-
-    def __len__(self) -> int:
-        return len(self.pairs())
-
-    def __repr__(self) -> str:
-        return f"<map {self.name}: {len(self)} keys>"
-
-    def _columns(self) -> Any:
-        from .reading import warn_of_losses
-        from .tables import map_columns
-        found = map_columns(self.spec, self.pairs())
-        warn_of_losses(self._trace)
-        return found
-
-    # Jupyter
-
-    def _repr_html_(self) -> str:
-        from .notebook import map_html
-        return map_html(self.spec, self.pairs(), self._trace.provenance)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
-        from .notebook import map_html, map_text
-        items = self.pairs()
-        return {"text/plain": map_text(self.name, items),
-                "text/html": map_html(self.spec, items, self._trace.provenance)}
 
 
 class Trace:
@@ -262,11 +165,12 @@ class Trace:
         self.options = options or Options(env=script_environment())
         self.options.gated = budget > 0
         self.process = process
-        self.world = world or live_world()
+        self._world = world
         self.ending = Ending()
         notices.follow_ending(self.ending)
         try:
-            self.spec = compile(self.source, self.options, self.world, show)
+            self.spec = compile_or_recall(self.source, self.options) if world is None and show is None else \
+                compile(self.source, self.options, world, show)
         except BaseException:
             self.ending.over = True
             self._release_process()
@@ -285,6 +189,13 @@ class Trace:
         self._losses: Losses | None = None
         self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
         self.keeps_maps = True  # are maps to be read once more at the end, for those who look at them afterwards?
+
+    @property
+    def world(self) -> World:
+        """What the script is compiled for."""
+        if self._world is None:
+            self._world = live_world()
+        return self._world
 
     # life
 
@@ -468,6 +379,7 @@ class Trace:
     @property
     def maps(self) -> Mapping[str, MapView[Any, Any]]:
         """The script's maps by name (``@``, ``@x``)."""
+        from .map_view import MapView
         return {m.name: MapView(m.name, self.take_map, self._final, m, self) for m in self.spec.maps
                 if m.name.startswith("@")}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 from . import commands
 from .commands import COMMANDS
@@ -24,6 +22,11 @@ from .language.source import Source
 from .options import Parsed, parse_command_line, usage_text
 from .running import run
 from .scripts import FILE, classify_word, read_script
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 VERSION = "0.1.0"
 

@@ -12,7 +12,7 @@ from .errors import SondeError
 from .output.progress import track_progress
 from .record import Record
 from .scripts import read_script
-from .semantics.typed import Options
+from .semantics.options import Options
 
 if TYPE_CHECKING:
     from .output.progress import Progress

@@ -16,8 +16,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
 

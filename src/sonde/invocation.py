@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
 from . import commands
 from .errors import UsageError
@@ -16,9 +15,12 @@ from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
 from .watching import is_watched
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .api import Trace
-    from .semantics.typed import Options
+    from .semantics.options import Options
 
 
 def print_to_stderr(text: str) -> None:
@@ -106,19 +108,22 @@ def pid_of(parsed: Parsed) -> int:
 
 def process_of(parsed: Parsed) -> Any:
     """The process of -p or -c; None without either."""
-    from .runtime.child import Child, Process
     if parsed.has("cmd") and parsed.has("pid"):
         raise UsageError("USAGE: Cannot use both -c and -p.")
     if parsed.has("cmd"):
+        from .runtime.child import Child
         return Child(parsed.get("cmd"))
     pid = pid_of(parsed)
-    return Process(pid) if pid else None
+    if not pid:
+        return None
+    from .runtime.child import Process
+    return Process(pid)
 
 
 def options_of(parsed: Parsed, params: list[str]) -> Options:
     """What the command line asks of the compiler, with a script's parameters."""
     from .api import script_environment
-    from .semantics.typed import Options
+    from .semantics.options import Options
     named = dict(parsed.named)
     plain = []
     for word in params:
@@ -161,7 +166,8 @@ def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, sh
     from .memory import Memory, parse_memory
     measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    trace = Trace(source, options, process, permitted(live_world(), parsed), True, measured, show, memory,
+    world = permitted(live_world(), parsed) if parsed.has("no-feature") else None
+    trace = Trace(source, options, process, world, True, measured, show, memory,
                   budget_of(parsed))
     trace.words = parsed.given
     return trace

@@ -7,7 +7,7 @@ from .language.diagnostics import Diagnostics
 from .language.source import Source
 from .record import Record
 from .semantics.nodes import walk_nodes
-from .semantics.typed import Options
+from .semantics.options import Options
 
 
 class Parameter(Record):

@@ -7,7 +7,11 @@ the type checker (PEP 681) with one generic ``__init__`` shared by all of them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, dataclass_transform
+from .basics import dataclass_transform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _MISSING = object()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 from .invocation import open_output
@@ -11,7 +10,10 @@ from .options import Parsed
 from .service import tell_manager
 from .watching import is_watched
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .api import Trace
     from .monitor import Follower
     from .output import Output, Printer
@@ -67,7 +69,7 @@ def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
 def _be_called(name: str) -> None:
     """In ps, and for scripts that leave out the tracer by ``comm``."""
     try:
-        with open("/proc/self/comm", "w", encoding="ascii") as file:
+        with open("/proc/self/comm", "w", encoding="utf-8") as file:
             file.write(name)
     except OSError:
         pass

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
-from functools import cache
-from typing import Any
+import sys
+
+from .basics import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 _LOADER: Any = __spec__.loader
@@ -14,6 +19,34 @@ _ARCHIVE = os.path.abspath(_LOADER.archive) if hasattr(_LOADER, "archive") else 
 def is_shipped(path: str) -> bool:
     """Whether a path is one of these files."""
     return path.startswith(FOLDER + os.path.sep)
+
+
+def package_identity() -> tuple[Any, ...]:
+    """What tells this Sonde, and the Python that runs it, from any other. Of an archive and of an installed package,
+    which nobody edits, that is when it was made; of a source tree each of its files."""
+    from . import __version__
+    record = os.path.join(os.path.dirname(FOLDER), f"sonde-{__version__}.dist-info", "RECORD")
+    for path in (_ARCHIVE or record, FOLDER):
+        try:
+            found = os.stat(path)
+        except OSError:
+            continue
+        made = [] if path != FOLDER else _list_sources(FOLDER)
+        return sys.version, path, found.st_ino, found.st_mtime_ns, made
+    return ()
+
+
+def _list_sources(folder: str) -> list[tuple[str, int, int]]:
+    """(path, time of its last change, bytes) of the sources below a folder."""
+    found = []
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".py", ".bt")):
+            about = entry.stat()
+            found.append((entry.path, about.st_mtime_ns, about.st_size))
+        elif entry.name not in ("__pycache__", "runtime", "output", "exporters", "commands", "tools", "foreign") \
+                and entry.is_dir():
+            found += _list_sources(entry.path)
+    return sorted(found)
 
 
 def read_shipped(path: str) -> bytes:

@@ -23,10 +23,12 @@ Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for 
 
 from __future__ import annotations
 
-from typing import Any
-
 from .record import Record, Value
 from .types import Struct, Type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24

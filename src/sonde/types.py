@@ -6,9 +6,11 @@ record, in native byte order. Types are immutable and compared by value; a struc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .record import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KERNEL, USER, CTX, BPF = "kernel", "user", "ctx", "bpf"  # address spaces of a pointer ("" = unknown)
 

@@ -17,7 +17,7 @@ import pytest
 from compiled import world
 from sonde.api import compile
 from sonde.errors import CompileError
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*.case"))

@@ -127,7 +127,7 @@ sys.path[:0] = sys.argv[1:3]
 from compiled import world
 from sonde.api import compile
 from sonde.errors import CompileError
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 try:
     compile(sys.stdin.read(), Options(), world())
     said = "compiled"

@@ -123,7 +123,7 @@ def test_shipped_tools_print_whole_numbers() -> None:
     """%d is C's: 32 bits. A tool's 64-bit value needs %lld, or it is cut without a word."""
     from sonde import api
     from sonde.errors import CompileError
-    from sonde.semantics.typed import Options
+    from sonde.semantics.options import Options
     from sonde.types import Int
     cut, looked_at = [], 0
     for tool in tools.all_tools():

@@ -13,7 +13,7 @@ from reference import Expressions, cut, evaluate_kept
 from sonde.api import DIRECT, Trace, Without, _check_source, compile, live_world
 from sonde.errors import CompileError, SondeError
 from sonde.language.source import Source
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 
 LIVE = live_world()
 OLDER = Without(LIVE, frozenset((*DIRECT, "isa_v4", "raw_tp_cookie", "spilled_bounds")))  # only what Linux 6.1 has

@@ -18,7 +18,7 @@ from sonde import api, tools
 from sonde.doctor import examine_tool
 from sonde.errors import CompileError
 from sonde.language.source import Source
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 from support import run_sonde
 
 ROOT = Path(__file__).parents[2]

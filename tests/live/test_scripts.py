@@ -295,7 +295,7 @@ def test_one_liners() -> None:
     from sonde import api
     from sonde.errors import CompileError, EnvironmentProblem
     from sonde.runtime.session import Session
-    from sonde.semantics.typed import Options
+    from sonde.semantics.options import Options
     world = api.live_world()
     refused = []
     for program in ONE_LINERS:

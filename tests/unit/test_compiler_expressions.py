@@ -8,7 +8,7 @@ from compiled import KERNELS, begin, run, value, world
 from reference import Expressions, cut, evaluate_kept
 from sonde.api import _check_source
 from sonde.language.source import Source
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
 

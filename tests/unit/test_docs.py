@@ -19,8 +19,8 @@ from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
 from sonde.language.source import Source
 from sonde.semantics.config import VARIABLES
+from sonde.semantics.options import Options
 from sonde.semantics.providers import KINDS, find_provider
-from sonde.semantics.typed import Options
 from sonde.semantics.world import World
 
 ROOT = Path(__file__).parents[2]

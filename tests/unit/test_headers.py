@@ -12,7 +12,7 @@ from sonde import api
 from sonde.errors import CompileError
 from sonde.language import libclang
 from sonde.language.source import Source
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 from support import compile_c
 
 HEADERS = Path(__file__).parents[1] / "headers"

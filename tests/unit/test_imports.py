@@ -13,20 +13,22 @@ ROOT = Path(__file__).parents[2] / "src" / "sonde"
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST = 600  # lines
 
-BASE = {"record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership", "installed",
-        "shipped", "aliases", "service", "families", "numerals"}
+BASE = {"basics", "record", "ending", "memory", "errors", "types", "uapi", "arch", "asm", "btf", "spec", "ownership",
+        "installed", "shipped", "aliases", "service", "families", "numerals"}
 FRONT = {"language", "semantics", "compiler", "functions", "builtins"}
 BACK = {"kernel", "runtime", "output"}
 ROOMS = BASE | FRONT | BACK | {"merge", "fleet", "tools", "api", "options", "doctor", "selftest", "parameters",
                               "commands",
                               "tables", "tabular", "reading", "expected", "watching",
-                              "invocation", "running", "notebook", "exporters", "monitor", "verbose", "scripts"}
+                              "invocation", "running", "compiled", "spec_data", "map_view",
+                              "notebook", "exporters", "monitor", "verbose", "scripts"}
 
 # Room -> the rooms that it may import. Imports only go down, and the two halves never meet below ``api``.
 MAY_IMPORT: dict[str, set[str]] = {
-    "record": set(),
+    "basics": set(),
+    "record": {"basics"},
     "ending": set(),
-    "memory": {"errors"},
+    "memory": {"basics", "errors"},
     "errors": {"record"},
     "types": {"record", "errors"},
     "uapi": set(),
@@ -35,13 +37,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "asm": {"record", "errors", "uapi", "arch", "spec"},
     "ownership": set(),
     "installed": set(),
-    "shipped": set(),
+    "shipped": {"basics"},
     "service": set(),
     "numerals": set(),
     "aliases": set(),
-    "families": set(),
-    "btf": {"record", "errors", "types", "uapi", "ownership"},
-    "language": {"record", "errors", "types", "installed", "shipped", "ownership"},
+    "families": {"basics"},
+    "btf": {"basics", "record", "errors", "types", "uapi", "ownership"},
+    "language": {"basics", "record", "errors", "types", "installed", "shipped", "ownership"},
     "semantics": BASE | {"language"},
     "compiler": BASE | {"language", "semantics"},
     "functions": BASE | {"language", "semantics", "compiler"},
@@ -52,6 +54,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "merge": {"record", "errors", "types", "runtime"},
     "fleet": ROOMS - {"commands", "options", "monitor", "exporters", "notebook"},
     "tools": {"record", "errors", "kernel", "shipped", "numerals"},
+    "spec_data": BASE | {"language"},
+    "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
+    "map_view": BASE | {"api", "notebook", "reading", "expected", "tables", "tabular"},
     "api": ROOMS,
     "cli": ROOMS,
     "doctor": ROOMS,
@@ -72,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE | BACK | {"api", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
-    "__main__": {"cli"},
+    "__main__": {"basics", "cli"},
 }
 
 CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system calls; the C++ runtime's demangler

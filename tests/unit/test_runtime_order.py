@@ -138,7 +138,7 @@ class Standing:
 
 def test_controls_behind_a_record_that_is_being_written_are_not_collected_without_end() -> None:
     site = EventSite("clear", None, [], 0, [], {})  # type: ignore[arg-type]
-    spec: Any = SimpleNamespace(sites=[site])
+    spec: Any = SimpleNamespace(sites=[site], probes=["p"])
     data: Any = Standing()
     control: Any = Standing(1000)
     delivery, seen = Delivery(spec, data, control, 1 << 20, Ending()), []

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 from ..ownership import is_private, open_private_folder
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 LARGEST = 64 << 20  # bytes that are believed to be a cache
 
@@ -39,6 +42,25 @@ def write_cache(name: str, parts: Sequence[bytes | bytearray | memoryview]) -> b
     except OSError:
         return False
     return True
+
+
+def thin_cache(prefix: str, most_files: int, most_bytes: int) -> None:
+    """Of the files whose names begin with ``prefix`` keep the newest: so many, of so many bytes in all."""
+    try:
+        _use_folder(_open_cache_folder(), lambda folder: _remove_oldest(folder, prefix, most_files, most_bytes))
+    except OSError:
+        return
+
+
+def _remove_oldest(folder: int, prefix: str, most_files: int, most_bytes: int) -> None:
+    names = [name for name in os.listdir(f"/proc/self/fd/{folder}") if name.startswith(prefix)]
+    found = sorted([(made.st_mtime_ns, made.st_size, name) for name in names
+                    for made in [os.stat(name, dir_fd=folder, follow_symlinks=False)]], reverse=True)
+    size = 0
+    for count, (_, bytes, name) in enumerate(found):
+        size += bytes
+        if count >= most_files or size > most_bytes:
+            os.unlink(name, dir_fd=folder)
 
 
 def _write_whole(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:

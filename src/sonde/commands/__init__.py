@@ -6,10 +6,11 @@ which gives the exit status. Its OPTIONS are the command's own options.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
     from ..errors import CompileError
     from ..options import Parsed
     from ..spec import ScriptSpec

@@ -7,8 +7,9 @@ from typing import Any
 
 from ..language.ast import Assign, Call, MapRef, Unary
 from ..semantics.nodes import walk_nodes
+from ..semantics.options import Options
 from ..semantics.rows import deletes_key, is_clock
-from ..semantics.typed import CheckedProbe, CheckedScript, Element, Options
+from ..semantics.typed import CheckedProbe, CheckedScript, Element
 from ..spec import EXEMPT, Gate
 from ..types import Aggregate
 

@@ -27,9 +27,10 @@ from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
 from ..semantics.finder import ProbeFinder
 from ..semantics.formats import check_format, parse_format
+from ..semantics.options import Options
 from ..semantics.providers import find_provider
 from ..semantics.rows import Rule, Types, choice_of
-from ..semantics.typed import Literals, Options
+from ..semantics.typed import Literals
 from ..semantics.world import World
 from ..spec import Config
 from ..types import (

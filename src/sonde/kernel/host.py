@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 
+from ..basics import cache
 from ..errors import EnvironmentProblem
 
 
@@ -28,7 +28,7 @@ def parse_cpu_list(text: str) -> list[int]:
 
 def _read_cpu_list(kind: str) -> list[int]:
     try:
-        with open(f"/sys/devices/system/cpu/{kind}", encoding="ascii") as file:
+        with open(f"/sys/devices/system/cpu/{kind}", encoding="utf-8") as file:
             found = parse_cpu_list(file.read())
     except OSError as error:
         raise EnvironmentProblem(f"/sys/devices/system/cpu/{kind}: {error.strerror}",

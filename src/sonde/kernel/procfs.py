@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 
+from ..basics import cache
 from ..memory import Cache
 
 

@@ -11,12 +11,15 @@ import ctypes
 import errno
 import os
 import struct
-from typing import Any, Self
 
 from .. import uapi
 from ..arch import this_arch
 from ..errors import PrivilegeError, SyscallError
 from ..record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -165,7 +168,7 @@ def effective_capabilities() -> int:
 def kernel_lockdown() -> str:
     """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
     try:
-        with open("/sys/kernel/security/lockdown", encoding="ascii") as file:
+        with open("/sys/kernel/security/lockdown", encoding="utf-8") as file:
             return file.read().partition("[")[2].partition("]")[0] or "none"
     except OSError:
         return "none"

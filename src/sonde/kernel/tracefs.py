@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
 
+from ..basics import Protocol
 from ..errors import EnvironmentProblem, MissingFeatureError, PrivilegeError
 from ..spec import TracepointFormat
 from ..types import BOOL, INT8, KERNEL, UINT8, USER, VOID, Array, Enum, Int, Pointer, Str, Struct, StructField, Type

@@ -176,6 +176,11 @@ class LiveWorld(KernelTypes, UserSide):
         """Whether the kernel can do ``name``, a row of kernel/features.py; False for any other name."""
         return (name in ROWS or name.startswith(("helper_", "kfunc_"))) and self.features.has(name)
 
+    def is_certain(self, feature: str) -> bool:
+        """Whether it could be found out if the kernel has a feature."""
+        return feature not in ROWS and not feature.startswith(("helper_", "kfunc_")) \
+            or self.features.check_feature(feature) is not None
+
     def tracepoints(self) -> list[tuple[str, str]]:
         """(category, event) of every classic tracepoint."""
         return tracefs.available_events(self.tracefs)

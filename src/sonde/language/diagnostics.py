@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from ..errors import CompileError, shorten_message, underline_span
 from ..record import Record
 from .source import Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 ERROR, WARNING = "ERROR", "WARNING"
 MAX_SHOWN = 50  # errors, and warnings beside them: what is behind that many is not worth reading

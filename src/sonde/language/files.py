@@ -29,6 +29,7 @@ class Files:
         self.directories = list(directories)
         self.headers = list(headers)
         self.release = release
+        self.looked = False  # in folders that are not Sonde's own: what a script means depends on what is there
 
     @property
     def version_code(self) -> int | None:
@@ -60,10 +61,13 @@ class Files:
         return (self._first_match(name, [directory_of(importer), *self.directories], is_usable)
                 or self._first_match(inner, [shipped], exists_shipped))
 
-    @staticmethod
-    def _first_match(name: str, places: Sequence[str], test: Callable[[str], bool]) -> str | None:
-        paths = [os.path.normpath(os.path.join(place, name)) for place in places]
-        return next((path for path in paths if test(path)), None)
+    def _first_match(self, name: str, places: Sequence[str], test: Callable[[str], bool]) -> str | None:
+        for place in places:
+            self.looked |= not is_shipped(os.path.join(place, ""))
+            path = os.path.normpath(os.path.join(place, name))
+            if test(path):
+                return path
+        return None
 
     @staticmethod
     def read_source(path: str) -> Source:

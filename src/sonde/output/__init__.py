@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any, Protocol
 
+from ..basics import Protocol
 from ..ending import Ending
 from ..runtime.decoders import make_decoder
 from ..runtime.provenance import Provenance
@@ -15,11 +14,16 @@ from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, compile_format
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeAlias
+
     from ..runtime.losses import Withheld
 
-Handler = Callable[[Any, int], object]  # (buffer, offset of a record)
-Take = Callable[[str, str], Sequence[tuple[Any, Any]]]  # (map, "" | "clear" | "zero") -> its (key, value) pairs
+Handler: TypeAlias = "Callable[[Any, int], object]"  # (buffer, offset of a record)
+# (map, "" | "clear" | "zero") -> its (key, value) pairs
+Take: TypeAlias = "Callable[[str, str], Sequence[tuple[Any, Any]]]"
 
 _TIME = Layout("=8xQ").unpack_from
 

@@ -15,17 +15,20 @@ side, also texts and what has a sign, and a precision means nothing (but ``%.0s`
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from struct import Struct as Layout
-from typing import Any
 
 from ..runtime.decoders import INT_CODES, make_decoder, make_text_cutter
 from ..runtime.values import Buffer, DecodingContext, to_text
 from ..spec import EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 
-Format = Callable[[Any, int], bytes]  # (buffer, offset of the record) -> text
-Escape = Callable[[str], str]         # what a terminal must not see in traced strings
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
+
+Format: TypeAlias = "Callable[[Any, int], bytes]"  # (buffer, offset of the record) -> text
+Escape: TypeAlias = "Callable[[str], str]"         # what a terminal must not see in traced strings
 
 _WIDTHS = {"hh": 8, "h": 16, "": 32}  # any other length modifier: 64
 _INTEGERS = "diuoxXp"

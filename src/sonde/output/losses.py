@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from errno import E2BIG, EFAULT
-from typing import TYPE_CHECKING
 
 from ..runtime.losses import describe_error
 from .text import failure_message
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.losses import Losses
     from . import Output

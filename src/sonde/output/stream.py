@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 
 from ..ending import LAST, Ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LINE, FULL, NONE = "line", "full", "none"
 _LARGE = 1 << 16

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
 from .stream import Stream, Streams
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
+
     from ..runtime.losses import Withheld
 
-Items = Sequence[tuple[Any, Any]]  # (key, value); a map without keys has one item with key None, or none
+Items: TypeAlias = "Sequence[tuple[Any, Any]]"  # (key, value); a map without keys has one item with key None, or none
 
 # Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
 CONTROLS = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ..types import Aggregate
 from .aggregates import Histogram, LinearHistogram, Stats, divide_toward_zero
 
-AggregateValue = Any  # int | Stats | Histogram | Series
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+AggregateValue: TypeAlias = "Any"  # int | Stats | Histogram | Series
 
 
 def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:

@@ -6,10 +6,13 @@ min, max, avg), a ``Stats``, a ``Histogram``, a ``LinearHistogram`` or a ``Serie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from struct import pack, unpack
 
 from ..record import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 BAR = 52  # characters of the longest bar
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import AttachError
 from ..spec import Attach, Config
 from . import links as attaching
@@ -11,6 +9,7 @@ from .links import Links
 from .loading import Loader
 from .programs import LoadedProgram
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .iterators import Iterators
 

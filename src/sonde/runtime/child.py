@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Sequence
 
+from ..basics import signal
 from ..errors import SondeError, UsageError
 from ..kernel import syscalls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Process:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
 from ..arch import this_arch
+from ..basics import cached_property
 from ..errors import SondeError
 from ..kernel import host, procfs
-from ..kernel.symbols import KernelSymbols
 from ..memory import Memory
 from ..spec import ScriptSpec
 from ..types import Stack, Tuple, USym
 from .maps import Map
 from .stacks import StackFrames
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from ..kernel.symbols import KernelSymbols
     from ..kernel.user_symbols import UserSymbols
 
 
@@ -32,7 +33,8 @@ class LiveContext:
         self._demangle = spec.config.cpp_demangle
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
-        self._kernel = kernel or KernelSymbols()
+        if kernel is not None:
+            self._kernel = kernel
         self._memory = memory or Memory()
         self._log = _start_mapping_log(self._memory.symbols // 8) if names_user_addresses(spec) else None
         if self._log is not None:
@@ -41,6 +43,11 @@ class LiveContext:
         self._unwinder: Any = None
         self._stacks = StackFrames(spec, maps, self._memory.stacks)
         self._offsets: dict[str, int] = {}
+
+    @cached_property
+    def _kernel(self) -> KernelSymbols:
+        from ..kernel.symbols import KernelSymbols
+        return KernelSymbols()
 
     @cached_property
     def _user_symbols(self) -> UserSymbols:

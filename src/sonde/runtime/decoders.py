@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct as Layout
-from typing import Any
 
 from .. import types as t
 from ..types import Stack, Type
@@ -28,7 +26,12 @@ from .values import (
     format_bare_address,
 )
 
-Decode = Callable[[Any, int], Any]  # (buffer, offset) -> value
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+Decode: TypeAlias = "Callable[[Any, int], Any]"  # (buffer, offset) -> value
 
 INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
              (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}

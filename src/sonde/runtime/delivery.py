@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import struct
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from ..basics import deque
 from ..ending import Ending
 from .order import Raw, Sequencer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from ..spec import ScriptSpec
     from .ringbuf import Ring
 
@@ -42,7 +43,7 @@ class Delivery:
         self.data = data
         self.control = control
         self.ending = ending
-        self.dropped: Counter[int] = Counter()  # by probe index: read, and not handed over for want of time
+        self.dropped = [0] * max(len(spec.probes), 1)  # by probe index: read, and not handed over for want of time
         self._kinds = [site.kind for site in spec.sites]
         self._sequencer = Sequencer()
         self._memory = memory
@@ -159,6 +160,6 @@ class Delivery:
                 kept.append(record)
             else:
                 self.dropped[_PROBE.unpack_from(record[1], record[2])[0]] += 1
-        if self.data is not None:
-            self.dropped.update(self.data.skip_records())
+        for probe in self.data.skip_records() if self.data is not None else ():
+            self.dropped[probe] += 1
         return kept

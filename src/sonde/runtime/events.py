@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from struct import Struct as Layout
-from typing import Any
 
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
@@ -13,6 +11,11 @@ from .aggregate_values import aggregate_value
 from .decoders import make_decoder
 from .maps import Map
 from .values import DecodingContext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
 

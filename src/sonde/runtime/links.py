@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from ..errors import AttachError, SyscallError
 from ..kernel import syscalls
@@ -40,8 +38,11 @@ from ..uapi import (
 )
 from .programs import LoadedProgram, attach_cookie, probe_index
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Thread
+    from typing import TypeAlias
 
 UPROBES = ("uprobe", "uretprobe", "usdt")
 RETURNS = ("kretprobe", "fexit")
@@ -138,8 +139,9 @@ def attach_order(programs: list[LoadedProgram]) -> list[LoadedProgram]:
         [program for program, last in zip(reversed(programs), reversed(turned)) if last]
 
 
-Missing = Callable[[AttachError, Attach], None]
-Attacher = Callable[[Attach, Fd, int, Links], None]  # (attach point, program, cookie, where to keep the link)
+Missing: TypeAlias = "Callable[[AttachError, Attach], None]"
+# (attach point, program, cookie, where to keep the link)
+Attacher: TypeAlias = "Callable[[Attach, Fd, int, Links], None]"
 
 
 def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missing) -> int:
@@ -371,7 +373,7 @@ def tracepoint_id(point: Attach) -> int:
     """The number of a tracepoint in tracefs; AttachError if it or tracefs is not there."""
     for root in MOUNTS:
         try:
-            with open(f"{root}/events/{point.target}/{point.event}/id", encoding="ascii") as file:
+            with open(f"{root}/events/{point.target}/{point.event}/id", encoding="utf-8") as file:
                 return int(file.read())
         except FileNotFoundError:
             continue
@@ -389,7 +391,7 @@ def _probe_pmu(name: str) -> tuple[int, int, int]:
     """Of perf's "uprobe" or "kprobe": type number, config bit "on return", config shift of a semaphore's offset."""
     root = f"/sys/bus/event_source/devices/{name}"
     try:
-        with open(f"{root}/type", encoding="ascii") as file:
+        with open(f"{root}/type", encoding="utf-8") as file:
             kind = int(file.read())
         semaphore = _config_bit(f"{root}/format/ref_ctr_offset") if name == "uprobe" else 0
         return kind, _config_bit(f"{root}/format/retprobe"), semaphore
@@ -400,7 +402,7 @@ def _probe_pmu(name: str) -> tuple[int, int, int]:
 
 def _config_bit(path: str) -> int:
     """``config:32-63`` → 32."""
-    with open(path, encoding="ascii") as file:
+    with open(path, encoding="utf-8") as file:
         return int(file.read().strip().partition(":")[2].partition("-")[0])
 
 

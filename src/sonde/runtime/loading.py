@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..errors import AttachError, VerifierError
 from ..kernel.host import possible_cpus
 from ..kernel.syscalls import Fd
@@ -13,7 +11,12 @@ from .maps import Map
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
 from .ringbuf import ring_bytes
 
-Missing = Callable[[AttachError, Attach], None]  # is told of an attach point that cannot be had
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # is told of an attach point that cannot be had
 
 
 class Loader:

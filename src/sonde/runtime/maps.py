@@ -9,8 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..errors import EnvironmentProblem, SondeError, SyscallError
 from ..kernel import syscalls
@@ -21,6 +19,11 @@ from ..types import Aggregate, Int, round_up
 from ..uapi import BPF_EXIST, BPF_F_MMAPABLE, ENOTSUPP, MAP_TYPES
 from . import merge
 from .merge import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
 Value = bytes | tuple[int, ...]
 Item = tuple[bytes, Value]

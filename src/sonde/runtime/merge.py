@@ -6,10 +6,13 @@ word, signed where the aggregate is. Many states are merged at once, column by c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import add
 
 from ..types import Aggregate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MASK = (1 << 64) - 1
 _HALF = 1 << 63

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import re
 import struct
-from typing import Any
 
 from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from ..kernel import syscalls
@@ -21,6 +19,10 @@ from ..uapi import (
     PROG_TYPES,
 )
 from .maps import Map
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LARGEST_LOG = 16 << 20
 TRACING = {"fentry": BPF_TRACE_FENTRY, "fexit": BPF_TRACE_FEXIT, "iter": BPF_TRACE_ITER}
@@ -168,15 +170,14 @@ def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> t
         return None, b"", b""  # the log is then without script lines; spans come from spec.lines all the same
 
 
-_LOOKED_AT = re.compile(r"^\d+: ", re.MULTILINE)
-
-
 def rejection_error(spec: ProgramSpec, log: str, number: int) -> VerifierError | AttachError:
     """The error for a rejected program; an AttachError if the kernel did not even look at its instructions, since it
     is not to be attached there."""
-    from .verifier import explain_log
+    import re
 
-    if spec.type == "tracing" and log.strip() and not _LOOKED_AT.search(log):
+    from .verifier import explain_log
+    looked_at = re.search(r"^\d+: ", log, re.MULTILINE)
+    if spec.type == "tracing" and log.strip() and not looked_at:
         return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)
 
     found = explain_log(log, spec.lines)

@@ -12,13 +12,16 @@ an explicit byte order goes byte by byte and could see half of a new value).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
 from ..spec import CONTROL_RING
 from ..uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 # (time, position in the ring, site, buffer, offset of the record in the buffer)
 Event = tuple[int, int, int, bytes, int]

@@ -18,8 +18,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Self
 
 from ..ending import Ending
 from ..errors import AttachError
@@ -46,7 +44,11 @@ from .signals import Signals
 from .state import State
 from .waiting import Waiting
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Self
+
     from ..kernel.mappings import MappingLog
     from .budget import Budget
 
@@ -337,6 +339,11 @@ class Session:
         """Detach, run end, and give out everything that is left, in order. What is not there is counted as lost."""
         return [record for batch in self.stop_in_batches() for record in batch]
 
+    def _may_still_run(self) -> bool:
+        """Whether a program that was detached may be at work: not one that only this thread has run."""
+        kinds = {program.attach[0].kind for program in self.spec.programs} if self.attached else set()
+        return bool(kinds - {"begin", "end", "self", "test", "bench"})
+
     def stop_in_batches(self) -> Iterator[list[Raw]]:
         """As :meth:`stop`, a batch at a time. The first step detaches; "end" runs when all before it has been taken."""
         if self._stopped or not self._started:
@@ -348,7 +355,7 @@ class Session:
             yield from self._drain_rings()
         if not self._silence_programs():
             self._detach_programs()
-        if self.attached and not syscalls.wait_for_running_programs():
+        if self._may_still_run() and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
         yield from self._delivery.drain_rings(self._handle_control)
         self._in_end = self._run_programs("end")
@@ -427,7 +434,6 @@ class Session:
                 thing.close()
         self.programs, self.maps = [], {}
         self._state = self.process = self._signals = self._waiting = self._statistics = None
-
 
 
 def _exit_status(buffer: bytes, offset: int, field: EventField | None) -> int:

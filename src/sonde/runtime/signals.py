@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterable
-from typing import Any
 
+from ..basics import signal
 from ..ending import Ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 SAME_WISH = 0.5  # s: a second signal within this time repeats the first: ``timeout`` signals a child and its group
 
@@ -24,6 +27,7 @@ class Signals:
         self.interrupted = 0  # number of the signal that asked to stop
         self._ending = ending
         self._came: list[str] = []
+        self._names: dict[int, list[str]] = {}
         self._old: dict[int, Any] = {}
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -31,7 +35,9 @@ class Signals:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._handle_stop)
         for name in names:
-            number = signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
+            full = name if name.startswith("SIG") else f"SIG{name}"
+            number = getattr(signal, full)
+            self._names.setdefault(number, []).append(full)
             self._old.setdefault(number, signal.signal(number, self._handle_wanted))
 
     def _handle_stop(self, number: int, _frame: object) -> None:
@@ -43,7 +49,7 @@ class Signals:
         self._ending.request_end()
 
     def _handle_wanted(self, number: int, _frame: object) -> None:
-        self._came.append(signal.Signals(number).name)
+        self._came += self._names[number]
 
     def take_names(self) -> list[str]:
         """Names of the ``names`` signals that came since the last call, in order; empties ``fd``."""

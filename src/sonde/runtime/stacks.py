@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from struct import Struct as Layout
 
@@ -11,6 +10,10 @@ from ..errors import SondeError
 from ..spec import STACK_RESERVE, STACKS, STATE, ScriptSpec
 from ..types import Stack, StackCopy, Tuple, Type, round_up
 from .maps import Map
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 _KEY = Layout("=Q")
 _ENTRY = 128       # bytes that an entry takes beside its frames

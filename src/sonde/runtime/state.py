@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Mapping
 
 from ..errors import SondeError
 from ..spec import ScriptSpec
 from .maps import Map
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class State:

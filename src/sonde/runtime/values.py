@@ -6,10 +6,13 @@ text. Bytes of traced programs that are not UTF-8 survive as surrogate escapes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
-
+from ..basics import Protocol
 from ..types import Stack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
 
 class DecodingContext(Protocol):
@@ -93,7 +96,7 @@ class Buffer(bytes):
         return self.hex(" ")
 
 
-class StructValue(dict[str, Any]):
+class StructValue(dict[str, "Any"]):
     """A C struct, or the arguments of a probe: field name → value, also as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -109,14 +112,14 @@ class StructValue(dict[str, Any]):
         return hash(tuple(self.values()))
 
 
-class ArrayValue(tuple[Any, ...]):
+class ArrayValue(tuple["Any", ...]):
     """A C array; a tuple, so that it can be a key."""
 
     def __str__(self) -> str:
         return f"[{','.join(map(to_text, self))}]"
 
 
-class RecordValue(tuple[Any, ...]):
+class RecordValue(tuple["Any", ...]):
     """(x=1, y=2): a tuple whose elements also have names; one subclass for each record type."""
 
     _fields: tuple[str, ...] = ()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Waiting:

@@ -15,9 +15,10 @@ from .finder import ProbeFinder
 from .kernel_probes import TYPED, choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
+from .options import Options
 from .providers import find_provider, provider_names
 from .rows import Functions
-from .typed import CheckedProbe, Options
+from .typed import CheckedProbe
 from .user_probes import resolve_user_arguments, resolve_user_results
 from .world import World
 

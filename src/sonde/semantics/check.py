@@ -28,11 +28,12 @@ from .evaluate import check_expression
 from .macros import expand_macros
 from .naming import name_keys, private_maps
 from .nodes import walk_nodes
+from .options import Options
 from .rows import Functions, Language
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
 from .subprograms import check_uncalled, declare_subprograms
-from .typed import CheckedScript, Options, ScriptMap, Unfilled
+from .typed import CheckedScript, ScriptMap, Unfilled
 from .world import World
 
 MAP_KINDS = ("hash", "lruhash", "percpuhash", "percpulruhash")

@@ -15,8 +15,9 @@ from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType,
 from . import convert
 from .ctypes_ import TypeNames
 from .nodes import walk_nodes
+from .options import Options
 from .rows import Language
-from .typed import CheckedFunction, CheckedProbe, Options, ScratchVar, ScriptMap
+from .typed import CheckedFunction, CheckedProbe, ScratchVar, ScriptMap
 from .world import World
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.

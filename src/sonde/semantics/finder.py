@@ -10,7 +10,7 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.source import Span
 from ..spec import Attach, Config
 from .nodes import Use
-from .typed import Options
+from .options import Options
 from .world import World
 
 

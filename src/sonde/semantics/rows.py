@@ -10,7 +10,7 @@ from ..language.ast import Call, Callee, Choice, Reference
 from ..record import Record
 from ..spec import Config
 from ..types import Type
-from .typed import Options
+from .options import Options
 from .world import World
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from ..language.source import Source, Span
 from ..record import Record
 from ..spec import Attach, Config
 from ..types import NoneType, Scalar, Struct, Type
+from .options import Options
 
 
 class ScratchVar(Record):
@@ -94,25 +95,6 @@ class CheckedProbe(Record):
     def trees(self) -> list[Any]:
         """All that the program does: its predicate, its action, and the functions that it calls."""
         return [self.clause.predicate, self.clause.body, *[f.clause.body for f in self.functions.values()]]
-
-
-class Options(Record):
-    """What besides the text decides what a script means."""
-
-    params: list[str] = []      # positional parameters
-    named: dict[str, str] = {}  # --name=value after --
-    pid: int = 0                # -p
-    cpid: int = 0               # pid of the -c child
-    unsafe: bool = False
-    mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
-    warnings: bool = True
-    count_reads: bool = False   # -k: use counted helper reads instead of direct loads
-    probe_filter: str = ""
-    directories: list[str] = []  # -I: where headers are looked for
-    headers: list[str] = []      # --include: read before the script
-    timed: bool = False         # every record tells when it was made, also where their order does not need it
-    env: dict[str, str] = {}    # BPFTRACE_* and SONDE_* variables
-    gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
 
 
 class CheckedScript(Record):
