@@ -193,7 +193,7 @@ class LiveRun:
             self.model.out.write_note(f"WARNING: {warning.message}")
         self.trace.session.tell = self.model.out.write_note
         self.publish_state()
-        self.follower.run_loop(self.printer, lambda: None)
+        self.follower.run_loop(self.printer, self.model.gather_text)
         self.publish_state(_ENDS.get(self.trace.session.reason, self.trace.session.reason))
 
     def finish_run(self, out: Output) -> int:

@@ -25,6 +25,7 @@ from sonde.output.live.bounded import (
     own_names,
     parse_request,
 )
+from sonde.output.live.serve import PageServer
 
 # Opens connections as fast as it can: silent ones, such that send the half of a request, or whole ones whose answer is
 # not read. As many as its limit lets it have are open at once; the oldest are given up for new ones.
@@ -233,3 +234,9 @@ def test_metrics_are_not_for_pages_of_other_origins() -> None:
         assert ask(server.port, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
     finally:
         server.finish()
+
+
+def test_the_end_waits_for_no_browser_where_there_is_none() -> None:
+    server = PageServer()
+    server.close()
+    assert server._http.nobody.is_set()

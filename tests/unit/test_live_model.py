@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tracemalloc
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,61 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
+
+
+def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held after 80 looks at keys none of which is seen twice is what is held of a few."""
+    monkeypatch.setattr("sonde.output.live.model.MOST_HISTORIES", 200)
+    watched = model(n=t.Aggregate("count"), m=t.Int())
+    held = []
+    tracemalloc.start()
+    for look in range(80):
+        watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(300)])
+        held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert held[-1] < 1.3 * held[5]
+
+
+def test_the_greatest_have_histories_when_not_all_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonde.output.live.model.MOST_HISTORIES", 2)
+    watched = model(n=t.Int())
+    table, = looks(watched, [("a", 1), ("b", 3), ("c", 2)], [("a", 1), ("b", 3), ("c", 2)]).tables
+    assert [(row.cells[0], row.spark) for row in table.rows] == [("b", (3, 3)), ("c", (2, 2)), ("a", ())]
+    table, = looks(watched, [("d", 9), ("c", 1)]).tables  # b is gone
+    assert [(row.cells[0], row.spark) for row in table.rows] == [("d", (9,)), ("c", (2, 2, 1))]
+
+
+def test_what_a_key_gains_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of keys that look alike, of one that was gone, and behind a time in which there were too many to follow."""
+    pair = t.Tuple([COMM, COMM])
+    maps = [MapSpec("@n", "hash", 8, 8, 16, key=pair, value=t.Aggregate("count"))]
+    watched = Model(ScriptSpec([], maps, [], [], [], [], Config()), "x")
+    alike, too = ("a, b", "c"), ("a", "b, c")
+    table, = looks(watched, [(alike, 5), (too, 7)], [(alike, 6), (too, 17)]).tables
+    assert [row.spark for row in table.rows] == [(0, 10), (0, 1)]
+    table, = looks(watched, [(too, 17)], [(alike, 9), (too, 17)]).tables
+    assert [row.spark for row in table.rows] == [(0, 10, 0, 0), (0, 1, None, 9)]
+    monkeypatch.setattr("sonde.output.live.model.MOST_FOLLOWED", 1)
+    looks(watched, [(alike, 1000), (too, 2000)])
+    monkeypatch.undo()
+    table, = looks(watched, [(alike, 2000), (too, 2000)]).tables
+    assert [row.spark for row in table.rows] == [(0,), (0,)] and {row.cells[-1] for row in table.rows} == {0.0}
+
+
+def test_text_without_lines_is_not_held() -> None:
+    watched = model(n=t.Int())
+    tracemalloc.start()
+    for _ in range(500):
+        watched.out.write_text(b"x" * 100_000)
+        watched.gather_text()
+    watched.out.write_text(b"\nthe last\n")
+    snapshot = looks(watched, [])
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 3 << 20 and snapshot.lines[-1] == "the last" and max(map(len, snapshot.lines)) <= 4096
+
+
+def test_integers_that_javascript_would_round_are_sent_as_text() -> None:
+    assert plain_value((1 << 53) - 1) == (1 << 53) - 1 and plain_value(-(1 << 53) + 1) == -(1 << 53) + 1
+    assert plain_value(((1 << 64) - 1, -(1 << 53))) == ["18446744073709551615", "-9007199254740992"]
+    assert plain_value(True) is True

@@ -26,7 +26,7 @@ from ..units import unit_of
 from ..views.csv import cell_value, key_columns, value_columns, value_rows
 from ..views.heat import bucket_range
 from ..views.view import key_parts
-from .blocks import Collected
+from .blocks import Collected, Tail
 from .screen import COLOUR
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 500   # of a table: those with the greatest values
 MOST_LINES = 2000  # of the text that is kept
 HISTORY = 60      # values of a sparkline
-MOST_HISTORIES = 20_000  # sparklines of a map; more keys than that come and go too fast to be followed
+MOST_FOLLOWED = 20_000  # keys of a map; more than that come and go too fast to be followed
+MOST_HISTORIES = 5_000   # sparklines of all maps together
+LONGEST_LINE = 4096      # characters; what is printed without a line end is cut
 _GROWING = ("count", "sum", "hist", "lhist", "stats")
 _QUANTILES = (0.5, 0.9, 0.99)
 
@@ -91,14 +93,15 @@ class Snapshot(Record):
 class _MapState:
     """A map between two looks."""
 
-    def __init__(self, spec: MapSpec) -> None:
+    def __init__(self, spec: MapSpec, most: int) -> None:
         self.spec = spec
+        self.most = most  # histories
         self.kind = spec.value.kind if isinstance(spec.value, Aggregate) else ""
         self.by_interval = False  # the script prints or clears it, so its contents come in portions
         self.items: list[tuple[Any, Any]] = []
-        self.histories: dict[str, deque[int | None]] = {}
-        self.before: dict[str, int] = {}
-        self.rates: dict[str, float] = {}
+        self.histories: dict[Any, deque[int | None]] = {}  # by key, as all of these
+        self.before: dict[Any, int | None] = {}
+        self.rates: dict[Any, float] = {}
         self.seen = 0.0
 
     def update_items(self, items: Sequence[tuple[Any, Any]], portion: bool) -> None:
@@ -109,28 +112,40 @@ class _MapState:
             self.by_interval, self.before = True, {}
         self.items = list(items)
         self.rates = {}
-        if len(self.items) > MOST_HISTORIES:
-            self.histories.clear()
+        if len(self.items) > MOST_FOLLOWED:
+            self.histories, self.before, self.seen = {}, {}, 0.0
             return
-        weights = {element_label("", key): value_weight(value) for key, value in self.items}
-        self._remember_history(weights, passed)
+        weights = {key: value_weight(value) for key, value in self.items}
+        if self.kind in _GROWING and not self.by_interval:
+            self._remember_history(self._gains_since(weights, passed), passed)
+            self.before = weights
+        else:
+            self._remember_history(weights, 0.0)
 
-    def _remember_history(self, weights: dict[str, int | None], passed: float) -> None:
-        growing = self.kind in _GROWING and not self.by_interval
-        for name in self.histories.keys() - weights.keys():
-            if not any(self.histories[name]):
-                del self.histories[name]
+    def _gains_since(self, weights: dict[Any, int | None], passed: float) -> dict[Any, int | None]:
+        """What each key has gained since the last look; what is less than before has been begun anew."""
+        found: dict[Any, int | None] = {}
+        for key, value in weights.items():
+            before = self.before.get(key)
+            if before is None:
+                before = 0 if passed else value
+            found[key] = None if value is None or before is None else value - before if value >= before else value
+        return found
+
+    def _remember_history(self, values: dict[Any, int | None], passed: float) -> None:
+        """Put ``values`` behind those of the looks before; they are gains if a time has ``passed``."""
+        if len(self.histories.keys() | values.keys()) > self.most:  # those that are gone make room
+            self.histories = {key: history for key, history in self.histories.items() if key in values}
+        for key in self.histories.keys() - values.keys():
+            if any(self.histories[key]):
+                self.histories[key].append(None)
             else:
-                self.histories[name].append(None)
-        for name, value in weights.items():
-            history = self.histories.setdefault(name, deque(maxlen=HISTORY))
-            if growing and value is not None:
-                gained = value - self.before.get(name, 0 if passed else value)
-                self.before[name] = value
-                history.append(gained if gained >= 0 else value)
-                self.rates[name] = history[-1] / passed if passed else 0.0  # type: ignore[operator]
-            else:
-                history.append(value)
+                del self.histories[key]
+        for key in sorted(values, key=lambda key: -(values[key] or 0)):
+            if key in self.histories or len(self.histories) < self.most:
+                self.histories.setdefault(key, deque(maxlen=HISTORY)).append(values[key])
+            if passed:
+                self.rates[key] = (values[key] or 0) / passed
 
     def build_table(self) -> LiveTable:
         shown = sort_items(self.items)[-MOST_ROWS:]
@@ -145,8 +160,8 @@ class _MapState:
         name = element_label("", key)
         cells = [*[clean_cell(part) for part in key_parts(key)], *_value_cells(value, self.spec, self.kind)]
         if rates:
-            cells.append(round(self.rates.get(name, 0.0), 1))
-        spark = tuple(self.histories.get(name, ()))
+            cells.append(round(self.rates.get(key, 0.0), 1))
+        spark = tuple(self.histories.get(key, ()))
         if isinstance(value, Histogram):
             return LiveRow(clean_cell(name), tuple(cells), spark, tuple([(bucket_range(b), b.count) for b in value]))
         if isinstance(value, Series):
@@ -248,10 +263,11 @@ class Model:
         self._notes = Collected(2)
         self.out = TextOutput(self._stream, self._notes, True)
         self.out.escape = self.out.error_escape = terminal_safe
-        self._lines: deque[str] = deque(maxlen=MOST_LINES)
+        self._lines = Tail(MOST_LINES)
         self._written = 0
         self._rest = ""
-        self._maps = {m.name: _MapState(m) for m in sorted(spec.shown_maps, key=_map_rank)}
+        shown = sorted(spec.shown_maps, key=_map_rank)
+        self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown)) for m in shown}
         self.tool = _ToolTable(tool) if columns else None
         self.columns = list(columns)
         self._started = time.monotonic()
@@ -271,18 +287,21 @@ class Model:
 
     def take_snapshot(self, session: Session, ended: str = "") -> Snapshot:
         """What there is now; ``ended`` says why there will be no more."""
-        self._gather_text()
+        self.gather_text()
         tables = [state.build_table() for state in self._maps.values()]
         if self.tool is not None and self.tool.columns:
             tables.insert(0, self.tool.build_table())
-        return Snapshot(self.title, time.monotonic() - self._started, tuple(tables), tuple(self._lines), self._written,
-                        tuple(_loss_lines(session)), tuple(self._program_costs(session)), ended)
+        return Snapshot(self.title, time.monotonic() - self._started, tuple(tables), tuple(self._lines.pieces),
+                        self._written, tuple(_loss_lines(session)), tuple(self._program_costs(session)), ended)
 
-    def _gather_text(self) -> None:
+    def gather_text(self) -> None:
+        """Take over what has been printed."""
         text = self._rest + self._stream.take_text() + self._notes.take_text()
         *lines, self._rest = text.split("\n")
-        self._lines.extend([terminal_safe(COLOUR.sub("", encode_text(line).decode("utf-8", "replace")))
-                            for line in lines])
+        if len(self._rest) > LONGEST_LINE:
+            lines.append(self._rest)
+            self._rest = ""
+        self._lines.add_pieces([_clean_line(line[:LONGEST_LINE]) for line in lines])
         self._written += len(lines)
 
     def _program_costs(self, session: Session) -> list[LiveCost]:
@@ -295,6 +314,11 @@ class Model:
             more = f" and {cost.points - 1} more" if cost.points > 1 else ""
             found.append(LiveCost(cost.probe + more, cost.runs, cost.mean, share, cost.skipped))
         return found
+
+
+def _clean_line(line: str) -> str:
+    """A line without colours, and without anything else that could steer a terminal."""
+    return terminal_safe(COLOUR.sub("", encode_text(line).decode("utf-8", "replace")))
 
 
 def _map_rank(spec: MapSpec) -> tuple[bool, str]:

@@ -71,10 +71,11 @@ SCRIPT = r"""
     flush();
     return svg;
   }
+  function isNumber(cell) { return typeof cell === "number" || /^-?\d{16,20}$/.test(cell); }
   function compare(a, b) {
-    if (typeof a === "number" && typeof b === "number") { return a - b; }
-    if (typeof a === "number") { return -1; }
-    if (typeof b === "number") { return 1; }
+    if (isNumber(a) && isNumber(b)) { return a - b; }
+    if (isNumber(a)) { return -1; }
+    if (isNumber(b)) { return 1; }
     return a < b ? -1 : a > b ? 1 : 0;
   }
   function view(table) {
@@ -124,7 +125,7 @@ SCRIPT = r"""
     var out = document.createDocumentFragment();
     rows.forEach(function (r, i) {
       var line = make("tr"), pick = r.buckets.length > 0;
-      r.cells.forEach(function (c) { line.appendChild(make("td", String(c), typeof c === "number" ? "number" : "")); });
+      r.cells.forEach(function (c) { line.appendChild(make("td", String(c), isNumber(c) ? "number" : "")); });
       var cell = make("td"); if (r.spark.length) { cell.appendChild(spark(r.spark)); } line.appendChild(cell);
       if (pick) {
         line.className = "pick";

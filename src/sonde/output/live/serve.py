@@ -24,6 +24,7 @@ from .page import build_page
 
 HOST = "127.0.0.1"
 MOST_CLIENTS = 16
+_EXACT = (1 << 53) - 1  # JavaScript's Number.MAX_SAFE_INTEGER
 _BEAT = 15.0    # s: after which a client that is gone is noticed
 _POLICY = ("default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -63,7 +64,8 @@ class PageServer:
 
 
 def plain_value(value: Any) -> Any:
-    """Records as objects, tuples as arrays; bytes that are no UTF-8 were replaced when the cells were made."""
+    """Records as objects, tuples as arrays, and integers that JavaScript has no exact numbers for as text; bytes that
+    are no UTF-8 were replaced when the cells were made."""
     if isinstance(value, Record):
         found = {name: plain_value(getattr(value, name)) for name in value._fields}
         if isinstance(value, Snapshot):
@@ -71,6 +73,8 @@ def plain_value(value: Any) -> Any:
         return found
     if isinstance(value, (tuple, list)):
         return [plain_value(part) for part in value]
+    if type(value) is int and abs(value) > _EXACT:
+        return str(value)
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 
@@ -135,6 +139,8 @@ class _Http(Bounded):
         """There will be no more snapshots."""
         self._over = True
         self.on_tick(monotonic())
+        if not self._seen:
+            self.nobody.set()
 
     def on_tick(self, now: float) -> None:
         beat = now - self._beat > _BEAT
