@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .map_view import MapView
     from .reading import Events
     from .runtime.child import Process
-    from .runtime.events import Event
+    from .runtime.events import Event, MapReader
     from .runtime.losses import Losses
     from .runtime.provenance import Provenance
     from .runtime.session import Session
@@ -182,7 +182,7 @@ class Trace:
         self._statistics = run_statistics
         self._budget = budget
         self._context: Any = None
-        self._reader: Any = None
+        self._reader: MapReader | None = None
         self._decoder: Any = None
         self._final: dict[str, Any] = {}
         self._incomplete: set[str] = set()  # of the maps in _final
@@ -206,11 +206,20 @@ class Trace:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def load(self) -> None:
+        """Make the maps and load the programs; nothing runs yet. :meth:`attach` does it too."""
+        self._begin(attach=False)
+
     def attach(self) -> None:
         """Load, run ``begin``, attach everything. VerifierError, PrivilegeError, AttachError ..."""
+        self._begin(attach=True)
+
+    def _begin(self, attach: bool) -> None:
         try:
-            self._load_session()
-            self.session.attach()
+            if self._session is None:
+                self._load_session()
+            if attach:
+                self.session.attach()
         except BaseException:
             self.ending.over = True
             if self._context is not None:
@@ -287,13 +296,19 @@ class Trace:
         """What turns addresses and numbers into names."""
         return self._context
 
+    @property
+    def map_reader(self) -> MapReader:
+        """What reads the maps."""
+        assert self._reader is not None
+        return self._reader
+
     def when_reading(self, tell: Callable[[str, int, int], object]) -> None:
         """Have ``tell(map, elements read, of how many)`` called while a large map is read."""
-        self._reader.progress = tell
+        self.map_reader.progress = tell
 
     def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
         """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
-        return self._reader(name, then)  # type: ignore[no-any-return]
+        return self.map_reader(name, then)
 
     # records, for the command line: raw and in order
 

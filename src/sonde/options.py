@@ -76,6 +76,8 @@ OPTIONS = [
 WITHOUT_LLVM = ("--emit-llvm", "--emit-elf", "--aot")
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
 VIEWERS = ("top", "serve")  # words before the program that say how it is shown
+WRAPPERS = ("fleet",)  # commands that take a program, which may be a tool with options of its own
+_WRAPPED = [(name,) for name in WRAPPERS]
 TOOL = "TOOL"  # the group of a tool's own options
 SHARED = {"no-redraw"}  # options of ours that a tool may have by a letter of its own
 REPEATED = {"I", "include"}  # may be given several times: the values are lines
@@ -96,6 +98,7 @@ class Parsed(Record):
     command: str = ""           # top or serve: how the program is shown
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
     given: list[str] = []       # all of the command line
+    wrapping: dict[str, str] = {}  # the own options of a command of WRAPPERS that stand before its program
 
     def has(self, key: str) -> bool:
         return key in self.options
@@ -121,11 +124,12 @@ def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] |
             if word in VIEWERS and not found.words and not found.command and not found.has("e") and own is not None:
                 found.command = word
                 continue
-            if own is not None and not found.words and not found.has("e"):
+            if own is not None and (not found.words or tuple(found.words) in _WRAPPED) and not found.has("e"):
                 word, *more = own_words(word)
                 pending[:0] = more
-                known = _BY_NAME | {name: row for row in own(word) for name in row.names}
-                found.first = word
+                known = (known if found.words else _BY_NAME) | {name: row for row in own(word) for name in row.names}
+                found.wrapping, found.named = (found.named, {}) if found.words else ({}, found.named)
+                found.first = found.first or word
                 _hand_over(found, known)
             found.words.append(word)
             continue

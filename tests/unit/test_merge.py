@@ -186,16 +186,21 @@ def test_keys_are_told_once() -> None:
     assert (found.keys, list(found.key), list(found.number)) == ([b'"c"'], [2, 0], [1, 5])
 
 
-@given(st.integers(1, 7), st.dictionaries(st.integers(0, 99), st.lists(WORD, min_size=2, max_size=2)))
-def test_a_delta_in_pieces_is_the_same(most: int, contents: Contents) -> None:
+@given(st.integers(1, 7), st.integers(1, 9),
+       st.dictionaries(st.integers(0, 99), st.lists(WORD, min_size=2, max_size=2)))
+def test_a_delta_in_pieces_is_the_same(rows: int, size: int, contents: Contents) -> None:
     aggregate = Aggregate("stats")
-    whole, pieces = Receiver(aggregate), Receiver(aggregate)
+    whole, pieces, plain = Receiver(aggregate), Receiver(aggregate), Receiver(None)
     delta = Source(aggregate).tell(contents)
     whole.add("a", delta)
-    for piece in delta.split_rows(most):
-        assert len(piece.key) <= most
+    for piece in delta.split_pieces(rows, size):
+        assert len(piece.key) <= rows and len(piece.born) <= rows and sum(map(len, piece.keys[1:])) < size
         pieces.add("a", piece)
     assert dict(pieces.table.words()) == dict(whole.table.words()) == contents
+    values = {key: encode_value(words[0]) for key, words in contents.items()}
+    for piece in Source(None).tell(values).split_pieces(rows, size):
+        plain.add("a", piece)
+    assert dict(plain.table.items()) == {("a", key): words[0] for key, words in contents.items()}
 
 
 # what cannot be merged ------------------------------------------------------------------------------------------------

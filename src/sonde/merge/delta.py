@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..record import Record
 from ..runtime.merge import MASK, is_additive
@@ -34,19 +35,41 @@ class Delta(Record):
     def __bool__(self) -> bool:
         return bool(self.keys or self.born or self.gone or self.key or self.valued)
 
-    def split_rows(self, most: int) -> Iterator[Delta]:
-        """The same in several, of ``most`` rows each; keys come and go with the first."""
-        yield Delta(self.keys, self.born, self.gone, self.key[:most], self.word[:most], self.number[:most],
-                    self.valued[:most], self.texts[:most])
-        for at in range(most, max(len(self.key), len(self.valued)), most):
-            to = at + most
-            yield Delta([], array("I"), array("I"), self.key[at:to], self.word[at:to], self.number[at:to],
-                        self.valued[at:to], self.texts[at:to])
+    def split_pieces(self, rows: int, size: int) -> Iterator[Delta]:
+        """The same in several, each of so many ``rows`` and ``size`` bytes of texts at most (but for a longer one)."""
+        for start, end in _chunk_texts(self.keys, size):
+            yield _make_delta(keys=self.keys[start:end])
+        for at in range(0, max(len(self.born), len(self.gone), len(self.key)), rows):
+            to = at + rows
+            yield _make_delta(born=self.born[at:to], gone=self.gone[at:to], key=self.key[at:to],
+                                         word=self.word[at:to], number=self.number[at:to])
+        for start, end in _chunk_texts(self.texts, size):
+            yield _make_delta(valued=self.valued[start:end], texts=self.texts[start:end])
+
+
+def _chunk_texts(texts: Sequence[bytes], size: int) -> Iterator[tuple[int, int]]:
+    """Bounds of runs of texts that have so many bytes together at most."""
+    start = length = 0
+    for at, text in enumerate(texts):
+        if length and length + len(text) > size:
+            yield start, at
+            start, length = at, 0
+        length += len(text)
+    if texts:
+        yield start, len(texts)
 
 
 def empty_delta() -> Delta:
     """A delta without any change."""
     return Delta([], array("I"), array("I"), array("I"), array("I"), array("Q"), array("I"), [])
+
+
+def _make_delta(**columns: Any) -> Delta:
+    """A delta of these columns; the others are empty."""
+    found = empty_delta()
+    for name, column in columns.items():
+        setattr(found, name, column)
+    return found
 
 
 class KeyNumbers:

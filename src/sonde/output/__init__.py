@@ -101,7 +101,7 @@ class Printer:
     def print_maps(self) -> None:
         """Every map of the script, by name, as it is now."""
         for name in sorted([m.name for m in self.spec.maps if m.name.startswith("@")]):
-            self.out.write_map(name, self.take(name, ""), kind=_json_kind(self.spec.find_map(name)),
+            self.out.write_map(name, self.take(name, ""), kind=json_kind(self.spec.find_map(name)),
                          incomplete=self.is_incomplete(name))
 
     def _site_handler(self, site: EventSite) -> Handler | None:
@@ -208,7 +208,7 @@ class Printer:
         name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.write_map
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
         named = self.spec.find_map(name)
-        unset, kind = _unset_items(named, self.context), _json_kind(named)
+        unset, kind = _unset_items(named, self.context), json_kind(named)
         return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind, self.is_incomplete(name))
 
 
@@ -216,7 +216,7 @@ def _never_incomplete(name: str) -> bool:
     return False
 
 
-def _json_kind(named: MapSpec) -> str:
+def json_kind(named: MapSpec) -> str:
     """The type of the JSON objects of a map of numbers."""
     return "stats" if isinstance(named.value, Aggregate) and named.value.kind in ("avg", "stats") else "map"
 

@@ -102,13 +102,19 @@ class MapReader:
 
     def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
+        raw = self.read_raw(name, then)
+        items = self.map_decoder(name).decode_items(raw) if len(raw) < MANY or self.progress is None \
+            else self._decode_many(name, raw)
+        short = self.maps[name].spec.short
+        return items + self(short, then) if short else items
+
+    def read_raw(self, name: str, then: str = "") -> list[tuple[bytes, Any]]:
+        """The elements of one map of the kernel, keys and plain values as bytes, aggregates as merged words."""
         found = self.maps[name]
         raw = found.read_and_clear() if then == "clear" else found.items()
         if then == "zero":
             found.zero()
-        items = self.map_decoder(name).decode_items(raw) if len(raw) < MANY or self.progress is None \
-            else self._decode_many(name, raw)
-        return items + self(found.spec.short, then) if found.spec.short else items
+        return raw
 
     def _decode_many(self, name: str, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
         """The pairs of a map that takes a while; ``progress`` is told as it goes on, and at the end."""

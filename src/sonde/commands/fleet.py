@@ -1,0 +1,217 @@
+"""``sonde fleet``: a script or a tool on many hosts at once, merged into one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..fleet.connection import Way
+    from ..fleet.coordinator import Fleet, Request
+    from ..fleet.show import Presenter
+    from ..options import Parsed
+
+PAGE = """\
+fleet: a script or tool on many hosts at once, their maps merged exactly into one answer
+
+USAGE
+  sonde fleet -H HOSTS [OPTIONS] -e PROGRAM [SECONDS] [-- PARAMETERS]
+  sonde fleet -H HOSTS [OPTIONS] FILE | TOOL [parameters]
+
+  HOSTS are names as ssh takes them, with commas and ranges (web[001-500], db[1-3,7]); a word with a slash is a file
+  with one host a line (an inventory), - is standard input. local:NAME is an agent of this machine as a child process,
+  unix:PATH one that listens on a socket (sonde agent --socket).
+
+OPTIONS
+  -H, --hosts HOSTS       which hosts
+  --seconds SECONDS       trace for so long; without it until Ctrl-C, or until the script ends on all hosts
+  --by host               keep hosts apart: a key `host` in front of each map's
+  --outliers              rank the hosts by how far their distribution is from the rest
+  --window SECONDS        between two deltas of the maps (1)
+  --parallel N            connections that are made at once (64)
+  --patience SECONDS      that a connection may take (10)
+  --push                  send Sonde itself, over the same connection; nothing is left behind
+  --ssh COMMAND           instead of ssh: 'ssh -F FILE'
+  --agent COMMAND         what Sonde is called on the hosts (sonde)
+
+COLUMNS
+  -   what the script prints, lines with the host in front, maps merged
+
+EXAMPLE
+  # sonde fleet -H local:a,local:b -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }' 2
+  2 of 2 hosts; window 2.0 s; clocks within 0.2 ms; lost 0 events
+
+  @[sshd]: 104
+  @[python3]: 5830
+
+NEEDS
+  ssh to the hosts, root there or sudo without a password, and Sonde there, or Python 3.11 and --push
+
+NOTES
+  A line says who is in the result and who is not, and why. A merged number is the exact sum over the hosts that it
+  names, and the windows that they completed. Plain values are not merged: they stand under their host. The status is 0
+  if all hosts came to the end, 3 if some are missing, 1 if all are.
+
+  The hosts' policy files (sonde agent --help) say what may run there. -p and -c have no place here.
+"""
+
+OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent")
+_REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "redraw", "count",
+            "every")
+MISSING_STATUS = 3
+
+
+def main(parsed: Parsed) -> int:
+    """Trace; the exit status."""
+    from ..fleet.coordinator import Fleet
+    from ..fleet.hosts import expand_hosts
+    from ..fleet.show import make_presenter
+    from ..invocation import open_output
+    own = _own_options(parsed)
+    if "hosts" not in own:
+        raise UsageError("fleet needs -H HOSTS", ["sonde fleet --help explains"])
+    hosts = expand_hosts([own["hosts"]])
+    form = parsed.get("format", "text")
+    request = _make_request(parsed, own)
+    if request is None:
+        return 0
+    request.args = form not in ("text", "json")
+    _raise_file_limit(3 * len(hosts) + 256)
+    fleet = Fleet(hosts, request, _make_way(own), int(_number(own, "parallel", 64)), _number(own, "patience", 10.0),
+                  "by" in own, "outliers" in own)
+    presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed), _title_of(parsed), "by" in own,
+                               parsed.has("quiet"))
+    with fleet:
+        try:
+            return _follow(fleet, presenter, parsed.has("quiet"))
+        finally:
+            presenter.close()
+
+
+def _own_options(parsed: Parsed) -> dict[str, str]:
+    """The fleet's options, wherever they stand, apart from those of a tool."""
+    from ..invocation import options_of_tool
+    for name in [name for name in _REFUSED if parsed.has(name)]:
+        raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts")
+    del parsed.words[0]
+    tools = {row.key for row in options_of_tool(parsed.words[0])} if parsed.words and not parsed.has("e") else set()
+    behind = {name: parsed.named[name] for name in OWN if name in parsed.named and name not in tools}
+    own = {**parsed.wrapping, **behind}
+    for name in behind:
+        del parsed.named[name]
+    if own.get("by", "host") != "host":
+        raise UsageError(f"--by host, not --by {own['by']}")
+    return own
+
+
+def _make_request(parsed: Parsed, own: dict[str, str]) -> Request | None:
+    """What the hosts are asked to run; None if only a tool's help was wanted."""
+    from ..fleet.coordinator import Request
+    from ..invocation import options_of, program_of
+    from ..options import budget_of
+    seconds = _number(own, "seconds", 0.0)
+    if parsed.has("e") and parsed.words:
+        seconds = _number({"SECONDS": parsed.words.pop(0)}, "SECONDS", 0.0)
+        if parsed.words:
+            raise UsageError("fleet -e PROGRAM takes SECONDS, and parameters behind --")
+    source, params = program_of(parsed)
+    if source is None:
+        return None
+    view, parsed.options["format"] = parsed.get("format", "text"), "text"
+    options = options_of(parsed, params)
+    parsed.options["format"] = view
+    return Request(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
+                   parsed.has("unsafe"))
+
+
+def _make_way(own: dict[str, str]) -> Way:
+    from shlex import split
+
+    from ..fleet.connection import Way, pack_sonde
+    if "push" in own and "agent" in own:
+        raise UsageError("--push or --agent: either Sonde is sent, or it is there")
+    push = pack_sonde() if "push" in own else b""
+    return Way(split(own.get("ssh", "ssh")) or ["ssh"], own.get("agent", "sonde"), push)
+
+
+def _number(own: dict[str, str], name: str, default: float) -> float:
+    text = own.get(name, "")
+    if not text:
+        return default
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.05 <= found <= 31536000:
+        raise UsageError(f"{'' if name.isupper() else '--'}{name} takes a number from 0.05 up, not '{text}'")
+    return found
+
+
+def _title_of(parsed: Parsed) -> str:
+    return f"sonde fleet: {parsed.tool or (parsed.words[0] if parsed.words else 'a program')}"
+
+
+def _raise_file_limit(wanted: int) -> None:
+    """Each connection takes two descriptors."""
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def _follow(fleet: Fleet, presenter: Presenter, quiet: bool) -> int:
+    """Print what comes until the end; the exit status. A signal asks for the end."""
+    import signal
+    before: dict[Any, Any] = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda number, frame: fleet.stop())
+    try:
+        _print_items(fleet, presenter, quiet)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    presenter.finish()
+    if not fleet.complete:
+        return 1
+    return MISSING_STATUS if fleet.missing else fleet.status
+
+
+def _print_items(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
+    from time import monotonic
+    begun, due = False, 0.0
+    while not fleet.done:
+        items = fleet.poll(fleet.request.window)
+        if fleet.started_at and not begun:
+            begun, due = True, monotonic() + fleet.request.window
+            assert fleet.results.spec is not None
+            presenter.begin(fleet.results.spec)
+            _say_beginning(fleet, presenter, quiet)
+        for item in items:
+            presenter.show(item)
+        if begun and monotonic() >= due:
+            presenter.sample()
+            due = monotonic() + fleet.request.window
+        presenter.out.flush()
+    if not begun:
+        from ..output.text import terminal_safe
+        for member in fleet.missing[:1]:
+            for hint in member.hints[:20]:
+                presenter.out.write_note(f"{member.name}: {terminal_safe(hint)}")
+
+
+def _say_beginning(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
+    """Warnings of the compilers, each once with the hosts that have it; and that it has begun."""
+    from ..fleet.member import TRACING
+    found: dict[str, list[str]] = {}
+    for member in fleet.members:
+        for warning in member.warnings:
+            found.setdefault(warning, []).append(member.name)
+    for warning, names in found.items():
+        presenter.out.write_note(f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {warning}")
+    if not quiet:
+        ready = sum([member.state in (TRACING, "ready") for member in fleet.members])
+        presenter.out.write_note(f"Tracing on {ready} of {len(fleet.members)} hosts")
+

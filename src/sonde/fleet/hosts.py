@@ -1,0 +1,95 @@
+"""Which hosts: names, ranges, files."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ..errors import UsageError
+
+MOST = 20000  # hosts
+LOCAL, SOCKET = "local:", "unix:"
+_RANGE = re.compile(r"\[([^\]]*)\]")
+_NAME = re.compile(r"[A-Za-z0-9_.:@%\[\]/-]+")
+
+
+def expand_hosts(words: Iterable[str]) -> list[str]:
+    """The hosts that the words of -H mean, each once, in order.
+
+    A word is a list with commas of names (as ssh takes them; ``local:NAME`` and ``unix:PATH`` for agents of this
+    machine) with ranges ``web[001-500]`` and ``[1-3,7]``; ``-`` or a word with a slash is a file with one host, or one
+    such list, a line; what stands behind it there, and lines that begin with ``#`` or ``[``, are no hosts.
+    """
+    found: dict[str, None] = {}
+    for word in words:
+        for host in _expand_word(word):
+            found[_check_name(host)] = None
+            if len(found) > MOST:
+                raise UsageError(f"more than {MOST} hosts")
+    if not found:
+        raise UsageError("no hosts", ["-H web1,web2 or -H 'web[001-500]'; sonde fleet --help explains"])
+    return list(found)
+
+
+def _expand_word(word: str) -> Iterator[str]:
+    if word == "-":
+        yield from _read_lines(sys.stdin.read(1 << 24))
+    elif "/" in word and not word.startswith(SOCKET):
+        try:
+            with open(word, encoding="utf-8", errors="replace") as file:
+                yield from _read_lines(file.read(1 << 24))
+        except OSError as error:
+            raise UsageError(f"hosts of {word}: {error.strerror}") from None
+    else:
+        for name in _split_list(word):
+            yield from _expand_ranges(name)
+
+
+def _read_lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        first = (line.split() or [""])[0]
+        if first and first[0] not in "#;[":
+            for name in _split_list(first):
+                yield from _expand_ranges(name)
+
+
+def _split_list(word: str) -> list[str]:
+    """At commas outside of brackets."""
+    return [name for name in re.split(r",(?![^\[]*\])", word) if name]
+
+
+def _expand_ranges(name: str) -> Iterator[str]:
+    match = _RANGE.search(name)
+    if match is None:
+        yield name
+        return
+    for number in _numbers_of(match.group(1), name):
+        yield from _expand_ranges(name[:match.start()] + number + name[match.end():])
+
+
+def _numbers_of(text: str, name: str) -> Iterator[str]:
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        if not low.isascii() or not low.isdigit() or dash and not (high.isascii() and high.isdigit()):
+            raise UsageError(f"{name}: no range of numbers: [{text}]")
+        last = int(high or low)
+        if last - int(low) >= MOST or last < int(low):
+            raise UsageError(f"{name}: no range of numbers from low to high, {MOST} at most: [{text}]")
+        for number in range(int(low), last + 1):
+            yield f"{number:0{len(low)}}"
+
+
+def _check_name(host: str) -> str:
+    """UsageError for what ssh would take for an option, or the shell for more than a name."""
+    if host.startswith("-") or not _NAME.fullmatch(host):
+        raise UsageError(f"{host!r} is no host's name")
+    return host
+
+
+def short_names(hosts: Iterable[str]) -> dict[str, str]:
+    """How hosts are called in results: without user and kind, where that leaves them apart."""
+    names = {host: host.removeprefix(LOCAL).removeprefix(SOCKET).rpartition("@")[2] for host in hosts}
+    taken = Counter(names.values())
+    return {host: name if taken[name] == 1 else host for host, name in names.items()}

@@ -1,0 +1,242 @@
+"""One host of a fleet, as the coordinator knows it: what state it is in, its clock, and what of it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic, time_ns
+from typing import Any
+
+from ..errors import SondeError
+from ..language.source import Source
+from ..merge.delta import Delta
+from ..merge.sequence import Sequence
+from ..merge.table import SourceKeys
+from ..record import Record
+from ..spec import ScriptSpec
+from .connection import Connection, Reach
+from .protocol import FROM_AGENT, Decoder, Frame, ProtocolError, encode_frame, read_delta
+from .shapes import read_shape
+
+CONNECTING, COMPILING, READY, TRACING = "connecting", "compiling", "ready", "tracing"
+ENDED, MISSING = "ended", "missing"
+AT_END = -1            # a map frame's site: what changed in a window, not what a print() shows
+MOST_OPEN = 1 << 26    # bytes of a window that is not yet complete
+_PAUSE = 1.0           # s between two looks at a clock
+
+
+class Told(Record):
+    """What a host tells, with its time by our clock: a frame of events, of a map with its ``delta``, or ``window``,
+    with which all before it counts."""
+
+    frame: Frame
+    wall: int
+    delta: Delta | None = None
+
+
+class Clock:
+    """How far a host's clock is ahead of ours, in nanoseconds, by the ping that took the least time; ``error`` is half
+    of that, the most by which it can be wrong."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.error = 1 << 62
+
+    def add_answer(self, sent: int, wall: int, now: int) -> None:
+        """A ping was answered: sent and received by our clock, answered by theirs."""
+        if 0 <= (now - sent) // 2 < self.error:
+            self.error = (now - sent) // 2
+            self.offset = wall - (sent + now) // 2
+
+    def ours(self, wall: int) -> int:
+        """A moment of their clock by ours."""
+        return max(wall - self.offset, 0)
+
+
+class Member:
+    """A host. ``tell`` gets what counts, in order and each once: see :class:`Told`."""
+
+    def __init__(self, name: str, address: str, tell: Callable[[Member, Told], object]) -> None:
+        self.name = name
+        self.address = address
+        self.state = CONNECTING
+        self.reason = ""        # why it is missing
+        self.hints: list[str] = []
+        self.connection: Connection | None = None
+        self.clock = Clock()
+        self.spec: ScriptSpec | None = None
+        self.kernel = self.boot = ""
+        self.warnings: list[str] = []
+        self.windows = 0        # that are complete
+        self.until = 0          # by our clock: all before has come
+        self.heard = monotonic()
+        self.lost = 0           # events
+        self.losses: list[str] = []
+        self.status = 0
+        self.ending = ""        # why its run has ended
+        self.seconds = 0.0
+        self._tell = tell
+        self._decoder = Decoder(FROM_AGENT)
+        self._sequence: Sequence[Frame] = Sequence()
+        self._keys: dict[str, SourceKeys] = {}
+        self._open: list[Told] = []
+        self._open_bytes = 0
+        self._pinged = 0.0
+        self._former: Connection | None = None  # that was hung up
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.state}{f' ({self.reason})' if self.reason else ''}>"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether more is to be expected of it."""
+        return self.state not in (ENDED, MISSING)
+
+    @property
+    def repeated(self) -> int:
+        """Frames that came more than once."""
+        return self._sequence.repeated
+
+    def keys_of(self, name: str, values: dict[bytes, Any]) -> SourceKeys:
+        """The keys of a map as this host numbers them; ``values`` are shared by all hosts."""
+        return self._keys.setdefault(name, SourceKeys(values))
+
+    # sending
+
+    def send(self, kind: str, columns: Any = (), **fields: Any) -> None:
+        """Send a frame, if it is there."""
+        if self.connection is not None and self.is_live:
+            try:
+                self.connection.write_bytes(encode_frame(kind, columns, **fields))
+            except Reach as error:
+                self.leave(error.message)
+
+    def ask_clock(self) -> None:
+        """Send a ping, if the last one is some time ago."""
+        if self.state != CONNECTING and monotonic() - self._pinged > (_PAUSE if self.clock.error < 1 << 61 else 0.05):
+            self._pinged = monotonic()
+            self.send("ping", sent=time_ns())
+
+    # receiving
+
+    def receive(self, data: bytes, source: Source) -> Iterator[Frame]:
+        """Take in bytes; gives the frames that are the coordinator's matter. What makes no sense is the end."""
+        self.heard = monotonic()
+        try:
+            for frame in self._decoder.feed_bytes(data):
+                if "sequence" in frame.fields:
+                    for each in self._sequence.accept_part(frame["sequence"], frame):
+                        self._take_part(each)
+                elif self._handle_frame(frame, source):
+                    yield frame
+        except SondeError as error:
+            self.leave(error.message, error.hints)
+
+    def _handle_frame(self, frame: Frame, source: Source) -> bool:
+        """Take in a frame that has no number; whether the coordinator has to know."""
+        if frame.kind == "pong":
+            self.clock.add_answer(frame["sent"], frame["wall"], time_ns())
+            return False
+        if frame.kind == "refused":
+            self.leave(frame["message"], frame["hints"])
+        elif frame.kind == "hello" and self.state == CONNECTING:
+            self.state, self.kernel, self.boot = COMPILING, frame["kernel"], frame["boot"]
+        elif frame.kind == "ready" and self.state == COMPILING:
+            self.state, self.warnings, self.spec = READY, frame["warnings"], _read_ready(frame, source)
+        elif frame.kind == "started" and self.state == READY:
+            self.state, self.until = TRACING, self.clock.ours(frame["wall"])
+        else:
+            raise ProtocolError(f"{frame.kind} while {self.state}")
+        return True
+
+    def _take_part(self, frame: Frame) -> None:
+        if self.state != TRACING:
+            raise ProtocolError(f"{frame.kind} while {self.state}")
+        if frame.kind == "events":
+            self._take_events(frame)
+        elif frame.kind == "map":
+            self._take_map(frame)
+        elif frame.kind == "window":
+            self._take_window(frame)
+        else:
+            self.state, self.status, self.ending = ENDED, frame["status"], frame["reason"]
+            self.seconds = float(frame["seconds"])
+
+    def _take_events(self, frame: Frame) -> None:
+        walls = frame.columns[0]
+        if any(len(column) != len(walls) for column in (*frame.columns[1:4], frame.columns[5])):
+            raise ProtocolError("events: columns of different lengths")
+        self.until = max(self.until, self.clock.ours(walls[-1]) if walls else 0)
+        self._tell(self, Told(frame, self.until))
+
+    def _take_map(self, frame: Frame) -> None:
+        """A piece of a window, or of a print(), whose pieces follow one another."""
+        told = Told(frame, self.clock.ours(frame["wall"]), read_delta(frame.columns))
+        self._open.append(told)
+        self._open_bytes += sum([len(column) for column in frame.columns])
+        if self._open_bytes > MOST_OPEN:
+            raise ProtocolError(f"a window of more than {MOST_OPEN} bytes")
+        if frame["site"] != AT_END and frame["last"]:
+            printed = [each for each in self._open if each.frame["site"] != AT_END]
+            self._open = [each for each in self._open if each.frame["site"] == AT_END]
+            for each in printed:
+                self._tell(self, each)
+
+    def _take_window(self, frame: Frame) -> None:
+        """What came before it is complete, and counts."""
+        for told in self._open:
+            self._tell(self, told)
+        self._open, self._open_bytes = [], 0
+        self.windows += 1
+        self.lost, self.losses = frame["lost"], frame["losses"]
+        self.until = max(self.until, self.clock.ours(frame["until"]))
+        self._tell(self, Told(frame, self.until))
+
+    # the end
+
+    def leave(self, reason: str, hints: list[str] | None = None) -> None:
+        """It is missing from now on; what it has told in complete windows stays."""
+        if self.is_live:
+            self.reason = reason + (f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else "")
+            self.state, self.hints, self._open = MISSING, hints or [], []
+
+    def hang_up(self) -> None:
+        """The connection has ended: by itself, or now. The process that it was is for :meth:`release`."""
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
+        connection.hang_up()
+        self._former = connection
+        if self.is_live:
+            connection.await_exit(0.5)
+            said = connection.read_said()
+            self.leave(_reason_of(connection, self.state, said), said[:-1])
+
+    def release(self, seconds: float) -> None:
+        """Let the process of the connection end, in so many seconds by itself."""
+        if self._former is not None:
+            self._former.await_exit(seconds)
+            self._former.release()
+            self._former = None
+
+
+def _read_ready(frame: Frame, source: Source) -> ScriptSpec:
+    from json import loads
+    try:
+        shape = loads(frame.columns[0])
+    except (ValueError, RecursionError):
+        raise ProtocolError("ready: no JSON") from None
+    return read_shape(shape, source)
+
+
+def _reason_of(connection: Connection, state: str, said: list[str]) -> str:
+    """Why a connection ended that was not to end, in a few words."""
+    from ..output.text import terminal_safe
+    last = terminal_safe(said[-1])[:200] if said else ""
+    if state != CONNECTING:
+        return f"connection lost while {state}" + (f": {last}" if last else "")
+    status = connection.exit_status
+    if status == 127 or "sonde: not found" in last or "No module named sonde" in last or "sonde: command not" in last:
+        return "there is no sonde: --push brings it"
+    if status == 255:
+        return f"ssh: {last or 'no connection'}"
+    return last or "it has ended without a word"

@@ -1,0 +1,316 @@
+"""What a fleet collected, as the command for one host shows it: text, JSON, views and Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..output import json_kind
+from ..output.json import JsonOutput, quote_json
+from ..output.stream import FULL, LINE, NONE, Stream
+from ..output.text import TextOutput, encode_text, terminal_safe
+from ..runtime.provenance import Provenance
+from ..runtime.values import to_text
+from ..spec import MapSpec, ScriptSpec
+from .results import HostEvent, MergedPrint, merged_spec
+
+if TYPE_CHECKING:
+    from ..output import Output
+    from .coordinator import Fleet
+
+_LONGEST = 1 << 16  # bytes of a line that is not yet at its end
+
+
+class Presenter:
+    """Prints text; the other forms are made of it. ``width``: of the longest name of a host."""
+
+    needs_args = False
+
+    def __init__(self, fleet: Fleet, descriptor: int, quiet: bool = False) -> None:
+        self.fleet = fleet
+        self.quiet = quiet
+        self.out = self._make_output(descriptor)
+        self._width = max(len(member.name) for member in fleet.members)
+        self._open: dict[str, bytes] = {}  # by host: a line that has not ended
+        self._shown: dict[str, MapSpec] = {}  # maps that go elsewhere, as they are when merged
+
+    def _make_output(self, descriptor: int) -> Output:
+        return TextOutput(Stream(descriptor, LINE), Stream(2, NONE), self.quiet)
+
+    def begin(self, spec: ScriptSpec) -> None:
+        """All hosts that will take part are known, and what the script looks like there."""
+
+    def show(self, item: HostEvent | MergedPrint) -> None:
+        """What is printed while the script runs."""
+        if isinstance(item, MergedPrint):
+            self.show_print(item)
+        else:
+            self.show_event(item)
+
+    def show_print(self, item: MergedPrint) -> None:
+        """A print(@map) of all hosts."""
+        data, named = item.site.data, self._spec().find_map(item.name)
+        self.out.write_map(item.name, item.pairs, data.get("top", 0), data.get("div", 1), json_kind(named),
+                           item.incomplete)
+
+    def show_event(self, event: HostEvent) -> None:
+        """What a host prints: whole lines, with its name in front; headings, which all have in common, without."""
+        site = self._spec().sites[event.site] if event.site < len(self._spec().sites) else None
+        if site is not None and "severity" in site.data:
+            self.out.report_located(site.data["severity"], event.host.encode() + b": " + event.text, site.span)
+            return
+        text = encode_text(to_text(event.args[0]) + "\n") if event.kind == "print" and event.args else event.text
+        name = "" if event.probe.lower() == "begin" else event.host
+        whole, _, rest = (self._open.pop(name, b"") + text).rpartition(b"\n")
+        if len(rest) > _LONGEST:
+            whole, rest = whole + b"\n" + rest if whole else rest, b""
+        if rest:
+            self._open[name] = rest
+        if whole or text.endswith(b"\n"):
+            self._write_lines(name, whole)
+
+    def _write_lines(self, name: str, text: bytes) -> None:
+        lead = f"{name:<{self._width}} "
+        lines = [lead + line.decode("utf-8", "surrogateescape") for line in text.split(b"\n")]
+        joined = "\n".join([line.rstrip(" ") if not line.strip() else line for line in lines]) + "\n"
+        self.out.write_text(encode_text(self._make_safe(joined)))
+
+    def _make_safe(self, text: str) -> str:
+        """Nothing that a host sends steers the terminal, also not what its script itself would print."""
+        escape = getattr(self.out, "escape", None)
+        return escape(text) if escape else text
+
+    def sample(self) -> None:
+        """A window has passed."""
+
+    def finish(self) -> None:
+        """All has come: the state of the fleet, the maps, what was lost."""
+        for name, text in sorted(self._open.items()):
+            self._write_lines(name, text)
+        self._open.clear()
+        fleet, results = self.fleet, self.fleet.results
+        self.out.write_separator()
+        self.write_state()
+        for named in self._final_maps():
+            if named.name not in self._shown:
+                self.out.write_map(named.name, results.pairs_of(named.name), kind=json_kind(named),
+                                   incomplete=results.is_incomplete(named.name))
+        self.write_outliers()
+        for line in fleet.describe_losses():
+            self.out.write_note(line)
+        self.out.flush(True)
+
+    def write_state(self) -> None:
+        """The line of who is in the result; quiet is not silent about what is missing."""
+        if not self.quiet or self.fleet.missing or self.fleet.lost:
+            self.out.write_note(self.fleet.describe_state())
+
+    def _spec(self) -> ScriptSpec:
+        spec = self.fleet.results.spec
+        assert spec is not None
+        return spec
+
+    def _final_maps(self) -> Any:
+        spec = self.fleet.results.spec
+        return spec.shown_maps if spec is not None and spec.config.print_maps_on_exit else []
+
+    def write_outliers(self) -> None:
+        """The hosts by how far they are from the rest, for each map of which that can be said."""
+        for name, distance, ranked in self._ranked_maps():
+            rows = ", ".join([f"{host} {value:.3f}" for host, value in ranked[:10]])
+            self.out.write_text(encode_text(f"{name}, farthest from the rest ({distance}): {rows}\n"))
+
+    def _ranked_maps(self) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
+        for named in self._final_maps():
+            distance, ranked = self.fleet.results.rank_hosts(named.name)
+            if ranked:
+                yield named.name, distance, ranked
+
+    def close(self) -> None:
+        """Let everything out."""
+        self.out.flush(True)
+        self.out.close()
+
+
+class JsonPresenter(Presenter):
+    """An object a line, with the host's name where it is of one."""
+
+    def _make_output(self, descriptor: int) -> Output:
+        self._objects = Stream(descriptor, LINE)
+        return HostJsonOutput(self._objects, Stream(2, NONE), self.quiet)
+
+    def show_event(self, event: HostEvent) -> None:
+        out: Any = self.out
+        out.host = event.host
+        text = event.text.decode("utf-8", "surrogateescape")
+        if event.kind == "print":
+            out.write_value(event.args[0] if event.args else None)
+        elif event.kind == "time":
+            out.write_time(text)
+        elif event.kind == "join":
+            out.write_joined(text.removesuffix("\n"))
+        elif event.kind == "cat":
+            out.write_file_content(event.text)
+        elif event.kind == "system":
+            out.write_command_output(event.text)
+        else:
+            out.write_text(event.text)
+        out.host = ""
+
+    def write_state(self) -> None:
+        fleet = self.fleet
+        missing = ", ".join([f"{quote_json(member.name)}: {quote_json(member.reason)}" for member in fleet.missing])
+        self._write_object("fleet", f'"hosts": {len(fleet.members)}, "complete": {len(fleet.complete)}, '
+                                    f'"missing": {{{missing}}}, "seconds": {fleet.seconds:.6f}, '
+                                    f'"clock_error_ns": {fleet.clock_error}, "lost": {fleet.lost}')
+
+    def write_outliers(self) -> None:
+        for name, distance, ranked in self._ranked_maps():
+            rows = ", ".join([f"{quote_json(host)}: {value:.6f}" for host, value in ranked])
+            self._write_object("outliers", f'"map": {quote_json(name)}, "distance": {quote_json(distance)}, '
+                                           f'"hosts": {{{rows}}}')
+
+    def _write_object(self, kind: str, members: str) -> None:
+        self._objects.write(encode_text(f'{{"type": "{kind}", "data": {{{members}}}}}\n'))
+
+
+class HostJsonOutput(JsonOutput):
+    """Objects with the member ``host`` while it is set."""
+
+    host = ""
+
+    def _write_message(self, kind: str, data: str, more: str = "") -> None:
+        super()._write_message(kind, data, (f', "host": {quote_json(self.host)}' if self.host else "") + more)
+
+
+class ViewPresenter(Presenter):
+    """A view of -f; what it does not show is printed as text on standard error."""
+
+    needs_args = True
+
+    def __init__(self, fleet: Fleet, form: str, descriptor: int, path: str, title: str, by_host: bool,
+                 quiet: bool = False) -> None:
+        super().__init__(fleet, 1 if path else 2, quiet)
+        self._form, self._path, self._title, self._by_host = form, path, title, by_host
+        self._stream = Stream(descriptor, FULL)
+        self._view: Any = None
+
+    def begin(self, spec: ScriptSpec) -> None:
+        from ..output.views import check_view, view_target
+        self._merged = merged_spec(spec, self._by_host)
+        target = view_target(self._stream.descriptor, self._path, self._title)
+        self._view = check_view(self._form, self._merged)(self._merged, WallClock(), self._write, target)
+        self._shown = {m.name: m for m in self._merged.shown_maps if self._view.shows_map(m, self._merged)}
+
+    def _write(self, text: str) -> None:
+        self._stream.write(encode_text(text))
+        self._stream.flush()
+
+    def show_print(self, item: MergedPrint) -> None:
+        if item.name in self._shown:
+            self._view.add_map(self._shown[item.name], item.pairs, item.time, item.site.data.get("then") or "")
+        else:
+            super().show_print(item)
+
+    def show_event(self, event: HostEvent) -> None:
+        site = self._spec().sites[event.site]
+        if not self._view.shows_event(site):
+            super().show_event(event)
+            return
+        text = event.text.decode("utf-8", "surrogateescape")
+        event.probe = f"{event.host}: {event.probe}"
+        self._view.add_event(event, site, text)
+
+    def sample(self) -> None:
+        from time import time_ns
+        for name, named in self._shown.items() if self._view is not None else ():
+            if self._view.wants_samples(named):
+                self._view.add_map(named, self.fleet.results.pairs_of(name), time_ns(), "")
+
+    def finish(self) -> None:
+        from time import time_ns
+        if self._view is not None:
+            for named in [named for named in self._final_maps() if named.name in self._shown]:
+                self._view.add_map(self._shown[named.name], self.fleet.results.pairs_of(named.name), time_ns(), "final")
+            self._view.run = describe_fleet_run(self.fleet, self._title)
+            self._view.finish()
+        super().finish()
+
+    def close(self) -> None:
+        self._stream.flush(True)
+        self._stream.close()
+        super().close()
+
+
+class ParquetPresenter(Presenter):
+    """Parquet files, as ``sonde export --parquet`` makes them."""
+
+    needs_args = True
+
+    def __init__(self, fleet: Fleet, path: str, by_host: bool, quiet: bool = False) -> None:
+        super().__init__(fleet, 1, quiet)
+        self._path, self._by_host = path, by_host
+        self._exporter: Any = None
+
+    def begin(self, spec: ScriptSpec) -> None:
+        from ..exporters.parquet import ParquetExporter
+        self._merged = merged_spec(spec, self._by_host)
+        self._exporter = ParquetExporter(self._path, self._merged, lambda wall: wall,
+                                         lambda: describe_fleet_run(self.fleet, self._path))
+        self._shown = {m.name: m for m in self._merged.shown_maps}
+
+    def show_print(self, item: MergedPrint) -> None:
+        self._exporter.export_map(self._merged.find_map(item.name), item.pairs, item.time)
+
+    def show_event(self, event: HostEvent) -> None:
+        from ..tables import is_row
+        site = self._spec().sites[event.site]
+        if is_row(site):
+            self._exporter.export_event(event, site)
+        else:
+            super().show_event(event)
+
+    def finish(self) -> None:
+        from time import time_ns
+        if self._exporter is not None:
+            for named in self._final_maps():
+                pairs = self.fleet.results.pairs_of(named.name)
+                self._exporter.export_map(self._merged.find_map(named.name), pairs, time_ns())
+            self._exporter.finish()
+        super().finish()
+
+
+class WallClock:
+    """For views: times are Unix nanoseconds already."""
+
+    def wall_clock(self, nanoseconds: int, clock: str) -> int:
+        return nanoseconds
+
+
+def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:
+    """Which run a file shows, with the state of the fleet and all losses."""
+    kernels = dict.fromkeys(member.kernel for member in fleet.members if member.kernel)
+    lost = [fleet.describe_state(100)] if fleet.missing or fleet.lost else []
+    return Provenance(terminal_safe(command), f"{len(fleet.complete)} of {len(fleet.members)} hosts",
+                      terminal_safe(", ".join(kernels)), fleet.started_at, fleet.seconds,
+                      [terminal_safe(line) for line in [*lost, *fleet.describe_losses()]])
+
+
+def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: str, by_host: bool,
+                   quiet: bool) -> Presenter:
+    """What shows a fleet in a form of -f; UsageError if there is none."""
+    if form == "parquet":
+        os.close(descriptor) if descriptor != 1 else None
+        if not path:
+            raise UsageError("-f parquet needs -o FILE")
+        return ParquetPresenter(fleet, path, by_host, quiet)
+    if form == "json":
+        return JsonPresenter(fleet, descriptor, quiet)
+    if form == "text":
+        return Presenter(fleet, descriptor, quiet)
+    from ..output.views import view_class
+    view_class(form)
+    return ViewPresenter(fleet, form, descriptor, path, title, by_host, quiet)
+
