@@ -61,7 +61,7 @@ def _attach_method(program: ProgramSpec) -> str:
         return ""
     if program.how.startswith("raw") or kind == "rawtracepoint":
         return "raw tracepoint"
-    return str(program.attach[0].extra.get("how", kind))
+    return program.attach[0].method
 
 
 def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progress | None = None) -> tuple[str, bool]:

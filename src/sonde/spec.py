@@ -28,7 +28,7 @@ from .types import Struct, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
@@ -165,6 +165,58 @@ class KernelFunction(Record):
     variadic: bool = False
 
 
+class Detail(Record):
+    """What there is to say of an attach point of some kind beside its place."""
+
+
+class KernelDetail(Detail):
+    """Of a kernel function, or an iterator's: its ``btf_id`` in the BTF of ``module`` (a loaded program's is
+    ``bpf:ID``); the type of ``retval``, None for void; and ``typed_as``, the name under which type information has its
+    arguments, where that is another."""
+
+    btf_id: int
+    module: str
+    result: Type | None = None
+    typed_as: str = ""
+    pin: str = ""  # of an iterator: the file
+
+
+class UserDetail(Detail):
+    """Of a user function. ``entry``: the offset is that of a function's first instruction; ``line``: a source line was
+    asked for; ``pattern``: a pattern found it. ``prototype`` is what is known of it, once that was asked for, and
+    ``result`` the type of ``retval`` where one is known."""
+
+    entry: bool = False
+    line: bool = False
+    pattern: bool = False
+    prototype: UserPrototype | None = None
+    result: Type | None = None
+
+
+class StaticDetail(Detail):
+    """Of a static probe: ``semaphore`` is the offset of its counter in the file (0: none)."""
+
+    semaphore: int
+    arguments: list[UsdtArgument]
+
+
+class WatchDetail(Detail):
+    """Of a watchpoint: bytes, and HW_BREAKPOINT_* bits."""
+
+    length: int
+    mode: int
+
+
+if TYPE_CHECKING:
+    Wanted = TypeVar("Wanted", bound=Detail)
+
+
+def detail_of(point: Attach, kind: type[Wanted]) -> Wanted:
+    """The detail of an attach point of a kind that has one."""
+    assert isinstance(point.detail, kind), point
+    return point.detail
+
+
 class Attach(Record):
     """One attach point, expanded and resolved.
 
@@ -175,7 +227,7 @@ class Attach(Record):
     rawtracepoint  module or ""          event                -
     uprobe         absolute path         symbol or ""         offset: in the file, of the instruction
     uretprobe      absolute path         symbol or ""         offset: in the file, of the function
-    usdt           absolute path         provider:name        offset; "semaphore", "arguments" in ``extra``
+    usdt           absolute path         provider:name        offset: in the file, of the instruction
     interval       -                     -                    period: nanoseconds
     profile        -                     -                    period: nanoseconds
     software       -                     kernel's event name  period: events per firing
@@ -184,17 +236,13 @@ class Attach(Record):
     kretprobe      module or ""          function             -
     fentry fexit   module, or bpf:ID     function             -
 
-    watchpoint     -                     the address, written  offset: the address; "length", "mode" in ``extra``
-    iter           -                     kind of object       "btf_id" in ``extra``
+    watchpoint     -                     the address, written  offset: the address
+    iter           -                     kind of object       -
 
-    ``extra`` of user functions: "entry" (the offset is that of a function's first instruction), "line" (a source line
-    was asked for), "places" (where the arguments are: :class:`UserPrototype`), "result" (the type of ``retval``).
-
-    ``extra`` of kernel functions: "wildcard" (a pattern found it: it is left out with a warning if it cannot be
-    attached), "how" (another kind that serves it: "fentry", "fexit", "kprobe", "kretprobe"), "together" (since they are
-    many, which that kind attaches at once), "exact" (since that kind misses no call), "btf_id" (the function in the BTF
-    of ``module``), "module", "result" (the type of ``retval``, None for void), "typed_as" (the name under which type
-    information has its arguments, where that is another).
+    ``detail`` is what else there is to say of a kind. ``way`` is another kind that serves the attach point ("fentry",
+    "fexit", "kprobe", "kretprobe"), and ``reason`` why: it attaches "many" at once, is "exact" (it misses no call), or
+    "" where this kernel has no other. ``wild``: a pattern found it, so it is left out with a warning if it cannot be
+    attached.
     """
 
     kind: str
@@ -205,7 +253,25 @@ class Attach(Record):
     period: int = 0
     pid: int = 0  # 0: every process
     args: Struct | None = None  # type of ``args``
-    extra: dict[str, Any] = {}
+    detail: Detail | None = None
+    way: str = ""
+    reason: str = ""
+    wild: bool = False
+
+    @property
+    def result(self) -> Type | None:
+        """The type of ``retval``, where one is known and it is not void."""
+        return self.detail.result if isinstance(self.detail, KernelDetail | UserDetail) else None
+
+    @property
+    def pin(self) -> str:
+        """The file by which an iterator is read; "" if it is not pinned."""
+        return self.detail.pin if isinstance(self.detail, KernelDetail) else ""
+
+    @property
+    def method(self) -> str:
+        """The kind that serves it."""
+        return self.way or self.kind
 
 
 class MapSpec(Record):

@@ -27,8 +27,6 @@ CLASSES: tuple[type[Record], ...] = (Span, Diagnostic, *[
 _NUMBERS = {found: number for number, found in enumerate(CLASSES)}
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _STRUCT, _ATTACH, _POINTERS = _NUMBERS[types.Struct], _NUMBERS[spec.Attach], (types.Pointer, types.Address)
-# What the runtime asks of an attach point beyond its fields.
-_EXTRA = ("wildcard", "pin", "btf_id", "semaphore", "length", "mode", "module", "how", "together", "exact", "entry")
 
 
 class NotPlain(Exception):
@@ -73,8 +71,7 @@ class _Packer:
             return (number, *self._struct_fields(value, value.fields))
         if number == _ATTACH:
             value = spec.Attach(*value.values())
-            value.args = None
-            value.extra = {name: value.extra[name] for name in _EXTRA if name in value.extra}
+            value.args, value.detail = None, _runtime_detail(value.detail)
         if kind in _POINTERS:
             return number, self._pack_target(value.to), value.space
         return (number, *[self.pack(item) for item in value.values()])
@@ -119,6 +116,15 @@ class _Unpacker:
             members = values[2]
             values[2] = _unknown_members if members is None else lambda: members
         return CLASSES[number](*values)
+
+
+def _runtime_detail(detail: spec.Detail | None) -> spec.Detail | None:
+    """What the runtime asks of a detail."""
+    if isinstance(detail, spec.KernelDetail):
+        return spec.KernelDetail(detail.btf_id, detail.module, pin=detail.pin)
+    if isinstance(detail, spec.UserDetail):
+        return spec.UserDetail(detail.entry)
+    return spec.StaticDetail(detail.semaphore, []) if isinstance(detail, spec.StaticDetail) else detail
 
 
 def _unknown_members() -> tuple[types.StructField, ...]:

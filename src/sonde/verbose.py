@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .api import live_world
+from .spec import UserDetail
 
 if TYPE_CHECKING:
     from .api import Trace
@@ -24,8 +25,8 @@ def say_how(trace: Trace, out: Output) -> None:
             how = "by kprobe.session, entry and return in one program"
         if program.how in ("fentry", "fexit", "kprobe", "kretprobe"):
             point = program.attach[0]
-            why = "which attaches many at once" if "together" in point.extra else \
-                "which misses no call" if "exact" in point.extra else f"for this kernel has no {point.kind}"
+            why = "which attaches many at once" if point.reason == "many" else \
+                "which misses no call" if point.reason == "exact" else f"for this kernel has no {point.kind}"
             how = f"by {program.how}, {why}"
         elif not program.how and program.attach[0].kind == "kretprobe" and not live_world().has_feature("probe_misses"):
             how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"
@@ -36,7 +37,7 @@ def say_how(trace: Trace, out: Output) -> None:
 def _say_what_is_inlined(program: ProgramSpec, out: Output) -> None:
     """A function that has code of its own may be inlined into others all the same; a probe does not see that."""
     for point in program.attach[:MOST]:
-        whole = point.kind in ("uprobe", "uretprobe") and point.event and point.extra.get("entry")
+        whole = point.event and isinstance(point.detail, UserDetail) and point.detail.entry
         copies = live_world().inlined_copies(point.target, point.event) if whole else None
         if copies is not None and copies.callers:
             out.write_note(f"{point.name}: not seen are the calls that are inlined into {copies.format_callers()}")

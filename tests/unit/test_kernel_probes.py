@@ -46,7 +46,7 @@ def test_full_names(text: str, name: str) -> None:
 def test_wildcards_take_what_has_a_prototype() -> None:
     names = [a.event for a in attached("fentry:* { }", FentryWorld())]
     assert names == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]  # not the variadic one
-    assert all(a.extra["wildcard"] for a in attached("fentry:vfs_* { }", FentryWorld()))
+    assert all(a.wild for a in attached("fentry:vfs_* { }", FentryWorld()))
 
 
 def test_wildcards_leave_out_what_tracing_itself_runs() -> None:
@@ -75,13 +75,13 @@ def test_functions_whose_arguments_lie_alike_share_a_program() -> None:
 @pytest.mark.parametrize(("kind", "way"), [("kprobe", "fentry"), ("kretprobe", "fexit")])
 def test_kprobes_by_fentry(kind: str, way: str) -> None:
     [point] = attached(f"{kind}:vfs_read {{ @ = comm; }}", FentryWorld())
-    assert (point.kind, point.extra["how"], point.extra["btf_id"]) == (kind, way, 8)
+    assert (point.kind, point.way, point.detail.btf_id) == (kind, way, 8)
 
 
 @pytest.mark.parametrize(("kind", "way"), [("fentry", "kprobe"), ("fexit", "kretprobe")])
 def test_fentry_by_kprobes(kind: str, way: str) -> None:
     [point] = attached(f"{kind}:vfs_read {{ @ = comm; }}", KprobeWorld())
-    assert (point.kind, point.extra["how"]) == (kind, way)
+    assert (point.kind, point.way) == (kind, way)
 
 
 def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_many_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_probes, "MANY", 3)
     found = attached("fentry:* { @ = comm; }", Multi())
     assert [a.event for a in found] == ["vfs_read", "vfs_readv", "tcp_connect", "tcp_close", "by_value"]
-    assert all(a.extra["how"] == "kprobe" and a.extra["together"] for a in found)
-    assert all("how" not in a.extra for a in attached("fentry:vfs_* { @ = comm; }", Multi()))
-    assert all("how" not in a.extra for a in attached("fexit:* { print(args); }", Multi()))
+    assert all(a.way == "kprobe" and a.reason == "many" for a in found)
+    assert all(not a.way for a in attached("fentry:vfs_* { @ = comm; }", Multi()))
+    assert all(not a.way for a in attached("fexit:* { print(args); }", Multi()))
 
 
 def test_many_in_a_list_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,21 +102,21 @@ def test_many_in_a_list_by_kprobes_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(kernel_probes, "MANY", 1)
     found = attached("fentry:vfs_read,fentry:by_value,fentry:bpf:count_packets { @ = comm; }", Multi())
-    assert [a.extra.get("how") for a in found] == ["kprobe", "kprobe", None]
+    assert [a.way for a in found] == ["kprobe", "kprobe", ""]
 
 
 def test_a_few_returns_by_fexit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which misses none; but not where the function cannot be traced so, or the registers are asked for."""
     [point] = attached("kretprobe:vfs_read { @ = retval; }", Both())
-    assert (point.name, point.extra["how"], point.extra["exact"]) == ("kretprobe:vfs_read", "fexit", True)
-    assert "how" not in attached("kretprobe:static_one { @ = retval; }", Both())[0].extra
-    assert "how" not in attached('kretprobe:vfs_read { @ = reg("ax"); }', Both())[0].extra
-    assert [a.extra.get("how") for a in attached("kretprobe:vfs_read { } fexit:vfs_re* { }", Both())] == [None] * 3
+    assert (point.name, point.way, point.reason) == ("kretprobe:vfs_read", "fexit", "exact")
+    assert not attached("kretprobe:static_one { @ = retval; }", Both())[0].way
+    assert not attached('kretprobe:vfs_read { @ = reg("ax"); }', Both())[0].way
+    assert [a.way for a in attached("kretprobe:vfs_read { } fexit:vfs_re* { }", Both())] == [""] * 3
     monkeypatch.setattr(Both, "is_function_traceable", lambda self, name: False)
-    assert "how" not in attached("kretprobe:vfs_read { @ = retval; }", Both())[0].extra
+    assert not attached("kretprobe:vfs_read { @ = retval; }", Both())[0].way
     monkeypatch.undo()
     monkeypatch.setattr(kernel_probes, "FEW", 1)
-    assert not any("how" in a.extra for a in attached("kretprobe:vfs_read* { @ = retval; }", Both()))
+    assert not any(a.way for a in attached("kretprobe:vfs_read* { @ = retval; }", Both()))
 
 
 def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:
@@ -231,7 +231,7 @@ def test_neither() -> None:
 
 def test_functions_of_bpf_programs() -> None:
     [point] = attached("fexit:bpf:count_packets { @ = retval; @d = args.sk->sk_rcvbuf; }", FentryWorld())
-    assert (point.name, point.target, point.extra["module"]) == ("fexit:bpf:12:count_packets", "bpf:12", "bpf:12")
+    assert (point.name, point.target, point.detail.module) == ("fexit:bpf:12:count_packets", "bpf:12", "bpf:12")
     assert [a.name for a in attached("fentry:bpf:12:count_* { }", FentryWorld())] == ["fentry:bpf:12:count_packets"]
 
 

@@ -42,7 +42,7 @@ def message(text: str, **options: int) -> str:
 ])
 def test_watchpoints(text: str, address: int, length: int, mode: int, pid: int) -> None:
     [point] = check_text(text + " { @ = comm; }", World(), pid=pid).probes[0].attach
-    assert (point.offset, point.extra, point.pid) == (address, {"length": length, "mode": mode}, pid)
+    assert (point.offset, point.detail.values(), point.pid) == (address, (length, mode), pid)
 
 
 @pytest.mark.parametrize(("text", "why"), [
@@ -63,14 +63,14 @@ def test_why_not(text: str, why: str) -> None:
 
 def test_iterators() -> None:
     checked = check_text("iter:task { @ = ctx.task.pid; @t = ctx->task->tgid; } begin { }", World())
-    assert checked.probes[0].attach[0].extra == {"btf_id": 5, "module": "vmlinux"}
+    assert checked.probes[0].attach[0].detail.values()[:2] == (5, "vmlinux")
 
 
 @pytest.mark.parametrize(("text", "path"), [
     ("iter:task:list { printf(\"x\"); }", "/sys/fs/bpf/list"), ('iter:task:"/bpf/list" { }', "/bpf/list")])
 def test_pins(text: str, path: str) -> None:
     [point] = [a for p in check_text(text, World()).probes for a in p.attach]
-    assert point.extra["pin"] == path and point.event == "task"
+    assert point.pin == path and point.event == "task"
 
 
 def test_iterators_of_a_process() -> None:

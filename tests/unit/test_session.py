@@ -51,7 +51,7 @@ def test_cookies_name_both() -> None:
     [spec("kprobe"), spec("kretprobe", "ac")],                                     # other functions
     [spec("kprobe", "a"), spec("kretprobe", "a")],                                 # one is better served otherwise
     [spec("kprobe"), spec("kretprobe", functions="ab", how="fexit")][:1],          # nothing to go with
-    [spec("kprobe"), ProgramSpec("q", "tracing", b"", [Attach("kretprobe", "k", event=n, extra={"how": "fexit"})
+    [spec("kprobe"), ProgramSpec("q", "tracing", b"", [Attach("kretprobe", "k", event=n, way="fexit")
                                                        for n in "ab"])],           # the return is no kretprobe
 ])
 def test_what_stays_apart(specs: list[ProgramSpec]) -> None:

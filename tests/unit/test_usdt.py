@@ -76,7 +76,7 @@ def test_places_share_a_program_unless_their_arguments_differ() -> None:
     checked = check_text("usdt:prog:* { }")
     assert [a.name for p in checked.probes for a in p.attach] == [
         "usdt:/bin/prog:app:start", "usdt:/bin/prog:app:start", "usdt:/bin/prog:app:stop"]
-    assert checked.probes[0].attach[2].extra["semaphore"] == 0x3000
+    assert checked.probes[0].attach[2].detail.semaphore == 0x3000
 
 
 @pytest.mark.parametrize(("text", "code"), [

@@ -38,7 +38,7 @@ def test_a_source_line(form: str) -> None:
 
 def test_retval_has_a_type_where_functions_agree() -> None:
     def result(text: str) -> object:
-        return check_text(text).probes[0].attach[0].extra.get("result")
+        return check_text(text).probes[0].attach[0].result
 
     assert result("uretprobe:prog:work { @ = retval }") == INT32
     assert result("uretprobe:prog:work, uretprobe:prog:main { @ = retval }") is None

@@ -10,6 +10,7 @@ from ..language.ast import Reference
 from ..semantics.builtins import knows_function, probe_type
 from ..semantics.context import CheckContext
 from ..semantics.rows import argument_number
+from ..spec import KernelDetail, StaticDetail, UserDetail, detail_of
 from ..types import (
     CTX,
     INT64,
@@ -27,9 +28,11 @@ FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe")
 
 def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
     struct = context.program.args
-    if struct is None and "no_args" in context.program.attach.extra:
-        why, hints = context.program.attach.extra["no_args"]
-        context.error("no-args", f'Could not parse arguments of "{context.program.attach.name}": {why}', node, hints)
+    detail = context.program.attach.detail
+    prototype = detail.prototype if isinstance(detail, UserDetail) else None
+    if struct is None and prototype is not None:
+        context.error("no-args", f'Could not parse arguments of "{context.program.attach.name}": {prototype.problem}',
+                      node, prototype.hints)
     elif struct is None:
         context.error("no-args", f"The args of {context.program.attach.name} are not known", node,
                       ["use arg0, arg1 ... with a cast"] if context.program.kind in ("uprobe", "kprobe") else [])
@@ -37,23 +40,18 @@ def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
 
 
 def _type_of_retval(context: CheckContext, node: Reference) -> Type | None:
-    if context.program.kind == "uretprobe":
-        typed = context.program.attach.extra.get("result")
-        return typed if isinstance(typed, Type) else UINT64
-    if context.program.kind != "fexit":
-        return UINT64
-    extra = context.program.attach.extra
-    if "result" in extra and extra["result"] is None:
+    detail = context.program.attach.detail
+    if isinstance(detail, KernelDetail) and context.program.kind == "fexit" and detail.result is None:
         context.error("no-retval", f"{context.program.attach.event} returns nothing (void)", node)
         return None
-    found = extra.get("result")
-    return found if isinstance(found, Type) else UINT64
+    typed = context.program.kind in ("uretprobe", "fexit")
+    return context.program.attach.result or UINT64 if typed else UINT64
 
 
 def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
     if context.program.kind != "usdt":
         return INT64
-    known = context.program.attach.extra["arguments"]
+    known = detail_of(context.program.attach, StaticDetail).arguments
     shown = context.program.attach.name
     number = argument_number(node)
     if number >= len(known):

@@ -71,7 +71,7 @@ def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     """Whether the kernel will take seconds to detach: many functions that share no link. Then the programs are
     told to do nothing any more, the results are shown, and detaching comes last."""
     alone = {"fentry", "fexit", *[kind for kind, feature in TOGETHER.items() if not world.has_feature(feature)]}
-    ways = [a.extra.get("how", a.kind) for p in checked.probes for a in p.attach]
+    ways = [a.method for p in checked.probes for a in p.attach]
     return sum(way in alone for way in ways) > SLOW
 
 

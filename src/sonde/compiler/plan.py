@@ -8,7 +8,7 @@ from ..language.ast import Reference
 from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
-from ..spec import RUN_BY_SESSION, Attach
+from ..spec import RUN_BY_SESSION, Attach, StaticDetail, detail_of
 from ..types import Stack
 from .lower.contexts import (
     Context,
@@ -147,10 +147,10 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
                   ) -> tuple[Context, str, object]:
     """(context, how, what must be equal for attach points to share a program)."""
     if attach.kind in FUNCTIONS:
-        way = str(attach.extra.get("how", attach.kind))
+        way = attach.method
         return FUNCTIONS[way](), way if way != attach.kind else "", (attach.kind, way)
     if attach.kind == "usdt":
-        return StaticProbe(attach.extra["arguments"]), "", attach.kind
+        return StaticProbe(detail_of(attach, StaticDetail).arguments), "", attach.kind
     if attach.kind != "tracepoint":
         # A raw tracepoint has its own arguments; the checker already split clauses whose arguments differ.
         return _SIMPLE[attach.kind](), "", attach.kind if attach.kind != "self" else attach.event

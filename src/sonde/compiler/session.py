@@ -36,7 +36,7 @@ def pair_sessions(specs: list[ProgramSpec], world: World) -> list[ProgramSpec]:
 def _single_function(spec: ProgramSpec, kind: str) -> bool:
     """Whether a program serves many functions by that one kind, and is in one piece."""
     return len(spec.attach) > 1 and len(spec.functions) < 2 and len(spec.code) // 8 < LONGEST and not any(
-        a.offset or a.extra.get("how", a.kind) != kind for a in spec.attach)
+        a.offset or a.method != kind for a in spec.attach)
 
 
 def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:

@@ -66,7 +66,7 @@ class Policy(Record):
         for point in points:
             if self.probes and point.kind not in self.probes and point.kind not in ("begin", "end", "interval"):
                 raise PolicyError(f"the agent's policy does not allow {point.kind} ({point.name})")
-            if point.extra.get("pin") and not self.files:
+            if point.pin and not self.files:
                 raise PolicyError("the agent's policy does not let scripts make files: a pinned iterator")
         if len(points) > self.programs:
             raise PolicyError(f"the agent's policy allows {self.programs} attach points, and these are {len(points)}")

@@ -53,7 +53,7 @@ def _formatted_record(kind: str, **data: str) -> Callable[[Lower, Call], None]:
 
 
 def _lower_printf(lo: Lower, call: Call) -> None:
-    if lo.attach[0].extra.get("pin"):
+    if lo.attach[0].pin:
         seq_printf(lo, choice_of(call, Format).parts, call.args[1:])
     else:
         _formatted_record("printf")(lo, call)

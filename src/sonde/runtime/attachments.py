@@ -52,7 +52,7 @@ class Attachments:
 
     def miss(self, error: AttachError, point: Attach) -> None:
         """An attach point cannot be had: an error, a warning or nothing, as ``missing_probes`` says."""
-        if point.extra.get("wildcard"):
+        if point.wild:
             self._unmatched.append(error)
         elif self._policy == "error":
             raise error
@@ -83,8 +83,8 @@ class Attachments:
                 if self.iterators is None:
                     from .iterators import Iterators
                     self.iterators = Iterators()
-                if "pin" in point.extra:
-                    self.iterators.pin_iterator(point.name, program.fd, point.extra["pin"])
+                if point.pin:
+                    self.iterators.pin_iterator(point.name, program.fd, point.pin)
                 else:
                     self.iterators.add_iterator(point.name, program.fd)
         if self.iterators is not None:

@@ -17,7 +17,7 @@ from ..kernel import syscalls
 from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
 from ..kernel.tracefs import MOUNTS
-from ..spec import EXEMPT, RUN_BY_SESSION, Attach, ProgramSpec
+from ..spec import EXEMPT, RUN_BY_SESSION, Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of
 from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
@@ -179,6 +179,11 @@ def attach_multi(spec: ProgramSpec, program: Fd, links: Links) -> bool:
     return True
 
 
+def _semaphore(point: Attach) -> int:
+    """The counter that the kernel keeps while a static probe is traced; 0 if there is none."""
+    return point.detail.semaphore if isinstance(point.detail, StaticDetail) else 0
+
+
 def multi_attach_type(spec: ProgramSpec) -> int:
     """The attach type with which one link serves many attach points, attached and detached at once; 0 if none does.
 
@@ -228,7 +233,7 @@ def _attach_tracepoint(point: Attach, program: Fd, cookie: int, links: Links) ->
 def _attach_uprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, counter_shift = _probe_pmu("uprobe")
     config = 1 << return_bit if point.kind == "uretprobe" else 0
-    config |= int(point.extra.get("semaphore", 0)) << counter_shift
+    config |= _semaphore(point) << counter_shift
     from ..kernel.foreign.opening import path_for_kernel
     with path_for_kernel(point.target) as path:
         event = syscalls.perf_event_open(kind, config, pid=point.pid or -1, cpu=-1 if point.pid else 0,
@@ -243,7 +248,7 @@ def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
         groups.setdefault((point.target, point.kind == "uretprobe"), []).append(index)
     for (path, returns), members in groups.items():
         points = [spec.attach[index] for index in members]
-        counters = [int(point.extra.get("semaphore", 0)) for point in points]
+        counters = [_semaphore(point) for point in points]
         with path_for_kernel(path) as place:
             links.hold_link(syscalls.link_uprobe_multi(
                 program, place, [point.offset for point in points], [probe_index(spec, index) for index in members],
@@ -317,7 +322,8 @@ def _attach_counter(point: Attach, program: Fd, cookie: int, links: Links) -> No
 
 def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A breakpoint of the CPU's, on every CPU or on the threads of one process. Each access fires."""
-    place = {"config1": point.offset, "config2": point.extra["length"], "bp_type": point.extra["mode"]}
+    watch = detail_of(point, WatchDetail)
+    place = {"config1": point.offset, "config2": watch.length, "bp_type": watch.mode}
     if point.pid:
         _attach_to_threads(point, PERF_TYPE_BREAKPOINT, 0, program, cookie, links, **place)
         return
@@ -415,7 +421,8 @@ def explain_attach_error(point: Attach, error: SyscallError) -> AttachError:
 def explain_load_error(point: Attach, error: AttachError) -> AttachError:
     """The same for a function that a program cannot be loaded for."""
     from ..kernel.functions import function_obstacle
-    why, hints = function_obstacle(point.event, point.extra.get("module", ""), point.kind)
+    why, hints = function_obstacle(point.event, point.detail.module if isinstance(point.detail, KernelDetail) else "",
+                                    point.kind)
     return AttachError(f"{point.name}: {why}" if why else error.message, point.name, error.errno,
                        [*hints, f"the kernel says: {error.message.removeprefix(point.name + ': ')}"] if why else hints)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import AttachError, VerifierError
 from ..kernel.host import possible_cpus
 from ..kernel.syscalls import Fd
-from ..spec import Attach, MapSpec, ProgramSpec, ScriptSpec
+from ..spec import Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
 from . import links, maps
 from .maps import Map
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
@@ -59,7 +59,7 @@ class Loader:
             session = self._load_session(spec)
             return [session] if session is not None else \
                 [program for part in spec.parts for program in self._load_with_parts(part, modules)]
-        module = spec.attach[0].extra.get("module", "vmlinux") if spec.attach_btf_id else "vmlinux"
+        module = detail_of(spec.attach[0], KernelDetail).module if spec.attach_btf_id else "vmlinux"
         if module != "vmlinux" and module not in modules:
             modules[module] = open_attach_target(module)
         try:

@@ -8,7 +8,7 @@ import struct
 from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd, ProgramInfo
-from ..spec import ProgramSpec, Relocation, program_name
+from ..spec import KernelDetail, ProgramSpec, Relocation, detail_of, program_name
 from ..uapi import (
     BPF_F_SLEEPABLE,
     BPF_PSEUDO_MAP_FD,
@@ -73,8 +73,8 @@ def split_by_function(spec: ProgramSpec) -> list[ProgramSpec]:
     for index, point in enumerate(spec.attach):
         expected = TRACING[spec.how or point.kind]
         found.append(ProgramSpec(program_name([point]), spec.type, spec.code, [point], spec.relocations, spec.lines,
-                                 spec.how, expected, point.extra["btf_id"], probe_index(spec, index), spec.cookies,
-                                 spec.sleepable, spec.functions))
+                                 spec.how, expected, detail_of(point, KernelDetail).btf_id, probe_index(spec, index),
+                                 spec.cookies, spec.sleepable, spec.functions))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..language.ast import AttachPoint, Call, Clause, Reference
 from ..language.diagnostics import WARNING, Diagnostics, nearest_names
-from ..spec import Attach, Config
+from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
 from ..types import Struct
 from .answers import is_ruled_out
 from .context import ProbeProgram
@@ -19,7 +19,7 @@ from .options import Options
 from .providers import find_provider, provider_names
 from .rows import Functions
 from .typed import CheckedProbe
-from .user_probes import resolve_user_arguments, resolve_user_results
+from .user_probes import resolve_user_arguments, resolve_user_results, user_places
 from .world import World
 
 ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
@@ -122,8 +122,8 @@ def _share_programs(clause: Clause, attach: list[Attach], world: World, function
     for item in attach:
         if use.uses_args:
             item.args = args_struct(item, world)
-        key = (item.kind, _args_key(item, use) if use.uses_args else None, item.extra.get("how"),
-               repr(item.extra.get("result")) if "retval" in use.names else None,
+        key = (item.kind, _args_key(item, use) if use.uses_args else None, item.way,
+               repr(item.result) if "retval" in use.names else None,
                (item.target, item.offset) if "uaddr" in use.names else None, _usdt_places(item, use),
                item.name if by_name else None)
         if key in groups:
@@ -148,20 +148,20 @@ def _usdt_places(item: Attach, use: Use) -> Hashable:
     """Where a static probe has its arguments, if the clause uses any."""
     if item.kind != "usdt" or not any(name.startswith("arg") for name in use.names):
         return None
-    return " ".join([argument.text for argument in item.extra["arguments"]])
+    return " ".join([argument.text for argument in detail_of(item, StaticDetail).arguments])
 
 
 def args_struct(item: Attach, world: World) -> Struct | None:
     """The type of ``args`` at an attach point."""
     if item.kind == "uprobe":
-        if "places" not in item.extra and "no_args" not in item.extra:
-            resolve_user_arguments(item, world)
+        resolve_user_arguments(item, world)
         return item.args
     if item.kind == "tracepoint":
         format = world.tracepoint_format(item.target, item.event)
         return format.args if format is not None else None
     if item.kind in TYPED:
-        known = world.kernel_function(item.extra.get("typed_as", item.event), item.target)
+        typed_as = item.detail.typed_as if isinstance(item.detail, KernelDetail) else ""
+        known = world.kernel_function(typed_as or item.event, item.target)
         return known.args if known is not None else None
     return world.raw_tracepoint_args(item.event) if item.kind == "rawtracepoint" else None
 
@@ -182,5 +182,5 @@ def _user_key(item: Attach, use: Use) -> Hashable:
     """User functions share a program when the arguments in use are of one type and in one place."""
     if use.fields is None or item.args is None:
         return (item.target, item.offset)
-    return tuple([(n, f and f.type, repr(item.extra["places"].get(n)))
+    return tuple([(n, f and f.type, repr(user_places(item).get(n)))
                   for n, f in [(name, item.args.field(name)) for name in sorted(use.fields)]])

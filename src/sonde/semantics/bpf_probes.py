@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..language.ast import AttachPoint
-from ..spec import Attach
+from ..spec import Attach, KernelDetail
 from .finder import ProbeFinder, did_you_mean, is_pattern, pattern_matcher
 
 
@@ -37,10 +37,8 @@ def _make_attach(finder: ProbeFinder, kind: str, number: int, function: str, wil
     known = finder.world.kernel_function(function, target)
     if known is None:
         return None
-    extra: dict[str, object] = {"btf_id": known.id, "module": target, "result": known.result}
-    if wild:
-        extra["wildcard"] = True
-    return Attach(kind, f"{kind}:{target}:{function}", target, function, pid=finder.options.pid, extra=extra)
+    return Attach(kind, f"{kind}:{target}:{function}", target, function, pid=finder.options.pid,
+                  detail=KernelDetail(known.id, target, known.result), wild=wild)
 
 
 def _near_bpf_functions(kind: str, name: str, every: list[tuple[int, str, bool]]) -> list[str]:

@@ -72,7 +72,7 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
     if not _check_arity(context, row, node):
         return None
     types = _check_arguments(context, row, node)
-    if types is not None and context.program.attach.extra.get("pin"):
+    if types is not None and context.program.attach.pin:
         if row.sends or row.aggregate:
             return _check_in_pin(context, row, node, types)
     if types is None:

@@ -39,6 +39,7 @@ from .constants import macro_constant
 from .context import CheckContext, fold_constant
 from .nodes import is_args
 from .typed import Literals
+from .user_probes import user_places
 
 MAX_STRING = 65536
 
@@ -220,7 +221,7 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
     names = target.field_names()
     close = nearest_names(node.name, names)
     if is_args(node.operand):
-        place = context.program.attach.extra.get("places", {}).get(node.name)
+        place = user_places(context.program.attach).get(node.name)
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
             return

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..language.ast import AttachPoint
-from ..spec import Attach, KernelFunction
+from ..spec import Attach, KernelDetail, KernelFunction
 from ..types import Scalar
 from ..uapi import is_left_out
 from .bpf_probes import expand_bpf_function
@@ -167,11 +167,11 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     world = finder.world
     if not any(a.kind in OTHER for a in attach) or not (world.has_feature("kprobes") and world.has_feature("fentry")):
         return
-    typed = [a for a in attach if a.kind in TYPED and "how" not in a.extra and not a.target.startswith("bpf:")]
+    typed = [a for a in attach if a.kind in TYPED and not a.way and not a.target.startswith("bpf:")]
     if len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
-            _serve_by_other_kind(finder, item, "together")
-    returns = [a for a in attach if a.kind == "kretprobe" and "how" not in a.extra]
+            _serve_by_other_kind(finder, item, "many")
+    returns = [a for a in attach if a.kind == "kretprobe" and not a.way]
     if len(returns) <= FEW:
         for item in returns:
             others = any(kind == "fexit" and pattern_matcher(text)(item.event) for kind, text in finder.written or ())
@@ -186,7 +186,7 @@ def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None
         return
     other = _make_attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
     if other is not None:
-        item.extra = {**other.extra, **item.extra, "how": way, reason: True}
+        item.detail, item.way, item.reason = item.detail or other.detail, way, reason
 
 
 def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
@@ -222,19 +222,15 @@ def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function
         known = finder.world.kernel_function(typed_as or function, "" if module == "vmlinux" else module)
     if way in TYPED and (known is None or known.variadic) or kind in TYPED and _needs_types(finder, known, way):
         return None
-    extra: dict[str, object] = {"wildcard": True} if wild else {}
-    if way != kind:
-        extra["how"] = way
-    if known is not None:
-        extra |= {"btf_id": known.id, "module": known.module, "result": known.result}
-    if typed_as not in ("", function):
-        extra["typed_as"] = typed_as
+    detail = None if known is None else KernelDetail(known.id, known.module, known.result,
+                                                     typed_as if typed_as != function else "")
     shown = f"+{offset}" if offset else ""
     if kind in TYPED:
         target, name = module or "vmlinux", f"{kind}:{module or 'vmlinux'}:{function}"
     else:
         target, name = module if named else "", f"{kind}:{f'{module}:' if named else ''}{function}{shown}"
-    return Attach(kind, name, target, function, offset, pid=finder.options.pid, extra=extra)
+    return Attach(kind, name, target, function, offset, pid=finder.options.pid, detail=detail,
+                  way=way if way != kind else "", wild=wild)
 
 
 def _needs_types(finder: ProbeFinder, known: KernelFunction | None, way: str) -> bool:

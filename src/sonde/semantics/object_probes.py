@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
-from ..spec import Attach
+from ..spec import Attach, KernelDetail, WatchDetail
 from ..uapi import ITERATORS_OF_ONE
 from .finder import ProbeFinder, describe_bad_number, did_you_mean, is_pattern, parse_number
 
@@ -44,7 +44,7 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
                             point)
     bits = sum(MODES[letter] for letter in mode)
     return [Attach("watchpoint", f"watchpoint:{':'.join(parts)}", event=where, offset=address, pid=pid,
-                   extra={"length": length, "mode": bits})]
+                   detail=WatchDetail(length, bits))]
 
 
 def _mode_problem(arch: str, mode: str, length: int) -> str:
@@ -78,12 +78,12 @@ def expand_iterator(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -
     if finder.options.pid and (context is None or context.field("task") is None):
         return finder.error("iter-pid", f"iter:{name} goes over objects that belong to no process: -p cannot "
                             "choose among them", point, ["it works with iter:task, iter:task_file and iter:task_vma"])
-    extra: dict[str, object] = {"btf_id": finder.world.kfunc_id(f"bpf_iter_{name}"), "module": "vmlinux"}
+    detail = KernelDetail(finder.world.kfunc_id(f"bpf_iter_{name}"), "vmlinux")
     if len(parts) == 2:
         if not parts[1] or "\0" in parts[1] or parts[1].endswith("/"):
             return finder.error("probe-form", f"iter:{name}: a pin is a file's name", point)
-        extra["pin"] = posixpath.join(BPF_FILES, parts[1])
-    return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.pid, extra=extra)]
+        detail.pin = posixpath.join(BPF_FILES, parts[1])
+    return [Attach("iter", f"iter:{':'.join(parts)}", event=name, pid=finder.options.pid, detail=detail)]
 
 
 def available_iterators(finder: ProbeFinder) -> list[str]:

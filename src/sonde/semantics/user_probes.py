@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..language.ast import AttachPoint
-from ..spec import Attach
+from ..spec import Attach, UserDetail, UserPlace, UserPrototype, detail_of
 from ..types import Pointer, Scalar, Type
 from .finder import (
     ProbeFinder,
@@ -92,7 +92,7 @@ def _in_flat_file(finder: ProbeFinder, point: AttachPoint, kind: str, parts: lis
     if offset is None or not finder.options.unsafe or offset >= finder.world.file_size(path):
         return []
     _unknown_boundary(finder, point, f"{kind}:{path}")
-    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.pid)]
+    return [Attach(kind, f"{kind}:{path}:{parts[1]}", path, "", offset, pid=finder.options.pid, detail=UserDetail())]
 
 
 def _unknown_boundary(finder: ProbeFinder, point: AttachPoint, what: str) -> bool:
@@ -125,7 +125,7 @@ def _attach_at_line(finder: ProbeFinder, point: AttachPoint, path: str, source: 
         return finder.report_missing(point, [found.problem, *found.hints],
                                      f"DWARF error: Unable to map '{shown}' to address")
     return [Attach("uprobe", f"uprobe:{path}:{shown}", path, place.function, place.offset, pid=finder.options.pid,
-                   extra={"line": True}) for place in found.places]
+                   detail=UserDetail(line=True)) for place in found.places]
 
 
 def _attach_in_binary(finder: ProbeFinder, point: AttachPoint, kind: str, path: str, text: str,
@@ -180,8 +180,8 @@ def _attach_at_address(finder: ProbeFinder, point: AttachPoint, kind: str, path:
     if not (_between_instructions(finder, path, inside[0], offset - inside[0].offset, point) if inside
             else _unknown_boundary(finder, point, f"{kind}:{path}:{address}")):
         return []
-    entry = {"entry": True} if inside and inside[0].offset == offset else {}
-    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, extra=entry)]
+    entry = bool(inside) and inside[0].offset == offset
+    return [Attach(kind, f"{kind}:{path}:{text}", path, "", offset, pid=finder.options.pid, detail=UserDetail(entry))]
 
 
 def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: str,
@@ -194,9 +194,8 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
             if finder.world.user_prototype(path, function.offset).problem:
                 without.append(function.name)
                 continue
-        extra: dict[str, object] = {} if offset else {"entry": True}
         found.append(Attach(kind, f"{kind}:{path}:{shown}", path, function.name, function.offset + offset,
-                            pid=finder.options.pid, extra=extra | ({"pattern": True} if wild else {})))
+                            pid=finder.options.pid, detail=UserDetail(not offset, pattern=wild)))
     if finder.use.fields is None and kind == "uprobe" and not wild and not offset:
         _warn_of_unknown(finder, point, found[0])
     if without and not found:
@@ -279,35 +278,44 @@ def function_name(name: str) -> str:
 
 
 def resolve_user_arguments(item: Attach, world: World) -> None:
-    """Let an attach point know its ``args`` and where they are. Without them it keeps the reason ("no_args")."""
-    if not item.extra.get("entry"):
-        hint = "a function's name alone is such a place" if "line" in item.extra or not item.event else \
+    """Let an attach point know its ``args`` and where they are, or why it has none."""
+    detail = detail_of(item, UserDetail)
+    if detail.prototype is not None:
+        return
+    if not detail.entry:
+        hint = "a function's name alone is such a place" if detail.line or not item.event else \
             f"uprobe:{item.target}:{item.event} has them; keep what you need in a map, by tid"
-        item.extra["no_args"] = ("only a function's first instruction has them for sure; behind it their registers and "
-                                 "their stack may have other contents", [hint])
+        detail.prototype = UserPrototype(
+            problem="only a function's first instruction has them for sure; behind it their registers and their stack "
+            "may have other contents", hints=[hint])
         return
     found = world.user_prototype(item.target, item.offset)
     if found.problem:
-        item.extra["no_args"] = (found.problem, [*found.hints, "arg0, arg1 ... are the argument registers"])
-        return
-    item.args = found.args
-    item.extra["places"] = found.places
+        found = UserPrototype(problem=found.problem,
+                              hints=[*found.hints, "arg0, arg1 ... are the argument registers"])
+    item.args, detail.prototype = found.args, found
+
+
+def user_places(item: Attach) -> dict[str, UserPlace]:
+    """Where the arguments of a user function are, as far as that was asked for."""
+    prototype = item.detail.prototype if isinstance(item.detail, UserDetail) else None
+    return prototype.places if prototype is not None else {}
 
 
 def resolve_user_results(attach: list[Attach], world: World) -> None:
     """Give ``retval`` its type where one is enough: of functions that are named, and that agree."""
     returns = [item for item in attach if item.kind == "uretprobe"]
-    if len(returns) != len(attach) or any(item.extra.get("pattern") for item in returns):
+    if len(returns) != len(attach) or any(detail_of(item, UserDetail).pattern for item in returns):
         return
     types = [_result_type(item, world) for item in returns]
     if types and types[0] is not None and all(repr(type) == repr(types[0]) for type in types):
         for item in returns:
-            item.extra["result"] = types[0]
+            detail_of(item, UserDetail).result = types[0]
 
 
 def _result_type(item: Attach, world: World) -> Type | None:
     """A result that fits the register; others, and those of unknown functions, stay plain numbers."""
-    if not item.extra.get("entry"):
+    if not detail_of(item, UserDetail).entry:
         return None
     found = world.user_prototype(item.target, item.offset).result
     return found if isinstance(found, (Scalar, Pointer)) else None

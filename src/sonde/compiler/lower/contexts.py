@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...arch import ARCHES, Arch
-from ...spec import MapSpec, UserPlace
+from ...semantics.user_probes import user_places
+from ...spec import MapSpec
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from .. import helpers as h
 from ..ir import Block, MapAddr, Operand
@@ -236,7 +237,7 @@ class UserFunction(Context):
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         """A parameter, from where debug information says that it is."""
-        place: UserPlace = lo.attach[0].extra["places"][field.name]
+        place = user_places(lo.attach[0])[field.name]
         if place.kind == "constant":
             return lo.normalise(place.offset, field.type)
         if place.kind == "memory":

@@ -209,7 +209,7 @@ class Lower:
         self.uses_cookies = True
         cookie = self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
         # Entry and return may share a link, which has one cookie per function: the low half is the entry's.
-        kind = self.attach[0].extra.get("how", self.attach[0].kind)
+        kind = self.attach[0].method
         return self.b.alu("rsh", cookie, 32) if kind == "kretprobe" else \
             self.b.extend(cookie, 32, False) if kind == "kprobe" else cookie
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...spec import KernelDetail, detail_of
 from ...types import Int, NoneType, Pointer, Scalar, Struct, StructField, Type
 from .. import helpers as h
 from ..ir import Operand
@@ -26,7 +27,7 @@ class TracedFunction(Context):
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
         if not isinstance(field.type, Scalar):
             return _join_words(lo, field)
-        if not _is_loadable(field.type) or str(lo.attach[0].extra.get("module", "")).startswith("bpf:"):
+        if not _is_loadable(field.type) or detail_of(lo.attach[0], KernelDetail).module.startswith("bpf:"):
             return lo.normalise(self.arg(lo, field.offset // 8), field.type)
         value = lo.b.load(lo.context_pointer(), field.offset, 8, pure=True)
         if isinstance(field.type, Pointer) and isinstance(field.type.to, Struct) and memory.typed_loads(lo):
@@ -40,7 +41,7 @@ class TracedFunction(Context):
     def retval(self, lo: Lower) -> Operand:
         if lo.unit.feature("helper_get_func_ret"):
             return _read_word(lo, h.FUNC_RET, "func_ret")
-        known = lo.world.kernel_function(lo.attach[0].event, lo.attach[0].extra["module"])
+        known = lo.world.kernel_function(lo.attach[0].event, detail_of(lo.attach[0], KernelDetail).module)
         assert known is not None
         return lo.b.load(lo.context_pointer(), known.args.bytes, 8, pure=True)
 
