@@ -173,7 +173,7 @@ def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest
     held = []
     tracemalloc.start()
     for look in range(80):
-        watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(300)])
+        watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(150)])
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert held[-1] < 1.3 * held[5]
