@@ -166,6 +166,22 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
 
 
+@pytest.mark.parametrize("clauses, private", [
+    ("end { clear(@a); }", True),
+    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } clear(@a); }", False),
+    ("i:s:1 { if (1) { for ($kv : @a) { @b[$kv.0] = $kv.1; } } } END { clear(@a); }", False),
+    ("interval:ms:5 { for ($kv : @b) { @a[$kv.0] = 1; } } end { clear(@a); }", True),
+    ("profile:hz:9 { for ($kv : @a) { delete(@a, $kv.0); } } end { clear(@a); }", True),
+    ("interval:s:1 { print(@a); } end { clear(@a); }", False)])
+def test_a_map_that_end_goes_through_before_it_clears_it_is_shown(clauses: str, private: bool) -> None:
+    from sonde.language.diagnostics import Diagnostics
+    from sonde.language.parser import parse_script
+    from sonde.language.source import Source
+    from sonde.semantics.naming import private_maps
+    script = parse_script(Source("x", f"begin {{ @a[1] = 1; @b[1] = 1; }} {clauses}"), Diagnostics(), [])
+    assert ("@a" in private_maps(script)) == private
+
+
 def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is held after 80 looks at keys none of which is seen twice is what is held of a few."""
     monkeypatch.setattr("sonde.output.live.model.MOST_HISTORIES", 200)

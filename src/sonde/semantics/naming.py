@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..language.ast import Call, Cast, Expr, ExprStmt, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
+from ..language.ast import (
+    Call,
+    Cast,
+    Clause,
+    Expr,
+    ExprStmt,
+    FieldAccess,
+    For,
+    MapRef,
+    Name,
+    Script,
+    TupleExpr,
+    Variable,
+)
 from .nodes import walk_nodes
 
 # Functions whose arguments are not what their result is named for -> which argument is.
@@ -38,12 +51,19 @@ def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
 
 
 def private_maps(script: Script) -> set[str]:
-    """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere.
-    A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
-    ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
-    always = [statement for clause in ends if clause.predicate is None
+    """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere,
+    nor gone through by a ``for`` of ``end`` or an interval, which prints them in a way of its own. A map that is
+    cleared under a condition is shown when that does not hold, so it is none of them."""
+    always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
               for statement in clause.body if isinstance(statement, ExprStmt)]
-    return _arguments(always, "clear") - _arguments([script.clauses, script.functions], "print")
+    shown = _arguments([script.clauses, script.functions], "print") | {
+        node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval", "i"))
+        if isinstance(node, For) and isinstance(node.start, MapRef)}
+    return _arguments(always, "clear") - shown
+
+
+def _clauses_of(script: Script, *kinds: str) -> list[Clause]:
+    return [clause for clause in script.clauses if any(point.parts[0].lower() in kinds for point in clause.points)]
 
 
 def _arguments(tree: Any, function: str) -> set[str]:
