@@ -155,10 +155,11 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
     from sonde.scripts import read_script
-    from sonde.semantics.naming import private_maps
-    private = private_maps(parse_script(read_script("biolatency"), Diagnostics(), []))
-    assert {"@issued", "@passed"} <= private and "@usecs" not in private
-    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True, private=name in private)
+    from sonde.semantics.naming import what_end_does
+    at_end = what_end_does(parse_script(read_script("biolatency"), Diagnostics(), []))
+    assert at_end["@issued"] == at_end["@passed"] == "clears" and "@usecs" not in at_end
+    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True,
+                    at_end=at_end.get(name, ""))
             for name in ("@issued", "@usecs", "@h")]
     made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
     tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
@@ -166,20 +167,22 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
 
 
-@pytest.mark.parametrize("clauses, private", [
-    ("end { clear(@a); }", True),
-    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } clear(@a); }", False),
-    ("i:s:1 { if (1) { for ($kv : @a) { @b[$kv.0] = $kv.1; } } } END { clear(@a); }", False),
-    ("interval:ms:5 { for ($kv : @b) { @a[$kv.0] = 1; } } end { clear(@a); }", True),
-    ("profile:hz:9 { for ($kv : @a) { delete(@a, $kv.0); } } end { clear(@a); }", True),
-    ("interval:s:1 { print(@a); } end { clear(@a); }", False)])
-def test_a_map_that_end_goes_through_before_it_clears_it_is_shown(clauses: str, private: bool) -> None:
+@pytest.mark.parametrize("clauses, found", [
+    ("end { clear(@a); }", "clears"),
+    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } clear(@a); }", "shows"),
+    ("i:s:1 { if (1) { for ($kv : @a) { @b[$kv.0] = $kv.1; } } } END { clear(@a); }", "shows"),
+    ("interval:ms:5 { for ($kv : @b) { @a[$kv.0] = 1; } } end { clear(@a); }", "clears"),
+    ("profile:hz:9 { for ($kv : @a) { delete(@a, $kv.0); } } end { clear(@a); }", "clears"),
+    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } }", ""),
+    ("end { if (1) { clear(@a); } }", ""),
+    ("interval:s:1 { print(@a); } end { clear(@a); }", "")])
+def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
     from sonde.language.source import Source
-    from sonde.semantics.naming import private_maps
+    from sonde.semantics.naming import what_end_does
     script = parse_script(Source("x", f"begin {{ @a[1] = 1; @b[1] = 1; }} {clauses}"), Diagnostics(), [])
-    assert ("@a" in private_maps(script)) == private
+    assert what_end_does(script).get("@a", "") == found
 
 
 def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

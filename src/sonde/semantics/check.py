@@ -27,7 +27,7 @@ from .ctypes_ import TypeNames
 from .evaluate import check_expression
 from .macros import expand_macros
 from .map_rules import UNFILLED, report_unstable
-from .naming import name_keys, private_maps
+from .naming import name_keys, what_end_does
 from .nodes import walk_nodes
 from .size import MOST_VISITS, check_size, check_values
 from .statements import check_statements
@@ -232,13 +232,13 @@ def _does_nothing(node: object) -> bool:
 
 def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     """The maps that hold something, by name, with their final types."""
-    labels, private = name_keys([script.clauses, script.functions]), private_maps(script)
-    return {name: _finish_map(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
+    labels, at_end = name_keys([script.clauses, script.functions]), what_end_does(script)
+    return {name: _finish_map(state, labels.get(name, ()), at_end.get(name, "")) for name, state in context.maps.items()
             if state.inferred_value is not None}
 
 
-def _finish_map(state: MapState, labels: tuple[str, ...], private: bool) -> ScriptMap:
+def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> ScriptMap:
     assert state.inferred_value is not None
     key = plain_type(state.inferred_key) if state.inferred_key is not None else None
     return ScriptMap(state.name, key, plain_type(state.inferred_value), state.span, state.kind, state.entries,
-                     len(state.programs), state.read, labels, private)
+                     len(state.programs), state.read, labels, at_end)

@@ -50,16 +50,16 @@ def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def private_maps(script: Script) -> set[str]:
-    """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere,
-    nor gone through by a ``for`` of ``end`` or an interval, which prints them in a way of its own. A map that is
-    cleared under a condition is shown when that does not hold, so it is none of them."""
+def what_end_does(script: Script) -> dict[str, str]:
+    """What ``end`` does with maps that nothing prints, lest they be printed then: "clears" (the script keeps such a map
+    for itself), or "shows" (it clears what it, or an interval, goes through by a ``for``, to print it in a way of its
+    own). A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
     always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
               for statement in clause.body if isinstance(statement, ExprStmt)]
-    shown = _arguments([script.clauses, script.functions], "print") | {
-        node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval", "i"))
-        if isinstance(node, For) and isinstance(node.start, MapRef)}
-    return _arguments(always, "clear") - shown
+    gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval", "i"))
+                    if isinstance(node, For) and isinstance(node.start, MapRef)}
+    return {name: "shows" if name in gone_through else "clears"
+            for name in _arguments(always, "clear") - _arguments([script.clauses, script.functions], "print")}
 
 
 def _clauses_of(script: Script, *kinds: str) -> list[Clause]:

@@ -35,7 +35,7 @@ class ScriptMap(Record):
     writers: int = 0
     read: bool = False
     labels: tuple[str, ...] = ()  # see MapSpec
-    private: bool = False
+    at_end: str = ""
 
 
 class CheckedFunction(Record):
