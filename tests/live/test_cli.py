@@ -499,7 +499,8 @@ def test_a_service_manager_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address, why", [
     ("{}/notify", "Connection refused"), ("{}/nothing", "No such file or directory"),
-    ("@nobody/{}", "Connection refused"), ("vsock:2:1", "the address is none of AF_UNIX"), ("/" + "x" * 200, "AF_UNIX path too long")])
+    ("@nobody/{}", "Connection refused"), ("vsock:2:1", "the address is none of AF_UNIX"),
+    ("/" + "x" * 200, "AF_UNIX path too long")])
 def test_a_service_manager_that_cannot_be_told(tmp_path: Path, address: str, why: str) -> None:
     """The run goes on, and one line says what the manager will wait for."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
