@@ -125,6 +125,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
         follower.run_loop(printer, out.flush)
+        tell_manager("STOPPING=1")
         follower.print_rest(printer)
     else:
         _follow(trace, printer, out, showing)

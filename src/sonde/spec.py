@@ -303,7 +303,7 @@ class MapSpec(Record):
     short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
     span: Any = None
     labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
-    private: bool = False         # the script keeps it for itself: clears it in ``end`` and prints it nowhere
+    at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
 
 
 class Relocation(Value):
@@ -476,4 +476,4 @@ class ScriptSpec(Record):
     @property
     def shown_maps(self) -> list[MapSpec]:
         """The script's maps by name, without those that it keeps for itself."""
-        return sorted([m for m in self.maps if m.name.startswith("@") and not m.private], key=lambda m: m.name)
+        return sorted([m for m in self.maps if m.name.startswith("@") and m.at_end != "clears"], key=lambda m: m.name)

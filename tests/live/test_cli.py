@@ -491,5 +491,21 @@ def test_a_service_manager_is_told(tmp_path: Path) -> None:
         done = run_sonde("-e", "i:ms:20 { exit(); }", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
         assert done.returncode == 0
         assert [manager.recv(64), manager.recv(64)] == [b"READY=1", b"STOPPING=1"]
-    gone = run_sonde("-e", "begin { print(1); exit(); }", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
-    assert (gone.returncode, gone.stdout.strip()) == (0, "1")
+        assert "WARNING" not in done.stderr
+        counted = run_sonde("--count", "1", "-e", 'i:ms:20 { printf("x"); }',
+                            env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert counted.returncode == 0 and [manager.recv(64), manager.recv(64)] == [b"READY=1", b"STOPPING=1"]
+
+
+@pytest.mark.parametrize("address, why", [
+    ("{}/notify", "Connection refused"), ("{}/nothing", "No such file or directory"),
+    ("@nobody/{}", "Connection refused"), ("vsock:2:1", "the address is none of AF_UNIX"),
+    ("/" + "x" * 200, "AF_UNIX path too long")])
+def test_a_service_manager_that_cannot_be_told(tmp_path: Path, address: str, why: str) -> None:
+    """The run goes on, and one line says what the manager will wait for."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
+        gone.bind(str(tmp_path / "notify"))
+    done = run_sonde("-e", "begin { print(1); exit(); }", env={"NOTIFY_SOCKET": address.format(tmp_path)})
+    assert (done.returncode, done.stdout.strip()) == (0, "1")
+    assert [line for line in done.stderr.splitlines() if "WARNING" in line] == [
+        f"WARNING: the service manager (NOTIFY_SOCKET) was not told READY=1: {why}"]

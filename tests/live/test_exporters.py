@@ -323,7 +323,7 @@ def test_a_single_table_is_the_file_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "complaint"), [
     (["-e", "begin { }"], "export where to?"),
     (["--prometheus", "127.0.0.1:99999", "-e", "begin { }"], "is no address"),
-    (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a number that is at least 1"),
+    (["--prometheus", "127.0.0.1:9", "--keys", "0", "-e", "begin { }"], "--keys takes a whole number from 1 up"),
     (["--parquet", "/nowhere/x", "-e", "begin { @ = 1; }"], "failed to open output file '/nowhere/x'"),
     (["--parquet", "/tmp/x", "-e", "begin { }"], "the script has neither maps nor printf()"),
     (["--prometheus"], "filename or -e 'program' required"),

@@ -227,3 +227,12 @@ def test_plain_runs_do_not_import_views() -> None:
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, capture_output=True,
                           text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_end_goes_through_and_clears_is_shown() -> None:
+    script = 'begin { @a[1] = 7; @a[2] = 8; @b[1] = 1; exit(); } ' \
+             'end { for ($kv : @a) { printf("%d\\n", $kv.0); } clear(@a); clear(@b); }'
+    done = run_sonde("-f", "csv", "-e", script)
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert {(row["key"], row["value"]) for row in rows if row["table"] == "@a"} == {("1", "7"), ("2", "8")}
+    assert not [row for row in rows if row["table"] == "@b"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sonde import types as t
+from sonde.functions import FUNCTIONS
 from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, value_weight
 from sonde.output.live.page import SCRIPT, build_page
 from sonde.output.live.serve import plain_value
@@ -152,19 +153,37 @@ def test_the_pictures_of_the_documents() -> None:
 
 def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
     """What biolatency clears in ``end`` and never prints; percentiles have the unit of the map's name."""
-    from sonde.functions import FUNCTIONS
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
     from sonde.scripts import read_script
-    from sonde.semantics.naming import private_maps
-    private = private_maps(parse_script(read_script("biolatency"), Diagnostics(), []), FUNCTIONS)
-    assert {"@issued", "@passed"} <= private and "@usecs" not in private
-    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True, private=name in private)
+    from sonde.semantics.naming import what_end_does
+    at_end = what_end_does(parse_script(read_script("biolatency"), Diagnostics(), []), FUNCTIONS)
+    assert at_end["@issued"] == at_end["@passed"] == "clears" and "@usecs" not in at_end
+    maps = [MapSpec(name, "hash", 8, 8, 16, key=None, value=t.Aggregate("hist"), memory=True,
+                    at_end=at_end.get(name, ""))
             for name in ("@issued", "@usecs", "@h")]
     made = Model(ScriptSpec([], maps, [], [], ["begin"], [], Config()), "x")
     tables = {table.name: table.columns for table in made.take_snapshot(Idle()).tables}
     assert set(tables) == {"@usecs", "@h"}
     assert {"p50 µs", "p90 µs", "p99 µs"} <= set(tables["@usecs"]) and {"p50", "p99"} <= set(tables["@h"])
+
+
+@pytest.mark.parametrize("clauses, found", [
+    ("end { clear(@a); }", "clears"),
+    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } clear(@a); }", "shows"),
+    ("i:s:1 { if (1) { for ($kv : @a) { @b[$kv.0] = $kv.1; } } } END { clear(@a); }", "shows"),
+    ("interval:ms:5 { for ($kv : @b) { @a[$kv.0] = 1; } } end { clear(@a); }", "clears"),
+    ("profile:hz:9 { for ($kv : @a) { delete(@a, $kv.0); } } end { clear(@a); }", "clears"),
+    ("end { for ($kv : @a) { printf(\"%d\\n\", $kv.1); } }", ""),
+    ("end { if (1) { clear(@a); } }", ""),
+    ("interval:s:1 { print(@a); } end { clear(@a); }", "")])
+def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
+    from sonde.language.diagnostics import Diagnostics
+    from sonde.language.parser import parse_script
+    from sonde.language.source import Source
+    from sonde.semantics.naming import what_end_does
+    script = parse_script(Source("x", f"begin {{ @a[1] = 1; @b[1] = 1; }} {clauses}"), Diagnostics(), [])
+    assert what_end_does(script, FUNCTIONS).get("@a", "") == found
 
 
 def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +193,7 @@ def test_keys_that_come_and_go_have_no_histories_without_end(monkeypatch: pytest
     held = []
     tracemalloc.start()
     for look in range(80):
-        watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(300)])
+        watched.read_maps(lambda name, then, look=look: [(f"{look} {key}", key + 1) for key in range(150)])
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert held[-1] < 1.3 * held[5]

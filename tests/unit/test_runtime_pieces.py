@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,3 +113,21 @@ def test_architectures() -> None:
 
 def test_helper_numbers() -> None:
     assert (HELPERS["map_lookup_elem"], HELPERS["ringbuf_reserve"], HELPERS["loop"]) == (1, 131, 181)
+
+
+@pytest.mark.parametrize("most", [0, 2, 64])
+def test_links_are_closed_by_as_many_threads_as_there_can_be(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_if_allowed(thread: threading.Thread) -> None:
+        if len(started) == most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
+    held, fds = links.Links(), [syscalls.Fd(os.eventfd(0)) for _ in range(10)]
+    for fd in fds:
+        held.hold_link(fd, waits=True)
+    held.detach_all()
+    assert all(fd.closed for fd in fds) and len(held) == 0 and len(started) == min(most, 10)

@@ -439,7 +439,7 @@ def test_columns_are_called_as_the_script_calls_the_values() -> None:
     assert event_columns(spec.sites[0]) == ("pid", "comm", "a", "arg4", "arg5")
     assert [key_columns(spec.find_map(name)) for name in ("@a", "@b", "@c")] == [
         ("comm", "pid"), ("key1", "key2", "cpu"), ("ntop", "key2")]
-    assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.find_map("@p").private
+    assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.find_map("@p").at_end == "clears"
 
 
 RECORD = type("record", (RecordValue,), {"_fields": ("name", "pid", "tid", "comm", "dur", "ret")})

@@ -226,7 +226,7 @@ def _make_handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
 
             def export_map(buffer: Any, offset: int) -> None:
                 items = gatherer.read_map(named.name, then)
-                if site.kind == "print_map":
+                if site.kind == "print_map" or then == "clear" and named.at_end == "shows":
                     when = trace.context.wall_clock(decode(buffer, offset).time, "boot")
                     for exporter in exporters:
                         exporter.export_map(named, items, when)

@@ -6,12 +6,13 @@
     all other numbers                      gauge (also sums of signed values, which may go down)
 
 What a script prints and clears at intervals is added up, so that counters never lose what came between two looks.
-Each map has at most so many label sets; what comes later counts as ``other`` for good, since a counter must not shrink.
+Each map has at most so many label sets; what comes later counts as ``other`` for good, since a counter must not shrink
+(a gauge may: keys that are gone make room).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..output.views.csv import cell_value, key_columns
@@ -89,9 +90,10 @@ class MapMetric:
         self.name = name
         self.labels = labels
         self.kind = metric_kind(named)
-        self.others = 0  # keys that have no label set of their own
+        self.others = 0  # keys without a label set of their own: now, or when the map was last cleared
         self._most = most
-        self._gone: dict[Any, Any] = {}     # by key: what the script cleared away
+        self._gone: dict[Labels, Any] = {}  # what the script cleared away
+        self._gone_others = 0
         self._latest: list[tuple[Any, Any]] | None = None  # of a map that cannot be added up and is cleared
         self._kept: dict[Labels, None] = {}
         self._low, self._high = 1 << 30, -1  # the buckets that have been in use
@@ -101,38 +103,39 @@ class MapMetric:
         if not is_additive(self.named):
             self._latest = list(items) or self._latest
             return
-        for key, value in items:
-            self._gone[key] = add_values(self._gone[key], value) if key in self._gone else value
+        values, self._gone_others = self._cap_label_sets(items)
+        _add_all(self._gone, values.items())
 
     def make_family(self, items: Sequence[tuple[Any, Any]]) -> Family:
         """The metric now, when this is in the map."""
         if self._latest is not None:
             items = self._latest
-        total = dict(self._gone)
-        for key, value in items:
-            total[key] = add_values(total[key], value) if key in total else value
-        return Family(self.name, self.kind, f"map {self.named.name}", self.labels,
-                      self._make_points(self._cap_label_sets(total)))
+        values, others = self._cap_label_sets(items)
+        self.others = max(others, self._gone_others)
+        _add_all(values, self._gone.items())
+        return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._make_points(values))
 
-    def _cap_label_sets(self, values: dict[Any, Any]) -> dict[Labels, Any]:
+    def _cap_label_sets(self, items: Iterable[tuple[Any, Any]]) -> tuple[dict[Labels, Any], int]:
+        """(values by label sets, how many keys count as "other" or, where values cannot be added up, as nothing)."""
         sums = is_additive(self.named)
+        named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items]
         found: dict[Labels, Any] = {}
-        for key, value in values.items():
-            labels = tuple([label_text(part) for part in key_parts(key)])
-            found[labels] = add_values(found[labels], value) if sums and labels in found else value
+        if sums:
+            _add_all(found, named)
+        else:
+            found.update(named)
+            self._kept = {labels: None for labels in self._kept if labels in found}
         room = self._most - len(self._kept)
         fresh = [labels for labels in found if labels not in self._kept]
         if room > 0:
             fresh.sort(key=lambda labels: -_sort_weight(found[labels]))
             self._kept.update(dict.fromkeys(fresh[:room]))
             fresh = fresh[room:]
-        self.others = len(fresh)
-        other = (OTHER,) * len(self.labels)
-        for labels in fresh:
-            value = found.pop(labels)
-            if sums:
-                found[other] = add_values(found[other], value) if other in found else value
-        return found
+        rest = [found.pop(labels) for labels in fresh]
+        if sums:
+            other = (OTHER,) * len(self.labels)
+            _add_all(found, [(other, value) for value in rest])
+        return found, len(rest)
 
     def _make_points(self, found: dict[Labels, Any]) -> list[tuple[Labels, Any]]:
         if self.kind != HISTOGRAM:
@@ -151,6 +154,12 @@ class MapMetric:
         bounds = [high - 1 for high in highs if high is not None]
         counts = value.counts[self._low:self._high + 1]
         return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
+
+
+def _add_all(values: dict[Labels, Any], more: Iterable[tuple[Labels, Any]]) -> None:
+    """Add ``more`` to the values of an additive map."""
+    for labels, value in more:
+        values[labels] = add_values(values[labels], value) if labels in values else value
 
 
 def label_text(part: Any) -> str:

@@ -102,12 +102,8 @@ def _missed_calls(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:
 
 
 def _close_in_threads(links: list[Fd]) -> list[Thread]:
-    """Start closing ``links`` side by side; the threads to wait for. One alone is closed here and now."""
-    if len(links) == 1:
-        links.pop().close()
-    if not links:
-        return []
-    from threading import Thread
+    """Start closing ``links`` side by side; the threads to wait for. Where there can be none (a service's TasksMax),
+    and for one link alone, they are closed here and now."""
 
     def close_links() -> None:
         while links:
@@ -117,9 +113,18 @@ def _close_in_threads(links: list[Fd]) -> list[Thread]:
                 return
             link.close()
 
-    threads = [Thread(target=close_links) for _ in range(min(64, len(links)))]
-    for thread in threads:
-        thread.start()
+    threads: list[Thread] = []
+    if len(links) > 1:
+        from threading import Thread
+        try:
+            for _ in range(min(64, len(links))):
+                thread = Thread(target=close_links)
+                thread.start()
+                threads.append(thread)
+        except RuntimeError:
+            pass
+    if not threads:
+        close_links()
     return threads
 
 

@@ -26,7 +26,7 @@ from .convert import can_be_condition, kind_of_type, meant_equal, plain_type
 from .ctypes_ import TypeNames
 from .evaluate import check_expression
 from .macros import expand_macros
-from .naming import name_keys, private_maps
+from .naming import name_keys, what_end_does
 from .nodes import walk_nodes
 from .options import Options
 from .rows import Functions, Language
@@ -238,13 +238,13 @@ def _does_nothing(node: object) -> bool:
 def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     """The maps that hold something, by name, with their final types."""
     labels = name_keys([program.probe.trees for program in context.programs])
-    private = private_maps(script, context.functions)
-    return {name: _finish_map(state, labels.get(name, ()), name in private) for name, state in context.maps.items()
+    at_end = what_end_does(script, context.functions)
+    return {name: _finish_map(state, labels.get(name, ()), at_end.get(name, "")) for name, state in context.maps.items()
             if state.inferred_value is not None}
 
 
-def _finish_map(state: MapState, labels: tuple[str, ...], private: bool) -> ScriptMap:
+def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> ScriptMap:
     assert state.inferred_value is not None
     key = plain_type(state.inferred_key) if state.inferred_key is not None else None
     return ScriptMap(state.name, key, plain_type(state.inferred_value), state.span, state.kind, state.entries,
-                     len(state.programs), state.read, labels, private)
+                     len(state.programs), state.read, labels, at_end)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..language.ast import Call, Cast, Expr, ExprStmt, FieldAccess, MapRef, Name, Script, TupleExpr, Variable
+from ..language.ast import (
+    Call,
+    Cast,
+    Clause,
+    Expr,
+    ExprStmt,
+    FieldAccess,
+    For,
+    MapRef,
+    Name,
+    Script,
+    TupleExpr,
+    Variable,
+)
 from .nodes import walk_nodes
 from .rows import Functions, row_of
 
@@ -36,15 +49,22 @@ def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def private_maps(script: Script, functions: Functions) -> set[str]:
-    """Maps that a script keeps for itself: ``end`` clears them, lest they be printed, and they are printed nowhere.
-    A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
-    ends = [clause for clause in script.clauses if any(point.parts[0].lower() == "end" for point in clause.points)]
-    always = [statement for clause in ends if clause.predicate is None
-              for statement in clause.body if isinstance(statement, ExprStmt)]
+def what_end_does(script: Script, functions: Functions) -> dict[str, str]:
+    """What ``end`` does with maps that nothing prints, lest they be printed then: "clears" (the script keeps such a map
+    for itself), or "shows" (it clears what it, or an interval, goes through by a ``for``, to print it in a way of its
+    own). A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
     def given(tree: Any, use: str) -> set[str]:
         """The maps that are given to functions that make this use of them."""
         return {node.args[0].name for node in walk_nodes(tree)
                 if isinstance(node, Call) and node.name in functions and functions[node.name].on_map == use
                 and node.args and isinstance(node.args[0], MapRef)}
-    return given(always, "clear") - given([script.clauses, script.functions], "print")
+    always = [statement for clause in _clauses_of(script, "end") if clause.predicate is None
+              for statement in clause.body if isinstance(statement, ExprStmt)]
+    gone_through = {node.start.name for node in walk_nodes(_clauses_of(script, "end", "interval", "i"))
+                    if isinstance(node, For) and isinstance(node.start, MapRef)}
+    return {name: "shows" if name in gone_through else "clears"
+            for name in given(always, "clear") - given([script.clauses, script.functions], "print")}
+
+
+def _clauses_of(script: Script, *kinds: str) -> list[Clause]:
+    return [clause for clause in script.clauses if any(point.parts[0].lower() in kinds for point in clause.points)]

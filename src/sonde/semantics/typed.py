@@ -36,7 +36,7 @@ class ScriptMap(Record):
     writers: int = 0
     read: bool = False
     labels: tuple[str, ...] = ()  # see MapSpec
-    private: bool = False
+    at_end: str = ""
 
 
 class WholeMap(Choice):

@@ -240,6 +240,9 @@ class ViewPrinter(Printer):
         if site.kind == "print_map":
             return lambda buffer, offset: view.add_map(named, take(named.name, then), self._time_of(buffer, offset),
                                                        then)
+        if site.kind == "clear" and named.at_end == "shows":
+            return lambda buffer, offset: view.add_map(named, take(named.name, "clear"), self._time_of(buffer, offset),
+                                                       "clear")
         index = next(i for i, each in enumerate(self.spec.sites) if each is site)
 
         def clear_and_tell(buffer: Any, offset: int) -> None:
