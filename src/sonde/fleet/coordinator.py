@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from time import monotonic, time_ns
 from typing import Self
@@ -209,13 +209,21 @@ class Fleet:
                         unsafe=asked.unsafe, args=asked.args)
         elif frame.kind == "ready":
             self._connecting.pop(member, None)
+
+    def _adopt_shapes(self) -> None:
+        """Leave out the hosts whose maps cannot be merged with those that most hosts have."""
+        shapes = {member: str([(m.name, m.value) for m in member.spec.maps]) for member in self.members
+                  if member.state == READY and member.spec is not None}
+        common = Counter(shapes.values())
+        for member in sorted(shapes, key=lambda member: -common[shapes[member]]):
             try:
                 self.results.adopt_shape(member)
             except SondeError as error:
-                member.leave(error.message)
+                self._drop(member, error.message)
 
     def _begin(self) -> None:
         """All that can be ready are: have them begin at one moment, each told by its own clock."""
+        self._adopt_shapes()
         ready = [member for member in self.members if member.state == READY]
         if not ready:
             return
