@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .api import Trace, compile, trace
+    from .fleet.trace import FleetTrace, fleet
     from .map_view import MapView
     from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
     from .runtime.events import Event
@@ -29,8 +30,8 @@ __version__ = "0.1.0"
 
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {
-    "compile": "api", "trace": "api", "Trace": "api", "MapView": "map_view", "Options": "semantics.typed",
-    "Event": "runtime.events", "Losses": "runtime.losses", "Bucket": "runtime.aggregates",
+    "compile": "api", "trace": "api", "Trace": "api", "MapView": "map_view", "Options": "semantics.options",
+    "FleetTrace": "fleet.trace", "Event": "runtime.events", "Losses": "runtime.losses", "Bucket": "runtime.aggregates",
     "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates", "Stats": "runtime.aggregates",
 }
 
@@ -40,6 +41,7 @@ __all__ = [
     "CompileError",
     "EnvironmentProblem",
     "Event",
+    "FleetTrace",
     "Histogram",
     "LinearHistogram",
     "Losses",
@@ -55,12 +57,15 @@ __all__ = [
     "VerifierError",
     "__version__",
     "compile",
+    "fleet",
     "trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+    if name == "fleet":  # the room itself, which can be called
+        return import_module(".fleet", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module 'sonde' has no attribute {name!r}")
-    from importlib import import_module
     return getattr(import_module(f".{_LAZY[name]}", __name__), name)

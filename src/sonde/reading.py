@@ -73,7 +73,7 @@ class Events(Tabular):
             if session.is_holding:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
-                await _wait_readable(session.fileno(), left)
+                await wait_readable(session.fileno(), left)
 
     def of(self, row: type[R]) -> Iterator[R]:
         """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
@@ -108,7 +108,7 @@ def warn_of_losses(trace: Trace) -> None:
                       stacklevel=4)
 
 
-async def _wait_readable(fd: int, timeout: float | None) -> None:
+async def wait_readable(fd: int, timeout: float | None) -> None:
     """Wait until a descriptor is readable, so many seconds at most."""
     import asyncio
     loop, ready = asyncio.get_running_loop(), asyncio.Event()

@@ -22,7 +22,7 @@ from sonde.merge.portable import (
     encode_value,
 )
 from sonde.merge.sequence import HELD, Sequence, SequenceError
-from sonde.merge.table import MergeError, SourceKeys, Table, describe_value, require_equal
+from sonde.merge.table import KeyTexts, MergeError, SourceKeys, Table, describe_value, require_equal
 from sonde.output.text import TextOutput
 from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.series import Series
@@ -66,7 +66,7 @@ class Receiver:
 
     def __init__(self, aggregate: Aggregate | None, by_source: bool = False) -> None:
         self.table = Table(aggregate, by_source)
-        self.texts: dict[bytes, Any] = {}
+        self.texts = KeyTexts()
         self.known: dict[str, SourceKeys] = {}
 
     def add(self, source: str, delta: Delta) -> None:
@@ -76,7 +76,7 @@ class Receiver:
 
 
 def random_contents(draw: Any, width: int) -> Contents:
-    keys = st.one_of(st.integers(0, 5), st.sampled_from(["cat", "sh", "\udcff"]))
+    keys = st.tuples(st.integers(0, 2), st.sampled_from(["cat", "sh", "\udcff"]))
     return dict(draw(st.dictionaries(keys, st.lists(WORD, min_size=width, max_size=width), max_size=5)))
 
 
@@ -152,17 +152,20 @@ def test_series_merge_by_interval() -> None:
 
 def test_plain_values_stand_under_their_source() -> None:
     receiver, a, b = Receiver(None), Source(None), Source(None)
-    receiver.add("a", a.tell({None: encode_value(1), 2: encode_value("x")}))
-    receiver.add("b", b.tell({None: encode_value(3), (4, 5): encode_value(None)}))
-    receiver.add("a", a.tell({None: encode_value(9)}))
-    assert dict(receiver.table.items()) == {"a": 9, "b": 3, ("b", 4, 5): None}
+    receiver.add("a", a.tell({(1, 1): encode_value(1), (2, 2): encode_value(2)}))
+    receiver.add("b", b.tell({(1, 1): encode_value(3), (4, 5): encode_value(4)}))
+    receiver.add("a", a.tell({(1, 1): encode_value(9)}))
+    assert dict(receiver.table.items()) == {("a", 1, 1): 9, ("b", 1, 1): 3, ("b", 4, 5): 4}
+    keyless = Receiver(None)
+    keyless.add("a", Source(None).tell({None: encode_value(1)}))
+    assert keyless.table.items() == [("a", 1)]
 
 
 def test_sources_are_kept_apart_where_that_is_asked_for() -> None:
     receiver = Receiver(COUNT, by_source=True)
     for name in "ab":
-        receiver.add(name, Source(COUNT).tell({None: [1], "cat": [2]}))
-    assert sorted(receiver.table.items(), key=str) == [("a", 1), ("b", 1), (("a", "cat"), 2), (("b", "cat"), 2)]
+        receiver.add(name, Source(COUNT).tell({"sh": [1], "cat": [2]}))
+    assert sorted(receiver.table.items()) == [(("a", "cat"), 2), (("a", "sh"), 1), (("b", "cat"), 2), (("b", "sh"), 1)]
 
 
 def test_a_key_leaves_when_no_source_has_it() -> None:
@@ -223,6 +226,18 @@ def test_deltas_without_sense_add_nothing(delta: Delta) -> None:
     with pytest.raises(MergeError):
         receiver.add("bad", delta)
     assert receiver.table.items() == [("k", 1)]
+
+
+def test_keys_and_values_of_different_kinds_are_refused() -> None:
+    """Nothing could sort or draw them."""
+    receiver, plain = Receiver(COUNT), Receiver(None)
+    receiver.add("good", Source(COUNT).tell({"k": [1]}))
+    plain.add("good", Source(None).tell({1: encode_value(1)}))
+    for key in (1, ("k",), None, PointerValue(1)):
+        with pytest.raises(MergeError, match="keys of different kinds"):
+            receiver.add("bad", Source(COUNT).tell({key: [1]}))
+    with pytest.raises(MergeError, match="values of different kinds"):
+        plain.add("bad", Source(None).tell({1: encode_value(Histogram([0] * 66))}))
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from time import monotonic, time_ns
 from typing import Self
@@ -35,7 +35,7 @@ LEAVING = 1.0      # s that all agents have to end by themselves
 READYING = 30.0    # s that a host has from the connection to being ready
 AHEAD = 0.2        # s from now to the common beginning, at least
 SILENT = 10.0      # s without a word (and three windows): a host is taken to be gone
-_LOOK = 0.25       # s: so often deadlines and clocks are looked at
+_LOOK, _STARTING = 0.25, 0.05  # s: so often deadlines and clocks are looked at
 
 
 class Request(Record):
@@ -84,13 +84,14 @@ class Fleet:
     def poll(self, timeout: float) -> list[HostEvent | MergedPrint]:
         """What is to be printed next, in order of time; [] after ``timeout`` seconds or at the end."""
         deadline = monotonic() + timeout
+        self._wait(0)
         while True:
             self._advance()
             printed = list(self.results.take_printed(self.members, time_ns(), self.done))
             left = deadline - monotonic()
             if printed or self.done or left <= 0:
                 return printed
-            self._wait(min(left, _LOOK if self.started_at else 0.05))
+            self._wait(min(left, _LOOK if self.started_at else _STARTING))
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something for :meth:`poll`; for event loops, which have to look
@@ -166,7 +167,7 @@ class Fleet:
         while self._pending and len(self._connecting) < self._parallel:
             self._connect(self._pending.popleft())
         now = monotonic()
-        if now - self._looked >= (_LOOK if self.started_at else 0.05):
+        if now - self._looked >= (_LOOK if self.started_at else _STARTING):
             self._looked = now
             self._look_at_members(now)
         if not self.started_at and not self._pending and not self._deadline \
@@ -209,13 +210,21 @@ class Fleet:
                         unsafe=asked.unsafe, args=asked.args)
         elif frame.kind == "ready":
             self._connecting.pop(member, None)
+
+    def _adopt_shapes(self) -> None:
+        """Leave out the hosts whose maps cannot be merged with those that most hosts have."""
+        shapes = {member: str([(m.name, m.value) for m in member.spec.maps]) for member in self.members
+                  if member.state == READY and member.spec is not None}
+        common = Counter(shapes.values())
+        for member in sorted(shapes, key=lambda member: -common[shapes[member]]):
             try:
                 self.results.adopt_shape(member)
             except SondeError as error:
-                member.leave(error.message)
+                self._drop(member, error.message)
 
     def _begin(self) -> None:
         """All that can be ready are: have them begin at one moment, each told by its own clock."""
+        self._adopt_shapes()
         ready = [member for member in self.members if member.state == READY]
         if not ready:
             return

@@ -10,7 +10,7 @@ from ..errors import SondeError
 from ..language.source import Source
 from ..merge.delta import Delta
 from ..merge.sequence import Sequence
-from ..merge.table import SourceKeys
+from ..merge.table import KeyTexts, SourceKeys
 from ..record import Record
 from ..spec import ScriptSpec
 from .connection import Connection, Reach
@@ -96,9 +96,9 @@ class Member:
         """Frames that came more than once."""
         return self._sequence.repeated
 
-    def keys_of(self, name: str, values: dict[bytes, Any]) -> SourceKeys:
-        """The keys of a map as this host numbers them; ``values`` are shared by all hosts."""
-        return self._keys.setdefault(name, SourceKeys(values))
+    def keys_of(self, name: str, texts: KeyTexts) -> SourceKeys:
+        """The keys of a map as this host numbers them; ``texts`` are shared by all hosts."""
+        return self._keys.setdefault(name, SourceKeys(texts))
 
     # sending
 
@@ -120,9 +120,10 @@ class Member:
 
     def receive(self, data: bytes, source: Source) -> Iterator[Frame]:
         """Take in bytes; gives the frames that are the coordinator's matter. What makes no sense is the end."""
-        self.heard = monotonic()
         try:
             for frame in self._decoder.feed_bytes(data):
+                if frame.kind != "pong":  # which says nothing about the trace
+                    self.heard = monotonic()
                 if "sequence" in frame.fields:
                     for each in self._sequence.accept_part(frame["sequence"], frame):
                         self._take_part(each)

@@ -9,7 +9,7 @@ from typing import Any
 from ..merge.delta import Delta
 from ..merge.distance import distance_name, rank_sources
 from ..merge.portable import PortableError, decode_value
-from ..merge.table import SourceKeys, Table, describe_value, require_equal
+from ..merge.table import KeyTexts, SourceKeys, Table, describe_value, require_equal
 from ..record import Record
 from ..runtime.events import Event
 from ..spec import EventSite, MapSpec, ScriptSpec
@@ -63,7 +63,7 @@ class Results:
         self._tables: dict[str, Table] = {}
         self._apart: dict[str, Table] = {}
         self._keeps_apart = outliers
-        self._values: dict[bytes, Any] = {}  # decoded keys
+        self._texts: dict[str, KeyTexts] = {}
         self._incomplete: set[str] = set()
         self._turns: dict[tuple[int, int], _Turn] = {}
         self._latest: dict[tuple[str, int], int] = {}  # by host and place: its last turn
@@ -86,6 +86,7 @@ class Results:
             self.spec, self._first = spec, member.name
             for named in spec.maps:
                 self._tables[named.name] = Table(_aggregate_of(named), self._by_host)
+                self._texts[named.name] = KeyTexts()
                 if self._keeps_apart and _aggregate_of(named) is not None:
                     self._apart[named.name] = Table(_aggregate_of(named), True)
             return
@@ -109,7 +110,7 @@ class Results:
         assert delta is not None and member.spec is not None
         if name not in self._tables or name not in [m.name for m in member.spec.maps]:
             raise ProtocolError(f"there is no map {name[:40]!r}")
-        known = member.keys_of(name, self._values)
+        known = member.keys_of(name, self._texts[name])
         known.learn_texts(delta.keys)
         if frame["site"] == AT_END:
             self._tables[name].add_delta(member.name, known, delta)

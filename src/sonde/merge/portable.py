@@ -130,6 +130,15 @@ def encode_value(value: Any) -> bytes:
     return dumps(_make_form(value), separators=(",", ":")).encode()
 
 
+def kind_of(value: Any) -> str:
+    """What kind of value it is; values of one kind can be compared and printed side by side."""
+    if type(value) is tuple:
+        return f"({','.join(map(kind_of, value))})"
+    if type(value) in (int, str, bool):
+        return type(value).__name__
+    return next((base.__name__ for base in _FORMS if isinstance(value, base)), "none")
+
+
 def _make_form(value: Any) -> Any:
     """A value as JSON has it: a list that begins with the name of its kind, but for what JSON knows itself."""
     kind = type(value)

@@ -12,7 +12,7 @@ from ..runtime.aggregate_values import aggregate_value
 from ..runtime.merge import MASK, is_additive, merge_states
 from ..types import Aggregate
 from .delta import Delta
-from .portable import decode_value
+from .portable import decode_value, kind_of
 
 MOST_KEYS = 1 << 20    # of a table
 MOST_CELLS = 1 << 22   # words of it that are not 0
@@ -25,23 +25,38 @@ class MergeError(SondeError):
     """What a source sent cannot be merged."""
 
 
-class SourceKeys:
-    """The keys of one map as one source numbers them, decoded. ``values`` are shared by all sources: each text is
-    decoded once."""
+class KeyTexts:
+    """The keys of one map, decoded, by their texts, of all sources: each text is decoded once, and all have to be of
+    one kind."""
 
-    def __init__(self, values: dict[bytes, Any]) -> None:
-        self._values = values
+    def __init__(self) -> None:
+        self._values: dict[bytes, Any] = {}
+        self._kind = ""
+
+    def find_key(self, text: bytes) -> Any:
+        """The key of a text; PortableError if it is none, MergeError if it is another kind of key, or one too many."""
+        found = self._values.get(text, self)
+        if found is self:
+            found = decode_value(text)
+            self._kind = self._kind or kind_of(found)
+            if kind_of(found) != self._kind:
+                raise MergeError(f"keys of different kinds: {self._kind} and {kind_of(found)}")
+            if len(self._values) >= MOST_KEYS:
+                raise MergeError(f"more than {MOST_KEYS} different keys in all")
+            self._values[text] = found
+        return found
+
+
+class SourceKeys:
+    """The keys of one map as one source numbers them."""
+
+    def __init__(self, texts: KeyTexts) -> None:
+        self._texts = texts
         self.keys: list[Any] = []
 
     def learn_texts(self, texts: Iterable[bytes]) -> None:
         """Number more keys; PortableError for one that is none, MergeError if there are too many."""
-        values = self._values
-        for text in texts:
-            if text not in values:
-                if len(values) >= MOST_KEYS:
-                    raise MergeError(f"more than {MOST_KEYS} different keys in all")
-                values[text] = decode_value(text)
-            self.keys.append(values[text])
+        self.keys += [self._texts.find_key(text) for text in texts]
         if len(self.keys) > MOST_KEYS:
             raise MergeError(f"more than {MOST_KEYS} keys")
 
@@ -70,13 +85,14 @@ class Table:
         self._translated: dict[str, list[int]] = {}  # by source: its numbers of keys as first cells of places
         self._cells: defaultdict[int, int] = defaultdict(int)   # of what adds up: place * width + word
         self._latest: dict[int, dict[str, Words]] = {}          # of what does not: by first cell and source
-        self._values: dict[int, Any] = {}                       # plain values by first cell
+        self._values: dict[int, Any] = {}                       # plain values by first cell, all of one kind
+        self._kind = ""
 
     def add_delta(self, source: str, known: SourceKeys, delta: Delta) -> None:
         """Add what a source tells, whose keys are ``known``. MergeError if it makes no sense, and nothing is added."""
         cells = self._translate_keys(source, known)
         self._check_rows(delta, len(cells))
-        values = [decode_value(text) for text in delta.texts]
+        values = [self._decode_plain(text) for text in delta.texts]
         for sign, numbers in ((1, delta.born), (-1, delta.gone)):
             for number in numbers:
                 self._sources[cells[number] // self._width] += sign
@@ -88,6 +104,13 @@ class Table:
             self._set_words(source, cells, delta)
         for number, value in zip(delta.valued, values):
             self._values[cells[number]] = value
+
+    def _decode_plain(self, text: bytes) -> Any:
+        found = decode_value(text)
+        self._kind = self._kind or kind_of(found)
+        if kind_of(found) != self._kind:
+            raise MergeError(f"values of different kinds: {self._kind} and {kind_of(found)}")
+        return found
 
     def _translate_keys(self, source: str, known: SourceKeys) -> list[int]:
         """First cells by the source's numbers of keys."""

@@ -1,0 +1,157 @@
+"""The coordinator against agents that tell what is known, that misbehave: sums are exact, who is missing is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulated import COUNT, Contents, SimulatedFleet
+from sonde.fleet import coordinator
+from sonde.fleet.coordinator import Fleet, Request
+from sonde.fleet.hosts import expand_hosts
+from sonde.fleet.show import JsonPresenter, Presenter
+from sonde.language.source import Source
+from sonde.types import Aggregate
+
+REQUEST = Request(Source("stdin", "begin { }"), window=0.1)
+
+
+def growing(host: str, window: int) -> Contents:
+    """Keys that all have, and one of the host's own; larger with each window."""
+    number = int(host[1:])
+    return {**{key: [(window + 1) * (key + number % 7)] for key in range(20)}, 1000 + number: [window + 1]}
+
+
+def run(way: SimulatedFleet, hosts: str, **options: Any) -> Fleet:
+    """A fleet that has come to its end."""
+    with way, Fleet(expand_hosts([hosts]), REQUEST, way, **options) as fleet:
+        deadline = time.monotonic() + 60
+        while not fleet.done:
+            fleet.poll(0.2)
+            assert time.monotonic() < deadline
+    return fleet
+
+
+def total(parts: list[Contents]) -> dict[Any, int]:
+    found: Counter[Any] = Counter()
+    for part in parts:
+        for key, [count] in part.items():
+            found[key] += count
+    return dict(found)
+
+
+def test_the_sum_is_exact() -> None:
+    fleet = run(SimulatedFleet(growing), "h[1-30]")
+    assert dict(fleet.results.pairs_of("@")) == total([growing(f"h{i}", 3) for i in range(1, 31)])
+    assert fleet.describe_state().startswith("30 of 30 hosts; window 0.4 s; clocks within ")
+    assert not fleet.missing and list(fleet.describe_losses()) == []
+
+
+BEHAVIOURS = {"h03": "dies", "h07": "stalls", "h11": "repeats", "h12": "disorder", "h13": "hostile", "h14": "refuses",
+              "h15": "dies", "h16": "other", "h17": "repeats", "h18": "disorder"}
+
+
+def test_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts die, stall, repeat themselves, come out of order and send nonsense: all numbers are of the hosts and
+    windows that are named, exactly."""
+    monkeypatch.setattr(coordinator, "SILENT", 1.5)
+    way = SimulatedFleet(growing, behaviour=lambda host: BEHAVIOURS.get(host, ""))
+    fleet = run(way, "h[01-40]")
+    missing = {member.name: member.reason for member in fleet.missing}
+    assert set(missing) == {name for name, what in BEHAVIOURS.items() if what not in ("repeats", "disorder")}
+    assert missing["h03"].startswith("connection lost while tracing") and missing["h03"].endswith("after 2 windows")
+    assert missing["h07"] == "silent for 2 s, after 2 windows"
+    assert missing["h13"].startswith("no frame, but ") and missing["h14"] == "BTF: none"
+    assert missing["h16"].startswith("@ is lhist(0, 7, 1) on h16, but count_t on h")
+    complete = [way.agents[name].told for name in way.agents if name not in missing]
+    partly = [growing(name, 1) for name in ("h03", "h07", "h13", "h15")]
+    assert dict(fleet.results.pairs_of("@")) == total(complete + partly)
+    assert sum(member.repeated for member in fleet.members) >= 4
+    assert "33 of 40 hosts; missing: h03 (" not in fleet.describe_state(0) and "and 6 more" in fleet.describe_state(0)
+
+
+def test_ctrl_c_collects_what_there_is_in_two_seconds() -> None:
+    way = SimulatedFleet(growing, windows=10_000, behaviour=lambda host: "stalls" if host == "h5" else "")
+    with way, Fleet(expand_hosts(["h[1-10]"]), REQUEST, way) as fleet:
+        deadline = time.monotonic() + 20
+        while not all(member.windows > 3 for member in fleet.members):
+            fleet.poll(0.1)
+            assert time.monotonic() < deadline
+        way.agents["h5"].advance = way.agents["h5"].read = lambda *_: None  # type: ignore[method-assign,assignment]
+        asked = time.monotonic()
+        fleet.stop()
+        while not fleet.done:
+            fleet.poll(0.1)
+    assert time.monotonic() - asked < coordinator.COLLECTING + 2
+    assert {member.name: member.reason.partition(",")[0] for member in fleet.missing} == {"h5": "no answer at the end"}
+
+
+def test_nobody_is_waited_for_that_cannot_be_reached() -> None:
+    class Unreachable(SimulatedFleet):
+        def connect(self, host: str, seconds: float) -> Any:
+            from sonde.fleet.connection import Reach
+            if host == "h2":
+                raise Reach("no way there")
+            return super().connect(host, seconds)
+    fleet = run(Unreachable(growing), "h[1-3]")
+    assert fleet.describe_state().startswith("2 of 3 hosts; missing: h2 (no way there); ")
+
+
+def test_hosts_apart_and_outliers() -> None:
+    hist = Aggregate("hist")
+
+    def latencies(host: str, window: int) -> Contents:
+        buckets = [0] * hist.words
+        buckets[20 if host == "h3" else 10] = 100 * (window + 1)
+        return {"read": buckets}
+    fleet = run(SimulatedFleet(latencies, aggregate=hist), "h[1-5]", by_host=True, outliers=True)
+    assert {key for key, _ in fleet.results.pairs_of("@")} == {(f"h{i}", "read") for i in range(1, 6)}
+    name, ranked = fleet.results.rank_hosts("@")
+    assert name.startswith("Wasserstein") and ranked[0] == ("h3", 10.0) and ranked[1][1] == 2.5
+
+
+def shown(fleet: Fleet, presenter: type[Presenter], tmp_path: Path, quiet: bool = False) -> str:
+    file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        printing = presenter(fleet, file, quiet)
+        printing.finish()
+        printing.close()
+        return (tmp_path / "out").read_text()
+    finally:
+        os.close(file)
+
+
+def test_what_is_missing_is_said_however_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet = run(SimulatedFleet(growing, behaviour=lambda host: "refuses" if host == "h2" else ""), "h[1-2]")
+    assert "@[1001]: 4\n" in shown(fleet, Presenter, tmp_path, quiet=True)
+    assert capfd.readouterr().err.startswith("1 of 2 hosts; missing: h2 (BTF: none); window 0.4 s; ")
+    lines = [json.loads(line) for line in shown(fleet, JsonPresenter, tmp_path).splitlines()]
+    assert [line["type"] for line in lines] == ["fleet", "map"]
+    assert lines[0]["data"]["missing"] == {"h2": "BTF: none"} and lines[1]["data"]["@"]["1001"] == 4
+
+
+def test_texts_of_hosts_steer_no_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A key, and the reason of a host that is missing."""
+    fleet = run(SimulatedFleet(lambda host, window: {"\x1b[2Jx": [1]}), "h1")
+    fleet.members[0].reason, fleet.members[0].state = "\x1b]0;owned\x07", "missing"
+    shown(fleet, Presenter, tmp_path)
+    assert "\x1b" not in capfd.readouterr().err
+
+
+def test_a_million_keys_are_bounded_and_named() -> None:
+    def flood(host: str, window: int) -> Contents:
+        return {key: [1] for key in range(300_000 if host == "h1" else 10)}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sonde.merge.table.MOST_KEYS", 100_000)
+        fleet = run(SimulatedFleet(flood, windows=1), "h[1-3]")
+    assert [member.name for member in fleet.missing] == ["h1"] and "more than 100000" in fleet.missing[0].reason
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
+    assert COUNT.words == 1
