@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from ..api import MapView
 from ..errors import EnvironmentProblem
 from ..language.source import Source
+from ..map_view import MapView
 from ..runtime.losses import Losses
 from ..tabular import Tabular
 from .connection import Way, pack_sonde
