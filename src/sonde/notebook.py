@@ -34,13 +34,13 @@ def map_html(spec: MapSpec, items: Items, run: Provenance | None = None) -> str:
 
 def _flame_html(spec: MapSpec, items: Items) -> str:
     """The flame graph in a frame of its own: its style and script stay there."""
-    from .output.views.flame_script import SCRIPT
     from .output.views.flamegraph import STYLE as FLAME_STYLE
     from .output.views.flamegraph import flame_element
     folder = Folder([spec.name])
     folder.add_items(spec, items, "")
     title = f"{spec.name}: {sum(folder.folded.values()):,}"
-    page = svg.html_page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)], SCRIPT)
+    page = svg.html_page(spec.name, FLAME_STYLE, [flame_element(folder.folded, title, folder.heads)],
+                         look.read_asset("flame.js"))
     return (f'<iframe srcdoc="{page.replace("&", "&amp;").replace(chr(34), "&quot;")}" sandbox="allow-scripts" '
             f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape_markup(spec.name)}"></iframe>')
 

@@ -15,8 +15,9 @@ import pytest
 from sonde import types as t
 from sonde.functions import FUNCTIONS
 from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, value_weight
-from sonde.output.live.page import SCRIPT, build_page
+from sonde.output.live.page import build_page
 from sonde.output.live.serve import plain_value
+from sonde.output.look import read_asset
 from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.losses import Losses
 from sonde.spec import Config, MapSpec, ScriptSpec
@@ -119,13 +120,13 @@ def test_the_page_needs_nothing_else() -> None:
     markup = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
     assert not re.search(r" (style|on\w+)=", markup)
     ids = set(re.findall(r'id="(\w+)"', text))
-    assert set(re.findall(r'\bat\("(\w+)"\)', SCRIPT)) <= ids
+    assert set(re.findall(r'\bat\("(\w+)"\)', read_asset("serve.js"))) <= ids
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
 def test_the_script_parses(tmp_path: Path) -> None:
     file = tmp_path / "x.js"
-    file.write_text(SCRIPT)
+    file.write_text(read_asset("serve.js"))
     done = subprocess.run(["node", "--check", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

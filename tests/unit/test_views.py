@@ -23,17 +23,15 @@ from perfetto_reader import read_trace
 from sonde import api
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
+from sonde.output.look import read_asset
 from sonde.output.views import VIEWS, Target, check_view, fitting_views, view_class
 from sonde.output.views.csv import event_columns, key_columns
 from sonde.output.views.flame_diff import flame_diff
-from sonde.output.views.flame_script import SCRIPT as FLAME_SCRIPT
 from sonde.output.views.flamegraph import fit_name as fitting_name
 from sonde.output.views.flamegraph import flame_graph
 from sonde.output.views.heat import HeatCollector, bucket_range, colour_level
-from sonde.output.views.heat_svg import SCRIPT as HEAT_SCRIPT
 from sonde.output.views.heat_svg import heat_document
 from sonde.output.views.heatmap import terminal_lines
-from sonde.output.views.html import SCRIPT as PAGE_SCRIPT
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
 from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
 from sonde.runtime.events import Event
@@ -539,7 +537,8 @@ def test_page() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node")
-@pytest.mark.parametrize("code", [FLAME_SCRIPT, HEAT_SCRIPT, PAGE_SCRIPT], ids=["flame", "heat", "page"])
+@pytest.mark.parametrize("code", [read_asset(f"{name}.js") for name in ("flame", "heat", "tables")],
+                         ids=["flame", "heat", "tables"])
 def test_scripts_parse(code: str, tmp_path: Path) -> None:
     file = tmp_path / "x.js"
     file.write_text(code)

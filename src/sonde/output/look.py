@@ -1,6 +1,10 @@
-"""One look for all drawings and pages: fonts, and colours for light, dark and paper, as variables of CSS."""
+"""One look for all drawings and pages: fonts, colours as variables of CSS for light, dark and paper, and scripts."""
 
 from __future__ import annotations
+
+import os
+
+from ..shipped import FOLDER, read_shipped
 
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 SANS = "system-ui, sans-serif"
@@ -41,3 +45,8 @@ def within(selector: str, rules: str) -> str:
     """Rules, one to a line, for what is within the elements of ``selector``."""
     return "".join([", ".join([f"{selector} {each}" for each in head.split(", ")]) + f" {{{body}\n"
                     for head, _, body in [line.partition(" {") for line in rules.splitlines()]])
+
+
+def read_asset(*names: str) -> str:
+    """Files of ``assets``, one after the other. They are fixed text: nothing of a traced program is put into them."""
+    return "".join([read_shipped(os.path.join(FOLDER, "output", "assets", name)).decode() for name in names])

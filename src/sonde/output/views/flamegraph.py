@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
+from ..look import read_asset
 from . import svg
-from .flame_script import SCRIPT
 from .stacks import KERNEL, WAKER, FlameNode, Folded, StackView, build_tree
 
 WIDTH, MARGIN, ROW, TOP, BOTTOM = 1200, 10, 17, 44, 28
@@ -60,7 +60,7 @@ def flame_graph(folded: Folded, title: str, before: Folded | None = None, heads:
     blue for a lesser one.
     """
     body, height = draw_flame_graph(folded, title, before, heads, unit)
-    return svg.svg_document(WIDTH, height, STYLE, SCRIPT, body, title, about)
+    return svg.svg_document(WIDTH, height, STYLE, read_asset("flame.js"), body, title, about)
 
 
 def flame_element(folded: Folded, title: str, heads: int = 1) -> str:

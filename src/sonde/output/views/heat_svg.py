@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..look import read_asset
 from ..units import with_unit
 from . import svg
 from .heat import Heat, local_time, squeeze_columns
@@ -32,43 +33,11 @@ STYLE = f"""
 .bar {{ fill: var(--bar); }}
 """
 
-# Clicking a column shows its counts as bars beside the rows; clicking it again shows the totals.
-SCRIPT = r"""
-(function () {
-  "use strict";
-  document.querySelectorAll(".heat").forEach(function (heat) {
-    var bars = Array.from(heat.querySelectorAll(".bar")), tips = bars.map(function (b) { return b.firstChild; });
-    var caption = heat.querySelector(".caption"), total = caption.textContent, chosen = null;
-    var totals = bars.map(function (b) { return +b.dataset.count; });
-    var percentiles = heat.querySelector(".percentiles"), whole = percentiles.textContent;
-    function show(counts, text, shares) {
-      var most = Math.max.apply(null, counts.concat([1]));
-      bars.forEach(function (b, i) {
-        b.setAttribute("width", Math.max(0, counts[i]) / most * +heat.dataset.panel);
-        tips[i].textContent = b.dataset.span + ": " + (counts[i] === null ? "none" : counts[i].toLocaleString("en-US"));
-      });
-      caption.textContent = text;
-      percentiles.textContent = shares;
-    }
-    heat.querySelectorAll(".column").forEach(function (column) {
-      column.addEventListener("click", function () {
-        if (chosen) { chosen.classList.remove("chosen"); }
-        chosen = chosen === column ? null : column;
-        if (!chosen) { return show(totals, total, whole); }
-        column.classList.add("chosen");
-        show(column.dataset.counts.split(" ").map(function (c) { return c === "-" ? null : +c; }), column.dataset.time,
-             column.dataset.percentiles);
-      });
-    });
-  });
-})();
-"""
-
 
 def heat_document(heats: Sequence[Heat], title: str, about: svg.About | None = None) -> str:
     """A whole SVG file with all heat maps, one above the other."""
     body, height = _draw_heats(heats)
-    return svg.svg_document(WIDTH, height, STYLE, SCRIPT, body, title, about)
+    return svg.svg_document(WIDTH, height, STYLE, read_asset("heat.js"), body, title, about)
 
 
 def heat_element(heats: Sequence[Heat], title: str) -> str:

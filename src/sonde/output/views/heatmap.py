@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...spec import MapSpec, ScriptSpec
+from ..look import read_asset
 from ..text import terminal_safe
 from . import svg
 from .heat import (
@@ -20,7 +21,7 @@ from .heat import (
     series_heat,
     squeeze_columns,
 )
-from .heat_svg import SCRIPT, STYLE, heat_document, heat_element
+from .heat_svg import STYLE, heat_document, heat_element
 from .html import STYLE as PAGE_STYLE
 from .view import Items, is_printed
 from .view import View as Base
@@ -88,7 +89,7 @@ class HeatmapView(Base):
         elif self.target.suffix in (".html", ".htm"):
             body = [f"<h1>{svg.escape_markup(title)}</h1>", svg.run_html(self.run),
                     *[heat_element([heat], title) for heat in heats]]
-            self.write(svg.html_page(title, STYLE + PAGE_STYLE, body, SCRIPT))
+            self.write(svg.html_page(title, STYLE + PAGE_STYLE, body, read_asset("heat.js")))
         else:
             for heat in heats:
                 self.write("".join(terminal_lines(heat, self.target.columns, self.target.colours)))

@@ -10,16 +10,14 @@ from ...runtime.aggregates import Histogram
 from ...runtime.events import Event
 from ...runtime.values import StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
-from ..look import MONO, SANS, TABLES
+from ..look import MONO, SANS, TABLES, read_asset
 from ..text import element_label, sort_items
 from ..units import unit_behind, with_unit
 from . import svg
 from .csv import cell_value, key_columns, value_columns, value_rows
-from .flame_script import SCRIPT as FLAME_SCRIPT
 from .flamegraph import STYLE as FLAME_STYLE
 from .flamegraph import flame_element
 from .heat import MOST_MAPS, HeatCollector, bucket_range, percentiles, shows_heat
-from .heat_svg import SCRIPT as HEAT_SCRIPT
 from .heat_svg import STYLE as HEAT_STYLE
 from .heat_svg import heat_element
 from .stacks import Folder, shows_stacks
@@ -38,36 +36,6 @@ h3 {{ font-size: 1rem; font-family: {MONO}; margin: 1.2rem 0 .3rem; }}
 pre {{ font: 13px {MONO}; max-height: 40rem; overflow: auto; border: 1px solid var(--line); padding: .5rem; }}
 input {{ font: inherit; background: var(--paper); color: var(--ink); border: 1px solid var(--line); }}
 @media print {{ input {{ display: none; }} pre {{ max-height: none; }} }}
-"""
-
-# A click on a heading sorts; the field above a table shows the rows that contain a text.
-SCRIPT = r"""
-(function () {
-  "use strict";
-  document.querySelectorAll("table.map").forEach(function (table) {
-    var body = table.tBodies[0];
-    Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
-      var down = false;
-      head.addEventListener("click", function () {
-        var value = function (row) { return row.cells[column].dataset.value || row.cells[column].textContent; };
-        down = !down;
-        Array.from(body.rows).sort(function (a, b) {
-          var x = value(a), y = value(b), both = x !== "" && y !== "" && !isNaN(x) && !isNaN(y);
-          return (both ? x - y : x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
-        }).forEach(function (row) { body.appendChild(row); });
-      });
-    });
-    var filter = table.previousElementSibling;
-    if (filter && filter.tagName === "INPUT") {
-      filter.addEventListener("input", function () {
-        var text = filter.value.toLowerCase();
-        Array.from(body.rows).forEach(function (row) {
-          row.style.display = row.textContent.toLowerCase().indexOf(text) < 0 ? "none" : "";
-        });
-      });
-    }
-  });
-})();
 """
 
 
@@ -125,7 +93,7 @@ class HtmlView(Base):
     def finish(self) -> None:
         title = self.target.title or "sonde"
         style = STYLE + FLAME_STYLE + HEAT_STYLE
-        self.write(svg.html_page(title, style, self._page_body(title), SCRIPT + FLAME_SCRIPT + HEAT_SCRIPT))
+        self.write(svg.html_page(title, style, self._page_body(title), read_asset("tables.js", "flame.js", "heat.js")))
 
     def _page_body(self, title: str) -> Iterator[str]:
         yield f"<h1>{svg.escape_markup(title)}</h1>\n{svg.run_html(self.run)}"

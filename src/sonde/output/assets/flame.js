@@ -1,11 +1,8 @@
-"""What makes a flame graph answer to clicks and searches. Fixed text: nothing of a traced program is put into it.
-
-Its state (form, zoom, search) stands in the fragment of the address, ``#form=icicle&zoom=3.120&search=read``, so that a
-link shows what its sender saw. On a page with several graphs the names of all but the first have the graph's number.
-"""
-
-# The geometry (width 1200, margin 10, rows of 17, 11.5 units of text) is that of the module flamegraph.
-SCRIPT = r"""
+// What makes a flame graph answer to clicks and searches.
+//
+// Its state (form, zoom, search) stands in the fragment of the address, #form=icicle&zoom=3.120&search=read, so that a
+// link shows what its sender saw. On a page with several graphs the names of all but the first have the graph's number.
+// The geometry (width 1200, margin 10, rows of 17, 11.5 units of text) is that of the module flamegraph.
 (function () {
   "use strict";
   var WIDTH = 1180, MARGIN = 10, ROW = 17, TOP = 44, BOTTOM = 28, CHAR = 11.5 * 0.605, NS = "http://www.w3.org/2000/svg";
@@ -168,4 +165,3 @@ SCRIPT = r"""
     if (location.hash.length > 1) { read(); }
   });
 })();
-"""
