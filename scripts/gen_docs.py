@@ -41,7 +41,8 @@ NOTE = "<!-- Written by scripts/gen_docs.py: change the tables, not this file. -
 def codes() -> set[str]:
     """Every diagnostic code in the source: the first plain word that a reporting call is given."""
     found: set[str] = set()
-    for path in [p for room in ("language", "semantics", "compiler") for p in (SOURCES / room).rglob("*.py")]:
+    rooms = ("language", "semantics", "compiler", "functions", "builtins")
+    for path in [p for room in rooms for p in (SOURCES / room).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and _called(node) in REPORTERS:
                 found |= {c for arg in node.args[:2] for c in _words(arg)}

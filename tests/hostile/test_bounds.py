@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hostile.workloads import Measured, Storm, build, unique_name
+from hostile.workloads import Measured, Storm, build, cpu_seconds, resident, unique_name
 from support import SOURCE, environment
 
 MIB = 1 << 20
 NAME = unique_name()
 SECONDS = float(os.environ.get("SONDE_STORM_SECONDS", "1"))
+PROCESSES = int(os.environ.get("SONDE_SHORT_PROCESSES", "4000"))
 SLACK = 4.0  # s: what a busy machine may add to the second that an end may take
 
 STORMS = {
@@ -166,6 +167,26 @@ def test_stacks_that_were_printed_make_room(storm: Path, tmp_path: Path) -> None
     text = (tmp_path / "out").read_text()
     assert "Stack trace lost" not in tracer.stderr and not tracer.lost
     assert text.count("stack \n") == number
+
+
+def test_short_processes_cost_the_same_each(storm: Path, tmp_path: Path) -> None:
+    """Each has its own addresses, and so its own stack, which is printed with names when the process is long gone. What
+    the second half costs is what the first one does."""
+    script = f'tracepoint:syscalls:sys_enter_getppid /comm == "{NAME}"/ {{ printf("stack %s", ustack); }}'
+    out, spent = tmp_path / "out", [(0, 0.0)]  # bytes of output, seconds of CPU by then
+    with Measured("-c", f"{storm} {NAME} short {PROCESSES}", "-e", script, out=out) as tracer:
+        while not tracer.has_ended():
+            tracer.anonymous = max(tracer.anonymous, resident(tracer.process.pid))
+            spent.append((out.stat().st_size, max(cpu_seconds(tracer.process.pid), spent[-1][1])))
+            time.sleep(0.02)
+        tracer.wait()
+    text, (size, whole) = out.read_text(), spent[-1]
+    begun, half = [next(seconds for done, seconds in spent if done >= size * part) for part in (0.1, 0.55)]
+    print(f"{PROCESSES} processes: {half - begun:.2f} s of CPU for the first half, {whole - half:.2f} s for the "
+          f"second, {tracer.anonymous >> 20} MiB")
+    assert "Stack trace lost" not in tracer.stderr and not tracer.lost
+    assert text.count("stack \n") == text.count("  main+") == PROCESSES
+    assert tracer.anonymous < 128 * MIB and whole - half < 2 * (half - begun)
 
 
 # A program of 200,000 functions, of which one in eight is asked about, in a process of its own: it says how many bytes

@@ -18,6 +18,7 @@ from support import compile_c, environment
 LOST = re.compile(r"^Lost (\d+) events", re.MULTILINE)
 
 # storm NAME KIND: until it is killed, as fast as one thread can, one kind of event. deep NAME N: N stacks, all unlike.
+# short NAME N: N processes, one after the other, each of which calls getppid() below some functions and ends.
 PROGRAM = r"""
 #include <fcntl.h>
 #include <stdlib.h>
@@ -50,6 +51,13 @@ int main(int argc, char **argv)
             pid_t child = vfork();
             if (!child)
                 execl(argv[0], argv[0], argv[1], "once", NULL);
+            waitpid(child, NULL, 0);
+        }
+    if (!strcmp(argv[2], "short"))
+        for (unsigned i = 0, n = atoi(argv[3]); i < n; i++) {
+            pid_t child = vfork();
+            if (!child)
+                execl(argv[0], argv[0], argv[1], "deep", "1", NULL);
             waitpid(child, NULL, 0);
         }
     if (!strcmp(argv[2], "deep"))
@@ -131,10 +139,14 @@ class Measured:
         self.wait(patience)
         self.work = self._cpu - before
 
+    def has_ended(self) -> bool:
+        """Whether it has; its figures can be read nevertheless."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def wait(self, patience: float = 120) -> None:
         """Wait for the end, and take what stands on standard error."""
         begin = time.monotonic()
-        while os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        while not self.has_ended():
             self._cpu = cpu_seconds(self.process.pid)
             if time.monotonic() - begin > patience:
                 raise AssertionError(f"sonde did not end within {patience} seconds")

@@ -18,7 +18,7 @@ from sonde.output.live.model import MOST_ROWS, LiveCost, Model, Snapshot, value_
 from sonde.output.live.page import build_page
 from sonde.output.live.serve import plain_value
 from sonde.output.look import read_asset
-from sonde.runtime.aggregates import Histogram, Stats
+from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.losses import Losses
 from sonde.spec import Config, MapSpec, ScriptSpec
 
@@ -84,6 +84,14 @@ def test_histograms_have_quantiles_and_bars() -> None:
     assert table.columns == ("key", "count", "p50", "p90", "p99", "per s")
     assert table.rows[0].cells[1] == 4 and table.rows[0].buckets == (("[1]", 1), ("[2, 4)", 0), ("[4, 8)", 0),
                                                                     ("[8, 16)", 3))
+
+
+def test_of_many_buckets_the_last_are_shown() -> None:
+    kind = t.Aggregate("lhist", low=0, high=1000, step=1)
+    value = LinearHistogram([0, *[3] * 1000, 0], 0, 1000, 1)
+    table, = looks(model(h=kind), [("a", value)]).tables
+    buckets = table.rows[0].buckets
+    assert len(buckets) == 120 and buckets[0] == ("... 881 before", None) and buckets[-1] == ("[999]", 3)
 
 
 def test_the_greatest_are_shown_and_the_rest_is_counted() -> None:

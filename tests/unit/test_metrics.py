@@ -5,9 +5,10 @@ from __future__ import annotations
 import tracemalloc
 
 from sonde import types as t
-from sonde.exporters.metrics import MapMetric
+from sonde.exporters.metrics import Gatherer, MapMetric
 from sonde.runtime.aggregates import Stats
-from sonde.spec import MapSpec
+from sonde.runtime.losses import Losses
+from sonde.spec import Config, MapSpec, ScriptSpec
 
 
 def metric(value: t.Type, most: int) -> MapMetric:
@@ -43,3 +44,13 @@ def test_gauges_make_room_for_each_other() -> None:
     made = metric(t.Int(), 2)
     assert points(made, ("a", 1), ("b", 2), ("c", 3)) == {"b": 2, "c": 3} and made.others == 1
     assert points(made, ("a", 1), ("b", 9)) == {"a": 1, "b": 9} and made.others == 0
+
+
+def test_no_two_metrics_have_a_sample_of_one_name() -> None:
+    kinds = {"@n": "count", "@n_total": "count", "@h": "hist", "@h_count": "count", "@h_sum": "avg", "@s": "stats",
+             "@s_count": "max"}
+    maps = [MapSpec(name, "hash", 8, 8, 16, key=t.Str(16), value=t.Aggregate(kind)) for name, kind in kinds.items()]
+    made = Gatherer(ScriptSpec([], maps, [], [], [], [], Config()), lambda name, then: [], Losses)
+    assert {name: metric.name for name, metric in made.maps.items()} == {
+        "@n": "sonde_n", "@n_total": "sonde_n_total_map", "@h": "sonde_h", "@h_count": "sonde_h_count",
+        "@h_sum": "sonde_h_sum_map", "@s": "sonde_s", "@s_count": "sonde_s_count_map"}

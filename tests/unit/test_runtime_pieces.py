@@ -6,6 +6,7 @@ import errno
 import os
 import struct
 import threading
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,8 @@ from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
 from sonde.kernel import syscalls
-from sonde.runtime import links, ringbuf
+from sonde.language.source import Source, Span
+from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
 from sonde.spec import Attach, ProgramSpec
 from sonde.uapi import HELPERS
@@ -131,3 +133,21 @@ def test_links_are_closed_by_as_many_threads_as_there_can_be(most: int, monkeypa
         held.hold_link(fd, waits=True)
     held.detach_all()
     assert all(fd.closed for fd in fds) and len(held) == 0 and len(started) == min(most, 10)
+
+
+def test_lines_without_end_cost_little_when_a_program_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script in one line of a megabyte: neither we nor the kernel's log have that for each of its instructions."""
+    blobs: list[bytes] = []
+
+    def load(blob: bytes) -> None:
+        blobs.append(blob)
+        raise SyscallError("bpf(BTF_LOAD)", errno.EPERM)
+    monkeypatch.setattr(syscalls, "btf_load", load)
+    source = Source("x", "begin { " + "@ = 1; " * 150_000 + "}")
+    spec = ProgramSpec("p", "raw_tracepoint", b"", [], lines=[(n, Span(source, 8 + 7 * n, 14 + 7 * n))
+                                                              for n in range(300)])
+    tracemalloc.start()
+    programs._load_type_information(spec, spec.lines)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 10 << 20 and len(blobs[0]) < 10_000 and b"begin { @ = 1;" in blobs[0]

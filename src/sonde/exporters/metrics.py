@@ -193,11 +193,16 @@ class Gatherer:
         # A counter that is only there when something was lost could not be watched.
         self._quiet = dict.fromkeys(spec.probes if len(spec.probes) <= MOST_PROBES else [], 0)
         self.left_out: list[str] = []  # maps whose values are no numbers
+        taken = set[str]()
         for named in spec.shown_maps:
-            if not metric_kind(named):
+            kind, name = metric_kind(named), metric_name(prefix, named.name)
+            if not kind:
                 self.left_out.append(named.name)
                 continue
-            self.maps[named.name] = MapMetric(named, metric_name(prefix, named.name), key_columns(named), most)
+            while taken & _sample_names(name, kind):
+                name += "_map"
+            taken |= _sample_names(name, kind)
+            self.maps[named.name] = MapMetric(named, name, key_columns(named), most)
 
     def read_map(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
         """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
@@ -243,6 +248,13 @@ def _failure_counts(losses: Losses) -> list[tuple[Labels, Any]]:
         labels = (site.kind, str(line), describe_error(site, 1))
         sums[labels] = sums.get(labels, 0) + count
     return list(sums.items())
+
+
+def _sample_names(name: str, kind: str) -> set[str]:
+    """What Prometheus calls the samples of a metric: two metrics must not share one."""
+    ends = {COUNTER: ["_total"], HISTOGRAM: ["_bucket", "_count", "_sum"], SUMMARY: ["", "_count", "_sum"]}
+    stem = name.removesuffix("_total") if kind == COUNTER else name
+    return {stem + end for end in ends.get(kind, [""])}
 
 
 def metric_name(prefix: str, name: str) -> str:

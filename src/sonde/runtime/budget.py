@@ -290,10 +290,11 @@ class Budget:
 
     def withheld(self) -> Withheld:
         """What was kept back so far."""
-        now, detached_at = time.monotonic_ns(), self._detached_at
-        since = now - detached_at if detached_at else 0
+        with self._lock:  # else the keeper may be about to count the same time
+            now = time.monotonic_ns()
+            detached_ns = self._detached_ns + (now - self._detached_at if self._detached_at else 0)
         return Withheld(self.share, [(name, n) for name, n in zip(self._spec.probes, self._held_events()) if n],
-                        self._detached_ns + since, now - self._begun if self._begun else 0, int(self._spent),
+                        detached_ns, now - self._begun if self._begun else 0, int(self._spent),
                         sorted((name, n) for name, n in self._dropped.items() if n))
 
     def is_incomplete(self, name: str) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LARGEST_LOG = 16 << 20
+_LONGEST_LINE = 200  # characters of the script's text that the log repeats at each instruction of the line
 TRACING = {"fentry": BPF_TRACE_FENTRY, "fexit": BPF_TRACE_FEXIT, "iter": BPF_TRACE_ITER}
 
 
@@ -160,9 +161,13 @@ def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> t
     if not lines and len(spec.functions) < 2:
         return None, b"", b""
     places: list[Line] = []
+    texts: dict[tuple[str, int], str] = {}
     for index, span in lines:
         number, column = span.source.line_and_column(span.start)
-        places.append((index, span.source.name, span.source.line_text(number), number, column))
+        key = span.source.name, number
+        if key not in texts:
+            texts[key] = span.source.line_text(number)[:_LONGEST_LINE]
+        places.append((index, span.source.name, texts[key], number, column))
     blob, func_info, line_info = build_program_btf(spec.name, places, spec.functions)
     try:
         return syscalls.btf_load(blob), func_info, line_info

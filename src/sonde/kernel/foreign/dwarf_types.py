@@ -20,6 +20,7 @@ _FLOATS = (0x03, 0x04, 0x0F)  # DW_ATE_complex_float, _float, _decimal_float
 _BOOLEAN, _SIGNED = 0x02, (0x05, 0x06, 0x0D)  # DW_ATE_boolean; _signed, _signed_char, _signed_fixed
 _MAX_DEPTH = 64  # of types within types: only damaged files have more
 _MAX_SIZE = 1 << 40  # bytes
+_MAX_OFFSET = 1 << 30  # bytes, of a member in its struct
 _MAX_NAME = 4096  # characters
 _MAX_PARTS = 500  # types that a declaration is made of
 
@@ -199,13 +200,17 @@ class TypeConverter:
         return tuple([field for member in data_members(die) for field in self._convert_member(member)])
 
     def _convert_member(self, die: Any) -> list[StructField]:
+        """None of one that lies where no struct has anything: only damaged files have such."""
         kind, at = self.convert_type(referred_die(die, "type")), member_offset(die) or 0
+        bits = attribute_value(die, "bit_size", 0)
+        begin = _bitfield_offset(die, kind, at, bits) if bits else 8 * at
+        if not 0 <= begin < 8 * _MAX_OFFSET or not 0 <= bits <= 64:
+            return []
         if die.tag == "DW_TAG_inheritance":
             return [StructField("", kind, at)]  # the base's members are found as those of an anonymous one
-        bits = attribute_value(die, "bit_size", 0)
-        if not bits:
-            return [StructField(name_of(die), kind, at)] if kind != VOID else []
-        return [_make_bitfield(name_of(die), kind, _bitfield_offset(die, kind, at, bits), bits)]
+        if bits:
+            return [_make_bitfield(name_of(die), kind, begin, bits)]
+        return [StructField(name_of(die), kind, at)] if kind != VOID else []
 
 
 def _bitfield_offset(die: Any, kind: Type, at: int, bits: int) -> int:

@@ -51,25 +51,63 @@ def has_shape(value: Any, shape: Any) -> bool:
     return decide(value)
 
 
+def _is_hex(value: Any) -> bool:
+    return type(value) is str and len(value) % 2 == 0 and not set(value) - set("0123456789abcdef")
+
+
+def _number_of(*known: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and value in known
+
+
+def _number_within(low: int, end: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and low <= value < end
+
+
+def _word_of(*known: str) -> Callable[[Any], bool]:
+    return lambda value: type(value) is str and value in known
+
+
+_REGISTER = _number_within(-1, 1 << 12)  # offset in struct pt_regs; -1: none
+_OFFSET = _number_within(0, 1 << 31)     # in a struct
 _BLOCK = (int, int, [(int, int, str)])  # first address, end, functions: (address, size, name)
-_ARGUMENT = (str, int, int, int, int, int, int, bool, str)
-_PLACE = (str, [int], int, str)
+# files.FrameRow: the register, how its value is found, a number or an expression
+_RULE = (int, _word_of("offset", "value", "register", "expression", "value expression", "undefined"), int, _is_hex)
+# spec.UsdtArgument, spec.UserPlace
+_ARGUMENT = (_word_of("constant", "register", "memory", "unknown"), _REGISTER, int, _REGISTER, int,
+             _number_within(0, 64), _number_of(1, 2, 4, 8), bool, str)
+_PLACE = (_word_of("registers", "memory", "constant", "unknown"), [_REGISTER], int, str)
+# problem, hints, args' name and size, fields: (name, type, offset), places by name, result, declarations
+_PROTOTYPE = (str, [str], str, _OFFSET, [(str, is_type, _OFFSET)], [(str, _PLACE)], Maybe(is_type), [str])
+
+
+def _is_prototype(value: Any) -> bool:
+    """Each field has a place, and each place the registers that it needs."""
+    if not has_shape(value, _PROTOTYPE):
+        return False
+    _, _, _, _, fields, places, _, _ = value
+    return {name for name, _, _ in fields} <= {name for name, _ in places} and all(
+        registers or kind not in ("registers", "memory") for _, (kind, registers, _, _) in places)
+
+
+def _is_member(value: Any) -> bool:
+    """(name, type, offset, first bit, bits): what a number of 64 bits can hold, if it is bits."""
+    return has_shape(value, (str, is_type, _OFFSET, _number_within(0, 64), _number_within(0, 65)))
+
+
 
 QUESTIONS = {row.name: row for row in (
     # type, machine, segments, build id, whether it has symbols of its own, and debug information, its debug file's name
-    Question("describe", (int, int, [(int, int, int, int, int, int)], str, bool, bool, str)),
+    Question("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
     Question("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
     Question("object", Maybe((int, int))),
     Question("around", _BLOCK),
     Question("jit_around", _BLOCK),
     Question("static_probes", [(str, str, int, int, [_ARGUMENT])]),
-    Question("frame_row", Maybe((Maybe((int, int)), str, [(int, str, int, str)], bool, int))),
+    Question("frame_row", Maybe((Maybe((int, int)), _is_hex, [_RULE], bool, int))),
     Question("demangle", Maybe([str]), 0.25),
     Question("loader_cache", [(str, str)]),
-    # problem, hints, args' name and size, fields: (name, type, offset), places by name, result, declarations
-    Question("prototype", (str, [str], str, int, [(str, is_type, int)], [(str, _PLACE)], Maybe(is_type), [str]),
-             debug=True),
-    Question("members", [(str, is_type, int, int, int)], debug=True),
+    Question("prototype", _is_prototype, debug=True),
+    Question("members", [_is_member], debug=True),
     Question("source_lines", (str, [str], [(str, str, int)]), debug=True),
     Question("inlined", Maybe(([str], int, str)), debug=True),
 )}

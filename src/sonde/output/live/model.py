@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...runtime.session import Session
 
 MOST_ROWS = 500   # of a table: those with the greatest values
+MOST_BUCKETS = 119  # of a row: the last ones
 MOST_LINES = 2000  # of the text that is kept
 HISTORY = 60      # values of a sparkline
 MOST_FOLLOWED = 20_000  # keys of a map; more than that come and go too fast to be followed
@@ -163,12 +164,20 @@ class _MapState:
             cells.append(round(self.rates.get(key, 0.0), 1))
         spark = tuple(self.histories.get(key, ()))
         if isinstance(value, Histogram):
-            return LiveRow(clean_cell(name), tuple(cells), spark, tuple([(bucket_range(b), b.count) for b in value]))
+            buckets = list(value)
+            shown = [(bucket_range(b), b.count) for b in buckets[-MOST_BUCKETS:]]
+            return LiveRow(clean_cell(name), tuple(cells), spark, _after_others(shown, len(buckets)))
         if isinstance(value, Series):
             points = value.points
+            last = [(value.format_time(p.start), p.value) for p in points[-MOST_BUCKETS:]]
             return LiveRow(clean_cell(name), tuple(cells), tuple([p.value for p in points][-HISTORY:]),
-                           tuple([(value.format_time(p.start), p.value) for p in points]))
+                           _after_others(last, len(points)))
         return LiveRow(clean_cell(name), tuple(cells), spark)
+
+
+def _after_others(shown: Sequence[tuple[str, int | None]], total: int) -> tuple[tuple[str, int | None], ...]:
+    """The last of so many buckets; those before them are counted in the first line."""
+    return (*([(f"... {total - len(shown)} before", None)] if total > len(shown) else []), *shown)
 
 
 def value_weight(value: Any) -> int | None:
