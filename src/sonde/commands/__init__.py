@@ -40,7 +40,7 @@ COMMANDS = {
     "version": "version",
     "fleet": "fleet -H HOSTS [options] FILE | TOOL | -e 'PROGRAM' [SECONDS]",
     "agent": "agent --stdio | --socket PATH",
-    "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters]",
+    "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
 }
 
 

@@ -184,7 +184,7 @@ def _print_items(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
     begun, due = False, 0.0
     while not fleet.done:
         items = fleet.poll(fleet.request.window)
-        if fleet.started_at and not begun:
+        if fleet.begun and not begun:
             begun, due = True, monotonic() + fleet.request.window
             assert fleet.results.spec is not None
             presenter.begin(fleet.results.spec)
@@ -204,7 +204,7 @@ def _print_items(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
 
 def _say_beginning(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
     """Warnings of the compilers, each once with the hosts that have it; and that it has begun."""
-    from ..fleet.member import TRACING
+    from ..fleet.member import ENDED, TRACING
     found: dict[str, list[str]] = {}
     for member in fleet.members:
         for warning in member.warnings:
@@ -212,6 +212,6 @@ def _say_beginning(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
     for warning, names in found.items():
         presenter.out.write_note(f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {warning}")
     if not quiet:
-        ready = sum([member.state in (TRACING, "ready") for member in fleet.members])
+        ready = sum([member.state in (TRACING, ENDED) for member in fleet.members])
         presenter.out.write_note(f"Tracing on {ready} of {len(fleet.members)} hosts")
 

@@ -19,8 +19,10 @@ unit: a systemd service that exports what a script or a tool collects
 USAGE
   sonde unit --prometheus [ADDRESS] SCRIPT [parameters]
   sonde unit --otlp [URL] SCRIPT [parameters]
+  sonde unit --agent [GROUP]
 
-  Prints a unit file; the arguments are those of `sonde export`. Nothing is installed or started.
+  Prints a unit file; the arguments are those of `sonde export`. Nothing is installed or started. --agent prints two: a
+  socket, and the service that systemd starts for each who connects to it (`sonde agent --help`).
 
 OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941)
@@ -28,6 +30,7 @@ OPTIONS
   --interval SECONDS       between two sendings of --otlp (10)
   --keys NUMBER            label sets of each map (1000)
   --prefix NAME            metrics are called sonde_NAME_MAP
+  --agent [GROUP]          of an agent on /run/sonde/agent.socket, to which root and this group may connect
 
 COLUMNS
   -   a unit file
@@ -112,8 +115,66 @@ WantedBy=multi-user.target
 """
 
 
+AGENT = """\
+# Made by `sonde unit --agent`: two files. Whoever may connect has scripts run as {policy} allows it.
+# /etc/systemd/system/sonde-agent.socket
+[Unit]
+Description=Sonde's agent
+
+[Socket]
+ListenStream=/run/sonde/agent.socket
+SocketMode=0660
+SocketGroup={group}
+Accept=yes
+MaxConnections={runs}
+
+[Install]
+WantedBy=sockets.target
+
+# /etc/systemd/system/sonde-agent@.service
+[Unit]
+Description=Sonde's agent, one run
+
+[Service]
+ExecStart={command}
+StandardInput=socket
+StandardError=journal
+LimitMEMLOCK=infinity
+MemoryMax={memory}M
+UMask=0077
+CapabilityBoundingSet={capabilities}
+CacheDirectory=sonde
+Environment=XDG_CACHE_HOME=%C/sonde PYTHONDONTWRITEBYTECODE=1
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+"""
+AGENT_MEMORY = 512  # MiB of one run with its maps
+
+
+def _print_agent(parsed: Parsed) -> int:
+    """The socket, which has no process while nobody is connected, and the service."""
+    from ..errors import UsageError
+    from ..fleet.policy import PATH, Policy
+    group = parsed.named["agent"] or "root"
+    if not group.replace("-", "").replace("_", "").isalnum() or not group.isascii():
+        raise UsageError(f"--agent takes the name of a group, not '{group}'")
+    sys.stdout.write(AGENT.format(
+        policy=PATH, group=group, runs=Policy().runs, memory=AGENT_MEMORY,
+        command=" ".join(map(quote_word, [*start_command(), "agent", "--socket", "-"])),
+        capabilities=" ".join([*PURPOSES, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID"])))
+    return 0
+
+
 def main(parsed: Parsed) -> int:
     """Print the unit file; the exit status."""
+    if "agent" in parsed.named:
+        return _print_agent(parsed)
     from .. import invocation
     from ..api import compile, live_world
     from ..memory import Memory, parse_memory

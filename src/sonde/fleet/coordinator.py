@@ -64,7 +64,7 @@ class Fleet:
         self._parallel = parallel
         self._patience = patience
         self._pending = deque(self.members)
-        self._connecting: dict[Member, float] = {}  # until it has to be ready
+        self._connecting: dict[Member, float] = {}  # until it has to be ready, and then until it has to have begun
         self._selector = selectors.EpollSelector()
         self._looked = 0.0
         self._run = os.urandom(8).hex()
@@ -208,7 +208,7 @@ class Fleet:
             member.send("run", [text], run=self._run, name=asked.source.name, tool=False, params=asked.params,
                         named=asked.named, window=asked.window, seconds=asked.seconds, budget=asked.budget,
                         unsafe=asked.unsafe, args=asked.args)
-        elif frame.kind == "ready":
+        elif frame.kind in ("ready", "started"):
             self._connecting.pop(member, None)
 
     def _adopt_shapes(self) -> None:
@@ -230,6 +230,7 @@ class Fleet:
             return
         slowest = max([member.clock.error for member in ready if member.clock.error < 1 << 61], default=0)
         self.started_at = time_ns() + int(AHEAD * 1e9) + 2 * slowest
+        self._connecting = {member: monotonic() + READYING for member in ready}
         for member in ready:
             member.send("start", at=max(self.started_at + member.clock.offset, 0))
 
@@ -237,6 +238,11 @@ class Fleet:
         self.results.add_told(member, told)
 
     # what there is to say
+
+    @property
+    def begun(self) -> bool:
+        """Whether all hosts that can have begun to trace."""
+        return bool(self.started_at) and not any(member.state == READY for member in self.members)
 
     @property
     def complete(self) -> list[Member]:

@@ -46,7 +46,7 @@ class FleetTrace:
 
     @property
     def _is_starting(self) -> bool:
-        return not self._fleet.started_at and not self._fleet.done
+        return not self._fleet.begun and not self._fleet.done
 
     def _begin(self) -> Self:
         fleet = self._fleet
