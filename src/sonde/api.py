@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .language.files import Files
     from .map_view import MapView
     from .reading import Events
+    from .runtime.batch import Records
     from .runtime.child import Process
     from .runtime.events import Event, MapReader
     from .runtime.losses import Losses
@@ -312,14 +313,18 @@ class Trace:
 
     # records, for the command line: raw and in order
 
-    def next_records(self, timeout: float | None = None) -> list[tuple[int, Any, int]]:
-        """The next records (site, buffer, offset), in order; [] after ``timeout`` seconds or at the end."""
+    def next_records(self, timeout: float | None = None) -> Records:
+        """The next records (site, buffer, offset), in order; none after ``timeout`` seconds or at the end."""
         return self.session.poll(timeout)
 
     def drain_records(self) -> Iterator[tuple[int, Any, int]]:
         """Detach with the first step, give what is left, run ``end`` when all of that has been taken, and give that."""
-        for batch in self.session.stop_in_batches():
-            yield from batch
+        for records in self.drain_batches():
+            yield from records
+
+    def drain_batches(self) -> Iterator[Records]:
+        """The same, as many at a time as come together."""
+        return self.session.stop_in_batches()
 
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""

@@ -130,7 +130,8 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     else:
         _follow(trace, printer, out, showing)
         tell_manager("STOPPING=1")
-        printer.print_records(trace.drain_records(), trace.act_on_site)
+        for records in trace.drain_batches():
+            printer.print_batches(records, trace.act_on_site)
     printer.print_final_maps()
     if showing is not None:
         showing.finish(trace.provenance)
@@ -167,7 +168,7 @@ def _follow(trace: Trace, printer: Printer, out: Output, showing: Showing | None
     """Print what comes until the script has ended."""
     session = trace.session
     while not session.done:
-        printer.print_records(trace.next_records(), trace.act_on_site)
+        printer.print_batches(trace.next_records(), trace.act_on_site)
         if session.asked:
             session.asked = False
             if showing is None:  # a view is made once, at the end

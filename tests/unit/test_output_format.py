@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from decoding import Names
 from sonde import types as t
-from sonde.output.format import compile_format
+from sonde.output.format import compile_format, compile_format_of_many
 from sonde.output.gfp import gfp_names
 from sonde.output.text import terminal_safe
 from sonde.spec import EventField, FormatPart
@@ -46,7 +46,10 @@ def printf(format: str, *values: tuple[t.Type, bytes], escape: Any = None) -> by
         record += bytes(-len(record) % 8)
         fields.append(EventField(type, len(record)))
         record += raw
-    return compile_format(parts(format), fields, Names(), escape)(b"\xee" * 5 + bytes(record) + b"\xee" * 8, 5)
+    data = b"\xee" * 5 + bytes(record) + b"\xee" * 8
+    text = compile_format(parts(format), fields, Names(), escape)(data, 5)
+    assert compile_format_of_many(parts(format), fields, Names(), escape)(data, [5, 5, 5]) == 3 * text
+    return text
 
 
 def number(type: t.Int, value: int) -> tuple[t.Type, bytes]:
@@ -145,3 +148,11 @@ def test_gfp_flags() -> None:
     assert gfp_names(0xDC0) == "GFP_KERNEL|__GFP_ZERO"
     assert gfp_names(0xCC0 | 0x10018) == "GFP_KERNEL|__GFP_NORETRY|0x18"
     assert gfp_names(0) == "0" and gfp_names(1 << 31) == "0x80000000"
+
+
+def test_many_records_come_in_the_order_of_their_offsets() -> None:
+    data = b"".join([bytes([number, 0, 0, 0]) for number in range(10)])
+    for text, fields in (("%d,", [EventField(I32, 0)]), ("no argument,", [])):
+        one, many = (make(parts(text), fields, Names()) for make in (compile_format, compile_format_of_many))
+        for offsets in ([4, 0, 36, 8], range(0, 40, 4), []):
+            assert many(data, offsets) == b"".join([one(data, at) for at in offsets])

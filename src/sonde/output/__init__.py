@@ -12,13 +12,14 @@ from ..runtime.provenance import Provenance
 from ..runtime.values import DecodingContext, strftime
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
-from .format import Escape, compile_format
+from .format import Escape, FormatMany, compile_format, compile_format_of_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
+    from ..runtime.batch import Records
     from ..runtime.losses import Withheld
 
 Handler: TypeAlias = "Callable[[Any, int], object]"  # (buffer, offset of a record)
@@ -30,6 +31,10 @@ _TIME = Layout("=8xQ").unpack_from
 
 class Output(Protocol):
     """The common face of TextOutput and JsonOutput."""
+
+    @property
+    def joins_text(self) -> bool:
+        """Whether the texts of several printf() may come as one."""
 
     @property
     def escape(self) -> Escape | None: ...
@@ -68,6 +73,8 @@ class Printer:
     tool's table, whose lines become objects in JSON.
     """
 
+    joins_lines = True  # is a printf() of plain text output just written?
+
     def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take, warnings: bool = True,
                  columns: Sequence[str] = ()) -> None:
         self.spec = spec
@@ -80,7 +87,26 @@ class Printer:
         self.rows = _make_rows(columns, context, out) if columns else None
         self._files: dict[str, Any] = {}  # of skboutput(), by path
         self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
+        self._joined: dict[int, FormatMany | None] = {}  # by site
         self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
+
+    def print_batches(self, records: Records, act: Callable[[int], object]) -> None:
+        """As :meth:`print_records`; what one printf() made in a row is formatted in one go."""
+        for batch in records.batches:
+            several = self._format_of_many(batch.sites) if isinstance(batch.sites, int) and len(batch) > 1 else None
+            if several is None:
+                self.print_records(batch, act)
+            else:
+                self.out.write_text(several(batch.buffer, batch.offsets))
+
+    def _format_of_many(self, index: int) -> FormatMany | None:
+        """What makes the text of many records of a site; None if that has to be done one by one."""
+        if index not in self._joined:
+            site = self.spec.sites[index]
+            plain = self.joins_lines and self.out.joins_text and self.rows is None
+            self._joined[index] = compile_format_of_many(site.parts, site.fields, self.context, self.out.escape) \
+                if plain and site.kind == "printf" and not site.data.get("severity") else None
+        return self._joined[index]
 
     def print_records(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
         """Print records, each a site with the place of its data; ``act(site)`` does what only the session can."""

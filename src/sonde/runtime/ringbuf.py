@@ -17,14 +17,12 @@ from ..kernel import syscalls
 from ..kernel.syscalls import Fd
 from ..spec import CONTROL_RING
 from ..uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+from .batch import Batch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
-
-# (time, position in the ring, site, buffer, offset of the record in the buffer)
-Event = tuple[int, int, int, bytes, int]
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
 _SITE = (1 << 32) - 1
@@ -42,6 +40,7 @@ class Ring:
         self._producer = memoryview(self._back)[:page].cast("Q")
         self._data = memoryview(self._back)[page:]
         self._words = self._data.cast("Q")
+        self._halves = self._data.cast("I")
         self._fence = _make_memory_barrier()
         self._last_time = 0
         self.position = self._consumer[0]  # everything before it has been read
@@ -50,7 +49,7 @@ class Ring:
         """Bytes that wait to be read (some of them perhaps still being written)."""
         return self._producer[0] - self.position
 
-    def read_records(self, limit: int = 1 << 62) -> list[Event]:
+    def read_records(self, limit: int = 1 << 62) -> Batch:
         """Consume complete records up to the first that is still being written, in ring order.
 
         About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once. A record
@@ -59,25 +58,22 @@ class Ring:
         position = self.position
         end = min(self._producer[0], position + limit)
         if position >= end:
-            return []
+            return Batch(0, b"", [], 0, ())
         self._fence()
         start = (position & (self.size - 1)) >> 3
         found, stop = self._scan_records(start, start + ((end - position) >> 3))
-        if stop == start:
-            return []
         self._fence()
-        words = self._words
-        times = [words[at + 2] for at in found]
+        times, sites = self._times_of(found), self._sites_of(found)
         if 0 in times:
             self._inherit_times(times)
         elif times:
             self._last_time = times[-1]
         buffer = bytes(self._data[start << 3:stop << 3])
-        shift = position - (start << 3)
-        events = [(time, shift + (at << 3), words[at + 1] & _SITE, buffer, (at - start + 1) << 3)
-                  for time, at in zip(times, found)]
+        offsets = range((found.start - start + 1) << 3, (found.stop - start + 1) << 3, found.step << 3) \
+            if isinstance(found, range) else [(at - start + 1) << 3 for at in found]
         self.position = self._consumer[0] = position + ((stop - start) << 3)
-        return events
+        same = bool(sites) and sites.count(sites[0]) == len(sites)
+        return Batch(position, buffer, times, sites[0] if same else sites, offsets)
 
     def skip_records(self) -> list[int]:
         """As :meth:`read`, but only the probe indices of the records."""
@@ -91,9 +87,25 @@ class Ring:
         self.position = self._consumer[0] = position + ((stop - start) << 3)
         return probes
 
-    def _scan_records(self, at: int, end: int) -> tuple[list[int], int]:
+    def _times_of(self, found: Sequence[int]) -> list[int]:
+        words = self._words
+        if isinstance(found, range):
+            return words[found.start + 2:found.stop + 2:found.step].tolist()
+        return [words[at + 2] for at in found]
+
+    def _sites_of(self, found: Sequence[int]) -> list[int]:
+        if isinstance(found, range):
+            return self._halves[2 * found.start + 2:2 * found.stop + 2:2 * found.step].tolist()
+        words = self._words
+        return [words[at + 1] & _SITE for at in found]
+
+    def _scan_records(self, at: int, end: int) -> tuple[Sequence[int], int]:
         """Word indices of the complete records in [at, end) and of the first word that is not one."""
-        words, found = self._words, []
+        words, alike = self._words, self._scan_alike(at, end)
+        at = alike.stop
+        if at >= end or words[at] & BPF_RINGBUF_BUSY_BIT:
+            return alike, at
+        found = list(alike)
         while at < end:
             head = words[at] & _SITE
             if head >= BPF_RINGBUF_DISCARD_BIT:
@@ -104,6 +116,19 @@ class Ring:
                 found.append(at)
             at += (head + 15) >> 3
         return found, at
+
+    def _scan_alike(self, at: int, end: int) -> range:
+        """Word indices of the complete records from ``at`` on that have the length of the first; its stop is the word
+        behind them."""
+        first = self._halves[2 * at]
+        if first >= BPF_RINGBUF_DISCARD_BIT:
+            return range(at, at)
+        step = (first + 15) >> 3
+        most = (end - at + step - 1) // step
+        lengths = self._halves[2 * at:2 * (at + most * step):2 * step].tolist()
+        if lengths.count(first) < most:
+            most = next(index for index, length in enumerate(lengths) if length != first)
+        return range(at, at + most * step, step)
 
     def _inherit_times(self, times: list[int]) -> None:
         last = self._last_time
@@ -116,7 +141,7 @@ class Ring:
 
     def close(self) -> None:
         """Unmap; the ring itself belongs to its map."""
-        for view in (self._consumer, self._producer, self._words, self._data):
+        for view in (self._consumer, self._producer, self._words, self._halves, self._data):
             view.release()
         self._back.close()
         self._front.close()

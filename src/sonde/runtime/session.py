@@ -32,12 +32,12 @@ from ..spec import (
     ScriptSpec,
 )
 from .attachments import Attachments
+from .batch import Records
 from .child import Child, Process
 from .delivery import REST, Delivery
 from .loading import Loader
 from .losses import Losses
 from .maps import Map
-from .order import Raw
 from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ..kernel.mappings import MappingLog
+    from .batch import Raw
     from .budget import Budget
 
 ASKS = "SIGUSR1"
@@ -211,8 +212,8 @@ class Session:
         rings = [ring.fd.fileno() for ring in self._all_rings()]
         self._waiting = Waiting(urgent, rings + (self._followed.fds if self._followed is not None else []))
 
-    def poll(self, timeout: float | None = None) -> list[Raw]:
-        """The next records in final order, as soon as there are some; [] after ``timeout`` seconds or when done."""
+    def poll(self, timeout: float | None = None) -> Records:
+        """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._delivery.read_controls(self._handle_control)
@@ -225,7 +226,7 @@ class Session:
                 return records
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                return []
+                return Records()
             self._wait_for_work(left, busy)
 
     def fileno(self) -> int:
@@ -344,7 +345,7 @@ class Session:
         kinds = {program.attach[0].kind for program in self.spec.programs} if self.attached else set()
         return bool(kinds - {"begin", "end", "self", "test", "bench"})
 
-    def stop_in_batches(self) -> Iterator[list[Raw]]:
+    def stop_in_batches(self) -> Iterator[Records]:
         """As :meth:`stop`, a batch at a time. The first step detaches; "end" runs when all before it has been taken."""
         if self._stopped or not self._started:
             return
@@ -376,7 +377,7 @@ class Session:
         self.detaching = slow
         return True
 
-    def _drain_rings(self) -> Iterator[list[Raw]]:
+    def _drain_rings(self) -> Iterator[Records]:
         return self._delivery.drain_rings(self._handle_control)
 
     # figures

@@ -336,6 +336,8 @@ def _loss_lines(session: Session) -> list[str]:
 class ModelPrinter(Printer):
     """Feeds a model: maps become tables, what a tool prints rows, all else text."""
 
+    joins_lines = False
+
     def __init__(self, spec: ScriptSpec, context: DecodingContext, take: Take, model: Model,
                  warnings: bool = True) -> None:
         self.model = model

@@ -190,6 +190,8 @@ class _Lines:
 class ViewPrinter(Printer):
     """Gives the maps and events that a view shows to it, and prints the rest."""
 
+    joins_lines = False
+
     def __init__(self, spec: ScriptSpec, context: Any, out: Output, take: Take, act: Callable[[int], object],
                  view: View, warnings: bool = True) -> None:
         from ...runtime.events import EventDecoder
