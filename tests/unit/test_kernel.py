@@ -379,3 +379,20 @@ def test_what_is_known_of_cgroups_is_bounded(tmp_path: Path, monkeypatch: pytest
     for name in range(40):
         folder = tmp_path / f"group{name}"
         assert cgroups.cgroup_paths(folder.stat().st_ino) == [("unified", f"/group{name}")]
+
+
+def test_memory_is_what_the_control_groups_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(procfs, "cgroup2_mount_point", lambda: str(tmp_path))
+    monkeypatch.setattr(procfs, "_own_cgroup2", lambda: "/outer/inner")
+    whole = procfs.available_memory()
+    assert whole == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    (inner / "memory.max").write_text("max\n")
+    assert procfs.available_memory() == whole
+    (tmp_path / "outer" / "memory.max").write_text("8192\n")
+    assert procfs.available_memory() == 8192
+    (inner / "memory.max").write_text("4096\n")
+    assert procfs.available_memory() == 4096
+    monkeypatch.setattr(procfs, "cgroup2_mount_point", lambda: None)
+    assert procfs.available_memory() == whole

@@ -116,8 +116,8 @@ def test_many_times_around(producer: Producer, ring: Ring) -> None:
         for _ in range(round_ % 20 + 1):
             producer.put(1, 1, struct.pack("=Q", sent) + b"!" * (sent % 30))
             sent += 1
-        for _, buffer, offset in ring.read_records():
-            seen.append(struct.unpack_from("=Q", buffer, offset + 16)[0])
+        while batch := ring.read_records():
+            seen += [struct.unpack_from("=Q", buffer, offset + 16)[0] for _, buffer, offset in batch]
     assert seen == list(range(sent))
     assert producer.position > 10 * producer.size
 
@@ -126,7 +126,9 @@ def test_sizes() -> None:
     assert data_ring_bytes(64, 4096, 0) == 64 * 4096
     assert data_ring_bytes(65, 4096, 0) == 128 * 4096
     assert data_ring_bytes(0, 4096, 1 << 30) == 4 << 20
-    assert data_ring_bytes(0, 4096, 1 << 40) == 16 << 20
+    assert data_ring_bytes(0, 4096, 4 << 30) == data_ring_bytes(0, 4096, 7 << 30) == 16 << 20
+    assert data_ring_bytes(0, 4096, 1 << 40) == 64 << 20
+    assert data_ring_bytes(0, 4096, 100) == 4 << 20
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, DISCARD, BUSY]), st.integers(1, 3), st.integers(0, 3),

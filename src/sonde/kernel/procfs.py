@@ -73,6 +73,34 @@ def cgroup2_mount_point() -> str | None:
     return mounts[0] if mounts else None
 
 
+def available_memory() -> int:
+    """Bytes that this process could have: the machine's memory, or the least limit of its control groups (v2)."""
+    least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    mount, group = cgroup2_mount_point(), _own_cgroup2()
+    while mount and group.strip("/"):
+        limit = _read_line(f"{mount}{group}/memory.max")
+        least = min(least, int(limit)) if limit.isdigit() else least
+        group = os.path.dirname(group)
+    return least
+
+
+def _own_cgroup2() -> str:
+    """The path of this process's group in the hierarchy; "" if it is in none."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+            return next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), "")
+    except OSError:
+        return ""
+
+
+def _read_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().rstrip("\n")
+    except OSError:
+        return ""
+
+
 def cgroup_id(path: str) -> int | None:
     """Id of a cgroup directory, given as a path in the file system or within the hierarchy (``/system.slice``)."""
     candidates = [path]

@@ -162,6 +162,7 @@ class Delivery:
                 kept.append(Batch(0, buffer, [0], site, [offset]))
             else:
                 self.dropped[_PROBE.unpack_from(buffer, offset)[0]] += 1
-        for probe in self.data.skip_records() if self.data is not None else ():
-            self.dropped[probe] += 1
+        while self.data is not None and (batch := self.data.read_records(_READ)):
+            for _, buffer, offset in batch:
+                self.dropped[_PROBE.unpack_from(buffer, offset)[0]] += 1
         return Records(kept)

@@ -1,11 +1,12 @@
 """Reading BPF ring buffers through shared memory.
 
 Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
-producer position; then the data, mapped twice in a row so that no record is ever cut. Positions only grow; a record
-starts at position & (size - 1) with a u32 length, whose top bits say "still being written" and "discarded",
-and a u32 of the kernel's own. Records are aligned to 8 bytes.
+producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length,
+whose top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes,
+and one may begin at the end of the data and go on at its beginning. (The kernel would map the data once more behind
+itself, so that it is in one piece; but then each page counts twice as this process's memory.)
 
-Positions and headers are read as one native 8-byte access each (a memoryview of format "Q" does that, ``struct`` with
+Positions and lengths are read as one native access each (a memoryview of format "Q" or "I" does that, ``struct`` with
 an explicit byte order goes byte by byte and could see half of a new value).
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 
 from ..kernel import syscalls
+from ..kernel.procfs import available_memory
 from ..kernel.syscalls import Fd
 from ..spec import CONTROL_RING
 from ..uapi import BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
-_SITE = (1 << 32) - 1
+_LENGTHS = (1 << 32) - 1  # the half of a header that has the length and what it says of the record
 
 
 class Ring:
@@ -35,7 +37,7 @@ class Ring:
         self.fd = fd
         self.size = size
         self._front: Any = syscalls.mmap_fd(fd, page)
-        self._back: Any = syscalls.mmap_fd(fd, page + 2 * size, page, writable=False)
+        self._back: Any = syscalls.mmap_fd(fd, page + size, page, writable=False)
         self._consumer = memoryview(self._front).cast("Q")
         self._producer = memoryview(self._back)[:page].cast("Q")
         self._data = memoryview(self._back)[page:]
@@ -52,8 +54,8 @@ class Ring:
     def read_records(self, limit: int = 1 << 62) -> Batch:
         """Consume complete records up to the first that is still being written, in ring order.
 
-        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once. A record
-        whose time is 0 takes that of the record before it.
+        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once; what lies behind
+        the ring's end comes with the next call. A record whose time is 0 takes that of the record before it.
         """
         position = self.position
         end = min(self._producer[0], position + limit)
@@ -61,53 +63,40 @@ class Ring:
             return Batch(0, b"", [], 0, ())
         self._fence()
         start = (position & (self.size - 1)) >> 3
-        found, stop = self._scan_records(start, start + ((end - position) >> 3))
+        found, count = self._scan_records(start, min((end - position) >> 3, len(self._words) - start))
         self._fence()
-        times, sites = self._times_of(found), self._sites_of(found)
+        buffer = self._copy_words(start, count)
+        self.position = self._consumer[0] = position + (count << 3)
+        words, halves = memoryview(buffer).cast("Q"), memoryview(buffer).cast("I")
+        if isinstance(found, range):
+            times, sites = words[2::found.step].tolist(), halves[2::2 * found.step].tolist()
+            offsets: Sequence[int] = range(8, (count + 1) << 3, found.step << 3)
+        else:
+            times, sites = [words[at + 2] for at in found], [halves[2 * at + 2] for at in found]
+            offsets = [(at + 1) << 3 for at in found]
         if 0 in times:
             self._inherit_times(times)
         elif times:
             self._last_time = times[-1]
-        buffer = bytes(self._data[start << 3:stop << 3])
-        offsets = range((found.start - start + 1) << 3, (found.stop - start + 1) << 3, found.step << 3) \
-            if isinstance(found, range) else [(at - start + 1) << 3 for at in found]
-        self.position = self._consumer[0] = position + ((stop - start) << 3)
         same = bool(sites) and sites.count(sites[0]) == len(sites)
         return Batch(position, buffer, times, sites[0] if same else sites, offsets)
 
-    def skip_records(self) -> list[int]:
-        """As :meth:`read`, but only the probe indices of the records."""
-        position = self.position
-        self._fence()
-        start = (position & (self.size - 1)) >> 3
-        found, stop = self._scan_records(start, start + ((self._producer[0] - position) >> 3))
-        words = self._words
-        probes = [words[at + 1] >> 32 for at in found]
-        self._fence()
-        self.position = self._consumer[0] = position + ((stop - start) << 3)
-        return probes
+    def _copy_words(self, start: int, count: int) -> bytes:
+        """Words of the ring; the last record may go on at its beginning."""
+        beyond = (start + count << 3) - self.size
+        whole = bytes(self._data[start << 3:start + count << 3])
+        return whole + bytes(self._data[:beyond]) if beyond > 0 else whole
 
-    def _times_of(self, found: Sequence[int]) -> list[int]:
-        words = self._words
-        if isinstance(found, range):
-            return words[found.start + 2:found.stop + 2:found.step].tolist()
-        return [words[at + 2] for at in found]
-
-    def _sites_of(self, found: Sequence[int]) -> list[int]:
-        if isinstance(found, range):
-            return self._halves[2 * found.start + 2:2 * found.stop + 2:2 * found.step].tolist()
-        words = self._words
-        return [words[at + 1] & _SITE for at in found]
-
-    def _scan_records(self, at: int, end: int) -> tuple[Sequence[int], int]:
-        """Word indices of the complete records in [at, end) and of the first word that is not one."""
-        words, alike = self._words, self._scan_alike(at, end)
+    def _scan_records(self, start: int, most: int) -> tuple[Sequence[int], int]:
+        """Where complete records begin in the ``most`` words from ``start`` on, and how many words they take: a range
+        if they are of one length."""
+        words, alike = self._words[start:], self._scan_alike(start, most)
         at = alike.stop
-        if at >= end or words[at] & BPF_RINGBUF_BUSY_BIT:
+        if at >= most or words[at] & BPF_RINGBUF_BUSY_BIT:
             return alike, at
         found = list(alike)
-        while at < end:
-            head = words[at] & _SITE
+        while at < most:
+            head = words[at] & _LENGTHS
             if head >= BPF_RINGBUF_DISCARD_BIT:
                 if head & BPF_RINGBUF_BUSY_BIT:
                     break
@@ -117,18 +106,18 @@ class Ring:
             at += (head + 15) >> 3
         return found, at
 
-    def _scan_alike(self, at: int, end: int) -> range:
-        """Word indices of the complete records from ``at`` on that have the length of the first; its stop is the word
-        behind them."""
-        first = self._halves[2 * at]
+    def _scan_alike(self, start: int, most: int) -> range:
+        """The same of those that have the length of the first; its stop is the word behind them."""
+        halves = self._halves[2 * start:]
+        first = halves[0]
         if first >= BPF_RINGBUF_DISCARD_BIT:
-            return range(at, at)
+            return range(0)
         step = (first + 15) >> 3
-        most = (end - at + step - 1) // step
-        lengths = self._halves[2 * at:2 * (at + most * step):2 * step].tolist()
-        if lengths.count(first) < most:
-            most = next(index for index, length in enumerate(lengths) if length != first)
-        return range(at, at + most * step, step)
+        lengths = halves[:2 * most:2 * step].tolist()
+        count = len(lengths)
+        if lengths.count(first) < count:
+            count = next(index for index, length in enumerate(lengths) if length != first)
+        return range(0, count * step, step)
 
     def _inherit_times(self, times: list[int]) -> None:
         last = self._last_time
@@ -170,11 +159,11 @@ def _make_memory_barrier() -> Callable[[], object]:
 
 
 def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
-    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or by the machine's memory in bytes."""
+    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or a 256th of the ``memory`` that there is:
+    4 MiB at least, and 64 MiB at most."""
     if perf_rb_pages:
         return max(page, 1 << (perf_rb_pages * page - 1).bit_length())
-    share = memory // 2048
-    return min(16 << 20, max(4 << 20, 1 << share.bit_length()))
+    return min(64 << 20, max(4 << 20, 1 << (memory // 256).bit_length() - 1 if memory >= 256 else 0))
 
 
 CONTROL_RING_BYTES = 256 << 10
@@ -185,4 +174,4 @@ def ring_bytes(name: str, perf_rb_pages: int) -> int:
     if name == CONTROL_RING:
         return CONTROL_RING_BYTES
     page = os.sysconf("SC_PAGE_SIZE")
-    return data_ring_bytes(perf_rb_pages, page, os.sysconf("SC_PHYS_PAGES") * page)
+    return data_ring_bytes(perf_rb_pages, page, 0 if perf_rb_pages else available_memory())

@@ -1,0 +1,113 @@
+"""What the tracer's own process costs: starting, draining a flood, reading and printing maps, and what new keys cost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from scripts import GETPPID
+
+LINE = f'{GETPPID} /comm == "nswork"/ {{ printf("%d %s %llu %d\\n", pid, comm, nsecs, cpu); }}'
+# A line to wait for, and then a key for each event: no two events of one thread have one time.
+KEYS = (f'config = {{ max_map_keys = %d }} BEGIN {{ printf("ready\\n"); }} '
+        f'{GETPPID} /comm == "nswork"/ {{ @[nsecs] = pid; }}')
+
+
+class Ended:
+    """A tracer that has ended: how long it took from SIGINT to its end, its CPU time since ``mark``, its peak memory."""
+
+    def __init__(self, wall: float, cpu: float, memory: float) -> None:
+        self.wall, self.cpu, self.memory = wall, cpu, memory
+
+
+class Running:
+    """A tracer that writes to ``out``."""
+
+    def __init__(self, command: list[str], out: Any) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
+
+    def interrupt(self) -> Ended:
+        """SIGINT, and wait for the end."""
+        before = cpu_seconds(self.process.pid)
+        begun = time.perf_counter()
+        self.process.send_signal(signal.SIGINT)
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        return Ended(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime - before, usage.ru_maxrss / 1024)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that process ``pid`` has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def compiled_sources(folder: Path) -> dict[str, str]:
+    """An environment in which the tree's modules are compiled once, as those of an installed package are, and nothing is
+    cached yet."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return clean | {"PYTHONPYCACHEPREFIX": str(folder / "pyc"), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def forget_scripts(folder: Path) -> None:
+    """Let the next start compile its script: of Sonde's cache only the kernel's types and features stay."""
+    for file in (folder / "cache" / "sonde").glob("spec-*"):
+        file.unlink()
+
+
+def await_text(file: Any, text: bytes, process: subprocess.Popen[bytes]) -> None:
+    """Until the tracer has written ``text``; RuntimeError if it ends before."""
+    deadline = time.monotonic() + 30
+    while text not in os.pread(file.fileno(), 1 << 16, 0):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the tracer did not begin")
+        time.sleep(0.02)
+
+
+def count_lines(file: Any, text: bytes = b" nswork ") -> int:
+    """Lines that the workload made."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).count(text)
+
+
+def flood(command: list[str], binary: Path, events: int) -> dict[str, float]:
+    """Two processes make ``events`` system calls as fast as they can; SIGINT a second after that: how many of them were
+    printed."""
+    with tempfile.TemporaryFile() as out:
+        running = Running([*command, "-e", 'BEGIN { printf("ready\\n"); } ' + LINE], out)
+        await_text(out, b"ready", running.process)
+        time.sleep(0.5)
+        loads = [subprocess.Popen([str(binary), "getppid", str(events // 2)]) for _ in range(2)]
+        for load in loads:
+            load.wait()
+        time.sleep(1)
+        running.interrupt()
+        return {"flood printed %": 100 * count_lines(out) / events}
+
+
+def keys(command: list[str], binary: Path, count: int) -> dict[str, float]:
+    """``count`` new keys of one thread, and then the end, at which the map is read, sorted and printed."""
+    title = f"{count:,} keys"
+    with tempfile.TemporaryFile() as out:
+        running = Running([*command, "-e", KEYS % (count + 1000)], out)
+        await_text(out, b"ready", running.process)
+        time.sleep(1)
+        begun = time.perf_counter()
+        subprocess.run([str(binary), "getppid", str(count)], check=True)
+        inserted = time.perf_counter() - begun
+        time.sleep(0.5)
+        ended = running.interrupt()
+        if (found := count_lines(out, b"@[")) < 0.99 * count:
+            raise RuntimeError(f"{found} of {count} keys were printed")
+        return {f"{title}: inserted s": inserted, f"{title}: read and printed s": ended.wall,
+                f"{title}: its cpu s": ended.cpu, f"{title}: memory MiB": ended.memory}
+
+
+if __name__ == "__main__":
+    sys.exit("run bench/run.py" if shutil.which("gcc") else "needs a C compiler")
