@@ -1,4 +1,4 @@
-"""What the tracer's own process costs: starting, draining a flood, reading and printing maps, and what new keys cost."""
+"""What the tracer's own process costs: starting, draining a flood, reading and printing maps; what new keys cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = (f'config = {{ max_map_keys = %d }} BEGIN {{ printf("ready\\n"); }} '
 
 
 class Ended:
-    """A tracer that has ended: how long it took from SIGINT to its end, its CPU time since ``mark``, its peak memory."""
+    """A tracer that has ended: seconds from SIGINT to its end, its CPU time in them, its peak memory in MiB."""
 
     def __init__(self, wall: float, cpu: float, memory: float) -> None:
         self.wall, self.cpu, self.memory = wall, cpu, memory
@@ -50,7 +50,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def compiled_sources(folder: Path) -> dict[str, str]:
-    """An environment in which the tree's modules are compiled once, as those of an installed package are, and nothing is
+    """An environment in which the tree's modules are compiled once, as an installed package's are, and nothing else is
     cached yet."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return clean | {"PYTHONPYCACHEPREFIX": str(folder / "pyc"), "XDG_CACHE_HOME": str(folder / "cache")}
