@@ -1,4 +1,4 @@
-"""What the tracer's own process costs: starting, draining a flood, reading and printing maps, inserting new keys."""
+"""What the tracer's own process costs: starting, draining a flood, reading and printing maps; what new keys cost."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from typing import Any
 from scripts import GETPPID
 
 LINE = f'{GETPPID} /comm == "nswork"/ {{ printf("%d %s %llu %d\\n", pid, comm, nsecs, cpu); }}'
-# A line to wait for, and then a key for each event: no two events of one thread have one time.
-KEYS = (f'config = {{ max_map_keys = %d }} BEGIN {{ printf("ready\\n"); }} '
-        f'{GETPPID} /comm == "nswork"/ {{ @[nsecs] = pid; }}')
+# A key for each event: no two events of one thread have one time.
+KEYS = f'config = {{ max_map_keys = %d }} {GETPPID} /comm == "nswork"/ {{ @[nsecs] = pid; }}'
 
 
 class Ended:
-    """A tracer that has ended: the time from SIGINT to its end, its CPU time since ``mark``, its peak memory."""
+    """A tracer that has ended: seconds from SIGINT to its end, its CPU time in them, its peak memory in MiB."""
 
     def __init__(self, wall: float, cpu: float, memory: float) -> None:
         self.wall, self.cpu, self.memory = wall, cpu, memory
@@ -31,7 +30,7 @@ class Running:
     """A tracer that writes to ``out``."""
 
     def __init__(self, command: list[str], out: Any) -> None:
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     def interrupt(self) -> Ended:
         """SIGINT, and wait for the end."""
@@ -50,7 +49,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def compiled_sources(folder: Path) -> dict[str, str]:
-    """An environment in which the tree's modules are compiled, as those of an installed package are, and nothing is
+    """An environment in which the tree's modules are compiled once, as an installed package's are, and nothing else is
     cached yet."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return clean | {"PYTHONPYCACHEPREFIX": str(folder / "pyc"), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -80,9 +79,9 @@ def flood(command: list[str], binary: Path, events: int) -> dict[str, float]:
     """Two processes make ``events`` system calls as fast as they can; SIGINT a second after that: how many of them were
     printed."""
     with tempfile.TemporaryFile() as out:
-        running = Running([*command, "-e", 'BEGIN { printf("ready\\n"); } ' + LINE], out)
-        await_text(out, b"ready", running.process)
-        time.sleep(0.5)
+        running = Running([*command, "-e", LINE], out)
+        await_text(out, b"Attached", running.process)
+        time.sleep(1)
         loads = [subprocess.Popen([str(binary), "getppid", str(events // 2)]) for _ in range(2)]
         for load in loads:
             load.wait()
@@ -96,7 +95,7 @@ def keys(command: list[str], binary: Path, count: int) -> dict[str, float]:
     title = f"{count:,} keys"
     with tempfile.TemporaryFile() as out:
         running = Running([*command, "-e", KEYS % (count + 1000)], out)
-        await_text(out, b"ready", running.process)
+        await_text(out, b"Attached", running.process)
         time.sleep(1)
         begun = time.perf_counter()
         subprocess.run([str(binary), "getppid", str(count)], check=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decoding import Names
 from sonde import types as t
@@ -66,6 +68,24 @@ def test_map_elements() -> None:
     assert keyed.decode_items([(raw, struct.pack("=q", -2))]) == [((1, "ab"), -2)]
     stats = MapDecoder(MapSpec("@s", "array", 4, 16, 1, value=t.Aggregate("stats"), memory=True), Names())
     assert stats.decode_items([(b"", (2, 10))]) == [(None, Stats(2, 5, 10))]
+
+
+NUMBERS = [t.Int(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False)]
+TYPES = [*NUMBERS, t.BOOL, t.Str(6), t.Buf(5), t.Inet(), t.MacAddr(), t.Pointer(t.VOID),
+         t.Enum("e", 32, False, {1: "one"}), t.Array(t.UINT16, 2), t.Symbol("ksym")]
+
+
+@given(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4), st.booleans(), st.sampled_from(TYPES), st.booleans(),
+       st.integers(0, 9), st.randoms(use_true_random=False))
+def test_columns_are_decoded_as_elements_are(parts: list[t.Type], named: bool, value: t.Type, nested: bool, count: int,
+                                             random: Any) -> None:
+    key: t.Type = t.Tuple(tuple(parts), tuple(f"f{i}" for i in range(len(parts))) if named else ())
+    key = parts[0] if len(parts) == 1 else t.Tuple((key, t.INT8)) if nested else key
+    key_size, value_size = t.round_up(key.size, 8), t.round_up(value.size, 8)
+    decoder = MapDecoder(MapSpec("@x", "hash", key_size, value_size, 10, key=key, value=value), Names())
+    raw = [(random.randbytes(key_size), random.randbytes(value_size)) for _ in range(count)]
+    found = decoder.decode_columns(b"".join([k for k, _ in raw]), b"".join([v for _, v in raw]))
+    assert list(map(repr, found)) == list(map(repr, decoder.decode_items(raw)))
 
 
 def test_printf_print_and_time() -> None:

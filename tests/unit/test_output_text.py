@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decoding import Names
 from sonde.language.source import Source, Span
 from sonde.output.stream import Stream
-from sonde.output.text import TextOutput
+from sonde.output.text import TextOutput, element_label, encode_text, sort_items
 from sonde.runtime.aggregates import Histogram, Stats
-from sonde.runtime.values import ArrayValue, EnumValue, PointerValue, StackTrace
+from sonde.runtime.values import ArrayValue, EnumValue, PointerValue, StackTrace, to_text
 from sonde.types import Stack
 
 
@@ -202,3 +204,42 @@ def test_a_reader_that_is_slow_is_waited_for() -> None:
     assert b"".join(got) == data
     os.close(reader)
     os.close(writer)
+
+
+PARTS = st.one_of(st.integers(-3, 3), st.sampled_from(["", "a", "b%s", "\xe4", "\udcff", "\n"]), st.booleans(),
+                  st.just(PointerValue(7)))
+KEYS = st.one_of(PARTS, st.tuples(PARTS, PARTS), st.tuples(PARTS, st.tuples(PARTS, PARTS)), st.tuples(PARTS))
+VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["x", "%d"]), st.booleans(), st.tuples(PARTS, PARTS))
+
+
+def order_of(key: Any) -> Any:
+    """What keys are sorted by, for one key."""
+    if isinstance(key, tuple):
+        return tuple(map(order_of, key))
+    return encode_text(key) if isinstance(key, str) else key if isinstance(key, int) else 0
+
+
+def alike(of: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Lists whose elements have one type throughout, as maps have."""
+    return of.flatmap(lambda one: st.lists(of.filter(lambda other: shape(one) == shape(other)), max_size=9))
+
+
+def shape(value: Any) -> Any:
+    return tuple(map(shape, value)) if type(value) is tuple else type(value)
+
+
+@given(alike(st.tuples(KEYS, VALUES)))
+def test_maps_are_sorted_and_written_element_by_element(items: list[tuple[Any, Any]]) -> None:
+    """The fast ways give what the definition gives."""
+    wanted = sorted(items, key=lambda item: order_of(item[0]))
+    if all(type(value) is int for _, value in items):
+        wanted.sort(key=lambda item: item[1])
+    assert sort_items(items) == wanted
+    screen = Screen()
+    try:
+        screen.text.write_map("@x", items)
+        assert screen.shown() == b"".join([encode_text(f"{element_label('@x', key)}: {to_text(value)}\n")
+                                           for key, value in wanted])
+    finally:
+        for descriptor in screen.open:
+            os.close(descriptor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
@@ -10,7 +12,7 @@ from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
     from ..runtime.losses import Withheld
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 Items: TypeAlias = "Sequence[tuple[Any, Any]]"  # (key, value); a map without keys has one item with key None, or none
 
 # Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
+_PORTION = 1 << 13  # elements of a map that are made text at a time
 CONTROLS = {c: f"\\x{c:02x}" for c in [*range(32), *range(127, 160)]}
 _UNSAFE = {c: text for c, text in CONTROLS.items() if chr(c) not in "\n\t"} | {0xDC00 + c: CONTROLS[c]
                                                                            for c in range(128, 160)}
@@ -39,19 +42,42 @@ def sort_items(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
     found = list(items)
     if not found:
         return found
-    found.sort(key=lambda item: _key_order(item[0]))
-    values = [value for _, value in found]
-    if all(isinstance(v, Histogram) for v in values):
+    found.sort(key=itemgetter(0) if _are_in_order([key for key, _ in found]) else lambda item: _key_order(item[0]))
+    kinds = set(map(type, map(itemgetter(1), found)))
+    if kinds == {int}:
+        found.sort(key=itemgetter(1))
+    elif all(issubclass(kind, Histogram) for kind in kinds):
         found.sort(key=lambda item: item[1].total)
-    elif all(isinstance(v, Stats) for v in values):
+    elif all(issubclass(kind, Stats) for kind in kinds):
         found.sort(key=lambda item: item[1].average)
-    elif all(_is_number(v) for v in values):
+    elif all(kind is int or issubclass(kind, EnumValue) for kind in kinds):
         found.sort(key=lambda item: int(item[1]))
     return found[-top:] if top else found
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is int or isinstance(value, EnumValue)
+def _are_in_order(keys: Sequence[Any]) -> bool:
+    """Whether keys compare as :func:`_key_order` has it: numbers, texts of ASCII, and tuples of such of one length."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return "".join(keys).isascii()
+    if kinds == {tuple} and len(set(map(len, keys))) == 1:
+        return all(_are_in_order([key[at] for key in keys]) for at in range(len(keys[0])))
+    return kinds == {int}
+
+
+def _is_plain(values: Iterable[Any]) -> bool:
+    """Whether all are numbers or texts, which print as they are."""
+    return {int, str} >= set(map(type, values))
+
+
+def _line_template(name: str, items: Items) -> str:
+    """The form of a line, for ``key, value`` or ``*key, value``, of elements whose keys and values print as they are;
+    "" of others."""
+    keys = [key for key, _ in items]
+    width = len(keys[0]) if set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1 else 0
+    parts = [[key[at] for key in keys] for at in range(width)] if width else [keys]
+    plain = all(map(_is_plain, parts)) and _is_plain(map(itemgetter(1), items))
+    return f"{name}[{', '.join(['%s'] * len(parts))}]: %s\n" if plain else ""
 
 
 def _key_order(key: Any) -> Any:
@@ -154,14 +180,18 @@ class TextOutput(Streams):
     def write_map(self, name: str, items: Items, top: int = 0, div: int = 1, kind: str = "map",
                   incomplete: bool = False) -> None:
         """A map, whole or its ``top`` entries; nothing of an empty one. ``incomplete``: a line before it says so."""
+        # The template first: as long as they are not sorted, the elements lie in memory one after the other.
+        template = _line_template(name, items) if items and div <= 1 else ""
         shown = sort_items(items, top)
         if shown and incomplete:
             self.out.write(encode_text(f"{name} is incomplete:\n"))
         if shown and isinstance(shown[0][1], Drawing):
             return self._write_drawings(name, shown, div)
-        lines = [self._escape_text(f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n")
-                 for key, value in shown]
-        self.out.write(encode_text("".join(lines)))
+        for at in range(0, len(shown), _PORTION):
+            lines = _element_lines(name, shown[at:at + _PORTION], div, template)
+            self.out.write(encode_text(self._escape_text("".join(lines))))
+            if at:
+                self.out.flush()
 
     def _write_drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
@@ -174,6 +204,15 @@ class TextOutput(Streams):
 def element_label(name: str, key: Any) -> str:
     """``@x`` or ``@x[1, foo]``."""
     return name if key is None else f"{name}[{key_text(key)}]"
+
+
+def _element_lines(name: str, items: Items, div: int, template: str) -> list[str]:
+    """The lines of elements, by a template where there is one."""
+    if not template:
+        return [f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n" for key, value in items]
+    if type(items[0][0]) is tuple:
+        return [template % (*key, value) for key, value in items]
+    return list(map(template.__mod__, items))
 
 
 def failure_message(message: str, span: Any, helper: str, retcode: int) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
 Decode: TypeAlias = "Callable[[Any, int], Any]"  # (buffer, offset) -> value
+DecodeColumn: TypeAlias = "Callable[[bytes], list[Any]]"  # elements one after another -> their values
 
 INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
              (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}
@@ -46,6 +47,25 @@ def make_decoder(type: Type, context: DecodingContext) -> Decode:
         raise AssertionError(f"no decoder for {type.__class__.__name__}")
     found: Decode = make(type, context)
     return found
+
+
+def make_column_decoder(type: Type, context: DecodingContext, step: int, at: int = 0) -> DecodeColumn:
+    """A function from many elements of ``step`` bytes each to the values of ``type`` that lie ``at`` bytes into each:
+    those of :func:`make_decoder`, without a call for each where they are numbers, texts or tuples of such."""
+    if type.__class__ is t.Int and isinstance(type, t.Int) and not step % type.size and not at % type.size:
+        code: Any = INT_CODES[type.bits, type.signed]
+        each = step // type.size
+        return lambda data: memoryview(data)[at:].cast(code)[::each].tolist() if data else []
+    if isinstance(type, t.Str):
+        unpack, text = Layout(f"{at}x{type.size}s{step - at - type.size}x").iter_unpack, \
+            make_text_cutter(type.capacity, context)
+        return lambda data: [text(raw).decode("utf-8", "surrogateescape") for raw, in unpack(data)]
+    if isinstance(type, t.Tuple) and type.of and not type.names:
+        columns = [make_column_decoder(each, context, step, at + offset)
+                   for each, offset in zip(type.of, type.offsets)]
+        return lambda data: list(zip(*[column(data) for column in columns]))
+    get = make_decoder(type, context)
+    return lambda data: [get(data, start) for start in range(at, len(data), step)]
 
 
 def _scalar_decoder(code: str) -> Decode:

@@ -6,9 +6,9 @@ from struct import Struct as Layout
 
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..types import Aggregate
+from ..types import Aggregate, round_up
 from .aggregate_values import aggregate_value
-from .decoders import make_decoder
+from .decoders import make_column_decoder, make_decoder
 from .maps import Map
 from .values import DecodingContext
 
@@ -67,7 +67,9 @@ class MapDecoder:
 
     def __init__(self, spec: MapSpec, context: DecodingContext) -> None:
         assert spec.value is not None
+        self._spec = spec
         self._context = context
+        self._columns: tuple[Callable[[bytes], list[Any]], Callable[[Any], list[Any]]] | None = None
         self._key = make_decoder(spec.key, context) if spec.key is not None and not spec.memory else None
         self._aggregate = spec.value if isinstance(spec.value, Aggregate) else None
         self._value = make_decoder(spec.value, context) if self._aggregate is None else None
@@ -86,6 +88,22 @@ class MapDecoder:
         assert self._value is not None
         return self._value(raw, 0)
 
+    def decode_columns(self, keys: bytes, values: bytes | list[Any]) -> list[tuple[Any, Any]]:
+        """The pairs of packed keys, and as many values: packed, or of an aggregate its merged words."""
+        assert self._spec.key is not None and self._spec.value is not None
+        if self._columns is None:
+            element = round_up(self._spec.value_size, 8) if "percpu" in self._spec.type else self._spec.value_size
+            self._columns = (make_column_decoder(self._spec.key, self._context, self._spec.key_size),
+                             self._words_column if self._aggregate is not None
+                             else make_column_decoder(self._spec.value, self._context, element))
+        of_keys, of_values = self._columns
+        return list(zip(of_keys(keys), of_values(values)))
+
+    def _words_column(self, states: Any) -> list[Any]:
+        assert self._aggregate is not None
+        return [words[0] for words in states] if self._aggregate.kind == "count" \
+            else [self.decode_value(words) for words in states]
+
     def decode_items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
         """All (key, value) pairs."""
         return [(self.decode_key(key), self.decode_value(value)) for key, value in raw]
@@ -102,11 +120,13 @@ class MapReader:
 
     def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
-        raw = self.read_raw(name, then)
-        items = self.map_decoder(name).decode_items(raw) if len(raw) < MANY or self.progress is None \
-            else self._decode_many(name, raw)
-        short = self.maps[name].spec.short
-        return items + self(short, then) if short else items
+        found = self.maps[name]
+        if found.spec.memory or found.spec.key is None:
+            return self.map_decoder(name).decode_items(self.read_raw(name, then))
+        items = self._decode_columns(name, list(found.columns(then == "clear")))
+        if then == "zero":
+            found.zero()
+        return items + self(found.spec.short, then) if found.spec.short else items
 
     def read_raw(self, name: str, then: str = "") -> list[tuple[bytes, Any]]:
         """The elements of one map of the kernel, keys and plain values as bytes, aggregates as merged words."""
@@ -116,13 +136,18 @@ class MapReader:
             found.zero()
         return raw
 
-    def _decode_many(self, name: str, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
-        """The pairs of a map that takes a while; ``progress`` is told as it goes on, and at the end."""
-        assert self.progress is not None
-        decode, items = self.map_decoder(name).decode_items, []
-        for at in range(0, len(raw), MANY // 8):
-            items += decode(raw[at:at + MANY // 8])
-            self.progress(name, len(items), len(raw))
+    def _decode_columns(self, name: str, pieces: list[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+        """The pairs of a map; ``progress`` is told of one that takes a while, as it goes on and at the end."""
+        decode, size, items = self.map_decoder(name).decode_columns, self.maps[name].spec.key_size, []
+        whole = sum([len(keys) for keys, _ in pieces]) // size
+        tell = self.progress if whole >= MANY else None
+        for keys, values in pieces:
+            count = len(keys) // size
+            width = len(values) // count if count else 1
+            for at in range(0, count, MANY):
+                items += decode(keys[at * size:(at + MANY) * size], values[at * width:(at + MANY) * width])
+                if tell is not None:
+                    tell(name, len(items), whole)
         return items
 
     def map_decoder(self, name: str) -> MapDecoder:

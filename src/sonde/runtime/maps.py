@@ -71,6 +71,20 @@ class Map:
             return self._finish_items(self._gains_since_base(self._read_states()))
         return self._decode_chunks(self._read_chunks(take=False))
 
+    def columns(self, clear: bool = False) -> Iterator[tuple[bytes, bytes | list[State]]]:
+        """All of a map with keys, in pieces: keys, packed, and as many values, packed if they are plain. ``clear``
+        empties it in the same step."""
+        if self._clears_by_subtraction or self.spec.memory:
+            items = self.read_and_clear() if clear else self.items()
+            yield b"".join([key for key, _ in items]), [value for _, value in items]  # type: ignore[misc]
+            return
+        for chunk in self._read_chunks(take=clear):
+            if self.aggregate is None and not self._per_cpu:
+                yield chunk.keys, chunk.cells
+            else:
+                values = [value for _, value in self._decode_chunks([chunk])]
+                yield chunk.keys, b"".join(values) if self.aggregate is None else values  # type: ignore[arg-type,misc]
+
     def get(self, key: bytes = b"") -> Value | None:
         """The value under ``key``; None if there is none."""
         if self.spec.memory:

@@ -159,8 +159,8 @@ def _make_memory_barrier() -> Callable[[], object]:
 
 
 def data_ring_bytes(perf_rb_pages: int, page: int, memory: int) -> int:
-    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or a 256th of the machine's ``memory``:
-    4 MiB at least, and 64 MiB at most."""
+    """Size of the data ring: ``perf_rb_pages`` rounded up to a power of two, or a 256th of the ``memory`` that there
+    is: 4 MiB at least, and 64 MiB at most."""
     if perf_rb_pages:
         return max(page, 1 << (perf_rb_pages * page - 1).bit_length())
     return min(64 << 20, max(4 << 20, 1 << (memory // 256).bit_length() - 1 if memory >= 256 else 0))
