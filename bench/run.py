@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Speed, measured as ratios in one run: Sonde beside bpftrace, where it is installed.
 
-    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,attach,own,budget] [--peer BPFTRACE]...
-                 [--json FILE]
+    bench/run.py [--quick] [--rounds N] [--only startup,four,kernel,drain,flood,keys,attach,own,budget]
+                 [--peer BPFTRACE]... [--json FILE]
 
 Prints Markdown tables. Needs root, BTF and a C compiler. Every figure is the best of its rounds, and the two tracers
 take turns, so that a slow minute of the machine hits both.
@@ -33,13 +33,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import userspace
 from scripts import ANCHORS, FOUR_PROBES, GETPPID, SCRIPTS, Script
 
 HERE = Path(__file__).resolve().parent
 STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 TARGET = (0, 26)
 PUBLISHED_EMPTY = {"old": 53.0, "new": 52.0}
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 # --- the machine ------------------------------------------------------------------------------------------
@@ -101,12 +101,6 @@ def run_times(pid: int) -> dict[int, tuple[int, int]]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time that process ``pid`` has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
 class Done:
     """A process that has ended: wall and CPU seconds, peak memory in MiB."""
 
@@ -163,16 +157,6 @@ def await_hits(process: subprocess.Popen[bytes], work: Sequence[str], errors: An
 # --- the figures ------------------------------------------------------------------------------------------
 
 
-def startup(peer: Peer, rounds: int) -> dict[str, float]:
-    Done(peer.run("BEGIN { exit(); }"))  # warm the caches
-    runs = [Done(peer.run("BEGIN { exit(); }")) for _ in range(rounds)]
-    return {
-        "start wall s": min(r.wall for r in runs),
-        "start cpu s": min(r.cpu for r in runs),
-        "start memory MiB": min(r.memory for r in runs),
-    }
-
-
 def four_probes(peer: Peer, rounds: int) -> dict[str, float]:
     return {"four probes wall s": min(Done(peer.run(FOUR_PROBES)).wall for _ in range(rounds))}
 
@@ -211,10 +195,10 @@ def drain(peer: Peer, binary: Path, events: int) -> dict[str, float]:
         with tracing(peer, program, [str(binary), "getppid", "20"], out) as process:
             time.sleep(0.3)
             lines_before = count_lines(out)
-            begun = cpu_seconds(process.pid)
+            begun = userspace.cpu_seconds(process.pid)
             subprocess.run([str(binary), "burst", str(events), "500", "2500"], check=True)
             settle(out)
-            spent = cpu_seconds(process.pid) - begun
+            spent = userspace.cpu_seconds(process.pid) - begun
         lines = count_lines(out) - lines_before
     return {"drain cpu s": spent * 300_000 / events, "drain printed %": 100 * lines / events}
 
@@ -379,7 +363,8 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and events")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each figure")
-    parser.add_argument("--only", default="startup,four,kernel,drain,attach,own,budget", help="comma list of figures")
+    parser.add_argument("--only", default="startup,four,kernel,drain,flood,keys,attach,own,budget",
+                        help="comma list of figures")
     parser.add_argument("--peer", action="append", default=[], metavar="BPFTRACE",
                         help="a bpftrace to compare with; may be repeated (default: the one that is installed)")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
@@ -401,9 +386,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         binary = build(Path(folder))
         steps = [
-            ("startup", lambda peer: startup(peer, rounds * 2)),
+            ("startup", lambda peer: userspace.startup(peer.command, rounds * 2)),
             ("four", lambda peer: four_probes(peer, rounds)),
             ("drain", lambda peer: drain(peer, binary, 60_000 if chosen.quick else 300_000)),
+            ("flood", lambda peer: userspace.flood(peer.command, binary, 400_000 if chosen.quick else 2_000_000)),
+            ("keys", lambda peer: userspace.keys(peer.command, binary, 60_000)),
+            ("keys", lambda peer: {} if chosen.quick else userspace.keys(peer.command, binary, 1_000_000)),
             ("attach", attach_many),
             ("own", lambda peer: own_time(peer, binary, 20 if chosen.quick else 100)),
             ("budget", lambda peer: budget_cost(peer, binary, 8 if chosen.quick else 16)),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -49,8 +47,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def compiled_sources(folder: Path) -> dict[str, str]:
-    """An environment in which the tree's modules are compiled once, as an installed package's are, and nothing else is
-    cached yet."""
+    """An environment in which the tree's modules are compiled once, as an installed package's are, and Sonde's cache is
+    empty."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return clean | {"PYTHONPYCACHEPREFIX": str(folder / "pyc"), "XDG_CACHE_HOME": str(folder / "cache")}
 
@@ -59,6 +57,36 @@ def forget_scripts(folder: Path) -> None:
     """Let the next start compile its script: of Sonde's cache only the kernel's types and features stay."""
     for file in (folder / "cache" / "sonde").glob("spec-*"):
         file.unlink()
+
+
+class Start:
+    """A start, to its end: wall and CPU seconds; peak memory in MiB, by way of a shell that has next to none itself."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        begun = time.perf_counter()
+        shell = subprocess.Popen(["sh", "-c", '"$@" >/dev/null 2>&1; exit $?', "sh", *command], env=environment)
+        _, status, usage = os.wait4(shell.pid, 0)
+        self.wall = time.perf_counter() - begun
+        shell.returncode = os.waitstatus_to_exitcode(status)
+        if shell.returncode:
+            raise RuntimeError(f"{' '.join(command)[:200]}: status {shell.returncode}")
+        self.cpu, self.memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def startup(command: list[str], rounds: int) -> dict[str, float]:
+    """``BEGIN { exit(); }``: the first time, with nothing compiled, and later."""
+    words = [*command, "-e", "BEGIN { exit(); }"]
+    with tempfile.TemporaryDirectory() as folder:
+        environment, first, later = compiled_sources(Path(folder)), [], []
+        for _ in range(2):
+            Start(words, environment)  # warms the caches
+        for _ in range(rounds):
+            forget_scripts(Path(folder))
+            first.append(Start(words, environment))
+            later.append(Start(words, environment))
+    return {"first start wall s": min(start.wall for start in first),
+            "start wall s": min(start.wall for start in later), "start cpu s": min(start.cpu for start in later),
+            "start memory MiB": min(start.memory for start in later)}
 
 
 def await_text(file: Any, text: bytes, process: subprocess.Popen[bytes]) -> None:
@@ -107,6 +135,3 @@ def keys(command: list[str], binary: Path, count: int) -> dict[str, float]:
         return {f"{title}: inserted s": inserted, f"{title}: read and printed s": ended.wall,
                 f"{title}: its cpu s": ended.cpu, f"{title}: memory MiB": ended.memory}
 
-
-if __name__ == "__main__":
-    sys.exit("run bench/run.py" if shutil.which("gcc") else "needs a C compiler")

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""How cost grows: with clauses, keys, CPUs and elements. Writes docs/performance.md and its plots.
+
+    bench/growth.py [--peer BPFTRACE] [--rounds N] [--folder docs]
+
+Needs root, BTF and a C compiler. Each point is the best of its rounds, and the tracers take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import userspace
+from run import Peer, build, peers, run_times, statistics, tracing
+from scripts import GETPPID
+
+EVENTS = 100_000
+COLOURS = ("#1f6fb4", "#c8591b")
+Points = dict[str, list[tuple[float, float]]]  # of each tracer: (x, y)
+
+
+def program_time(peer: Peer, program: str, load: Callable[[], None], binary: Path, rounds: int) -> float:
+    """Nanoseconds that all programs of a script together take for an event: the best round."""
+    best = float("inf")
+    with tracing(peer, program, [str(binary), "getppid", "20"]) as process:
+        for _ in range(rounds):
+            before = run_times(process.pid)
+            load()
+            after = run_times(process.pid)
+            gained = [(after[i][0] - before.get(i, (0, 0))[0], after[i][1] - before.get(i, (0, 0))[1]) for i in after]
+            events = max(runs for _, runs in gained)
+            best = min(best, sum(spent for spent, _ in gained) / events)
+    return best
+
+
+def loads(binary: Path, processes: int) -> Callable[[], None]:
+    """So many processes that each make system calls at once."""
+    def run() -> None:
+        started = [subprocess.Popen([str(binary), "getppid", str(EVENTS)]) for _ in range(processes)]
+        for process in started:
+            process.wait()
+    return run
+
+
+def clause(number: int) -> str:
+    return f'{GETPPID} /comm == "nswork"/ {{ @c{number} = count(); }} '
+
+
+def measure(tracers: Sequence[Peer], binary: Path, rounds: int) -> dict[str, Points]:
+    """The series of each plot."""
+    one = loads(binary, 1)
+    found: dict[str, Points] = {}
+
+    def series(name: str, at: Sequence[int], script: Callable[[int], str],
+               load: Callable[[int], Callable[[], None]] = lambda _: one) -> None:
+        found[name] = {peer.name: [] for peer in tracers}
+        for x in at:
+            for peer in tracers:
+                found[name][peer.name].append((x, program_time(peer, script(x), load(x), binary, rounds)))
+
+    with statistics():
+        series("clauses", (1, 2, 4, 8, 16, 32), lambda n: "".join(map(clause, range(n))))
+        series("keys", (1, 16, 256, 4096, 65536), lambda n: f'config = {{ max_map_keys = {max(n, 16)} }} {GETPPID} '
+               f'/comm == "nswork"/ {{ @[nsecs % {n}] = count(); }}')
+        cpus = range(1, (os.cpu_count() or 1) + 1)
+        for name, action in (("own", "@ = count();"), ("shared", "@[1] = nsecs;")):
+            series(f"cpus-{name}", cpus, lambda n, action=action: f'{GETPPID} /comm == "nswork"/ {{ {action} }}',
+                   lambda n: loads(binary, n))
+    found["elements"] = {peer.name: [] for peer in tracers}
+    for count in (1_000, 10_000, 100_000):
+        for peer in tracers:
+            ended = [userspace.keys(peer.command, binary, count)[f"{count:,} keys: its cpu s"] for _ in range(rounds)]
+            found["elements"][peer.name].append((count, 1000 * min(ended)))
+    return found
+
+
+def draw_plot(points: Points, x_title: str, y_title: str) -> str:
+    """An SVG of lines over a logarithmic x, from 0 up."""
+    width, height, left, low = 640, 320, 60, 40
+    xs = sorted({x for line in points.values() for x, _ in line})
+    top = max(y for line in points.values() for _, y in line) * 1.1 or 1
+    place = {x: left + (width - left - 20) * (i / max(len(xs) - 1, 1)) for i, x in enumerate(xs)}
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+             f'font-size="12"><rect width="{width}" height="{height}" fill="white"/>']
+    for step in range(5):
+        y = height - low - (height - low - 30) * step / 4
+        parts.append(f'<line x1="{left}" x2="{width - 20}" y1="{y:.0f}" y2="{y:.0f}" stroke="#ddd"/>'
+                     f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{top * step / 4:.0f}</text>')
+    parts += [f'<text x="{at:.0f}" y="{height - low + 16}" text-anchor="middle">{x:,g}</text>'
+              for x, at in place.items()]
+    parts.append(f'<text x="{width / 2}" y="{height - 6}" text-anchor="middle">{x_title}</text>'
+                 f'<text x="{left}" y="16">{y_title}</text>')
+    for number, (name, line) in enumerate(points.items()):
+        at = [(place[x], height - low - (height - low - 30) * y / top) for x, y in line]
+        parts.append(f'<polyline fill="none" stroke="{COLOURS[number % 2]}" stroke-width="2" '
+                     f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in at)}"/>')
+        parts.append(f'<text x="{width - 20}" y="{16 + 14 * number}" text-anchor="end" fill="{COLOURS[number % 2]}">'
+                     f'{name}</text>')
+    return "\n".join(parts) + "\n</svg>\n"
+
+
+def table(points: Points, x_title: str) -> str:
+    names, xs = list(points), [x for x, _ in next(iter(points.values()))]
+    rows = [f"| {x_title} | {' | '.join(names)} | ratio |", "|---" * (len(names) + 2) + "|"]
+    for i, x in enumerate(xs):
+        values = [points[name][i][1] for name in names]
+        ratio = f"{values[0] / values[1]:.2f}" if len(values) > 1 and values[1] else "-"
+        rows.append(f"| {x:,g} | {' | '.join(f'{value:.0f}' for value in values)} | {ratio} |")
+    return "\n".join(rows)
+
+
+TITLES = {
+    "clauses": ("With clauses", "clauses of one event", "ns per event", """
+Clauses that fire at one event are one program with Sonde: the event, the test of the system call's number and what the
+clauses share are paid once."""),
+    "keys": ("With keys", "keys of @[n] = count()", "ns per event", """
+A hash costs what the memory costs that its elements lie in: as long as that is the cache, more keys cost little."""),
+    "cpus-own": ("With CPUs, each with memory of its own", "processes at once", "ns per event", """
+`@ = count()` has a slot for each CPU: no CPU waits for another, however many there are."""),
+    "cpus-shared": ("With CPUs, and one element for all", "processes at once", "ns per event", """
+`@[1] = nsecs` is one element that all CPUs write: its cache line and the lock of its bucket travel between them. What a
+CPU pays grows with the CPUs that write at the same time, with any tracer; on many CPUs give such a map `cpu` as a key,
+or use an aggregate."""),
+    "elements": ("With elements that are printed", "keys", "ms of CPU from SIGINT to the end", """
+Reading, sorting and printing a map is linear in its keys, but for the sorting."""),
+}
+
+
+def write_page(found: dict[str, Points], folder: Path, versions: str) -> None:
+    """The page, and a plot for each series beside it."""
+    images = folder / "images"
+    uname = os.uname()
+    text = [INTRODUCTION.format(versions=versions, kernel=uname.release, machine=uname.machine, cpus=os.cpu_count())]
+    for name, points in found.items():
+        title, x_title, y_title, words = TITLES[name]
+        (images / f"growth-{name}.svg").write_text(draw_plot(points, x_title, y_title))
+        text.append(f"## {title}\n{words}\n\n![{title}](images/growth-{name}.svg)\n\n{table(points, x_title)}\n")
+    (folder / "performance.md").write_text("\n".join([*text, EXPECTATIONS]))
+
+
+INTRODUCTION = """# What tracing costs, and how that grows
+
+Made by `bench/growth.py` from one run of {versions} side by side: Linux {kernel}, {machine}, {cpus} CPUs, the best of
+some rounds each. Times of machines differ: read the ratios and the shapes. Nanoseconds per event are the kernel's own
+figure (`kernel.bpf_stats_enabled`), some 50 of which are its statistics themselves. `bench/run.py` has the single
+figures.
+"""
+
+EXPECTATIONS = """## On many CPUs
+
+More CPUs than these were not there to measure. What is to be expected of 64 follows from what they share:
+
+| what | shared by CPUs | so with 64 |
+|---|---|---|
+| maps without keys, `count()`, `hist()` ... with and without keys | nothing while programs run | as with one; an element that is read at the end has 64 slots |
+| plain elements that several CPUs write | the element's cache line, its bucket's lock | slower with each CPU that writes at once |
+| `printf()` and all that is printed | one ring, one lock, one reader | the reader's speed is that of one CPU: what is above it is counted as lost; filter, count, or enlarge the ring |
+| the order of what is printed | nothing more | sorted as it is read, within a window of 20 ms |
+| `--budget` | one word, read | a purse for each CPU, filled sixteen runs at a time |
+"""  # noqa: E501
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="How cost grows.")
+    parser.add_argument("--peer", action="append", default=[], metavar="BPFTRACE")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=Path(__file__).resolve().parent.parent / "docs")
+    chosen = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("bench: needs root")
+    tracers = peers(chosen.peer)[:2]
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(tracers, build(Path(folder)), chosen.rounds)
+    write_page(found, chosen.folder, " and ".join(peer.name for peer in tracers))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
