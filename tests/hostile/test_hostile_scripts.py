@@ -187,6 +187,7 @@ def test_large_scripts_at_random() -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize("script, status", [
+    ("uprobe { }", 1), ("uprobe, uretprobe, usdt, fentry, kprobe, watchpoint, interval, tracepoint { }", 1),
     ("interval:s:18446744074 { }", 1), ("profile:s:18446744074 { }", 1), ("interval:s:9223372036 { }", 0),
     ("config = { perf_rb_pages=4294967296 } interval:s:1 { printf(\"x\"); }", 1),
     ("struct s { char a[4294967296][4294967296][4]; }; begin { print(sizeof(struct s)); }", 1),

@@ -128,3 +128,13 @@ def test_of_what_stands_below_the_blocks_the_last_is_kept(capfd: pytest.CaptureF
     blocks.leave_screen()
     text = capfd.readouterr().out
     assert held < 2 << 20 and text.endswith("299 " + "x" * 100_000)
+
+
+def test_before_there_is_a_picture_nothing_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
+    blocks, text = Blocks(script(SECOND), "x"), b"".join(b"line %d\n" % number for number in range(10))
+    blocks.switch_probe("begin", 1)
+    for size in (1, 5_000, 100_000, 1, 60_000):  # each by itself, until the next record is there
+        blocks.write_text(text * size)
+        blocks.switch_probe("begin", 1)
+    blocks.flush()
+    assert capfd.readouterr().out == text.decode() * 165_002

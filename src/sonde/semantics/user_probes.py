@@ -79,7 +79,7 @@ def report_no_file(finder: ProbeFinder, point: AttachPoint, name: str) -> list[A
 
 def _with_source(finder: ProbeFinder, parts: list[str]) -> list[str]:
     """``path@file.c:12`` as ``path:file.c:12``; a file whose own name has an @ stays what it is."""
-    path, _, source = parts[0].rpartition("@")
+    path, _, source = parts[0].rpartition("@") if parts else ("", "", "")
     if path and source and len(parts) in (2, 3) and parse_number(parts[1]) \
             and not finder.world.find_binaries(parts[0], finder.options.pid):
         return [path, source, *parts[1:]]

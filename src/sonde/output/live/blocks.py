@@ -19,6 +19,7 @@ from ..text import TextOutput, encode_text
 from .screen import Screen
 
 _MOST_LINES = 1000  # of what is printed outside of blocks
+_LARGE = 1 << 16    # characters that are held before there is a picture
 _LONGEST = 1 << 20  # characters of a block, or of what is kept of a text
 _LEAST_PAUSE = 0.05  # s between two pictures
 _LEADS = ("begin", "BEGIN")
@@ -53,18 +54,17 @@ class Block:
     """What one firing prints, up to so many characters; those beyond them are counted."""
 
     def __init__(self) -> None:
+        self.size = 0
         self._pieces: list[str] = []
-        self._room = _LONGEST
         self._left_out = 0
 
     def add_text(self, text: str) -> None:
         """More of it."""
-        if len(text) > self._room:
-            end = text.rfind("\n", 0, self._room) + 1
+        if self._left_out or self.size + len(text) > _LONGEST:
+            end = 0 if self._left_out else text.rfind("\n", 0, _LONGEST - self.size) + 1
             self._left_out += len(text) - end
-            self._room, text = 0, text[:end]
-        else:
-            self._room -= len(text)
+            text = text[:end]
+        self.size += len(text)
         self._pieces.append(text)
 
     def __str__(self) -> str:
@@ -77,20 +77,20 @@ class Tail:
 
     def __init__(self, most: int) -> None:
         self.pieces: deque[str] = deque()
-        self._most, self._size = most, 0
+        self._most, self.size = most, 0
 
     def add_pieces(self, pieces: Iterable[str]) -> None:
         """More of it; the oldest make room."""
         for piece in pieces:
             self.pieces.append(piece[-_LONGEST:])
-            self._size += len(self.pieces[-1])
-            while self._size > _LONGEST or len(self.pieces) > self._most:
-                self._size -= len(self.pieces.popleft())
+            self.size += len(self.pieces[-1])
+            while self.size > _LONGEST or len(self.pieces) > self._most:
+                self.size -= len(self.pieces.popleft())
 
     def clear(self) -> None:
         """Nothing is left."""
         self.pieces.clear()
-        self._size = 0
+        self.size = 0
 
     def __str__(self) -> str:
         return "".join(self.pieces)
@@ -155,7 +155,10 @@ class Blocks(TextOutput):
     def _collect_text(self) -> None:
         text = self._out.take_text()
         notes = self._err.take_text()
-        if text and self._where in self._sections:
+        if text and self._is_scrolling() and self._lead.size + self._tail.size + len(text) > _LARGE:
+            self._write_held()
+            self._out.write_through(text)
+        elif text and self._where in self._sections:
             self._sections[self._where].add_text(text)
         elif text and (self._where in _LEADS or not self._where):
             self._lead.add_text(text)
@@ -171,10 +174,17 @@ class Blocks(TextOutput):
         if self._out.direct:
             return super().flush(end)
         self._collect_text()
-        if not self._sections and not self._screen.is_open:
-            self._out.write_through(f"{self._lead}{self._tail}")
-            self._lead = Block()
-            self._tail.clear()
+        if self._is_scrolling():
+            self._write_held()
+
+    def _is_scrolling(self) -> bool:
+        """Whether there is no picture yet."""
+        return not self._sections and not self._screen.is_open
+
+    def _write_held(self) -> None:
+        self._out.write_through(f"{self._lead}{self._tail}")
+        self._lead = Block()
+        self._tail.clear()
 
     # pictures
 
