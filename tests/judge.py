@@ -35,6 +35,7 @@ class _Pieces:
     """What a Stream is to an output, in memory."""
 
     terminal = False
+    buffering = "full"
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
