@@ -126,6 +126,9 @@ FUNCTIONS = {f.name: f for f in (
 RAW = {"sched_switch": struct("raw_sched_switch", {"preempt": UINT64, "prev": kernel(TASK), "next": kernel(TASK)})}
 
 
+COMMON = ("atomic_fetch", "long_keys", "for_each_map_elem")  # features that kernels from 5.13 on have
+
+
 class FakeWorld:
     """Answers from the tables above."""
 
@@ -136,7 +139,7 @@ class FakeWorld:
     features = frozenset(("bpf_loop",))
 
     def has_feature(self, name: str) -> bool:
-        return name in self.features or name.startswith("kfunc_") and self.kfunc_id(name[6:]) != 0
+        return name in self.features or name in COMMON or name.startswith("kfunc_") and self.kfunc_id(name[6:]) != 0
 
     def kfunc_id(self, name: str) -> int:
         return 7 if name == "bpf_strlen" else 0

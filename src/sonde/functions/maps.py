@@ -158,6 +158,9 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
             if state.keyed is False:
                 context.error("map-key", "call to len() expects a map with explicit keys (non-scalar map)", node)
                 return None
+            if not context.world.has_feature("for_each_map_elem"):
+                context.error("missing-feature", "programs of this kernel cannot count keys (Linux 5.13)", node)
+                return None
             return check_whole_map(context, target, node, INT64)
     found = context.check_value(target, "len()")
     if found is None or isinstance(found, Stack):

@@ -204,6 +204,7 @@ def _has_syscall_stacks(host: Features) -> bool | None:
 
 
 _STRUCT = codec.STRUCT
+_FETCH_ADD = (insn.alu("mov", 1), insn.store(10, -8, 1, 8), insn.atomic_exchange("fetch_add", 10, -8, 1, 8))
 
 TABLE = [
     Feature("btf", "type information of the kernel", "5.2", _probe_paths("/sys/kernel/btf/vmlinux")),
@@ -248,6 +249,9 @@ TABLE = [
     Feature("spilled_bounds", "a number on the stack keeps the bounds that a copy of it was found to have", "6.8",
             _probe_program("kprobe", _SPILLED)),
     Feature("bpf_loop", "loops that the verifier does not unroll", "5.17", lambda host: host.has_helper("loop")),
+    Feature("atomic_fetch", "additions to memory that tell what was there", "5.12",
+            _probe_program("raw_tracepoint", _FETCH_ADD)),
+    Feature("long_keys", "keys of maps of more than 512 bytes", "5.11", _probe_map("hash", 520, 8, 1)),
     Feature("for_each_map_elem", "iteration over a map", "5.13", lambda host: host.has_helper("for_each_map_elem")),
     Feature("map_lookup_percpu_elem", "another CPU's value of a map", "5.19",
             lambda host: host.has_helper("map_lookup_percpu_elem")),

@@ -281,6 +281,8 @@ _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "raw_tp_cookie": (codec.FUNC, "bpf_get_attach_cookie_tracing"),
     "get_current_task_btf": (0, "BPF_FUNC_get_current_task_btf"),
     "bpf_loop": (0, "BPF_FUNC_loop"),
+    "atomic_fetch": (0, "BPF_FUNC_for_each_map_elem"),  # one release later
+    "long_keys": (0, "BPF_FUNC_for_each_map_elem"),
     "for_each_map_elem": (0, "BPF_FUNC_for_each_map_elem"),
     "map_lookup_percpu_elem": (0, "BPF_FUNC_map_lookup_percpu_elem"),
     "signal": (0, "BPF_FUNC_send_signal_thread"),

@@ -30,6 +30,7 @@ from ..uapi import (
     PERF_ATTR_INHERIT_THREAD,
     PERF_COUNT_SW_CPU_CLOCK,
     PERF_EVENT_IOC_ENABLE,
+    PERF_EVENT_IOC_SET_BPF,
     PERF_TYPE_BREAKPOINT,
     PERF_TYPE_HARDWARE,
     PERF_TYPE_SOFTWARE,
@@ -65,10 +66,27 @@ class Links:
 
     def attach_to_event(self, program: Fd, event: Fd, cookie: int, start: bool = False, name: str = "") -> None:
         """Run ``program`` on a perf event; ``start``: the event was opened disabled, and closes quickly."""
+        try:
+            link = syscalls.link_perf_event(program, event, cookie)
+        except SyscallError as error:
+            if error.errno != errno.EINVAL or cookie:
+                raise
+            self._give_to_event(program, event, not start)
+            return
         self._events.append(event)
-        self.hold_link(syscalls.link_perf_event(program, event, cookie), not start, name)
+        self.hold_link(link, not start, name)
         if start:
             syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
+
+    def _give_to_event(self, program: Fd, event: Fd, waits: bool) -> None:
+        """The same before Linux 5.15, which has no links for it: the event itself holds the program."""
+        try:
+            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_SET_BPF, program.number)
+            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
+        except SyscallError:
+            event.close()
+            raise
+        self.hold_link(event, waits)
 
     def count_slow_links(self) -> int:
         """How many links the kernel closes one by one, with a pause for each."""

@@ -47,7 +47,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
 
     Raises :class:`~sonde.errors.CompileError` with every finding.
     """
-    config = read_config(script.config, options.env, diagnostics)
+    config = read_config(script.config, options.env, world, diagnostics)
     types = TypeNames(world, diagnostics)
     types.define_types(script.definitions)
     expand_macros([*script.clauses, *script.functions], script.macros, language, diagnostics)
@@ -84,6 +84,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     for program in programs:
         _prune_program(program)
     maps = _final_maps(context, script)
+    _check_keys(maps, world, diagnostics)
     check_values(trees, maps.values(), diagnostics)
     diagnostics.raise_if_errors()
     return CheckedScript(source, [p.probe for p in programs], maps, config, options, diagnostics)
@@ -243,6 +244,16 @@ def _final_maps(context: CheckContext, script: Script) -> dict[str, ScriptMap]:
     at_end = what_end_does(script, context.functions)
     return {name: _finish_map(state, labels.get(name, ()), at_end.get(name, "")) for name, state in context.maps.items()
             if state.inferred_value is not None}
+
+
+LONGEST_KEY = 512  # bytes, before Linux 5.11 (MAX_BPF_STACK)
+
+
+def _check_keys(maps: dict[str, ScriptMap], world: World, diagnostics: Diagnostics) -> None:
+    for held in maps.values():
+        if held.key is not None and held.key.size > LONGEST_KEY and not world.has_feature("long_keys"):
+            diagnostics.error("missing-feature", f"The keys of {held.name} have {held.key.size} bytes, and this kernel "
+                              f"takes {LONGEST_KEY} at most", held.span, ["set max_strlen, or give str() a length"])
 
 
 def _finish_map(state: MapState, labels: tuple[str, ...], at_end: str) -> ScriptMap:

@@ -10,6 +10,7 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.source import Span
 from ..record import Record
 from ..spec import Config
+from .world import World
 
 LICENSES = ("Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL")
 STACK_MODES = ("bpftrace", "raw", "perf", "build_id")
@@ -107,9 +108,14 @@ _IGNORED = {"symbol_source", "max_type_res_iterations", "max_ast_nodes", "unstab
 _OUTSIDE = {"btf", "kernel_build", "kernel_source", "vmlinux", "color", "dummy_ts_map", "version"}  # environment only
 
 
-def read_config(entries: list[ConfigEntry], env: dict[str, str], diagnostics: Diagnostics) -> Config:
+SHORT_TEXTS = 200  # max_strlen where keys of maps have 512 bytes at most
+
+
+def read_config(entries: list[ConfigEntry], env: dict[str, str], world: World, diagnostics: Diagnostics) -> Config:
     """The configuration that holds for a script."""
     config = Config()
+    if not world.has_feature("long_keys"):
+        config.max_strlen = SHORT_TEXTS
     for entry in entries:
         _set_variable(config, _plain_name(entry.name), entry.value, entry.span, diagnostics)
     for prefix in ("BPFTRACE_", "SONDE_"):

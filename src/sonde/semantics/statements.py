@@ -304,6 +304,9 @@ def _pair_type(context: CheckContext, node: ast.For) -> Type | None:
     if state.inferred_key is None:
         context.error("undefined-map", f"Undefined map: {state.name}", node.start)
         return None
+    if not context.world.has_feature("for_each_map_elem"):
+        context.error("missing-feature", "programs of this kernel cannot go through a map (Linux 5.13)", node.start)
+        return None
     node.start.type = convert.plain_type(value)
     if isinstance(value, Aggregate):
         state.read = True

@@ -124,6 +124,15 @@ class Lower:
             return self.b.extend(value, bits, False) if bits < 64 else value
         return value
 
+    def fetch_add(self, base: Operand, off: int, value: Operand, size: int = 8) -> Operand:
+        """Add to memory; what was there. Before Linux 5.12 these are two steps: nothing that is added gets lost, but
+        what another CPU adds between them is not seen."""
+        if self.unit.feature("atomic_fetch"):
+            return self.b.fetch_add(base, off, value, size)
+        before = self.b.load(base, off, size)
+        self.b.atomic_add(base, off, value, size)
+        return before
+
     def leave_function(self) -> None:
         """Leave the function, or the callback and with it the loop."""
         self.destroy_iterators()

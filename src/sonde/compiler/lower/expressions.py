@@ -136,7 +136,7 @@ def step_element(lo: Lower, target: MapRef, amount: Operand, postfix: bool) -> O
         else:
             where, done = maps.find_or_insert(lo, target)
         if info.value.size in (4, 8):
-            lo.b.set(result, lo.b.fetch_add(where, 0, amount, size))
+            lo.b.set(result, lo.fetch_add(where, 0, amount, size))
         else:
             old = memory.read_scalar(lo, Mem(where), info.value)
             lo.b.set(result, old)

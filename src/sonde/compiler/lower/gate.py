@@ -32,7 +32,7 @@ def pass_gate(lo: Lower) -> None:
     lo.b.set(left, lo.b.load(own, 0))
     lo.b.branch("jne", left, 0, spend, claim)
     lo.b.start(claim)
-    found = lo.b.fetch_add(lo.b.address(lo.unit.global_word("allowance")), 0, lo.b.mov(-PURSE))
+    found = lo.fetch_add(lo.b.address(lo.unit.global_word("allowance")), 0, lo.b.mov(-PURSE))
     lo.b.set(left, PURSE)
     lo.b.branch("jsgt", found, 0, spend, close)
     lo.b.start(close)

@@ -69,6 +69,12 @@ def _unless_exiting(lo: Lower) -> None:
     lo.b.start(running)
 
 
+def scratch_parts(lo: Lower) -> int:
+    """How many programs may use a CPU's scratch memory at a time. Kernels that know no atomic exchange (before 5.12)
+    let no program be preempted."""
+    return PARTS if lo.context.preemptible and lo.unit.feature("atomic_fetch") else 1
+
+
 def define_scratch(lo: Lower) -> None:
     """Point the functions' base registers at this CPU's part of the program's scratch memory, if there is any.
 
@@ -77,7 +83,7 @@ def define_scratch(lo: Lower) -> None:
     """
     if not lo.program.scratch_size:
         return
-    parts = PARTS if lo.context.preemptible else 1
+    parts = scratch_parts(lo)
     stride = round_up(lo.program.scratch_size + (8 if parts > 1 else 0), 64)
     name = f"__scratch{lo.first_probe}_{len(lo.unit.maps)}"
     lo.unit.maps[name] = MapSpec(name, "array", 4, stride * parts * lo.world.cpus, 1, MMAPABLE)
@@ -129,7 +135,7 @@ def _insert_base(lo: Lower, function: Function, base: Reg, place: tuple[Block, i
     builder.start(outside)
     builder.exit(0)
     builder.start(inside)
-    parts = PARTS if lo.context.preemptible else 1
+    parts = scratch_parts(lo)
     first = builder.alu("add", builder.address(MapAddr(name)), builder.alu("mul", number, stride * parts))
     if parts == 1:
         builder.emit(Op("add", base, [first, 0]))
