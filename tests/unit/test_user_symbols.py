@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from sys import getsizeof
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,54 @@ def test_many_files_do_not_hold_the_reading_up(log: MappingLog, monkeypatch: pyt
     log.drain_rings()
     assert 1 <= len(opened) <= 4
     assert log.find_mapping(77, 0x1234) is not None
+
+
+# ---- reports from several CPUs
+
+class Ring:
+    """One CPU's: at each reading the next of some lists of reports."""
+
+    def __init__(self, *readings: list[tuple[int, int, bytes]]) -> None:
+        self._readings = list(readings)
+
+    def drain_records(self) -> list[tuple[int, int, bytes]]:
+        return self._readings.pop(0) if self._readings else []
+
+
+def fork(time: int, pid: int, parent: int = 1) -> tuple[int, int, bytes]:
+    return 7, 0, struct.pack("=IIIIQ", pid, parent, pid, parent, time) + struct.pack("=Q", time)
+
+
+def mmap(time: int, path: bytes = b"/nosuch") -> tuple[int, int, bytes]:
+    return 10, 0, reported(path) + struct.pack("=Q", time)
+
+
+@pytest.mark.parametrize("rings", [
+    [Ring([], [fork(1, 77)]), Ring([mmap(2)])],
+    [Ring([mmap(2)]), Ring([fork(1, 77)])],
+    [Ring([fork(1, 5)], [mmap(4)]), Ring([], [], [fork(3, 77)])],
+    [Ring([fork(1, 5)], [], [mmap(5)]), Ring([], [fork(4, 77)])],
+], ids=["came while the other was read", "both there", "newer than all", "newer, and waits"])
+def test_reports_are_taken_in_the_order_of_time(log: MappingLog, rings: list[Any]) -> None:
+    """A process that is new does away with what its number had mapped, and not with what it maps itself: it may be
+    forked on one CPU and run another program on the next, while the rings are read."""
+    log._rings = rings
+    log.drain_rings()
+    log.drain_rings()
+    assert log.find_mapping(77, 0x1234) is not None
+
+
+def test_what_waits_is_taken_in_at_the_end(log: MappingLog) -> None:
+    ring = Ring([fork(1, 5)], [mmap(9)])
+    ring.close = lambda: None  # type: ignore[attr-defined]
+    log._rings = [ring]  # type: ignore[list-item]
+    log.close()
+    assert log.find_mapping(77, 0x1234) is not None
+
+
+def test_the_parents_of_the_youngest_are_remembered(log: MappingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers come again."""
+    monkeypatch.setattr("sonde.kernel.mappings.PROCESSES", 2)
+    log._rings = [Ring([fork(1, 5), fork(2, 6), fork(3, 5), fork(4, 7)])]  # type: ignore[list-item]
+    log.drain_rings()
+    assert list(log._parents) == [5, 7]

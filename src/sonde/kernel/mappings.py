@@ -30,6 +30,7 @@ _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
 LOOK = 0.2        # s: at most so long for the processes that run at the start
 OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
+Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
 PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
 
@@ -48,6 +49,7 @@ class MappingLog:
         self.short = 0
         self.changed = changed
         self._rings: list[PerfRing] = []
+        self._waiting: list[Report] = []
         self._found: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
         self._opening = 0.0  # the moment until which files are opened
@@ -85,6 +87,7 @@ class MappingLog:
         for ring in self._rings:
             ring.close()
         self._rings = []
+        self.drain_rings()
 
     def find_mapping(self, pid: int, address: int) -> Mapping | None:
         """The newest mapping that the process, or one that it was forked from, had at an address."""
@@ -99,20 +102,30 @@ class MappingLog:
         return None
 
     def drain_rings(self) -> None:
-        """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings."""
-        found: list[tuple[int, int, int, bytes]] = []
-        for ring in self._rings:
-            for kind, misc, body in ring.drain_records():
-                found.append((int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8]))
+        """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings. What
+        is older than the newest report and came into one ring while another was read is there at a second reading; what
+        is newer waits for the next one."""
+        found = self._waiting + self._read_rings()
+        self._waiting = []
+        if not found:
+            return
+        newest = max(found)[0]
+        for record in self._read_rings():
+            (found if record[0] <= newest else self._waiting).append(record)
         self._opening = time.monotonic() + OPENING
         for _, kind, misc, body in sorted(found):
             self._apply_record(kind, misc, body)
+
+    def _read_rings(self) -> list[Report]:
+        return [(int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8])
+                for ring in self._rings for kind, misc, body in ring.drain_records()]
 
     def _apply_record(self, kind: int, misc: int, body: bytes) -> None:
         if kind == _RECORD_FORK:
             pid, parent = struct.unpack_from("=II", body)
             if pid != parent:
-                self._parents[pid] = parent
+                self._parents.pop(pid, None)
+                self._parents[pid] = parent  # the youngest
                 self._found.drop(pid)  # the number was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
