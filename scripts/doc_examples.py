@@ -281,6 +281,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "sign-mismatch": ("A signed and an unsigned number of 64 bits meet: none of the two types holds the values of both.",
                       "begin { $a = (int64)rand; if ($a < nsecs) { print(1); } }"),
     "unreachable": ("Nothing behind return, break or continue is ever run.", "begin { return; print(1); }"),
+    "signed-division": ("bpftrace would divide numbers with a sign as if they had none.", "begin { print(pid / -2); }"),
+    "used-before-assigned": ("A declared variable is 0 until something is assigned to it.", "begin { let $n: int32; print($n); $n = 1; }"),
     "static-assert": ("static_assert() does not hold.", 'begin { static_assert(1 == 2, "no"); }'),
     "string-too-long": ("Strings have 1 to 65536 bytes.", "begin { let $s: string[100000]; }"),
     "syntax-error": ("The text is not in the language.", "begin { print(1 }"),

@@ -53,27 +53,33 @@ def _type_of_task(context: CheckContext, node: Reference) -> Type:
 
 
 def _check_task_call(context: CheckContext, node: Call) -> Type | None:
+    if len(node.args) > 1:
+        context.error("arity", convert.no_match(node.name), node)
+        return None
     task = node.args[0]
     type = context.check_value(task)
     if type is None:
         return None
     target = type.to if isinstance(type, Pointer) else None
-    if len(node.args) > 1 or not isinstance(target, Struct) or target.name != "task_struct":
-        context.error("bad-argument",
-                      f"{node.name}() expects a struct task_struct pointer ({convert.type_name(type)} provided)",
-                      task)
+    if not isinstance(target, Struct) or target.name != "task_struct":
+        first = "group_leader" if node.name.startswith("leader") else "real_parent"
+        context.error("bad-argument", f"Can not access field '{first}' on expression of type "
+                      f"'{convert.type_name(type)}'", node, ["it takes a struct task_struct pointer, such as curtask"])
         return None
     node.choice = Task(task)
     return type_of(context, context.builtins[node.name], node)
 
 
 def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
+    if len(node.args) > 1:
+        context.error("arity", convert.no_match(node.name), node)
+        return None
     pid = node.args[0]
     type = context.check_value(pid)
     if type is None:
         return None
-    if len(node.args) > 1 or convert.as_int(type) is None:
-        context.error("bad-argument", f"comm() expects the id of a thread ({convert.type_name(type)} provided)", pid)
+    if convert.as_int(type) is None:
+        context.error("bad-argument", "Only integer supported for comm()'s pid", node)
         return None
     if not context.world.kfunc_id("bpf_iter_task_new"):
         context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..language.ast import Call, MapRef, Reference, StrLiteral, TypeSyntax, Variable
+from ..language.ast import Call, MapRef, Name, Reference, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest_names
 from ..types import (
     VOID,
@@ -21,11 +21,12 @@ from ..types import (
     Stack,
     Str,
     Struct,
+    Symbol,
     Type,
 )
 from . import convert
 from .builtins import check_builtin_call
-from .context import CheckContext
+from .context import ARGUMENT, CheckContext
 from .expressions import text_type
 from .operators import PROBE
 from .rows import FunctionRow, Parameter
@@ -58,9 +59,9 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
     if row.aggregate and context.aggregate is not node:
         context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
                       [f"as in: @x = {node.name}({'...' if node.args else ''})"])
-        return None
+        return _check_for_faults(context, node)
     if row.macro and not _check_arity(context, row, node):
-        return None
+        return _check_for_faults(context, node)
     if row.unsafe and not context.options.unsafe:
         why = "is unsafe. To use you need the --unsafe flag" if row.macro else \
             "is an unsafe function being used in safe mode"
@@ -70,7 +71,7 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
         context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
         return None
     if not _check_arity(context, row, node):
-        return None
+        return _check_for_faults(context, node)
     types = _check_arguments(context, row, node)
     if types is not None and context.program.attach.pin:
         if row.sends or row.aggregate:
@@ -78,6 +79,14 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
     if types is None:
         return row.result
     return row.rule(context, node, types) if row.rule is not None else row.result
+
+
+def _check_for_faults(context: CheckContext, node: Call) -> Type | None:
+    """Say what is wrong within the arguments of a call that is wrong itself."""
+    for arg in node.args:
+        if isinstance(arg, (Name, Variable)):
+            context.check_expression(arg)
+    return None
 
 
 def _check_in_pin(context: CheckContext, row: FunctionRow, node: Call, types: list[Type | None]) -> Type | None:
@@ -136,7 +145,7 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             good = False
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
-            else context.check_value(arg, f"{node.name}()")
+            else context.check_value(arg, ARGUMENT)
         if type == PROBE and "str" in kinds and isinstance(arg, Reference):
             type = _probe_as_text(context, arg)
         types.append(type)
@@ -179,8 +188,12 @@ def _matches_kind(type: Type, arg: Any, kinds: list[str]) -> bool:
 
 def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, param: Parameter, given: Type) -> None:
     kinds = param.kinds
-    hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else []
+    hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else \
+        ["it is a number whose name is looked up when it is printed"] if isinstance(given, Symbol) else []
     shown = convert.type_name(given) if kinds == ["integer"] else convert.kind_of_type(given)
+    if node.name == "getopt":
+        context.error("bad-argument", "First argument to 'getopt' must be a string literal.", node.args[0])
+        return
     if param.name in row.wrong:  # where bpftrace says it in words of its own
         wrong = row.wrong[param.name].format(given=shown)
     elif kinds == ["number"]:

@@ -198,7 +198,7 @@ def _check_program(context: CheckContext, program: ProbeProgram) -> None:
     clause = program.probe.clause
     if clause.predicate is not None:
         found = context.check_value(clause.predicate, "a predicate")
-        if found is not None and not can_be_condition(found) and not isinstance(clause.predicate, StrLiteral):
+        if found is not None and not can_be_condition(found) and not isinstance(clause.predicate.const, str):
             inner = clause.predicate.span
             text = inner.source.text
             slashes = Span(inner.source, text.rfind("/", 0, inner.start), text.find("/", inner.end) + 1)

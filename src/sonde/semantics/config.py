@@ -42,6 +42,8 @@ def _read_bool(text: str) -> bool:
         return True
     if lowered in ("0", "false"):
         return False
+    if lowered.isdecimal():
+        return True
     raise ValueError("Invalid bool value: valid values are true, false, 1 or 0.")
 
 
@@ -63,14 +65,15 @@ def _read_license(text: str) -> str:
 
 
 def _read_cache_mode(text: str) -> str:
-    if text in ("1", "true", "0", "false"):  # the older form: on or off
-        return "PER_PROGRAM" if text in ("1", "true") else "NONE"
+    if text.isdecimal() or text in ("true", "false"):  # the older form: on or off
+        return "NONE" if text in ("0", "false") else "PER_PROGRAM"
     return _choice_reader("cache_user_symbols", "PER_PID", "PER_PROGRAM", "NONE")(text)
 
 
 def _unstable(text: str) -> str:
-    older = {"1": "enable", "true": "enable", "0": "error", "false": "error"}
-    return older.get(text) or _choice_reader("unstable config", "enable", "warn", "error")(text)
+    if text.isdecimal() or text in ("true", "false"):  # the older form: on or off
+        return "error" if text in ("0", "false") else "enable"
+    return _choice_reader("unstable config", "enable", "warn", "error")(text)
 
 
 VARIABLES = {row.name: row for row in (

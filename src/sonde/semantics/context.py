@@ -21,7 +21,8 @@ from .typed import CheckedFunction, CheckedProbe, ScratchVar, ScriptMap
 from .world import World
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
-_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast")
+ARGUMENT = "an argument"
+_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", ARGUMENT)
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
@@ -98,6 +99,7 @@ class CheckContext:
         self.program: ProbeProgram = None  # type: ignore[assignment]  # set before any clause is visited
         self.scopes: list[dict[str, VarState]] = []
         self.loops = 0
+        self.unevaluated = False  # what is being checked is asked for its type only
         self.tasks: set[int] = set()  # the variables of loops over objects, by id
         self.clauses: Sequence[Node] = []  # all of the script's, also those that attach nowhere
         self.programs: Sequence[ProbeProgram] = ()
@@ -174,6 +176,7 @@ class CheckContext:
         state: VarState = node.slot if isinstance(node.slot, VarState) else VarState(
             node.name, None, node.span)  # type: ignore[arg-type]  # typed when the passes settle
         node.slot = state
+        state.given = False
         self.scopes[-1][node.name] = state
         self.program.probe.variables.append(state)
         return state

@@ -228,6 +228,8 @@ def value_of_field(type: Type) -> Type:
 
 def kind_of_type(type: Type) -> str:
     """The kind of a type in messages about arguments: "int", "string", "pointer" ..."""
+    if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:
+        return "string"
     for kind, word in _WORDS:
         if isinstance(type, kind):
             return word
@@ -257,9 +259,14 @@ def type_name(type: Type) -> str:
     if isinstance(type, Stack):
         return f"{type}_{type.mode}_{type.limit}"
     if isinstance(type, Buf):
-        return f"buffer[{type.capacity}]"
+        return f"buffer[{type.capacity + 4}]"  # with its length
     if isinstance(type, MacAddr):
         return "mac_address"
     if isinstance(type, Inet):
         return "inet[24]"  # the size that bpftrace gives it
+    if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:
+        return "string[64]"
     return f"{type}_t" if isinstance(type, (Symbol, USym)) else str(type)
+
+
+LIBRARY_TEXTS = ("strerror", "signal_name", "syscall_name")  # bpftrace looks these up when the program runs

@@ -201,7 +201,7 @@ class TypeNames:
             return
         close = nearest_names(syntax.base, [*BASE_TYPES, *self.typedefs])
         wrong = f"Unknown enum: {name}" if tag == "enum" else f'Cannot resolve unknown type "{syntax.base}"'
-        self.diagnostics.error("unknown-type", wrong, syntax.span,
+        self.diagnostics.error("unknown-type", wrong, syntax.span if tag else span,
                                [f"did you mean {c}?" for c in close[:1]])
 
 

@@ -157,8 +157,10 @@ def check_variable(context: CheckContext, node: ast.Variable) -> Type | None:
         context.report_undefined_variable(node)
         return None
     node.slot = state
+    if not state.given and state.inferred is not None and not context.unevaluated:
+        context.advise("used-before-assigned", f"Variable used before it was assigned: ${node.name}", node)
     if state.inferred is None and not context.diagnostics.has_errors:  # else what it was to hold is wrong
-        context.error("undefined-variable", f"Undefined or undeclared variable: ${node.name}", node,
+        context.error("undefined-variable", "Could not resolve the type of this variable", node,
                       ["it is used before anything is assigned to it"])
     return state.inferred
 
@@ -348,7 +350,7 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
             return None
         found = context.types.resolve_type(syntax, space, context.config.text_size)
     else:
-        found = context.check_expression(syntax.typeof)
+        found = _check_unevaluated(context, syntax.typeof)
         found = None if found is None else convert.plain_type(found)
         for _ in range(syntax.pointers if found is not None else 0):
             assert found is not None
@@ -379,7 +381,6 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
-        return None
     if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
         node.const = convert.wrap_int(node.operand.const, to)
     return to
@@ -411,10 +412,18 @@ def check_sizeof(context: CheckContext, node: ast.SizeOf) -> Type | None:
     if isinstance(node.what, ast.TypeSyntax):
         type = resolve_type(context, node.what)
     else:
-        type = context.check_expression(node.what)
+        type = _check_unevaluated(context, node.what)
     if isinstance(type, Enum) and not isinstance(node.what, ast.FieldAccess):  # a member takes what C gives it
         type = UINT64
     return None if type is None else fold_constant(node, type.size, UINT64)
+
+
+def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
+    """The type of an expression whose value nobody asks for."""
+    outer, context.unevaluated = context.unevaluated, True
+    found = context.check_expression(node)
+    context.unevaluated = outer
+    return found
 
 
 def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:

@@ -89,7 +89,7 @@ def _fold_minus(context: CheckContext, node: ast.Unary, value: int) -> Type | No
 
 
 def _check_not(context: CheckContext, node: ast.Unary, operand: Type) -> Type | None:
-    if not convert.can_be_condition(operand):
+    if not convert.can_be_condition(operand) or isinstance(operand, Pointer):
         _bad_operand(context, node, operand)
         return None
     if isinstance(node.operand.const, int):
@@ -117,9 +117,9 @@ def _check_dereference(context: CheckContext, node: ast.Unary, operand: Type) ->
 def _check_address_of(context: CheckContext, node: ast.Unary) -> Type | None:
     target = node.operand
     if isinstance(target, ast.Variable):
+        if (state := context.find_variable(target.name)) is not None:
+            state.given = True
         found = context.check_expression(target)
-        if isinstance(target.slot, VarState):
-            target.slot.given = True
     elif isinstance(target, ast.MapRef):
         found = context.map_value_type(context.use_map(target), target)
         target.type = None if found is None else convert.plain_type(found)
@@ -203,7 +203,25 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
         return _fold_binary(context, node, op, left, right)
     if op in ("/", "%"):
         _warn_of_mixed_signs(context, node, op, first, second)
+        _warn_of_signed_division(context, node, op, first, second)
     return _arithmetic_type(op, a, b)
+
+
+def _warn_of_signed_division(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> None:
+    """bpftrace divides as if numbers had no sign, and says so of those that it brings to one type with a sign. Scripts
+    are for both, so this says it too."""
+    sides = (first, second)
+    signed = [side for side in sides if _is_signed(side[1])]
+    if convert.type_name(first[1]) == convert.type_name(second[1]) or not signed or \
+            any(isinstance(type, Bool) for _, type in sides):
+        return
+    if len(signed) == 1:  # the other's type may do for both
+        operand, type = signed[0]
+        if isinstance(type, convert.Flexible) and not isinstance(operand.const, int) or \
+                _fits_unsigned(operand, type) and not isinstance(operand, ast.Cast):
+            return
+    context.advise("signed-division", f"signed operands for '{op}' can lead to undefined behavior (cast to unsigned to "
+                   "silence warning)", node, ["here the result is rounded towards zero, as in C"])
 
 
 def _fold_literals(context: CheckContext, node: Expr, op: str, first: Expr, second: Expr) -> Type | None:
@@ -329,10 +347,18 @@ def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side,
     return None
 
 
+def _widened(type: Type, other: Type, op: str) -> Type:
+    """As what a number is named that has no business with ``other``: bpftrace widens it before it looks."""
+    number = convert.as_int(type)
+    if op not in ("+", "-", "*", "/", "%") or number is None or isinstance(other, (Str, Pointer)):
+        return type
+    return Int(64, number.signed)
+
+
 def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, right: Type, code: str = "bad-operand",
                      hints: Sequence[str] = ()) -> None:
     """An operator between values that do not go together, or that it is not for."""
-    shown = [convert.type_name(t) for t in (left, right)]
+    shown = [convert.type_name(_widened(t, other, op)) for t, other in ((left, right), (right, left))]
     alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
     if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
@@ -356,6 +382,7 @@ def _check_logical(context: CheckContext, node: Expr, op: str, first: Side, seco
 
 def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     first, second = _as_text(context, first, second), _as_text(context, second, first)
+    first, second = _as_number(context, first, second), _as_number(context, second, first)
     how = compare_how(first, second)
     if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
         _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
@@ -382,6 +409,25 @@ def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
         node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)
         return node, node.type
     return side
+
+
+def _as_number(context: CheckContext, side: Side, other: Side) -> Side:
+    """``"write"`` next to ``syscall_name(n)``, or a signal's name next to ``signal_name(n)``, is the number that is so
+    called: the names are looked up when they are printed."""
+    node, called = side[0], other[1]
+    if isinstance(node, ast.StrLiteral) and isinstance(called, Symbol):
+        number = context.world.syscall_number(node.value) if called.kind == "syscall_name" else \
+            _signal_called(node.value) if called.kind == "signal_name" else None
+        if number is not None:
+            node.const, node.type = number, INT64
+            return node, node.type
+    return side
+
+
+def _signal_called(name: str) -> int | None:
+    """The number of the signal that strsignal(3) calls so."""
+    from signal import strsignal, valid_signals
+    return next((int(number) for number in valid_signals() if strsignal(number) == name), None)
 
 
 PROBE = Symbol("probe")

@@ -25,10 +25,10 @@ _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("arity", " requires "), ("arity", " takes up to "), ("undefined-variable", "Undefined"), ("unsafe", ""),
      ("bad-unroll", ""), ("not-constant", "unroll"), ("redeclared", ""), ("function-probe", ""),
      ("bad-argument", "expects a map"), ("bad-argument", "tseries()"), ("bad-argument", "lhist()")),
-    (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""), ("type-mismatch", ""),
-     ("bad-operand", "operator can not"), ("not-an-array", ""), ("aggregate-value", "assigned to a scratch"),
-     ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""), ("bad-argument", "stack mode"),
-     ("bad-argument", "only supports integer"), ("bad-argument", "pton()")),
+    (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""),
+     ("type-mismatch", "trying to"), ("bad-operand", "operator can not"), ("not-an-array", ""),
+     ("aggregate-value", "assigned to a scratch"), ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""),
+     ("bad-argument", "stack mode"), ("bad-argument", "only supports integer"), ("bad-argument", "pton()")),
     (("not-constant", ""),),
 )
 _REST = len(_PASSES)

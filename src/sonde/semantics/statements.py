@@ -7,9 +7,9 @@ from typing import Any
 
 from ..language import ast
 from ..language.source import Span
-from ..types import UINT64, Aggregate, Int, NoneType, Pointer, Tuple, Type
+from ..types import INT64, UINT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
-from .context import Assigned, CheckContext
+from .context import ARGUMENT, Assigned, CheckContext
 from .expressions import resolve_type
 from .operators import binary_type
 from .rows import row_of
@@ -102,7 +102,7 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
             return
         target.slot, target.type = state, state.type
         if value is not None:
-            value = binary_type(context, _operation(node), node.op, (target, state.inferred), (node.value, value))
+            value = _compound_type(context, node, target, state.inferred, value)
     if state is None:
         state = context.declare_variable(target)
     target.slot = state
@@ -122,12 +122,25 @@ def _check_assign_map(context: CheckContext, node: ast.Assign, target: ast.MapRe
             context.report_mismatch(target.name, UINT64, have, node,
                                     hints=[f"it is changed by assigning {have.kind}() again"])
             return
-        found = binary_type(context, _operation(node), node.op, (target, have), (node.value, value))
+        found = _compound_type(context, node, target, have, value)
         if found is None:
             return
         value = found
     context.assign_map(state, value, node)
     target.type = None if state.inferred_value is None else convert.plain_type(state.inferred_value)
+
+
+def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable | ast.MapRef, have: Type, value: Type,
+                   ) -> Type | None:
+    """Type of ``x op value`` in ``x op= value``, which of two numbers is one; so it is no value for anything else."""
+    number, given = convert.as_int(have), convert.as_int(value)
+    if number is None and not isinstance(have, Pointer):
+        name = f"${target.name}" if isinstance(target, ast.Variable) else target.name
+        context.report_mismatch(name, INT64 if given is not None and given.signed else UINT64, have, node)
+        return None
+    if number is not None and given is None:
+        have = Int(64, number.signed)
+    return binary_type(context, _operation(node), node.op, (target, have), (node.value, value))
 
 
 def _operation(node: ast.Assign) -> ast.Binary:
@@ -210,7 +223,7 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
 
 def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> None:
     found = context.check_value(node, "a condition")
-    if found is not None and not convert.can_be_condition(found) and not isinstance(node, ast.StrLiteral):
+    if found is not None and not convert.can_be_condition(found) and not isinstance(node.const, str):
         context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(found)}", place,
                       convert.meant_equal(node))
 
@@ -229,7 +242,11 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
     context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
         "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. These "
         "are more easily proven to be bounded by the verifier."])
-    _check_condition(context, node.cond, node)
+    found = context.check_value(node.cond, "a condition")
+    if found is not None and not convert.can_be_condition(found) and not isinstance(node.cond, ast.StrLiteral):
+        # bpftrace takes what lies in memory for true: it tests the address
+        node.cond = ast.BoolLiteral(node.cond.span, value=True)
+        context.check_value(node.cond)
     _check_loop_body(context, node.body)
 
 
@@ -242,7 +259,7 @@ def _check_loop_body(context: CheckContext, body: Sequence[Any]) -> None:
 def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
     context.check_value(node.count, "unroll()")
     count = node.count.const
-    if not isinstance(count, int):
+    if not isinstance(count, int) or count < 0 or isinstance(node.count.type, Bool):
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
@@ -276,11 +293,12 @@ def _range_type(context: CheckContext, node: ast.For) -> Type | None:
     assert node.end is not None
     ends = []
     for end in (node.start, node.end):
-        found = context.check_value(end, "a range")
+        found = context.check_value(end, ARGUMENT)
         number = convert.as_int(found)
         if found is not None and number is None:
             which = "start" if end is node.start else "end"
-            context.error("bad-range", f"Loop range requires an integer for the {which} value", end)
+            head = Span(node.span.source, node.span.start, node.end.span.end)
+            context.error("bad-range", f"Loop range requires an integer for the {which} value", head)
         ends.append(number)
     if ends[0] is None or ends[1] is None:
         return None
