@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,18 @@ def test_three_agents_see_each_call_once_each() -> None:
     assert tracing.maps["@m"].value == 7 and tracing.maps["@l"].value.total == 1800
     assert dict(tracing.maps["@p"]) == {"x1": 9, "x2": 9, "x3": 9}
     assert str(tracing).startswith("3 of 3 hosts; window ")
+
+
+def test_no_agent_has_loaded_what_runs_data() -> None:
+    """An agent at work, with a stack's names looked up: neither pickle's module nor any like it is mapped."""
+    with sonde.fleet("local:a", f"{GETPPID} {OWN} {{ @[kstack, ustack] = count(); }}", window=0.2) as tracing:
+        calls(10)
+        wait_for_windows(tracing)
+        connection = tracing.members[0].connection
+        assert connection is not None and connection.process is not None
+        mapped = Path(f"/proc/{connection.process.pid}/maps").read_text()
+    assert "python" in mapped and "_json" in mapped and "_pickle" not in mapped
+    assert sum(tracing.maps["@"].values()) == 10
 
 
 def test_prints_at_intervals_are_merged_by_turn() -> None:
@@ -192,6 +205,15 @@ def test_hosts_that_cannot_be_reached_are_named(sshd: Sshd) -> None:
     done = run_sonde("fleet", "-H", ADDRESSES[0], "--ssh", " ".join(sshd.ssh), "--agent", "/nowhere/sonde", "-e",
                      "begin { @ = count(); }")
     assert done.returncode == 1 and "0 of 1 host; missing: 127.0.0.2 (there is no sonde" in done.stderr
+
+
+def test_the_demonstration() -> None:
+    """Three namespaces as hosts, and the sum that the workload knows."""
+    if (why := sshd_obstacle()) or not shutil.which("ip"):
+        pytest.skip(why or "ip is not installed")
+    done = subprocess.run([sys.executable, SOURCE.parent / "scripts" / "demo_fleet.py"], capture_output=True, text=True,
+                          env=environment(), timeout=PATIENCE, check=False)
+    assert done.returncode == 0 and "merged: 19560 writes" in done.stdout, done.stdout + done.stderr
 
 
 # policies and sockets -------------------------------------------------------------------------------------------------
