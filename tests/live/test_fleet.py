@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem
+from sonde.fleet.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
 
@@ -263,6 +265,31 @@ def test_a_socket_refuses_others(tmp_path: Path) -> None:
             pytest.raises(EnvironmentProblem, match="policy does not name root"), \
             sonde.fleet(f"unix:{agent.path}", "begin { }"):
         pass
+
+
+def test_who_connects_is_known_by_the_kernel(tmp_path: Path) -> None:
+    """Another user, whom the socket's mode would let in: nothing is run for him that the policy does not allow him."""
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    with Listening(tmp_path, "") as agent:
+        agent.path.chmod(0o666)
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                with socket.socket(socket.AF_UNIX) as end:
+                    end.connect(str(agent.path))
+                    os.write(write, end.recv(1 << 16))
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.waitpid(child, 0)
+        with open(read, "rb") as file:
+            [frame] = Decoder(FROM_AGENT).feed_bytes(file.read())
+    assert frame.kind == "refused" and "no policy that names" in frame["message"]
 
 
 def test_an_agent_at_rest_is_small_and_still(tmp_path: Path) -> None:
