@@ -1,5 +1,6 @@
 # make setup     a virtual environment in .venv with everything that the tests need
 # make demo      trace something real, explain what is seen, and draw it (root; needs nothing but Python 3.11)
+# make demo-fleet trace three hosts at once, namespaces of this machine, by ssh (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde-*.whl
 # make test      style, types, and every test ring that this machine can run
@@ -16,7 +17,7 @@ STAMP := $(VENV)/.stamp
 PYTEST := $(BIN)/python -m pytest
 RINGS := tests
 
-.PHONY: setup demo pyz wheel test lint test-live test-vm bench clean
+.PHONY: setup demo demo-fleet pyz wheel test lint test-live test-vm bench clean
 
 setup: $(STAMP)
 
@@ -40,6 +41,9 @@ test-vm: $(STAMP)
 
 demo:
 	@PYTHONPATH=src $(PYTHON) scripts/demo.py
+
+demo-fleet:
+	@PYTHONPATH=src $(PYTHON) scripts/demo_fleet.py
 
 pyz:
 	@$(PYTHON) scripts/make_pyz.py

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem
+from sonde.fleet.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
 
@@ -64,6 +67,18 @@ def test_three_agents_see_each_call_once_each() -> None:
     assert tracing.maps["@m"].value == 7 and tracing.maps["@l"].value.total == 1800
     assert dict(tracing.maps["@p"]) == {"x1": 9, "x2": 9, "x3": 9}
     assert str(tracing).startswith("3 of 3 hosts; window ")
+
+
+def test_no_agent_has_loaded_what_runs_data() -> None:
+    """An agent at work, with a stack's names looked up: neither pickle's module nor any like it is mapped."""
+    with sonde.fleet("local:a", f"{GETPPID} {OWN} {{ @[kstack, ustack] = count(); }}", window=0.2) as tracing:
+        calls(10)
+        wait_for_windows(tracing)
+        connection = tracing.members[0].connection
+        assert connection is not None and connection.process is not None
+        mapped = Path(f"/proc/{connection.process.pid}/maps").read_text()
+    assert "python" in mapped and "_json" in mapped and "_pickle" not in mapped
+    assert sum(tracing.maps["@"].values()) == 10
 
 
 def test_prints_at_intervals_are_merged_by_turn() -> None:
@@ -194,6 +209,15 @@ def test_hosts_that_cannot_be_reached_are_named(sshd: Sshd) -> None:
     assert done.returncode == 1 and "0 of 1 host; missing: 127.0.0.2 (there is no sonde" in done.stderr
 
 
+def test_the_demonstration() -> None:
+    """Three namespaces as hosts, and the sum that the workload knows."""
+    if (why := sshd_obstacle()) or not shutil.which("ip"):
+        pytest.skip(why or "ip is not installed")
+    done = subprocess.run([sys.executable, SOURCE.parent / "scripts" / "demo_fleet.py"], capture_output=True, text=True,
+                          env=environment(), timeout=PATIENCE, check=False)
+    assert done.returncode == 0 and "merged: 19560 writes" in done.stdout, done.stdout + done.stderr
+
+
 # policies and sockets -------------------------------------------------------------------------------------------------
 
 class Listening:
@@ -241,6 +265,31 @@ def test_a_socket_refuses_others(tmp_path: Path) -> None:
             pytest.raises(EnvironmentProblem, match="policy does not name root"), \
             sonde.fleet(f"unix:{agent.path}", "begin { }"):
         pass
+
+
+def test_who_connects_is_known_by_the_kernel(tmp_path: Path) -> None:
+    """Another user, whom the socket's mode would let in: nothing is run for him that the policy does not allow him."""
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    with Listening(tmp_path, "") as agent:
+        agent.path.chmod(0o666)
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                with socket.socket(socket.AF_UNIX) as end:
+                    end.connect(str(agent.path))
+                    os.write(write, end.recv(1 << 16))
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.waitpid(child, 0)
+        with open(read, "rb") as file:
+            [frame] = Decoder(FROM_AGENT).feed_bytes(file.read())
+    assert frame.kind == "refused" and "no policy that names" in frame["message"]
 
 
 def test_an_agent_at_rest_is_small_and_still(tmp_path: Path) -> None:

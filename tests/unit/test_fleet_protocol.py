@@ -315,6 +315,9 @@ def test_what_is_allowed_by_the_same_measure() -> None:
     assert Policy(seconds=10).allowed_seconds(0) == Policy(seconds=10).allowed_seconds(99) == 10
     assert Policy(seconds=10).allowed_seconds(3) == 3
     assert (Policy(budget=5).allowed_budget(0), Policy(budget=5).allowed_budget(0.5)) == (0.05, 0.05)
+    assert Policy(seconds=10, budget=5).describe_limits(99, 0.5) == [
+        "WARNING: the agent's policy allows 10 s", "WARNING: the agent's policy allows --budget 5%"]
+    assert Policy(seconds=10).describe_limits(0, 0.5) == []
     assert (Policy().allowed_budget(0.5), Policy(budget=5).allowed_budget(0.01)) == (0.5, 0.01)
 
 

@@ -81,7 +81,7 @@ CTYPES_HOMES = {"kernel/syscalls.py", "kernel/foreign/demangle.py"}  # system ca
 # Libraries of the extras, and who may import them: in the function that needs them, never at module level.
 EXTRAS = {"kernel/foreign/dwarf.py": {"elftools"}, "kernel/foreign/dwarf_places.py": {"elftools"},
           "kernel/foreign/child.py": {"elftools"},
-          "language/libclang.py": {"clang"}}
+          "language/libclang.py": {"clang"}, "fleet/dask.py": {"distributed"}}
 
 # Modules whose import costs a visible part of the start-up budget: import them in the function that needs them.
 HEAVY = {
@@ -94,6 +94,7 @@ HEAVY = {
 # Files that are imported only when what they do is asked for -> what they may import at their head.
 WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"socket"},
               "fleet/connection.py": {"socket", "subprocess"}, "fleet/listening.py": {"subprocess"},
+              "fleet/dask.py": {"asyncio", "socket", "urllib"},
               "output/live/top.py": {"textual", "rich"}, "kernel/foreign/child.py": {"json"}}
 
 

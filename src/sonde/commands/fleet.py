@@ -18,6 +18,7 @@ fleet: a script or tool on many hosts at once, their maps merged exactly into on
 USAGE
   sonde fleet -H HOSTS [OPTIONS] -e PROGRAM [SECONDS] [-- PARAMETERS]
   sonde fleet -H HOSTS [OPTIONS] FILE | TOOL [parameters]
+  sonde fleet --dask ADDRESS ...
 
   HOSTS are names as ssh takes them, with commas and ranges (web[001-500], db[1-3,7]); a word with a slash is a file
   with one host a line (an inventory), - is standard input. local:NAME is an agent of this machine as a child process,
@@ -33,6 +34,8 @@ OPTIONS
   --patience SECONDS      that a connection may take (10)
   --push                  send Sonde itself, over the same connection; nothing is left behind
   --ssh COMMAND           instead of ssh: 'ssh -F FILE'
+  --dask ADDRESS          instead of -H: the workers of a Dask cluster, one of each machine, beside agents on sockets
+  --socket PATH           with --dask: the agent's socket on each host (/run/sonde/agent.socket)
   --agent COMMAND         what Sonde is called on the hosts (sonde)
 
 COLUMNS
@@ -56,7 +59,7 @@ NOTES
   The hosts' policy files (sonde agent --help) say what may run there. -p and -c have no place here.
 """
 
-OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent")
+OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent", "dask", "socket")
 _REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "redraw", "count",
             "every")
 MISSING_STATUS = 3
@@ -65,20 +68,19 @@ MISSING_STATUS = 3
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     from ..fleet.coordinator import Fleet
-    from ..fleet.hosts import expand_hosts
     from ..fleet.show import make_presenter
     from ..invocation import open_output
     own = _own_options(parsed)
-    if "hosts" not in own:
-        raise UsageError("fleet needs -H HOSTS", ["sonde fleet --help explains"])
-    hosts = expand_hosts([own["hosts"]])
+    if ("hosts" in own) == ("dask" in own):
+        raise UsageError("fleet needs -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
     form = parsed.get("format", "text")
     request = _make_request(parsed, own)
     if request is None:
         return 0
     request.args = form not in ("text", "json")
+    hosts, way = _find_hosts(own)
     _raise_file_limit(3 * len(hosts) + 256)
-    fleet = Fleet(hosts, request, _make_way(own), int(_number(own, "parallel", 64)), _number(own, "patience", 10.0),
+    fleet = Fleet(hosts, request, way, int(_number(own, "parallel", 64)), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own)
     presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed), _title_of(parsed), "by" in own,
                                parsed.has("quiet"))
@@ -123,6 +125,16 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> Request | None:
     parsed.options["format"] = view
     return Request(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
                    parsed.has("unsafe"))
+
+
+def _find_hosts(own: dict[str, str]) -> tuple[list[str], Way]:
+    """The hosts, and how they are reached."""
+    if "dask" in own:
+        from ..fleet.dask import SOCKET_PATH, DaskWay
+        way = DaskWay(own["dask"], own.get("socket", SOCKET_PATH))
+        return way.hosts, way
+    from ..fleet.hosts import expand_hosts
+    return expand_hosts([own["hosts"]]), _make_way(own)
 
 
 def _make_way(own: dict[str, str]) -> Way:

@@ -131,8 +131,10 @@ class Agent:
             self._send("ready", [shape], warnings=shorten_lines([found.render() for found in trace.spec.warnings]))
             at = self._channel.next_frame("start", ASKING)["at"]
             self._wait_until(at)
-            reason = Run(trace, self._channel, asked["window"], self._policy.allowed_seconds(asked["seconds"]),
-                         asked["args"]).trace_windows()
+            at_work = Run(trace, self._channel, asked["window"], self._policy.allowed_seconds(asked["seconds"]),
+                          asked["args"])
+            at_work.notes += self._policy.describe_limits(asked["seconds"], asked["budget"])
+            reason = at_work.trace_windows()
         except Gone as error:
             reason = error.message
         except ProtocolError as error:
@@ -168,15 +170,15 @@ class Run:
         self._sequence = 0
         self._printed: dict[int, int] = {}  # by site of a print(@map): how often
         self._maps: dict[str, SharedMap] = {}
-        self._told: list[str] = []          # notes of the session
+        self.notes: list[str] = []          # to be told with the losses
 
     def trace_windows(self) -> str:
         """Attach, send what comes until the end, and what is left; why it ended."""
         trace, channel = self._trace, self._channel
         channel.when_stopped = lambda reason: trace.session.request_end(reason)
-        trace.session.tell = self._told.append
+        trace.session.tell = self.notes.append
         trace.attach()
-        self._told += [f"WARNING: {warning.message}" for warning in trace.session.warnings]
+        self.notes += [f"WARNING: {warning.message}" for warning in trace.session.warnings]
         self._recorder = Recorder(trace, self._with_args)
         reader: Any = trace.map_reader
         self._maps = {m.name: SharedMap(m, reader) for m in trace.spec.maps if m.name.startswith("@")}
@@ -248,7 +250,7 @@ class Run:
             if final or shared.aggregate is not None:
                 self._send_delta(named.name, shared.take_change(), _AT_END, 0, now)
         losses = self._trace.session.losses()
-        lines = self._told + lines_of(self._recorder.notes) + losses.sentences
+        lines = self.notes + lines_of(self._recorder.notes) + losses.sentences
         held = self._trace.session.is_holding and not final
         self._send("window", until=now if final else now - CERTAIN * (10 if held else 1),
                    lost=sum([count for _, count in losses.records]), losses=shorten_lines(lines))

@@ -47,6 +47,9 @@ class Way:
         self.remote = remote
         self.push = push
 
+    def close(self) -> None:
+        """Let go of what all connections share."""
+
     def connect(self, host: str, seconds: float) -> Connection:
         """A connection to a host's agent, which may yet fail; ssh gives up after so many ``seconds``."""
         if host.startswith(SOCKET):

@@ -72,6 +72,7 @@ class Fleet:
         self._deadline = 0.0     # of the end, once it was asked for
         self.reason = ""         # why it ended: stop, or what the first host to end said
         self.done = False        # nothing more can come
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -111,12 +112,16 @@ class Fleet:
                 self._drop(member, "not begun when the end was asked for")
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Hang up everywhere; harmless twice."""
+        if self._closed:
+            return
+        self._closed = True
         for member in self.members:
             self._drop(member, "the end")
         until = monotonic() + LEAVING
         for member in self.members:
             member.release(until - monotonic())
+        self._way.close()
         self._selector.close()
         self.done = True
 

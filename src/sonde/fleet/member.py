@@ -239,5 +239,5 @@ def _reason_of(connection: Connection, state: str, said: list[str]) -> str:
     if status == 127 or "sonde: not found" in last or "No module named sonde" in last or "sonde: command not" in last:
         return "there is no sonde: --push brings it"
     if status == 255:
-        return f"ssh: {last or 'no connection'}"
+        return f"ssh: {last.removeprefix('ssh: ') or 'no connection'}"
     return last or "it has ended without a word"

@@ -88,6 +88,15 @@ class Policy(Record):
         most = self.budget / 100
         return min(asked or most, most) if most else asked
 
+    def describe_limits(self, seconds: float, budget: float) -> list[str]:
+        """A line for each thing of which a run gets less than it asked for."""
+        found = []
+        if seconds > self.seconds:
+            found.append(f"WARNING: the agent's policy allows {self.seconds:g} s")
+        if self.allowed_budget(budget) != budget:
+            found.append(f"WARNING: the agent's policy allows --budget {self.budget:g}%")
+        return found
+
 
 def read_policy(path: str) -> Policy:
     """The policy of a file; the default one if there is no file. PolicyError for one that is wrong, or not root's (or

@@ -20,6 +20,7 @@ from .protocol import ProtocolError, unpack_texts
 PATIENCE = 2_000_000_000   # ns that a merged print waits for hosts that are late
 MOST_TURNS = 1000          # merged prints that wait at once
 MOST_WAITING = 1 << 26     # bytes of printed lines that wait for their turn
+_EVENT = 400               # bytes of an event beside its texts
 
 
 class HostEvent(Event):
@@ -68,7 +69,7 @@ class Results:
         self._turns: dict[tuple[int, int], _Turn] = {}
         self._latest: dict[tuple[str, int], int] = {}  # by host and place: its last turn
         self._printed: dict[int, int] = {}  # by place: the last turn that was printed
-        self._heap: list[tuple[int, int, HostEvent | _Turn]] = []
+        self._heap: list[tuple[int, int, HostEvent | _Turn, int]] = []  # time, which of that, what, bytes
         self._count = 0
         self._headings: set[bytes] = set()
         self._waiting_bytes = 0
@@ -125,6 +126,9 @@ class Results:
         assert self.spec is not None
         if not 0 <= place < len(self.spec.sites) or self.spec.sites[place].data.get("map") != name:
             raise ProtocolError(f"a print of {name} at a place where there is none")
+        if not 0 <= number - self._latest.get((member.name, place), -1) <= 1:
+            raise ProtocolError(f"print {number} of {name} out of turn")
+        self._latest[member.name, place] = number
         turn = self._turns.get((place, number))
         if number <= self._printed.get(place, -1) or turn is None and len(self._turns) >= MOST_TURNS:
             self.late[member.name] = self.late.get(member.name, 0) + 1
@@ -137,7 +141,6 @@ class Results:
         turn.hosts.add(member.name)
         turn.time = max(turn.time, told.wall)
         turn.incomplete |= told.frame["incomplete"]
-        self._latest[member.name, place] = number
 
     def _add_events(self, member: Member, told: Told) -> None:
         walls, sites, probes, *texts = told.frame.columns
@@ -155,12 +158,12 @@ class Results:
                 self._headings.add(text)
             event = HostEvent(site.kind, _event_args(site, value), name, member.clock.ours(wall), place,
                               host=member.name, text=text)
-            self._waiting_bytes += len(text) + len(value)
-            self._push(event.time, event)
+            self._push(event.time, event, _EVENT + len(text) + len(value))
 
-    def _push(self, time: int, item: HostEvent | _Turn) -> None:
+    def _push(self, time: int, item: HostEvent | _Turn, size: int = 0) -> None:
         self._count += 1
-        heappush(self._heap, (time, self._count, item))
+        self._waiting_bytes += size
+        heappush(self._heap, (time, self._count, item, size))
 
     # giving out
 
@@ -170,17 +173,17 @@ class Results:
         tracing = [member for member in members if member.state == "tracing"]
         certain = min([max(member.until, now - PATIENCE) for member in tracing], default=now)
         while self._heap:
-            time, _, item = self._heap[0]
+            time, _, item, size = self._heap[0]
             full = self._waiting_bytes > MOST_WAITING
             if not end and not full and (
                     time > certain or isinstance(item, _Turn) and not self._is_complete(item, tracing)
                     and time > now - 2 * PATIENCE):
                 return
             heappop(self._heap)
+            self._waiting_bytes -= size
             if isinstance(item, _Turn):
                 yield self._finish_turn(item)
                 continue
-            self._waiting_bytes -= len(item.text)
             self.unordered += item.time < self._last
             self._last = max(self._last, item.time)
             yield item

@@ -224,19 +224,26 @@ def _as_event(item: HostEvent | MergedPrint) -> HostEvent:
     return HostEvent("print_map", (item.name, item.pairs), "", item.time, -1, host="", text=b"")
 
 
-def fleet(hosts: str | Iterable[str], source: str, *, params: Sequence[str] = (), window: float = 1.0,
+def fleet(hosts: str | Iterable[str] | Any, source: str, *, params: Sequence[str] = (), window: float = 1.0,
           seconds: float = 0.0, budget: float = 0.0, unsafe: bool = False, by_host: bool = False,
           outliers: bool = False, push: bool = False, ssh: Sequence[str] = ("ssh",), agent: str = "sonde",
-          parallel: int = 64, patience: float = 10.0) -> FleetTrace:
+          socket: str = "", every: bool = False, parallel: int = 64, patience: float = 10.0) -> FleetTrace:
     """Trace with ``source`` (a script's text) on ``hosts``; use the result as a context manager.
 
-    Hosts are what -H of ``sonde fleet`` takes: names, ranges, files, ``local:NAME``; several in a list. ``params`` are
-    $1, $2 ...; each ``window`` seconds the hosts tell what changed in their maps; ``seconds`` is for how long to trace
-    (0: until it is stopped). ``by_host`` keeps hosts apart in the maps. ``push`` sends Sonde to hosts that have none;
-    ``ssh`` and ``agent`` are the commands here and there. UsageError for hosts that make no sense, EnvironmentProblem
-    on entering if not one host can begin.
+    Hosts are what -H of ``sonde fleet`` takes: names, ranges, files, ``local:NAME``; several in a list. Or a
+    ``distributed.Client``: then they are its workers, one of each machine (all with ``every``), beside whom agents
+    listen on ``socket`` (/run/sonde/agent.socket). ``params`` are $1, $2 ...; each ``window`` seconds the hosts tell
+    what changed in their maps; ``seconds`` is for how long to trace (0: until it is stopped). ``by_host`` keeps hosts
+    apart in the maps. ``push`` sends Sonde to hosts that have none; ``ssh`` and ``agent`` are the commands here and
+    there. UsageError for hosts that make no sense, EnvironmentProblem on entering if not one host can begin.
     """
-    names = expand_hosts([hosts] if isinstance(hosts, str) else hosts)
     request = Request(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
-    way = Way(ssh, agent, pack_sonde() if push else b"")
+    way: Way
+    if isinstance(hosts, str) or not hasattr(hosts, "scheduler_info"):
+        names = expand_hosts([hosts] if isinstance(hosts, str) else hosts)
+        way = Way(ssh, agent, pack_sonde() if push else b"")
+    else:
+        from .dask import SOCKET_PATH, DaskWay
+        way = DaskWay(hosts, socket or SOCKET_PATH, every)
+        names = way.hosts
     return FleetTrace(Fleet(names, request, way, parallel, patience, by_host, outliers), by_host)

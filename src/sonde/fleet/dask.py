@@ -1,0 +1,156 @@
+"""Fleets on a Dask cluster: a worker of each host, which has no rights of its own, reaches the agent beside it by the
+agent's Unix socket and passes bytes on.
+
+The bytes are the frames of :mod:`.protocol`; Dask's own serialization carries them and nothing else, and the agent
+never sees any of it. A cluster is one trust domain: whoever may submit tasks to it may ask the agents what their policy
+lets the workers' user ask. Needs the extra ``fleet``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..errors import UsageError
+from .connection import Connection, Reach, Way
+
+SOCKET_PATH = "/run/sonde/agent.socket"
+_PIECE = 1 << 20  # bytes that are passed on at once
+
+
+class Relay:
+    """An actor on a worker: the connection to the agent of its host."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._streams: Any = None
+
+    async def open_socket(self) -> str:
+        """Connect; "" or what kept it from that."""
+        try:
+            self._streams = await asyncio.open_unix_connection(self._path)
+        except OSError as error:
+            return f"{self._path}: {error.strerror}"
+        return ""
+
+    async def read_bytes(self) -> bytes:
+        """What the agent sends next; b"" at the end."""
+        try:
+            data: bytes = await self._streams[0].read(_PIECE)
+        except OSError:
+            return b""
+        return data
+
+    async def write_bytes(self, data: bytes) -> None:
+        """Send this to the agent."""
+        self._streams[1].write(data)
+        await self._streams[1].drain()
+
+    async def close_socket(self) -> None:
+        """Hang up."""
+        self._streams[1].close()
+
+
+class DaskWay(Way):
+    """The workers of a cluster as hosts, one of each machine unless ``every`` is said; ``path`` is the agent's socket
+    on each. ``client`` is a distributed.Client, or a scheduler's address: one that is not on loopback has to have
+    TLS (``tls://``), since Dask's control messages are pickled."""
+
+    def __init__(self, client: Any, path: str = SOCKET_PATH, every: bool = False) -> None:
+        super().__init__()
+        self._path = path
+        self._own = isinstance(client, str)
+        if isinstance(client, str):
+            require_safe(client)
+            client = _connect_client(client)
+        else:
+            require_safe(client.scheduler.address)
+        self._client = client
+        self._workers = _workers_of(client, every)
+        self._relays: list[Any] = []
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the workers."""
+        return list(self._workers)
+
+    def connect(self, host: str, seconds: float) -> Connection:
+        from distributed import TimeoutError as Late
+        try:
+            relay = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
+                                        retries=0, pure=False, actor=True).result(timeout=seconds)
+            problem = relay.open_socket().result(timeout=seconds)
+        except (Late, OSError) as error:
+            raise Reach(f"worker {host}: {error or 'timeout'}") from None
+        if problem:
+            raise Reach(problem)
+        self._relays.append(relay)
+        ours, theirs = socket.socketpair()
+        for pump in (_pass_from_agent, _pass_to_agent):
+            Thread(target=pump, args=(relay, theirs), name="sonde-relay", daemon=True).start()
+        return Connection(ours, None)
+
+    def close(self) -> None:
+        """Let go of the workers."""
+        self._relays.clear()
+        if self._own:
+            self._client.close()
+
+
+def require_safe(address: str) -> None:
+    """UsageError for a scheduler that others could reach, or listen to, without TLS."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme not in ("tls", "inproc") and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(f"the scheduler at {address} has no TLS: who can reach it could run code on every worker",
+                         ["tls://...; only on loopback it may be without"])
+
+
+def _connect_client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        from ..installed import how_to_add
+        raise UsageError(f"--dask needs the Python package {error.name}", [how_to_add("fleet")]) from None
+    try:
+        return Client(address, timeout=10, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"no scheduler at {address}: {error}",
+                         ["certificates are Dask's: distributed.comm.tls in its configuration"]) from None
+
+
+def _workers_of(client: Any, every: bool) -> dict[str, str]:
+    """Addresses of workers by name: of each machine the first, or all."""
+    found: dict[str, str] = {}
+    machines = set()
+    for address, worker in sorted(client.scheduler_info(n_workers=-1)["workers"].items()):
+        if every or worker["host"] not in machines:
+            machines.add(worker["host"])
+            found[str(worker["name"])] = address
+    if not found:
+        raise UsageError("the cluster has no workers")
+    return found
+
+
+def _pass_from_agent(relay: Any, end: socket.socket) -> None:
+    try:
+        while data := relay.read_bytes().result():
+            end.sendall(data)
+    except Exception:  # whatever Dask raises when a worker has gone: the end of the connection says it
+        pass
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+def _pass_to_agent(relay: Any, end: socket.socket) -> None:
+    try:
+        while data := end.recv(_PIECE):
+            relay.write_bytes(data).result()
+        relay.close_socket().result()
+    except Exception:
+        pass
+    end.close()

@@ -1,0 +1,98 @@
+"""A fleet on a Dask cluster: workers without rights, agents on sockets beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sonde
+from sonde.errors import EnvironmentProblem, UsageError
+from sonde.fleet.dask import require_safe
+from support import PATIENCE, SOURCE, environment, sonde_command
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+GETPPID = f"tracepoint:syscalls:sys_enter_getppid /pid == {os.getpid()}/"
+pytestmark = pytest.mark.filterwarnings("ignore")  # what Dask's own threads and sockets leave for the collector
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "scheduler:8786", "tcp://scheduler:8786", "ws://h:1"])
+def test_a_scheduler_that_others_reach_needs_tls(address: str) -> None:
+    with pytest.raises(UsageError, match="has no TLS"):
+        require_safe(address)
+    for safe in ("tls://scheduler:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1", "localhost:1", "inproc://1.2.3.4/1"):
+        require_safe(safe)
+
+
+@pytest.fixture
+def no_fd_leak() -> None:
+    """Dask's loops close their descriptors some time after they are told to: not counted here."""
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("agent")
+    folder.chmod(0o700)
+    (folder / "policy").write_text('users = ["root"]\nprobes = ["tracepoint"]\naudit = "stderr"\n')
+    (folder / "policy").chmod(0o600)
+    command = sonde_command(["agent", "--socket", str(folder / "socket"), "--policy", str(folder / "policy")])
+    process = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE
+    while not (folder / "socket").exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    yield folder / "socket"
+    process.terminate()
+    process.wait(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Three workers with TLS; one certificate, made for them, for all."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    os.environ["PYTHONPATH"] = str(SOURCE)
+    key, certificate = (str(tmp_path_factory.mktemp("tls") / name) for name in ("key", "certificate"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=sonde-test",
+                    "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    roles = {f"tls_{role}_{what}": path for role in ("client", "scheduler", "worker")
+             for what, path in (("key", key), ("cert", certificate))}
+    security = distributed.Security(tls_ca_file=certificate, require_encryption=True, **roles)
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, security=security, protocol="tls",
+                                  dashboard_address=None) as cluster, \
+            distributed.Client(cluster.scheduler_address, security=security) as found:
+        assert found.scheduler.address.startswith("tls://")
+        yield found
+
+
+@pytest.mark.exact
+def test_three_workers_see_each_call_once_each(client: Any, agent: Path) -> None:
+    with sonde.fleet(client, f"{GETPPID} {{ @ = count(); @h = hist(3); }}", socket=str(agent), every=True,
+                     window=0.3) as tracing:
+        for _ in range(400):
+            os.getppid()
+    assert tracing.missing == {} and len(tracing.members) == 3
+    assert tracing.maps["@"].value == 1200 and tracing.maps["@h"].value.total == 1200
+
+
+def test_a_worker_gets_no_further_than_the_policy(client: Any, agent: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="does not allow profile"), \
+            sonde.fleet(client, "profile:hz:9 { @ = count(); }", socket=str(agent)):
+        pass
+    with pytest.raises(EnvironmentProblem, match="No such file"), \
+            sonde.fleet(client, "begin { }", socket=str(agent) + "x"):
+        pass
+
+
+def test_nothing_of_dask_is_loaded_by_other_ways() -> None:
+    code = ("import sonde, sys\nwith sonde.fleet('local:a', 'begin { exit(); }') as t: t.stop()\n"
+            "print([name for name in sys.modules if name.startswith(('distributed', 'dask'))])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+    assert done.stdout == "[]\n"
