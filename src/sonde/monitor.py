@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .errors import SondeError, UsageError
 from .options import Parsed
@@ -289,10 +289,3 @@ def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
     if failed or app.failure is not None:
         raise failed[0] if failed else app.failure or SondeError("the view has ended")
     return shown.finish_run(out)
-
-
-def exit_at_once(status: int) -> NoReturn:
-    """End at once: taking apart what Textual has made takes the interpreter a quarter of a second."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)

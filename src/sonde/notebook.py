@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .output import look
+from .output.stream import LINE
 from .output.text import TextOutput, sort_items
 from .output.views import svg
 from .output.views.html import map_elements
@@ -49,6 +50,7 @@ class _Sink:
     """Looks like a Stream to an output; what is written goes to ``write``."""
 
     terminal = True  # so that control characters of traced programs are escaped
+    buffering = LINE
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self.write = write

@@ -90,3 +90,18 @@ def test_a_denied_feature_is_not_taken_from_the_cache(tmp_path: Path) -> None:
     plain = run_sonde("-e", script, env=env)
     denied = run_sonde("--no-feature", "rdonly_cast", "-e", script, env=env)
     assert plain.returncode == denied.returncode == 0 and len(kept(tmp_path)) == 1
+
+
+def test_a_run_ends_at_once_and_whole(tmp_path: Path) -> None:
+    """Without warnings asked for, the interpreter is not taken apart: all that was printed is there, and the status."""
+    env = environment({"XDG_CACHE_HOME": str(tmp_path)})
+    del env["PYTHONWARNINGS"]
+
+    def run(script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "sonde", "-e", script], env=env, capture_output=True, text=True,
+                              timeout=60)
+
+    done = run('BEGIN { $i = 0; while ($i < 3000) { printf("line %d\\n", $i); $i++; } @ = 4; exit(); }')
+    assert done.returncode == 0 and done.stdout.count("line") == 3000 and done.stdout.endswith("@: 4\n")
+    assert run("BEGIN { exit(7); }").returncode == 7
+    assert run("BEGIN { nosuch(); }").returncode == 1
