@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .language.files import Files
     from .map_view import MapView
+    from .output.outside import Outside
     from .reading import Events
     from .runtime.batch import Records
     from .runtime.child import Process
@@ -185,6 +186,7 @@ class Trace:
         self._context: Any = None
         self._reader: MapReader | None = None
         self._decoder: Any = None
+        self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
         self._final: dict[str, Any] = {}
         self._incomplete: set[str] = set()  # of the maps in _final
         self._losses: Losses | None = None
@@ -325,6 +327,10 @@ class Trace:
     def drain_batches(self) -> Iterator[Records]:
         """The same, as many at a time as come together."""
         return self.session.stop_in_batches()
+
+    def keeps_samples(self, show: Callable[[], object]) -> bool:
+        """Whether this trace itself looks at maps that the script does not print, and calls ``show`` when it has."""
+        return False
 
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""

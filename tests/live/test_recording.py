@@ -1,0 +1,170 @@
+"""Recordings of real runs: what a replay prints is what the run printed, byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sonde import api, tools
+from sonde.errors import CompileError
+from sonde.scripts import read_script
+from sonde.semantics.typed import Options
+from support import Tracer, environment, run_sonde, sonde_command
+
+SCRIPT = """
+tracepoint:syscalls:sys_enter_openat /pid == cpid/ {
+    printf("%-16s %s %d %s\\n", comm, str(args.filename), args.dfd, probe);
+    @opened[comm, username] = count(); @stacks[kstack, ustack] = count(); @sizes = lhist(args.flags, 0, 100, 10);
+    @latest = strftime("%H:%M:%S.%f", nsecs);
+}
+tracepoint:syscalls:sys_exit_openat /pid == cpid/ { @result[args.ret >= 0] = hist(args.ret); print((pid, args.ret)); }
+interval:ms:50 { print(@opened); clear(@opened); time("%H\\n"); }
+end { print(@latest); cat("/proc/%d/comm", self_pid); errorf("done %d", 1); }
+""".replace("self_pid", "1")
+WORK = [sys.executable, "-S", "-c", "import time\nfor i in range(200):\n    open('/etc/passwd').close()\n"
+        "    time.sleep(0.001)\ntry:\n    open('/no/such/file')\nexcept OSError:\n    pass"]
+COMMAND = " ".join([WORK[0], "-S", "-c", f"'{WORK[3].replace(chr(39), chr(34))}'"])
+FORMS = ["text", "json", "folded", "flamegraph", "html", "csv", "perfetto", "heatmap", "dot"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_replay_gives_the_bytes_of_the_run(form: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.bt"
+    script.write_text("tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm, str(args.filename)] = count(); }"
+                      if form == "dot" else SCRIPT)
+    recording, shown = str(tmp_path / "run.sonde"), tmp_path / f"shown.{form}"
+    live = run_sonde("-f", form, "-o", str(shown), "--every", "0.05", "--record", recording, "-c", COMMAND, str(script))
+    assert live.returncode == 0, live.stderr
+    before = shown.read_bytes()
+    again = run_sonde("replay", "-f", form, "-o", str(shown), recording)
+    assert shown.read_bytes() == before and len(before) > 500
+    assert (again.stdout, again.stderr, again.returncode) == (live.stdout, live.stderr, live.returncode)
+
+
+def test_a_recording_alone_prints_nothing_and_has_it_all(tmp_path: Path) -> None:
+    recording = str(tmp_path / "run.sonde")
+    done = run_sonde("record", "-q", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
+    assert done.stdout == "" and done.returncode == 0, done.stderr
+    text = run_sonde("replay", recording).stdout
+    opened = [line for line in text.splitlines() if "/etc/passwd" in line]
+    assert len(opened) == 200 and text.count("systemd\n") + text.count(Path("/proc/1/comm").read_text()) >= 1
+    assert text.count(" /no/such/file ") == 1
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_a_replay_needs_no_rights(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    run_sonde("record", "-o", str(recording), "-c", COMMAND, "-e", SCRIPT)
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    tried = subprocess.run([*powerless, *sonde_command(["-e", "begin { exit(); }"])], capture_output=True, check=False,
+                           env=environment())
+    assert tried.returncode == 1, "it can trace"
+    done = subprocess.run([*powerless, *sonde_command(["replay", str(recording)])], capture_output=True, text=True,
+                          check=False, env=environment())
+    assert done.stdout == run_sonde("replay", str(recording)).stdout and done.returncode == 0
+
+
+def test_what_is_cut_off_is_shown_up_to_the_cut(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    run_sonde("record", "-o", str(recording), "-c", COMMAND, "-e", SCRIPT)
+    whole = run_sonde("replay", str(recording)).stdout
+    data = recording.read_bytes()
+    recording.write_bytes(data[:len(data) * 2 // 3])
+    cut = run_sonde("replay", str(recording))
+    assert cut.returncode == 1 and "ends before the run did" in cut.stderr
+    assert len(cut.stdout) > 100 and whole.startswith(cut.stdout.rstrip("\n"))
+
+
+def test_a_killed_run_can_be_replayed(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    with Tracer("-f", "recording", "-o", str(recording), "-e",
+                "interval:ms:10 { @n++; printf(\"%d\\n\", @n); }", settle=3.0) as tracer:
+        tracer.process.kill()
+        tracer.process.wait()
+    done = run_sonde("replay", str(recording))
+    assert done.returncode == 1 and "ends before the run did" in done.stderr
+    numbers = [int(line) for line in done.stdout.split()]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20
+
+
+def test_the_library_replays(tmp_path: Path) -> None:
+    from sonde.recording.replay import ReplayTrace, open_recording
+    recording = str(tmp_path / "run.sonde")
+    run_sonde("record", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
+    with ReplayTrace(open_recording(recording)) as trace:
+        events = list(trace.events())
+    assert len([e for e in events if e.kind == "printf" and e.args[1] == "/etc/passwd"]) == 200
+    assert trace.maps["@result"][True].total >= 200 and trace.maps["@result"][False].total >= 1
+    assert not trace.losses.records and trace.provenance.seconds > 0
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["record", "-e", "begin { exit(); }"], "-o trace.sonde"),
+    (["record", "-f", "json", "-o", "x", "-e", "begin { exit(); }"], "sonde replay -f"),
+    (["--record", "x", "--count", "3", "-e", "interval:s:1 { exit(); }"], "--count"),
+    (["replay", "/no/such.sonde"], "No such file"), (["replay"], "takes one recording"),
+    (["replay", "/etc/passwd"], "is no recording"), (["replay", "-p", "1", "x"], "has no --pid"),
+])
+def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
+    done = run_sonde(*arguments)
+    assert done.returncode == 1 and message in done.stderr
+
+
+# --- shipped tools ------------------------------------------------------------------------------------------
+
+BUSY = """
+import os, socket, subprocess, sys, time
+end = time.time() + float(sys.argv[1])
+while time.time() < end:
+    subprocess.run(["true"])
+    with open(sys.argv[2], "w") as file:
+        file.write("x" * 10000); file.flush(); os.fsync(file.fileno())
+    os.rename(sys.argv[2], sys.argv[2] + "2"); open(sys.argv[2] + "2").read(); os.unlink(sys.argv[2] + "2")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        client.sendall(b"y" * 1000); peer.recv(1000); peer.close()
+    with socket.socket(type=socket.SOCK_DGRAM) as udp: udp.sendto(b"z", ("127.0.0.1", 9))
+    try: socket.getaddrinfo("localhost", 80)
+    except OSError: pass
+    try: open("/no/such")
+    except OSError: pass
+    time.sleep(0.02)
+"""
+
+
+def traceable_tools() -> list[str]:
+    """Those that this kernel serves without words of the user's."""
+    found = []
+    for tool in tools.all_tools():
+        try:
+            api.compile(read_script(tool.name), Options())
+        except CompileError:
+            continue
+        if not tool.required_parameters and not tool.required_options:
+            found.append(tool.name)
+    return found
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_every_tool_replays_as_it_ran(form: str, tmp_path: Path) -> None:
+    """Eight at a time beside the same workload."""
+    names = traceable_tools()
+    assert len(names) > 60
+    differing, silent = [], []
+    for first in range(0, len(names), 8):
+        with ExitStack() as stack:
+            running = [(name, stack.enter_context(Tracer(name, "-f", form, "--record", str(tmp_path / name))))
+                       for name in names[first:first + 8]]
+            subprocess.run([sys.executable, "-S", "-c", BUSY, "1.5", str(tmp_path / "file")], check=True)
+        for name, tracer in running:
+            again = run_sonde("replay", "-f", form, str(tmp_path / name))
+            if (again.stdout, again.stderr) != (tracer.stdout, tracer.stderr):
+                differing.append(name)
+            if len(tracer.lines) < 2:
+                silent.append(name)
+    assert not differing and len(silent) < len(names) // 2, (differing, silent)
