@@ -93,10 +93,10 @@ def test_a_killed_run_can_be_replayed(tmp_path: Path) -> None:
 
 
 def test_the_library_replays(tmp_path: Path) -> None:
-    from sonde.recording.replay import ReplayTrace, open_recording
+    from sonde.recording.replay import open_replay
     recording = str(tmp_path / "run.sonde")
     run_sonde("record", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
-    with ReplayTrace(open_recording(recording)) as trace:
+    with open_replay(recording) as trace:
         events = list(trace.events())
     assert len([e for e in events if e.kind == "printf" and e.args[1] == "/etc/passwd"]) == 200
     assert trace.maps["@result"][True].total >= 200 and trace.maps["@result"][False].total >= 1

@@ -53,17 +53,16 @@ def main(parsed: Parsed) -> int:
     """Replay; the exit status."""
     from .. import running
     from ..memory import Memory, parse_memory
-    from ..recording.replay import ReplayTrace, Sound, open_recording
+    from ..recording.replay import Sound, open_replay
     refuse_options(parsed, _ALLOWED)
     if len(parsed.words) != 2 or parsed.rest:
         raise UsageError("sonde replay takes one recording", ["sonde replay --help explains"])
     if parsed.get("format") == "recording":
         raise UsageError("it is a recording already")
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    recording = open_recording(parsed.words[1], memory)
+    trace = open_replay(parsed.words[1], memory)
+    recording = trace.recording
     with Sound(recording.name):
-        trace = ReplayTrace(recording)
-        trace.memory = memory
         trace.options.warnings = not parsed.has("no-warnings")
         _take_over_facts(parsed, recording)
         if "parquet" in parsed.named:

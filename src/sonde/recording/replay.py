@@ -6,7 +6,7 @@ recording in the same way. It asks the kernel nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +29,7 @@ from .names import RecordedNames
 from .snapshots import Snapshot, SnapshotReader, read_json, split_head
 
 if TYPE_CHECKING:
+    from ..runtime.events import Event
     from .recorder import Raw
 
 SAMPLE, ASKED, FINAL = "sample", "asked", "final"
@@ -86,6 +87,8 @@ class Recording:
                 raise Damaged(f"its head has no {name}")
         if not all(isinstance(text, str) for name in ("columns", "warnings") for text in facts[name]):
             raise Damaged("its head has other things than texts")
+        if not all(isinstance(each, list) and list(map(type, each)) == [str, list] for each in facts["missing"]):
+            raise Damaged("its head has other things than what could not be attached")
 
     def portions(self) -> Iterator[Portion]:
         """What the run handed over, in order. Damaged where the file was changed."""
@@ -319,7 +322,7 @@ class ReplayTrace(Trace):
     """A recording, as a trace to look at: ``events()``, ``maps``, ``losses``, ``provenance`` and tables are the run's.
     Maps have what they held at the event that came last."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, memory: Memory | None = None) -> None:
         self.recording = recording
         self.spec = recording.spec
         assert self.spec.source is not None
@@ -328,7 +331,7 @@ class ReplayTrace(Trace):
         self.process = None
         self.ending = Ending()
         self.retried = None
-        self.memory = Memory()
+        self.memory = memory or Memory()
         self.words: Sequence[str] = ()
         self.keeps_maps = True
         self._on_sample: Callable[[], object] | None = None
@@ -381,13 +384,32 @@ class ReplayTrace(Trace):
         return Provenance(f"sonde: {self.source.text}", facts["host"], facts["kernel"], 0, 0.0,
                           ["the recording ends before the run did"])
 
+    def decode_records(self, records: Iterable[Raw]) -> Iterator[Event]:
+        with Sound(self.recording.name):
+            yield from super().decode_records(records)
+
+    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+        with Sound(self.recording.name):
+            return super().take_map(name, then)
+
     def close(self) -> None:
-        if self._session is not None:
-            for _ in self.decode_records(self.drain_records()):
+        try:
+            for _ in self.drain_records():
                 pass
             for named in [m for m in self.spec.maps if m.name.startswith("@")] if self.keeps_maps else []:
                 self._final[named.name] = list(self.take_map(named.name))
-        self.recording.close()
+        finally:
+            self.recording.close()
+
+
+def open_replay(path: str, memory: Memory | None = None) -> ReplayTrace:
+    """The recording in a file, as a trace. Damaged if it is none; SondeError if it cannot be opened."""
+    recording = open_recording(path, memory)
+    try:
+        return ReplayTrace(recording, memory)
+    except BaseException:
+        recording.close()
+        raise
 
 
 def open_recording(path: str, memory: Memory | None = None) -> Recording:
