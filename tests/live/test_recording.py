@@ -14,7 +14,7 @@ import pytest
 from sonde import api, tools
 from sonde.errors import CompileError
 from sonde.scripts import read_script
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 from support import Tracer, environment, run_sonde, sonde_command
 
 SCRIPT = """
@@ -99,7 +99,7 @@ def test_the_library_replays(tmp_path: Path) -> None:
     run_sonde("record", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
     with open_replay(recording) as trace:
         events = list(trace.events())
-    assert len([e for e in events if e.kind == "printf" and e.args[1] == "/etc/passwd"]) == 200
+    assert len([e for e in events if e.kind == "printf" and "/etc/passwd" in e.args]) == 200
     assert trace.maps["@result"][True].total >= 200 and trace.maps["@result"][False].total >= 1
     assert not trace.losses.records and trace.provenance.seconds > 0
 

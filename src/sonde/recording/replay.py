@@ -20,7 +20,7 @@ from ..runtime.events import EventDecoder, MapReader
 from ..runtime.losses import Losses, Withheld
 from ..runtime.maps import Item
 from ..runtime.provenance import Provenance
-from ..semantics.typed import Options
+from ..semantics.options import Options
 from ..spec import MapSpec, ScriptSpec
 from .columns import BlockOfRecords
 from .container import Damaged, read_blocks
