@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import subprocess
 import sys
@@ -114,6 +115,39 @@ def test_the_library_replays(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
     done = run_sonde(*arguments)
     assert done.returncode == 1 and message in done.stderr
+
+
+# --- differences --------------------------------------------------------------------------------------------
+
+SLEEPS = """
+tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { @began[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_clock_nanosleep /pid == cpid && @began[tid]/ {
+    @usecs = hist((nsecs - @began[tid]) / 1000, 3); @n = count(); delete(@began, tid); }
+"""
+
+
+def sleeper(path: Path, seconds: float, times: int) -> str:
+    path.write_text(f"import time\nfor i in range({times}): time.sleep({seconds})")
+    return f"{sys.executable} -S {path}"
+
+
+def test_two_commands_are_compared(tmp_path: Path) -> None:
+    """One sleeps three times as long, as often."""
+    one, other = sleeper(tmp_path / "a", 0.001, 100), sleeper(tmp_path / "b", 0.003, 100)
+    done = run_sonde("diff", "--baseline", one, "-c", other, "--repeat", "3", "-f", "json", "-e", SLEEPS)
+    assert done.returncode == 0, done.stderr
+    found = {f["name"]: f for f in json.loads(done.stdout)["data"]["findings"]}
+    assert found["@usecs"]["changed"] and 1.5 < found["@usecs"]["ratio"] < 6 and found["@usecs"]["counts"] == [300, 300]
+    assert (found["@n"]["before"], found["@n"]["after"], found["@n"]["changed"]) == (100, 100, False)
+
+
+def test_recordings_are_compared(tmp_path: Path) -> None:
+    for name, seconds, times in (("a", 0.001, 100), ("b", 0.004, 150)):
+        run_sonde("record", "-q", "-o", str(tmp_path / name), "-c", sleeper(tmp_path / f"{name}.py", seconds, times),
+                  "-e", SLEEPS)
+    done = run_sonde("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if", "@usecs p50 > 1.5x")
+    assert done.returncode == 2 and "@usecs: p50" in done.stdout
+    assert "@n: 100 -> 150 (+50%)" in done.stdout
 
 
 # --- shipped tools ------------------------------------------------------------------------------------------
