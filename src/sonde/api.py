@@ -97,13 +97,14 @@ def _compile_source(source: Source, options: Options, world: World, show: Show |
         sys.setrecursionlimit(RECURSION)
     from .language.files import Files
     files = Files(options.directories, options.headers, world.release)
-    checked = _check_source(source, options, world, show, files)
+    checked = check_source(source, options, world, show, files)
     from .compiler.pipeline import compile_checked
     return compile_checked(checked, world, show, verify), files.looked
 
 
-def _check_source(source: str | Source, options: Options, world: World, show: Show | None,
-                  files: Files | None = None) -> CheckedScript:
+def check_source(source: str | Source, options: Options, world: World, show: Show | None = None,
+                 files: Files | None = None) -> CheckedScript:
+    """A script parsed and checked, before anything is made of it. Raises CompileError with every diagnostic."""
     from .builtins import BUILTINS
     from .functions import FUNCTIONS
     from .language.diagnostics import Diagnostics

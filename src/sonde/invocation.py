@@ -196,6 +196,8 @@ def _recording_path(parsed: Parsed) -> str:
         raise UsageError("--count ends what is printed; a recording has all that the run handed over")
     if parsed.command or parsed.has("test") or parsed.has("bench") or parsed.has("dry-run"):
         raise UsageError("a recording is made of a run that prints or draws")
+    if parsed.has("events") and parsed.words:
+        raise UsageError("--events is instead of a script")
     path = parsed.get("output" if alone else "record")
     if not path:
         raise UsageError("a recording goes to a file: -o trace.sonde")
@@ -206,9 +208,14 @@ def _record_trace(trace: Any, path: str, parsed: Parsed) -> None:
     """Have a RecordingTrace write its file."""
     from .watching import every
     seconds = every(parsed)
+    events = None
+    if parsed.has("events"):
+        from .api import live_world
+        from .recording.events import plain_events
+        events = plain_events(parsed.get("events"), live_world())
     trace.record_to(_open_to_write(path), {
         "tool": parsed.tool, "columns": list(parsed.columns), "title": parsed.get("title"),
-        "unit": parsed.get("unit"), "command": parsed.given}, seconds)
+        "unit": parsed.get("unit"), "command": parsed.given, "events": events}, seconds)
 
 
 def seconds_of(params: list[str]) -> int:

@@ -36,6 +36,7 @@ OPTIONS = [
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
            "output format: text, json, folded, flamegraph, heatmap, dot, html, csv, perfetto or recording"),
     Option(("--record",), "FILE", "OPTIONS", "keep the run in a recording as well, for sonde replay and sonde diff"),
+    Option(("--events",), "PROBES", "OPTIONS", "record: all events of these tracepoints, to be asked by replay -e"),
     Option(("--heatmap",), "", "OPTIONS", "-f heatmap: histograms over time"),
     Option(("--every",), "SECONDS", "OPTIONS", "how often top, serve and heat maps look at maps (1)"),
     Option(("--count",), "N", "OPTIONS", "end after N blocks of what interval probes print"),

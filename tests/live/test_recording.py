@@ -150,6 +150,81 @@ def test_recordings_are_compared(tmp_path: Path) -> None:
     assert "@n: 100 -> 150 (+50%)" in done.stdout
 
 
+# --- questions ----------------------------------------------------------------------------------------------
+
+ASKED = """
+tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
+    @by_flags[args.flags, args.mode] = count(); @dfd = hist(args.dfd); @fine = hist(args.flags, 3);
+    $x = args.flags * 3 - 100000; @sum = sum($x); @unsigned = sum((uint32)$x); @narrow = sum((int8)args.flags);
+    @min[comm] = min(args.dfd); @max = max((uint64)args.dfd); @stats[cpu >= 0] = stats(args.flags / 7 - 5000);
+    @shift = sum(args.dfd >> 2); @left = sum(args.flags << 40); @modulo[args.flags % 5] = count();
+    @not = sum(!args.mode); @bits = sum(~args.flags & 0xff ^ 3); @either = sum(args.mode ? 7 : args.dfd);
+    if (args.dfd < -50 && args.flags > 0) { @steps++; } else { @others[args.dfd] = count(); }
+    @same = count(); @threads[pid == tid, uid] = count(); @pointers = count();
+}
+tracepoint:syscalls:sys_exit_openat /comm == "asker" && args.ret >= 0/ {
+    @good = lhist(args.ret, 0, 20, 3); @a = avg(-args.ret); }
+"""
+ASKER = """
+import os
+open("/proc/self/comm", "w").write("asker")
+folder = os.open("/", os.O_RDONLY)
+for i in range(500):
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_NONBLOCK):
+        try: os.close(os.open(["/dev/null", "dev/null", "/no/such/" + str(i)][i % 3], flags, 0o600 + i % 7,
+                              dir_fd=folder if i % 2 else None))
+        except OSError: pass
+"""
+
+
+def test_a_second_script_gets_the_answers_that_it_would_have_had(tmp_path: Path) -> None:
+    """The same script is attached live beside the recording."""
+    recording = str(tmp_path / "events.sonde")
+    with Tracer("-f", "json", "-e", ASKED) as live, \
+            Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording):
+        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    asked = run_sonde("replay", "-f", "json", recording, "-e", ASKED)
+    assert asked.returncode == 0, asked.stderr
+    answers, truth = ([json.loads(line)["data"] for line in text.splitlines() if '"attached' not in line]
+                      for text in (asked.stdout, live.stdout))
+    assert answers == truth and len(truth) == 22
+    assert {"@same": 2001} in truth
+    shown = run_sonde("replay", "-f", "html", recording, "-e", ASKED)
+    assert shown.returncode == 0 and "@modulo" in shown.stdout
+
+
+@pytest.mark.parametrize(("question", "message"), [
+    ("tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }", "asked for str"),
+    ("tracepoint:syscalls:sys_enter_openat { printf(\"x\"); }", "asked for this"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = nsecs; }", "depends on what came before"),
+    ("tracepoint:syscalls:sys_enter_openat { @[args.filename] = count(); }", "recorded without it"),
+    ("tracepoint:syscalls:sys_enter_open* { @ = count(); }", "patterns"),
+    ("tracepoint:sched:sched_switch { @ = count(); }", "sched_switch"),
+    ("tracepoint:syscalls:sys_enter_openat { @ = sum(1 / args.mode); }", "division"),
+    ("tracepoint:syscalls:sys_enter_openat { @[kstack] = count(); }", "asked for kstack"),
+    ("interval:s:1 { @ = count(); }", "interval:s:1, which it does not have"),
+    ("tracepoint:syscalls:sys_enter_openat { @ = sum(args.nothing); }", "nothing")])
+def test_what_a_recording_does_not_have_is_refused(question: str, message: str, tmp_path: Path,
+                                                   events_recording: str) -> None:
+    done = run_sonde("replay", events_recording, "-e", question)
+    assert done.returncode == 1 and message in done.stderr and done.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def events_recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("events") / "events.sonde")
+    done = run_sonde("record", "--events", "tracepoint:syscalls:sys_enter_openat", "-o", path, "-c", "true")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_what_a_script_printed_cannot_be_asked(tmp_path: Path) -> None:
+    recording = str(tmp_path / "run.sonde")
+    run_sonde("record", "-o", recording, "-e", "begin { exit(); }")
+    done = run_sonde("replay", recording, "-e", "tracepoint:syscalls:sys_enter_openat { @ = count(); }")
+    assert done.returncode == 1 and "--events" in done.stderr
+
+
 # --- shipped tools ------------------------------------------------------------------------------------------
 
 BUSY = """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..memory import Memory
     from ..options import Parsed
     from ..recording.replay import Recording, ReplayTrace
 
@@ -18,9 +19,11 @@ replay: what a recorded run printed, or its flame graph, heat map, table ..., wi
 USAGE
   sonde replay [-f FORMAT] [-o FILE] RECORDING
   sonde replay --parquet FILE RECORDING
+  sonde replay RECORDING -e PROGRAM
 
   Prints the same bytes as the run did, in any format of -f: the run itself may have been recorded in another one. It
-  needs no rights and asks the kernel nothing.
+  needs no rights and asks the kernel nothing. With -e a script is evaluated over events that sonde record --events has
+  kept, with the answers that it would have had beside the recording.
 
 OPTIONS
   --parquet FILE    write events and maps as sonde export --parquet does
@@ -46,7 +49,7 @@ NOTES
   is in the recording. Times of day are those of the recorded machine's zone.
 """
 
-_ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory", "no-redraw", "verbose"}
+_ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory", "no-redraw", "verbose", "e"}
 
 
 def main(parsed: Parsed) -> int:
@@ -60,7 +63,7 @@ def main(parsed: Parsed) -> int:
     if parsed.get("format") == "recording":
         raise UsageError("it is a recording already")
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    trace = open_replay(parsed.words[1], memory)
+    trace = _open_question(parsed, memory) if parsed.has("e") else open_replay(parsed.words[1], memory)
     recording = trace.recording
     with Sound(recording.name):
         trace.options.warnings = not parsed.has("no-warnings")
@@ -69,6 +72,20 @@ def main(parsed: Parsed) -> int:
             return _export(trace, parsed)
         status = running.run(trace, parsed)
     return _report_gaps(recording, status)
+
+
+def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
+    """The trace of a second script, over the events of the recording."""
+    from ..language.source import Source
+    from ..recording.questions import AnsweringTrace
+    from ..recording.replay import open_recording
+    from ..semantics.options import Options
+    recording = open_recording(parsed.words[1], memory)
+    try:
+        return AnsweringTrace(recording, Source("stdin", parsed.get("e")), Options())
+    except BaseException:
+        recording.close()
+        raise
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:

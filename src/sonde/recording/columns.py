@@ -241,6 +241,11 @@ class BlockOfRecords:
         if at != len(data):
             raise Damaged("a block of records is not as long as it should be")
 
+    def site_columns(self) -> Iterator[tuple[int, int, list[Leaf], list[bytes]]]:
+        """(site, how many records, leaves, columns as they lie in the file) of each site."""
+        for (site, count), shape, columns in zip(self.sites, self._shapes, self.columns):
+            yield site, count, shape.leaves, columns
+
     def records(self) -> list[tuple[int, Any, int]]:
         """(site, buffer, offset) of each record, in order."""
         each = [shape.unpack(site, count, columns)

@@ -342,12 +342,15 @@ class ReplayTrace(Trace):
         self._replayed = ReplaySession(recording)
         self._session = self._replayed  # type: ignore[assignment]
         self.outside = _RecordedOutside(self._replayed)
-        self._decoder = EventDecoder(self.spec, self._context)
-        self._reader = MapReader({m.name: _RecordedMap(m, self._replayed) for m in self.spec.maps},  # type: ignore[misc]
-                                 self._context)
-        with Sound(recording.name):  # the decoders of everything, before anything is believed
-            for named in self.spec.maps:
-                self._reader.map_decoder(named.name)
+        self._bind_reader()
+
+    def _bind_reader(self) -> None:
+        maps = {named.name: _RecordedMap(named, self._replayed) for named in self.spec.maps if named.value is not None}
+        with Sound(self.recording.name):
+            self._decoder = EventDecoder(self.spec, self._context)
+            self._reader = MapReader(maps, self._context)  # type: ignore[arg-type]
+            for name in maps:  # the decoders of everything, before anything is believed
+                self._reader.map_decoder(name)
 
     def attach(self) -> None:
         """There is nothing to attach."""
