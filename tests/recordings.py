@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sonde.recording.container import BlockWriter, read_blocks
 from sonde.recording.layouts import plain_spec
 from sonde.recording.recorder import Recorder
 from sonde.recording.snapshots import Snapshot
@@ -47,4 +49,17 @@ def write_recording(path: Path, spec: ScriptSpec, records: Iterable[tuple[int, b
                                       "left_out": 0})
     finally:
         os.close(descriptor)
+    return path
+
+
+def blocks_of(path: Path) -> list[tuple[bytes, bytes]]:
+    return list(read_blocks(io.BytesIO(path.read_bytes()), "x"))
+
+
+def write_blocks(path: Path, blocks: list[tuple[bytes, bytes]]) -> Path:
+    """A file whose checksums are right, whatever is in it."""
+    with open(path, "wb") as file:
+        writer = BlockWriter(file.fileno())
+        for tag, data in blocks:
+            writer.write_block(tag, data)
     return path

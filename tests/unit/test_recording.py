@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compiled import compiled
-from recordings import head, write_recording
+from recordings import blocks_of, head, write_blocks, write_recording
 from sonde import types as t
 from sonde.recording.columns import (
     BlockOfRecords,
@@ -180,19 +180,6 @@ def test_every_flipped_bit_is_found(sample: Path, tmp_path: Path) -> None:
         other.write_bytes(changed)
         with pytest.raises(Damaged):
             read_all(other)
-
-
-def blocks_of(path: Path) -> list[tuple[bytes, bytes]]:
-    return list(read_blocks(io.BytesIO(path.read_bytes()), "x"))
-
-
-def write_blocks(path: Path, blocks: list[tuple[bytes, bytes]]) -> Path:
-    """A file whose checksums are right, whatever is in it."""
-    with open(path, "wb") as file:
-        writer = BlockWriter(file.fileno())
-        for tag, data in blocks:
-            writer.write_block(tag, data)
-    return path
 
 
 def test_blocks_in_another_order_are_found(sample: Path, tmp_path: Path) -> None:

@@ -77,15 +77,9 @@ def main(parsed: Parsed) -> int:
 def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
     """The trace of a second script, over the events of the recording."""
     from ..language.source import Source
-    from ..recording.questions import AnsweringTrace
-    from ..recording.replay import open_recording
+    from ..recording.questions import open_question
     from ..semantics.options import Options
-    recording = open_recording(parsed.words[1], memory)
-    try:
-        return AnsweringTrace(recording, Source("stdin", parsed.get("e")), Options())
-    except BaseException:
-        recording.close()
-        raise
+    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory)
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:

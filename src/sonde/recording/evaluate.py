@@ -84,7 +84,7 @@ class ClauseWriter:
 
     def _statement(self, node: Any, depth: int) -> None:
         if isinstance(node, ast.Assign) and isinstance(node.target, ast.Variable):
-            value = self._value(node.value)
+            value = self._kept(node.value) if node.op == "=" else self._value(node.value)
             if node.op != "=":
                 if node.op not in _ARITHMETIC:
                     raise Refused(node, f"{node.op}=")
@@ -92,7 +92,7 @@ class ClauseWriter:
             self._assign(node.target, value, depth)
         elif isinstance(node, ast.VarDecl):
             empty = "b''" if isinstance(node.target.slot.type, t.Str) else "0"
-            self._assign(node.target, self._value(node.value) if node.value is not None else empty, depth)
+            self._assign(node.target, self._kept(node.value) if node.value is not None else empty, depth)
         elif isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef) and node.op == "=":
             self._aggregate(node.target, node.value, depth)
         elif isinstance(node, ast.ExprStmt) and isinstance(node.expr, ast.Unary) \
@@ -163,8 +163,8 @@ class ClauseWriter:
         if isinstance(key, ast.TupleExpr):
             if key.names:
                 raise Refused(key, "records as keys")
-            return f"({', '.join(map(self._value, key.items))},)"
-        return f"({self._value(key)},)"
+            return f"({', '.join(map(self._kept, key.items))},)"
+        return f"({self._kept(key)},)"
 
     # expressions
 
@@ -180,6 +180,14 @@ class ClauseWriter:
         if isinstance(node, ast.Binary) and node.op in _COMPARISONS:
             return self._comparison(node)
         return f"({self._value(node)} != {repr(b'') if isinstance(node.type, t.Str) else 0})"
+
+    def _kept(self, node: Any) -> str:
+        """The value as a variable or a key has it: see Lower.kept_value()."""
+        value = self._value(node)
+        if isinstance(node, ast.Unary) and node.op in ("-", "~") and node.const is None \
+                and isinstance(node.operand.type, t.Int) and node.operand.type.bits < 64:
+            return wrap(value, t.Int(node.operand.type.bits, False))
+        return value
 
     def _comparison(self, node: ast.Binary) -> str:
         left, right = self._value(node.left), self._value(node.right)

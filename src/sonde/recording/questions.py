@@ -12,6 +12,7 @@ from ..api import check_source, compile
 from ..kernel.recorded import BtfWorld
 from ..kernel.tracefs import parse_format
 from ..language.source import Source
+from ..memory import Memory
 from ..runtime.maps import Item
 from ..runtime.merge import apply_signs, to_signed
 from ..semantics.options import Options
@@ -22,7 +23,7 @@ from .container import Damaged
 from .evaluate import ClauseWriter, Loop, Refused
 from .events import RecordedEvent, read_events, tracepoint_names
 from .names import RecordedNames
-from .replay import Recording, ReplayTrace
+from .replay import Recording, ReplayTrace, Sound, open_recording
 from .snapshots import Snapshot
 
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
@@ -157,14 +158,14 @@ class AnsweringTrace(ReplayTrace):
 
     def __init__(self, recording: Recording, source: Source, options: Options) -> None:
         super().__init__(recording)
-        self.question = Question(recording, source, options)
+        with Sound(recording.name):
+            self.question = Question(recording, source, options)
         self.source, self.spec = source, self.question.spec
         self._context = RecordedNames(self.spec, recording.facts["clocks"], self.memory.total // 2)
         self._replayed.attached = self.question.points
         self._bind_reader()
 
     def next_records(self, timeout: float | None = None) -> list[Any]:
-        from .replay import Sound
         with Sound(self.recording.name):
             for portion in self.recording.portions():
                 if portion.records is not None:
@@ -172,3 +173,14 @@ class AnsweringTrace(ReplayTrace):
             self._replayed.held = self.question.snapshots()
         self._replayed.done = True
         return []
+
+
+def open_question(path: str, source: Source, options: Options, memory: Memory | None = None) -> AnsweringTrace:
+    """A script, asked of the recording in a file. Damaged if it is none; CompileError, UsageError if it cannot be
+    answered."""
+    recording = open_recording(path, memory)
+    try:
+        return AnsweringTrace(recording, source, options)
+    except BaseException:
+        recording.close()
+        raise
