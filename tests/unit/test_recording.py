@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import struct
@@ -25,7 +24,7 @@ from sonde.recording.columns import (
     unpack_numbers,
     unpack_texts,
 )
-from sonde.recording.container import MAGIC, BlockWriter, Damaged, read_blocks
+from sonde.recording.container import MAGIC, Damaged
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.recording.replay import open_recording, open_replay
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
