@@ -76,7 +76,7 @@ def main() -> int:
             out = make_output("text", null.fileno(), 2)
             printer = Printer(trace.spec, trace.context, out, trace.take_map)
             while not trace.session.done:
-                printer.print_records(trace.next_records(), trace.act_on_site)
+                printer.print_batches(trace.next_records(), trace.act_on_site)
                 out.flush()
         print(f"replayed as text: {count / (time.perf_counter() - begun):,.0f} events a second")
         path = write_recording(Path(folder) / "kept", *kept(count), events=[{"name": NAME, "format": FORMAT}])

@@ -40,7 +40,7 @@ def write_recording(path: Path, spec: ScriptSpec, records: Iterable[tuple[int, b
         for question, asked, answer in names:
             recorder.tell_name(question, asked, answer)
         for site, record in records:
-            recorder.add_record(site, record)
+            recorder.add_records(site, [record])
         recorder.flush()
         for named in [m for m in spec.maps if m.name.startswith("@")]:
             recorder.attach_snapshot(named.name, Snapshot((final or {}).get(named.name, [])))

@@ -31,6 +31,7 @@ from typing import Any
 
 from .. import types as t
 from ..record import Value
+from ..runtime.batch import Batch
 from ..spec import EventSite, ScriptSpec
 from ..types import Type
 from .container import Damaged
@@ -246,15 +247,19 @@ class BlockOfRecords:
         for (site, count), shape, columns in zip(self.sites, self._shapes, self.columns):
             yield site, count, shape.leaves, columns
 
-    def records(self) -> list[tuple[int, Any, int]]:
-        """(site, buffer, offset) of each record, in order."""
+    def records(self) -> Batch:
+        """The records, in order."""
         each = [shape.unpack(site, count, columns)
                 for shape, (site, count), columns in zip(self._shapes, self.sites, self.columns)]
         if len(each) == 1:
-            site = self.sites[0][0]
-            return [(site, record, 0) for record in each[0]]
+            size, site = self._shapes[0].size, self.sites[0][0]
+            times = array("Q", unpack_numbers(self.columns[0][1], 8, self.count)).tolist()
+            return Batch(0, b"".join(each[0]), times, site, range(0, size * self.count, size))
         names, nexts = [site for site, _ in self.sites], [records.__next__ for records in map(iter, each)]
-        return [(names[place], nexts[place](), 0) for place in self.order]
+        records = [nexts[place]() for place in self.order]
+        times = [int.from_bytes(record[8:16], sys.byteorder) for record in records]
+        offsets = list(accumulate(map(len, records), initial=0))[:-1]
+        return Batch(0, b"".join(records), times, [names[place] for place in self.order], offsets)
 
 
 class RecordGatherer:
@@ -270,15 +275,11 @@ class RecordGatherer:
     def __len__(self) -> int:
         return len(self._order)
 
-    def add_record(self, site: int, record: bytes) -> None:
-        """Take a record of ``spec.sites[site].size`` bytes."""
-        self._order.append(site)
-        self.bytes += len(record)
-        held = self._records.get(site)
-        if held is None:
-            self._records[site] = [record]
-        else:
-            held.append(record)
+    def add_records(self, site: int, records: list[bytes]) -> None:
+        """Take records of a site, each of ``spec.sites[site].size`` bytes."""
+        self._order += [site] * len(records)
+        self.bytes += sum(map(len, records))
+        self._records.setdefault(site, []).extend(records)
 
     def take_block(self) -> bytes:
         """The records so far as a block's data; none are left."""

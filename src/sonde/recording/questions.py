@@ -13,6 +13,7 @@ from ..kernel.recorded import BtfWorld
 from ..kernel.tracefs import parse_format
 from ..language.source import Source
 from ..memory import Memory
+from ..runtime.batch import Records
 from ..runtime.maps import Item
 from ..runtime.merge import apply_signs, to_signed
 from ..semantics.options import Options
@@ -165,14 +166,14 @@ class AnsweringTrace(ReplayTrace):
         self._replayed.attached = self.question.points
         self._bind_reader()
 
-    def next_records(self, timeout: float | None = None) -> list[Any]:
+    def next_records(self, timeout: float | None = None) -> Records:
         with Sound(self.recording.name):
             for portion in self.recording.portions():
                 if portion.records is not None:
                     self.question.take_block(portion.records)
             self._replayed.held = self.question.snapshots()
         self._replayed.done = True
-        return []
+        return Records()
 
 
 def open_question(path: str, source: Source, options: Options, memory: Memory | None = None) -> AnsweringTrace:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..api import Trace
 from ..output import Handler, Printer
 from ..output.outside import Outside
+from ..runtime.batch import Batch, Raw, Records
 from ..runtime.decoders import make_decoder
 from ..runtime.events import MapReader
 from ..runtime.maps import Item, Map
@@ -32,7 +33,7 @@ from .columns import MOST_RECORDS, RecordGatherer
 from .container import BlockWriter
 from .layouts import plain_spec
 from .names import ENTRY, ToldNames, ask_names, has_names
-from .snapshots import Snapshot, pack_snapshot, pack_with_head
+from .snapshots import ItemReader, Snapshot, pack_snapshot, pack_with_head
 
 if TYPE_CHECKING:
     from ..ending import Ending
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from ..runtime.provenance import Provenance
 
 _FULL = 2 << 20  # bytes of records in a block, about
+_BLOCK = MOST_RECORDS >> 2  # records in a block
+_WITH_RESULTS = ("cat", "system", "nstat", "skboutput")
 _AGE = 1.0       # s: after so long records are in the file
 _ROOM = 32 << 20  # bytes of names, about
 _NAMES = 20_000  # in a block
-
-Raw = tuple[int, Any, int]
 
 
 class Recorder:
@@ -89,13 +90,18 @@ class Recorder:
         self._told[key] = answer
         self._names.append([question, asked, answer])
 
-    def add_record(self, site: int, record: bytes) -> None:
-        """Take a record."""
-        if self._attached or len(self._records) >= MOST_RECORDS >> 2 or self._records.bytes > _FULL:
+    def add_records(self, site: int, records: list[bytes]) -> None:
+        """Take records of a site."""
+        if self._attached:
             self.flush()
-        if not self._records:
-            self._oldest = time.monotonic()
-        self._records.add_record(site, record)
+        most = max(1, min(_BLOCK, _FULL // len(records[0])))
+        for at in range(0, len(records), most):
+            part = records[at:at + most]
+            if self.waits and (len(self._records) + len(part) > _BLOCK or self._records.bytes > _FULL):
+                self.flush()
+            if not self._records:
+                self._oldest = time.monotonic()
+            self._records.add_records(site, part)
 
     def attach_snapshot(self, name: str, snapshot: Snapshot) -> None:
         """A map's contents, for the last record or for the look that follows."""
@@ -126,15 +132,44 @@ class Recorder:
             self.flush()
 
 
-class _Noted(list[Raw]):
+class _NotedBatch(Batch):
     """Records that are noted one by one, each directly before it is handled."""
 
-    note: Callable[[Raw], object]
+    __slots__ = ("_note",)
+
+    def __init__(self, batch: Batch, note: Callable[[int, list[bytes]], object], sizes: Sequence[int]) -> None:
+        super().__init__(batch.base, batch.buffer, batch.times, batch.sites, batch.offsets)
+        self._note = note, sizes
 
     def __iter__(self) -> Iterator[Raw]:
-        for record in super().__iter__():
-            self.note(record)
-            yield record
+        note, sizes = self._note
+        for site, buffer, offset in super().__iter__():
+            note(site, [buffer[offset:offset + sizes[site]]])
+            yield site, buffer, offset
+
+
+class _Noted(Records):
+    """Batches that are noted, each before it is handled; those of which a record has something of its own to be noted,
+    record by record."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, records: Records, trace: RecordingTrace) -> None:
+        super().__init__(_NotedBatches(records.batches, trace))
+        self._count = len(records)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _NotedBatches(list[Batch]):
+    def __init__(self, batches: Sequence[Batch], trace: RecordingTrace) -> None:
+        super().__init__(batches)
+        self._trace = trace
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in super().__iter__():
+            yield self._trace.note_batch(batch)
 
 
 class RecordingTrace(Trace):
@@ -174,10 +209,11 @@ class RecordingTrace(Trace):
         from ..runtime.events import EventDecoder
         self._decoder = EventDecoder(self.spec, self._context)
         self._reader = MapReader(self.session.maps, self._context)
-        self._kept_reader = MapReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
+        self._kept_reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
                                        for name, kept in self.session.maps.items()}, self._context)
         self.outside = _KeptOutside(self.recorder)
         self._sites = [_SiteNotes(self.spec, index, self._context) for index in range(len(self.spec.sites))]
+        self._sizes = [site.size for site in self.spec.sites]
 
     def _write_head(self) -> None:
         assert self.recorder is not None
@@ -193,13 +229,12 @@ class RecordingTrace(Trace):
 
     # what is handed over
 
-    def next_records(self, timeout: float | None = None) -> list[Raw]:
+    def next_records(self, timeout: float | None = None) -> Records:
         assert self.recorder is not None
         self.recorder.flush_if_old()
         self._held = {}
         self.session.asked |= self._asked
-        found = _Noted([] if self._asked else self.session.poll(self._shorten_wait(timeout)))
-        found.note = self._note_record
+        found = _Noted(Records() if self._asked else self.session.poll(self._shorten_wait(timeout)), self)
         self._asked = self.session.asked and bool(found)  # the maps come after these records
         if self._asked:
             self.session.asked = False
@@ -226,11 +261,9 @@ class RecordingTrace(Trace):
     def _map_names(self) -> list[str]:
         return [named.name for named in self.spec.maps if named.name.startswith("@")]
 
-    def drain_records(self) -> Iterator[Raw]:
-        for batch in self.session.stop_in_batches():
-            for record in batch:
-                self._note_record(record)
-                yield record
+    def drain_batches(self) -> Iterator[Records]:
+        for records in self.session.stop_in_batches():
+            yield _Noted(records, self)
         if not self._final_look:
             self._final_look = True
             self._look("final", self._map_names)
@@ -242,17 +275,25 @@ class RecordingTrace(Trace):
         self._held = {name: self._take_and_keep(name, "") for name in maps}
         self.recorder.write_json(b"LOOK", {"why": why, "time": self._context.moment})
 
-    def _note_record(self, record: Raw) -> None:
+    def note_batch(self, batch: Batch) -> Batch:
+        """The batch to be handled: it has been noted, or will be record by record."""
+        site = batch.sites
+        if not isinstance(site, int) or self._sites[site].alone:
+            return _NotedBatch(batch, self._note_records, self._sizes)
+        size, buffer = self._sizes[site], batch.buffer
+        self._note_records(site, [buffer[offset:offset + size] for offset in batch.offsets])
+        return batch
+
+    def _note_records(self, site: int, records: list[bytes]) -> None:
+        """Keep records of one site that are about to be handled."""
         assert self.recorder is not None
-        site, buffer, offset = record
         notes = self._sites[site]
-        data = notes.take_bytes(buffer, offset)
-        self._context.moment = int.from_bytes(data[8:16], sys.byteorder) or self._context.moment
+        self._context.moment = int.from_bytes(records[-1][8:16], sys.byteorder) or self._context.moment
         if notes.named:
-            data = notes.ask_names(data)
+            records = [notes.ask_names(record) for record in records]
         if self._held:
             self._held = {}
-        self.recorder.add_record(site, data)
+        self.recorder.add_records(site, records)
         if notes.map:
             self._held = {notes.map: self._take_and_keep(notes.map, notes.then)}
 
@@ -315,17 +356,13 @@ class _SiteNotes:
     def __init__(self, spec: ScriptSpec, index: int, context: ToldNames) -> None:
         site = spec.sites[index]
         self._context = context
-        self._size = site.size
         fields = [(field.offset, field.type) for field in site.fields if has_names(field.type)]
         self._named = [(make_decoder(type, context), offset, isinstance(type, StackCopy)) for offset, type in fields]
         self.named = bool(fields)
         shows = site.kind == "print_map" or site.kind == "print"
         self.map: str = site.data.get("map", "") if shows else ""
         self.then: str = site.data.get("then") or "" if site.kind == "print_map" else ""
-
-    def take_bytes(self, buffer: Any, offset: int) -> bytes:
-        """The record as bytes of its own."""
-        return bytes(buffer[offset:offset + self._size])
+        self.alone = bool(self.map) or site.kind in _WITH_RESULTS  # something is noted of each record
 
     def ask_names(self, record: bytes) -> bytes:
         """Ask for the names in a record; in place of a stack's copy it has the number of the frames."""
@@ -403,7 +440,7 @@ class KeepingPrinter(Printer):
     """Prints nothing: only what a script's events do outside is done, since the recording has what comes of it."""
 
     def _site_handler(self, site: EventSite) -> Handler | None:
-        return super()._site_handler(site) if site.kind in ("cat", "system", "nstat", "skboutput") else None
+        return super()._site_handler(site) if site.kind in _WITH_RESULTS else None
 
     def print_maps(self) -> None:
         """They are in the recording."""

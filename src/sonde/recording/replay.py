@@ -16,7 +16,8 @@ from ..errors import AttachError, SondeError
 from ..memory import Memory
 from ..output.outside import Outside
 from ..record import Record
-from ..runtime.events import EventDecoder, MapReader
+from ..runtime.batch import Raw, Records
+from ..runtime.events import EventDecoder
 from ..runtime.losses import Losses, Withheld
 from ..runtime.maps import Item
 from ..runtime.provenance import Provenance
@@ -26,11 +27,10 @@ from .columns import BlockOfRecords
 from .container import Damaged, read_blocks
 from .layouts import read_spec
 from .names import RecordedNames
-from .snapshots import Snapshot, SnapshotReader, read_json, split_head
+from .snapshots import ItemReader, Snapshot, SnapshotReader, read_json, split_head
 
 if TYPE_CHECKING:
     from ..runtime.events import Event
-    from .recorder import Raw
 
 SAMPLE, ASKED, FINAL = "sample", "asked", "final"
 _CLOCKS = ("boot", "monotonic", "tai")
@@ -219,18 +219,18 @@ class ReplaySession:
         self.sampled = False  # maps were looked at, that a view may want to see
         self.tell: Callable[[str], object] = str
 
-    def poll(self, timeout: float | None = None) -> list[Raw]:
-        """The next records; [] where something else happened, or at the end."""
+    def poll(self, timeout: float | None = None) -> Records:
+        """The next records; none where something else happened, or at the end."""
         portion = next(self._portions, None)
         self.sampled = False
         if portion is None:
             self.done = True
             if self.recording.truncated:
                 self.held = {}
-            return []
+            return Records()
         self.held, self.results = portion.maps, portion.results
         self.asked, self.sampled = portion.why == ASKED, portion.why == SAMPLE
-        return portion.records.records() if portion.records is not None else []
+        return Records([portion.records.records()] if portion.records is not None else [])
 
     def is_incomplete(self, name: str) -> bool:
         """Whether a budget kept back events of a map, when it was looked at."""
@@ -348,27 +348,26 @@ class ReplayTrace(Trace):
         maps = {named.name: _RecordedMap(named, self._replayed) for named in self.spec.maps if named.value is not None}
         with Sound(self.recording.name):
             self._decoder = EventDecoder(self.spec, self._context)
-            self._reader = MapReader(maps, self._context)  # type: ignore[arg-type]
+            self._reader = ItemReader(maps, self._context)  # type: ignore[arg-type]
             for name in maps:  # the decoders of everything, before anything is believed
                 self._reader.map_decoder(name)
 
     def attach(self) -> None:
         """There is nothing to attach."""
 
-    def next_records(self, timeout: float | None = None) -> list[Raw]:
+    def next_records(self, timeout: float | None = None) -> Records:
         found = self._replayed.poll(timeout)
         if self._replayed.sampled and self._on_sample is not None:
             self._on_sample()
         return self._timed(found)
 
-    def drain_records(self) -> Iterator[Raw]:
+    def drain_batches(self) -> Iterator[Records]:
         while not self._replayed.done:
-            yield from self.next_records()
+            yield self.next_records()
 
-    def _timed(self, records: list[Raw]) -> list[Raw]:
+    def _timed(self, records: Records) -> Records:
         if records:
-            record = records[-1][1]
-            self._context.moment = int.from_bytes(record[8:16], byteorder) or self._context.moment
+            self._context.moment = records.batches[-1].times[-1] or self._context.moment
         return records
 
     def keeps_samples(self, show: Callable[[], object]) -> bool:

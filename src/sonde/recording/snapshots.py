@@ -14,6 +14,7 @@ from struct import Struct as Layout
 from typing import Any
 
 from ..record import Record
+from ..runtime.events import MapReader
 from ..runtime.maps import Item
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
@@ -74,6 +75,15 @@ def read_json(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise Damaged("a text is no JSON") from None
+
+
+class ItemReader(MapReader):
+    """Reads maps element by element: in a recording they lie so."""
+
+    def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
+        items = self.map_decoder(name).decode_items(self.read_raw(name, then))
+        short = self.maps[name].spec.short
+        return items + self(short, then) if short else items
 
 
 class SnapshotReader:
