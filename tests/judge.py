@@ -13,7 +13,7 @@ from bpf_kernel import Kernel
 from evaluator import Evaluator
 from evaluator_json import canonical
 from evaluator_text import buckets_text
-from sonde.api import _check_source, live_world
+from sonde.api import check_source, live_world
 from sonde.compiler.pipeline import compile_checked
 from sonde.language.source import Source
 from sonde.output import Printer
@@ -65,7 +65,7 @@ class Capture(TextOutput):
 
 def checked(script: str, world: World | None = None, **options: Any) -> CheckedScript:
     """CompileError if the script is wrong."""
-    return _check_source(Source("stdin", script), Options(**options), world or live_world(), None)
+    return check_source(Source("stdin", script), Options(**options), world or live_world(), None)
 
 
 class JsonCapture(JsonOutput):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .language.files import Files
     from .map_view import MapView
+    from .output.outside import Outside
     from .reading import Events
     from .runtime.batch import Records
     from .runtime.child import Process
@@ -96,13 +97,14 @@ def _compile_source(source: Source, options: Options, world: World, show: Show |
         sys.setrecursionlimit(RECURSION)
     from .language.files import Files
     files = Files(options.directories, options.headers, world.release)
-    checked = _check_source(source, options, world, show, files)
+    checked = check_source(source, options, world, show, files)
     from .compiler.pipeline import compile_checked
     return compile_checked(checked, world, show, verify), files.looked
 
 
-def _check_source(source: str | Source, options: Options, world: World, show: Show | None,
-                  files: Files | None = None) -> CheckedScript:
+def check_source(source: str | Source, options: Options, world: World, show: Show | None = None,
+                 files: Files | None = None) -> CheckedScript:
+    """A script parsed and checked, before anything is made of it. Raises CompileError with every diagnostic."""
     from .builtins import BUILTINS
     from .functions import FUNCTIONS
     from .language.diagnostics import Diagnostics
@@ -185,6 +187,7 @@ class Trace:
         self._context: Any = None
         self._reader: MapReader | None = None
         self._decoder: Any = None
+        self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
         self._final: dict[str, Any] = {}
         self._incomplete: set[str] = set()  # of the maps in _final
         self._losses: Losses | None = None
@@ -325,6 +328,10 @@ class Trace:
     def drain_batches(self) -> Iterator[Records]:
         """The same, as many at a time as come together."""
         return self.session.stop_in_batches()
+
+    def keeps_samples(self, show: Callable[[], object]) -> bool:
+        """Whether this trace itself looks at maps that the script does not print, and calls ``show`` when it has."""
+        return False
 
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""

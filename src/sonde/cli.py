@@ -9,6 +9,7 @@ from . import commands
 from .commands import COMMANDS
 from .errors import CompileError, OptionError, SondeError, UsageError, VerifierError, shorten_message
 from .invocation import (
+    ask_for_recording,
     new_trace,
     options_and_process,
     options_of,
@@ -124,6 +125,8 @@ def _explain_rejection(error: VerifierError, verbose: bool) -> None:
 def _dispatch_command(parsed: Parsed) -> int:
     notices.tell = print_to_stderr
     words = parsed.words
+    if parsed.command == "record" and (words or parsed.has("e")):
+        ask_for_recording(parsed)
     if parsed.has("heatmap") and parsed.options.setdefault("format", "heatmap") != "heatmap":
         raise UsageError(f"one form at a time: --heatmap or -f {parsed.get('format')}")
     tool = words[0] if words and not parsed.has("e") else ""

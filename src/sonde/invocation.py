@@ -13,7 +13,7 @@ from .options import TOOL as TOOLS_OWN
 from .options import Option, Parsed, budget_of, usage_text
 from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
-from .watching import is_watched
+from .watching import is_watched, makes_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,14 +134,14 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
             plain.append(word)
     if parsed.get("B", "line") not in ("line", "full", "none"):
         raise UsageError("USAGE: -B must be either 'line', 'full', or 'none'.")
-    viewed = parsed.get("format", "text") not in ("text", "json")
+    viewed = parsed.get("format", "text") not in ("text", "json", "recording")
     if viewed:
         from .output.views import view_class
         view_class(parsed.get("format"))
     return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
-                   probe_filter=parsed.get("probe-filter"), timed=viewed or is_watched(parsed),
-                   env=script_environment(),
+                   probe_filter=parsed.get("probe-filter"),
+                   timed=viewed or is_watched(parsed) or makes_recording(parsed), env=script_environment(),
                    directories=parsed.get("I").split("\n") if parsed.has("I") else [],
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 
@@ -167,10 +167,55 @@ def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, sh
     measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     world = permitted(live_world(), parsed) if parsed.has("no-feature") else None
-    trace = Trace(source, options, process, world, True, measured, show, memory,
-                  budget_of(parsed))
+    kind = Trace
+    if makes_recording(parsed):
+        from .recording.recorder import RecordingTrace
+        path = _recording_path(parsed)
+        kind = RecordingTrace
+    trace = kind(source, options, process, world, True, measured, show, memory, budget_of(parsed))
     trace.words = parsed.given
+    if makes_recording(parsed):
+        _record_trace(trace, path, parsed)
     return trace
+
+
+def ask_for_recording(parsed: Parsed) -> None:
+    """``sonde record``: -f recording."""
+    if parsed.has("format"):
+        raise UsageError("sonde record makes a recording, which sonde replay -f shows in any form",
+                         ["--record FILE keeps a run that is shown as well"])
+    parsed.options["format"], parsed.command = "recording", ""
+
+
+def _recording_path(parsed: Parsed) -> str:
+    """Where the recording is to go; UsageError where there can be none."""
+    alone = parsed.get("format") == "recording"
+    if alone and parsed.has("record"):
+        raise UsageError("one recording at a time: --record or -f recording")
+    if parsed.has("count"):
+        raise UsageError("--count ends what is printed; a recording has all that the run handed over")
+    if parsed.command or parsed.has("test") or parsed.has("bench") or parsed.has("dry-run"):
+        raise UsageError("a recording is made of a run that prints or draws")
+    if parsed.has("events") and parsed.words:
+        raise UsageError("--events is instead of a script")
+    path = parsed.get("output" if alone else "record")
+    if not path:
+        raise UsageError("a recording goes to a file: -o trace.sonde")
+    return path
+
+
+def _record_trace(trace: Any, path: str, parsed: Parsed) -> None:
+    """Have a RecordingTrace write its file."""
+    from .watching import every
+    seconds = every(parsed)
+    events = None
+    if parsed.has("events"):
+        from .api import live_world
+        from .recording.events import plain_events
+        events = plain_events(parsed.get("events"), live_world())
+    trace.record_to(_open_to_write(path), {
+        "tool": parsed.tool, "columns": list(parsed.columns), "title": parsed.get("title"),
+        "unit": parsed.get("unit"), "command": parsed.given, "events": events}, seconds)
 
 
 def seconds_of(params: list[str]) -> int:
@@ -182,7 +227,12 @@ def open_output(parsed: Parsed) -> int:
     """A descriptor of -o's file, or 1."""
     if not parsed.has("output"):
         return 1
-    path = parsed.get("output")
+    if parsed.get("format") == "recording":  # what is printed has no place
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    return _open_to_write(parsed.get("output"))
+
+
+def _open_to_write(path: str) -> int:
     try:
         return open_guarded(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError as error:

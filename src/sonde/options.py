@@ -34,7 +34,9 @@ OPTIONS = [
            "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
-           "output format: text, json, folded, flamegraph, heatmap, dot, html, csv or perfetto"),
+           "output format: text, json, folded, flamegraph, heatmap, dot, html, csv, perfetto or recording"),
+    Option(("--record",), "FILE", "OPTIONS", "keep the run in a recording as well, for sonde replay and sonde diff"),
+    Option(("--events",), "PROBES", "OPTIONS", "record: all events of these tracepoints, to be asked by replay -e"),
     Option(("--heatmap",), "", "OPTIONS", "-f heatmap: histograms over time"),
     Option(("--every",), "SECONDS", "OPTIONS", "how often top, serve and heat maps look at maps (1)"),
     Option(("--count",), "N", "OPTIONS", "end after N blocks of what interval probes print"),
@@ -75,7 +77,7 @@ OPTIONS = [
 # Options of bpftrace that ask for what only LLVM makes.
 WITHOUT_LLVM = ("--emit-llvm", "--emit-elf", "--aot")
 _BY_NAME = {name: row for row in OPTIONS for name in row.names}
-VIEWERS = ("top", "serve")  # words before the program that say how it is shown
+VIEWERS = ("top", "serve", "record")  # words before the program that say what is made of the run
 WRAPPERS = ("fleet",)  # commands that take a program, which may be a tool with options of its own
 _WRAPPED = [(name,) for name in WRAPPERS]
 TOOL = "TOOL"  # the group of a tool's own options
@@ -95,7 +97,7 @@ class Parsed(Record):
     tool: str = ""              # the tool's name
     process_option: str = ""    # by which it is limited to a process: "pid", ours, or its own; "" if it is not
     seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
-    command: str = ""           # top or serve: how the program is shown
+    command: str = ""           # top, serve or record: what is made of the run
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
     given: list[str] = []       # all of the command line
     wrapping: dict[str, str] = {}  # the own options of a command of WRAPPERS that stand before its program

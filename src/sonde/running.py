@@ -57,7 +57,7 @@ def run(trace: Trace, parsed: Parsed) -> int:
 def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
     """The view of -f, if it asks for one and the script has what it shows."""
     name = parsed.get("format", "text")
-    if name in ("text", "json"):
+    if name in ("text", "json", "recording"):
         return None
     from .output.views import Showing
     if trace.options.mode:
@@ -80,8 +80,10 @@ def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower
     if not is_watched(parsed) or trace.options.mode:
         return None
     from . import monitor
-    return monitor.Follower(trace, parsed, monitor.make_blocks(trace, parsed, showing),
-                            showing.sample_maps if showing is not None else None)
+    sample = showing.sample_maps if showing is not None else None
+    if sample is not None and trace.keeps_samples(sample):
+        sample = None
+    return monitor.Follower(trace, parsed, monitor.make_blocks(trace, parsed, showing), sample)
 
 
 def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
@@ -91,10 +93,14 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     session = trace.session
     if showing is not None:
         printer: Printer = showing.make_printer(trace.spec, trace.context, trace.take_map, trace.act_on_site,
-                                                trace.options.warnings)
+                                                trace.options.warnings, trace.outside)
+    elif parsed.get("format") == "recording":
+        from .recording.recorder import KeepingPrinter
+        printer = KeepingPrinter(trace.spec, trace.context, out, trace.take_map, trace.options.warnings,
+                                 outside=trace.outside)
     else:
         printer = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings,
-                          parsed.columns if parsed.get("format") == "json" else ())
+                          parsed.columns if parsed.get("format") == "json" else (), trace.outside)
     printer.ending = trace.ending
     for warning in session.warnings:
         out.write_note(f"WARNING: {warning.message}")

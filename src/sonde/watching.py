@@ -66,6 +66,11 @@ def is_watched(parsed: Parsed) -> bool:
         or counts_down(parsed)
 
 
+def makes_recording(parsed: Parsed) -> bool:
+    """Whether the run is kept in a file, alone or beside what is printed."""
+    return parsed.get("format") == "recording" or parsed.has("record")
+
+
 def counts_down(parsed: Parsed) -> bool:
     """Whether a bar is to say how much of the time has passed."""
     return parsed.seconds > 0 and can_draw_on(2) and not parsed.has("quiet") and not runs_tests(parsed)

@@ -6,7 +6,7 @@ import pytest
 
 from compiled import KERNELS, begin, run, value, world
 from reference import Expressions, cut, evaluate_kept
-from sonde.api import _check_source
+from sonde.api import check_source
 from sonde.language.source import Source
 from sonde.semantics.options import Options
 
@@ -22,7 +22,7 @@ def test_random_expressions(block: int, kernel: str) -> None:
         texts = [writer.text() for _ in range(10)]
         body = " ".join(f"let $r{i} = {t}; print($r{i});" for i, t in enumerate(texts))
         script = f"BEGIN {{ {writer.definitions()} {body} }}"
-        checked = _check_source(Source("stdin", script), Options(), world(kernel), None)
+        checked = check_source(Source("stdin", script), Options(), world(kernel), None)
         found = [s for s in checked.probes[0].clause.body if getattr(s, "declared", 1) is None]
         wanted = [cut(evaluate_kept(s.value, writer.env), s.target.slot.type) for s in found]
         assert [int(e.args[0]) for e in run(script, kernel).events] == wanted, script

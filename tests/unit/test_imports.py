@@ -71,6 +71,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tabular": BASE | {"tables", "api"},
     "notebook": BASE | BACK | {"api", "tables"},
     "exporters": BASE | BACK | {"api", "tables"},
+    "comparing": BASE | BACK | {"api", "recording", "tables"},
+    "recording": BASE | BACK | {"api", "language", "semantics", "tables"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
     "__main__": {"basics", "cli"},
@@ -95,7 +97,9 @@ HEAVY = {
 WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"socket"},
               "fleet/connection.py": {"socket", "subprocess"}, "fleet/listening.py": {"subprocess"},
               "fleet/dask.py": {"asyncio", "socket", "urllib"},
-              "output/live/top.py": {"textual", "rich"}, "kernel/foreign/child.py": {"json"}}
+              "output/live/top.py": {"textual", "rich"}, "kernel/foreign/child.py": {"json"},
+              "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
+              "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 
 def imports(path: Path) -> Iterator[tuple[str, int, bool]]:

@@ -13,6 +13,7 @@ from ..runtime.values import DecodingContext, strftime
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, FormatMany, compile_format, compile_format_of_many
+from .outside import Outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,13 +71,14 @@ class Printer:
 
     ``handlers[site]`` prints one record; it is None for the sites that only the session can act on (clear, zero,
     exit). ``take`` reads a map, and empties or zeroes it in the same step when asked to. ``columns`` are those of a
-    tool's table, whose lines become objects in JSON.
+    tool's table, whose lines become objects in JSON. ``outside`` does what is done beyond the output.
     """
 
     joins_lines = True  # is a printf() of plain text output just written?
 
     def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take, warnings: bool = True,
-                 columns: Sequence[str] = ()) -> None:
+                 columns: Sequence[str] = (), outside: Outside | None = None) -> None:
+        self.outside = outside or Outside()
         self.spec = spec
         self.context = context
         self.out = out
@@ -165,8 +167,8 @@ class Printer:
         format, out, context = site.data["format"], self.out, self.context
 
         def print_time(buffer: Any, offset: int) -> None:
-            when = _TIME(buffer, offset)[0]
-            out.write_time(strftime(format, context.wall_clock(when, "boot") if when else _wall_clock_now()))
+            when = _TIME(buffer, offset)[0] or context.boot_time()
+            out.write_time(strftime(format, context.wall_clock(when, "boot")))
         return print_time
 
     def _join_handler(self, site: EventSite) -> Handler:
@@ -185,8 +187,7 @@ class Printer:
         def print_file(buffer: Any, offset: int) -> None:
             path = form(buffer, offset)
             try:
-                with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
-                    out.write_file_content(_read_up_to(file.read, limit))
+                out.write_file_content(self.outside.read_file(path, limit))
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 out.write_note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}': {reason}")
@@ -200,27 +201,24 @@ class Printer:
             out.flush(True)
 
         def run_and_print(buffer: Any, offset: int) -> None:
-            from .command import run_shell_command
-            if self.ending.asked_at:
+            if not self.outside.may_run(self.ending):
                 self.commands_left += 1
                 return
             out.flush(True)
             command = form(buffer, offset)
             try:
-                run_shell_command(command, show_output, self.ending)
+                self.outside.run_command(command, show_output, self.ending)
             except (OSError, ValueError) as error:
                 out.write_note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
         return run_and_print
 
     def _nstat_handler(self, site: EventSite) -> Handler:
-        from .nstat import Growth
-        growth, show = Growth(), self.out.write_map
-        return lambda buffer, offset: show("@nstat", growth.take_growth())
+        take_growth, show = self.outside.network_growth(), self.out.write_map
+        return lambda buffer, offset: show("@nstat", take_growth())
 
     def _packets_handler(self, site: EventSite) -> Handler:
-        from .packets import PacketFile
         path = site.data["path"]
-        file = self._files.get(path) or self._files.setdefault(path, PacketFile(path))
+        file = self._files.get(path) or self._files.setdefault(path, self.outside.open_packets(path))
         decode, at, length_at = make_decoder(site.fields[0].type,
                                              self.context), site.fields[0].offset, site.fields[1].offset
         context = self.context
@@ -268,26 +266,6 @@ def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output) ->
     from .json import JsonOutput
     from .rows import Rows
     return Rows(columns, context, out) if isinstance(out, JsonOutput) else None
-
-
-def _wall_clock_now() -> int:
-    from time import time_ns
-    return time_ns()
-
-
-def _open_without_waiting(path: Any, flags: int) -> int:
-    """Open what may be a pipe without a writer; what is not there yet is not read."""
-    import os
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _read_up_to(read: Callable[[int], bytes | None], limit: int) -> bytes:
-    """At most ``limit`` bytes; files of /proc come in pieces."""
-    pieces: list[bytes] = []
-    while limit > 0 and (piece := read(limit)):
-        pieces.append(piece)
-        limit -= len(piece)
-    return b"".join(pieces)
 
 
 def make_output(form: str, out: int, err: int, buffering: str = "line", quiet: bool = False,

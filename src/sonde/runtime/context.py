@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import CLOCK_BOOTTIME, clock_gettime_ns
+
 from ..arch import this_arch
 from ..basics import cached_property
 from ..errors import SondeError
@@ -121,6 +123,10 @@ class LiveContext:
         if clock not in self._offsets:
             self._offsets[clock] = host.wall_clock_offset(clock)
         return nanoseconds + self._offsets[clock]
+
+    def boot_time(self) -> int:
+        """Nanoseconds of the boot clock, now."""
+        return clock_gettime_ns(CLOCK_BOOTTIME)
 
     def remember_process(self, pid: int) -> None:
         """Take note of what a process has mapped: its stacks can then be named when it has ended."""

@@ -51,6 +51,9 @@ class DecodingContext(Protocol):
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
 
+    def boot_time(self) -> int:
+        """Nanoseconds of the boot clock, now."""
+
 
 def format_bare_address(address: int) -> str:
     """What ksym() and usym() show of an address that has no name."""

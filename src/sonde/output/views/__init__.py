@@ -19,6 +19,7 @@ from ...record import Record
 from ...runtime.provenance import Provenance
 from ...spec import EventSite, MapSpec, ScriptSpec
 from .. import Handler, Output, Printer, Take, make_output
+from ..outside import Outside
 from ..progress import make_progress
 from ..rows import RowCell, Rows
 from ..stream import FULL, LINE, Stream
@@ -121,7 +122,7 @@ class Showing:
         return self.text
 
     def make_printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
-                warnings: bool = True) -> ViewPrinter:
+                     warnings: bool = True, outside: Outside | None = None) -> ViewPrinter:
         """The printer that feeds the view."""
         assert self.stream is not None
         stream, where = self.stream, view_target(self.stream.descriptor, self._path, self._title)
@@ -132,7 +133,7 @@ class Showing:
             stream.flush()
         self._view = self._class(spec, context, write_view, where)
         self._view.bar = make_progress(self._quiet)
-        self._printer = ViewPrinter(spec, context, self.text, take, act, self._view, warnings)
+        self._printer = ViewPrinter(spec, context, self.text, take, act, self._view, warnings, outside)
         return self._printer
 
     def sample_maps(self) -> None:
@@ -193,7 +194,7 @@ class ViewPrinter(Printer):
     joins_lines = False
 
     def __init__(self, spec: ScriptSpec, context: Any, out: Output, take: Take, act: Callable[[int], object],
-                 view: View, warnings: bool = True) -> None:
+                 view: View, warnings: bool = True, outside: Outside | None = None) -> None:
         from ...runtime.events import EventDecoder
         self.view = view
         self._act = act
@@ -203,24 +204,22 @@ class ViewPrinter(Printer):
         self._lines = _Lines(view, out.write_text)
         table = view.target.table if view.takes_rows else ()
         self._tool = Rows(table, context, self._lines) if table else None
-        super().__init__(spec, context, out, take, warnings)
+        super().__init__(spec, context, out, take, warnings, outside=outside)
 
     def print_final_maps(self) -> None:
         """The maps at the end: to the view, and those that it does not show as text."""
-        from time import CLOCK_BOOTTIME, clock_gettime_ns
         for name, spec in self._maps.items() if self.spec.config.print_maps_on_exit else ():
             items = self.take(name, "")
             if self.view.shows_map(spec, self.spec):
-                self.view.add_map(spec, items, clock_gettime_ns(CLOCK_BOOTTIME), "final")
+                self.view.add_map(spec, items, self.context.boot_time(), "final")
             elif items:
                 self.out.write_map(name, items)
 
     def sample_maps(self) -> None:
         """Give the view the maps that it wants to see while the script runs."""
-        from time import CLOCK_BOOTTIME, clock_gettime_ns
         for name, spec in self._maps.items():
             if self.view.shows_map(spec, self.spec) and self.view.wants_samples(spec):
-                self.view.add_map(spec, self.take(name, ""), clock_gettime_ns(CLOCK_BOOTTIME), "")
+                self.view.add_map(spec, self.take(name, ""), self.context.boot_time(), "")
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         named = self._maps.get(site.data.get("map", ""))

@@ -1,0 +1,136 @@
+"""``sonde replay``: what a recorded run printed, or any other form of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..memory import Memory
+    from ..options import Parsed
+    from ..recording.replay import Recording, ReplayTrace
+
+PAGE = """\
+replay: what a recorded run printed, or its flame graph, heat map, table ..., without the machine that it ran on
+
+USAGE
+  sonde replay [-f FORMAT] [-o FILE] RECORDING
+  sonde replay --parquet FILE RECORDING
+  sonde replay RECORDING -e PROGRAM
+
+  Prints the same bytes as the run did, in any format of -f: the run itself may have been recorded in another one. It
+  needs no rights and asks the kernel nothing. With -e a script is evaluated over events that sonde record --events has
+  kept, with the answers that it would have had beside the recording.
+
+OPTIONS
+  --parquet FILE    write events and maps as sonde export --parquet does
+
+COLUMNS
+  those of the script or tool
+
+EXAMPLE
+  # sonde record -o calls.sonde -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); } interval:s:1 { exit(); }'
+  # sonde replay calls.sonde
+  @[cron]: 14
+  @[sshd]: 371
+  # sonde replay -f json calls.sonde
+  {"type": "attached_probes", "count": 2, "data": {"probes": 2}}
+  {"type": "map", "data": {"@": {"cron": 14, "sshd": 371}}}
+
+NEEDS
+  nothing
+
+NOTES
+  A file that ends early, as after a crash, is shown as far as it is whole, and the status is 1. One that was changed is
+  refused from the damaged block on. Commands of system() are not run again, and files of cat() not read: their output
+  is in the recording. Times of day are those of the recorded machine's zone.
+"""
+
+_ALLOWED = {"format", "heatmap", "output", "B", "quiet", "no-warnings", "memory", "no-redraw", "verbose", "e"}
+
+
+def main(parsed: Parsed) -> int:
+    """Replay; the exit status."""
+    from .. import running
+    from ..memory import Memory, parse_memory
+    from ..recording.replay import Sound, open_replay
+    refuse_options(parsed, _ALLOWED)
+    if len(parsed.words) != 2 or parsed.rest:
+        raise UsageError("sonde replay takes one recording", ["sonde replay --help explains"])
+    if parsed.get("format") == "recording":
+        raise UsageError("it is a recording already")
+    memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
+    trace = _open_question(parsed, memory) if parsed.has("e") else open_replay(parsed.words[1], memory)
+    recording = trace.recording
+    with Sound(recording.name):
+        trace.options.warnings = not parsed.has("no-warnings")
+        _take_over_facts(parsed, recording)
+        if "parquet" in parsed.named:
+            return _export(trace, parsed)
+        status = running.run(trace, parsed)
+    return _report_gaps(recording, status)
+
+
+def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
+    """The trace of a second script, over the events of the recording."""
+    from ..language.source import Source
+    from ..recording.questions import open_question
+    from ..semantics.options import Options
+    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory)
+
+
+def refuse_options(parsed: Parsed, allowed: set[str]) -> None:
+    """UsageError for an option that means nothing to a run that is over."""
+    for key in parsed.options.keys() - allowed:
+        dashes = "-" if len(key) == 1 else "--"
+        raise UsageError(f"sonde {parsed.words[0]} has no {dashes}{key}: the run is over",
+                         [f"sonde {parsed.words[0]} --help explains"])
+
+
+def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
+    """What the run's command line said, and the zone of its machine."""
+    from ..invocation import print_to_stderr
+    facts = recording.facts
+    parsed.columns, parsed.tool = facts["columns"], facts["tool"]
+    for key in ("title", "unit"):
+        if facts[key]:
+            parsed.options.setdefault(key, facts[key])
+    parsed.options.setdefault("no-redraw", "yes")
+    _set_zone(facts.get("zone"))
+    for text in facts["warnings"] if not parsed.has("no-warnings") else []:
+        print_to_stderr(text)
+
+
+def _set_zone(zone: Any) -> None:
+    """Let local time be that of the recorded machine: [name, seconds east of Greenwich]."""
+    if not isinstance(zone, list) or list(map(type, zone)) != [str, int] or abs(zone[1]) > 24 * 3600:
+        return
+    name = zone[0] if zone[0].isascii() and zone[0].replace("+", "").replace("-", "").isalnum() \
+        and 3 <= len(zone[0]) <= 8 else "REC"
+    minutes, seconds = divmod(abs(zone[1]), 60)
+    os.environ["TZ"] = f"<{name}>{'-' if zone[1] > 0 else ''}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    time.tzset()
+
+
+def _export(trace: ReplayTrace, parsed: Parsed) -> int:
+    from .export import _run_export
+    asked = {"parquet": parsed.named.pop("parquet"), "interval": "10", "keys": "1000"}
+    with trace:
+        status = _run_export(trace, parsed, asked)
+    return _report_gaps(trace.recording, status)
+
+
+def _report_gaps(recording: Recording, status: int) -> int:
+    """Say what the recording does not have; the exit status."""
+    from ..invocation import print_to_stderr
+    if recording.truncated:
+        print_to_stderr(f"ERROR: {recording.name} ends before the run did: what came later is missing, and so are the "
+                        "final maps")
+        return 1
+    left_out = recording.end["left_out"] if recording.end is not None else 0
+    if left_out:
+        print_to_stderr(f"WARNING: {left_out} names or outputs had no room in the recording")
+    return status

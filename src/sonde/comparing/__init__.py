@@ -1,0 +1,1 @@
+"""Differences between runs, and whether they are more than the noise between repeats."""

@@ -1,0 +1,187 @@
+"""What is compared: a run as counts, values and distributions, read from a recording or from JSON output."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..errors import SondeError
+from ..memory import Memory
+from ..record import Record, Value
+from ..recording.container import MAGIC
+from ..recording.replay import ReplayTrace, Sound, open_replay
+from ..runtime.aggregates import Bucket, Histogram, Stats
+from ..runtime.values import EnumValue, key_text
+from ..spec import EventSite, MapSpec
+from ..tables import event_values, is_row
+from ..types import Aggregate
+
+COUNT, VALUE, DISTRIBUTION = "count", "value", "distribution"
+MOST_LINE = 16 << 20  # characters of a line of JSON
+
+Bounds = tuple[int | None, int | None]  # from, up to but not including; None: without end
+
+
+class Label(Value):
+    """What is measured: a map (``@x``) or field, and the key as text, "" where there is none."""
+
+    name: str
+    key: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.key}]" if self.key else self.name
+
+
+class Run(Record):
+    """A run's measurements: counts and values as numbers, distributions as {bounds: count}. ``seconds`` is 0 where
+    nobody said how long it was, or it ended with its command."""
+
+    title: str
+    seconds: float
+    numbers: dict[Label, float]
+    distributions: dict[Label, Counter[Bounds]]
+
+    def add_number(self, label: Label, number: float) -> None:
+        """More of a count or a value."""
+        self.numbers[label] = self.numbers.get(label, 0) + number
+
+    def add_buckets(self, label: Label, buckets: Iterable[tuple[Bounds, int]]) -> None:
+        """More of a distribution."""
+        held = self.distributions.setdefault(label, Counter())
+        for bounds, count in buckets:
+            if count:
+                held[bounds] += count
+
+
+def read_run(path: str, fields: Sequence[str] = (), memory: Memory | None = None) -> Run:
+    """The run in a file: a recording, or what ``-f json`` wrote. ``fields`` of printf() and of tools' rows are
+    distributions too. SondeError if it is neither, or not whole."""
+    try:
+        with open(path, "rb") as file:
+            is_recording = file.read(len(MAGIC) - 1) == MAGIC[:-1]
+    except OSError as error:
+        raise SondeError(f"{path}: {error.strerror}") from None
+    return _read_recording(path, fields, memory) if is_recording else _read_json(path, fields)
+
+
+# Recordings ---------------------------------------------------------------------------------------------------------
+
+def _read_recording(path: str, fields: Sequence[str], memory: Memory | None) -> Run:
+    run = Run(path, 0.0, {}, {})
+    with open_replay(path, memory) as trace, Sound(path):
+        _add_events(run, trace, fields)
+        if trace.recording.truncated:
+            raise SondeError(f"{path} ends before the run did: its numbers are not whole",
+                             ["sonde replay shows what there is"])
+        for named in trace.spec.shown_maps:
+            _add_items(run, named, trace.take_map(named.name))
+        run.title = trace.provenance.summary
+        if trace.session.reason != "child":  # a command's work is what it is, however long it takes
+            run.seconds = trace.provenance.seconds
+    return run
+
+
+def _add_events(run: Run, trace: ReplayTrace, fields: Sequence[str]) -> None:
+    from ..output.views.csv import event_columns
+    sites = trace.spec.sites
+    names = {i: event_columns(site) for i, site in enumerate(sites) if is_row(site)}
+    counted: Counter[int] = Counter()
+    for event in trace.events():
+        site = sites[event.site]
+        if site.kind == "print_map":
+            if site.data.get("then") == "clear":  # what it held is gone from it, and counts
+                _add_items(run, trace.spec.find_map(event.args[0]), event.args[1])
+        elif event.site in names:
+            counted[event.site] += 1
+            for name, value in zip(names[event.site], event_values(event)) if fields else ():
+                if name in fields and isinstance(value, int):
+                    run.add_buckets(Label(name, "", DISTRIBUTION), [((int(value), int(value) + 1), 1)])
+    for index, count in counted.items():
+        run.add_number(Label(_site_name(sites[index]), "", COUNT), count)
+
+
+def _site_name(site: EventSite) -> str:
+    return f"{site.kind}()" + (f" of line {site.span.line}" if site.span is not None else "")
+
+
+def _add_items(run: Run, named: MapSpec, items: Iterable[tuple[Any, Any]]) -> None:
+    counts = isinstance(named.value, Aggregate) and named.value.kind == "count"
+    for key, value in items:
+        text = "" if key is None else key_text(key)
+        if isinstance(value, Histogram):
+            run.add_buckets(Label(named.name, text, DISTRIBUTION), _bounds_of(value.buckets))
+        elif isinstance(value, Stats):
+            _add_stats(run, named.name, text, value.count, value.total)
+        elif type(value) is int or isinstance(value, EnumValue):
+            run.add_number(Label(named.name, text, COUNT if counts else VALUE), int(value))
+
+
+def _bounds_of(buckets: Iterable[Bucket]) -> Iterator[tuple[Bounds, int]]:
+    return (((bucket.low, bucket.high), bucket.count) for bucket in buckets)
+
+
+def _add_stats(run: Run, name: str, key: str, count: int, total: int) -> None:
+    run.add_number(Label(f"{name}.count", key, COUNT), count)
+    if count:
+        run.numbers[Label(f"{name}.average", key, VALUE)] = total / count
+
+
+# JSON ---------------------------------------------------------------------------------------------------------------
+
+def _read_json(path: str, fields: Sequence[str]) -> Run:
+    run = Run(path, 0.0, {}, {})
+    with open(path, "rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+                kind, data = found["type"], found.get("data")
+                _add_object(run, kind, data, fields)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise SondeError(f"{path} is neither a recording nor the output of -f json: line {number}") from None
+    return run
+
+
+def _add_object(run: Run, kind: str, data: Any, fields: Sequence[str]) -> None:
+    if kind in ("map", "hist", "stats"):
+        for name, held in data.items():
+            _forget(run, name)  # of a map that is printed several times the last contents count
+            _add_json_map(run, kind, name, held)
+    elif kind == "row":
+        run.add_number(Label("row", "", COUNT), 1)
+        for name in fields:
+            if type(data.get(name)) is int:
+                run.add_buckets(Label(name, "", DISTRIBUTION), [((data[name], data[name] + 1), 1)])
+    elif kind in ("printf", "value"):
+        run.add_number(Label(kind, "", COUNT), 1)
+    elif kind == "run":
+        run.seconds = float(data["seconds"])
+        run.title = f"{data['command']} on {data['host']}"
+
+
+def _forget(run: Run, name: str) -> None:
+    for held in (run.numbers, run.distributions):
+        for label in [label for label in held if label.name.split(".")[0] == name]:
+            del held[label]
+
+
+def _add_json_map(run: Run, kind: str, name: str, held: Any) -> None:
+    is_keyed = isinstance(held, dict) and not (kind == "stats" and held.keys() == {"count", "average", "total"})
+    for key, value in held.items() if is_keyed else [("", held)]:
+        if isinstance(value, list) and kind == "hist":
+            buckets = [((_number(b.get("min")), None if b.get("max") is None else _number(b["max"]) + 1),
+                        _number(b["count"])) for b in value]
+            run.add_buckets(Label(name, key, DISTRIBUTION), buckets)
+        elif isinstance(value, dict) and kind == "stats":
+            _add_stats(run, name, key, _number(value["count"]), _number(value["total"]))
+        elif type(value) is int or isinstance(value, str) and value.lstrip("-").isdigit():
+            run.add_number(Label(name, key, VALUE), int(value))
+
+
+def _number(value: Any) -> Any:
+    """A whole number; JSON has large ones as texts."""
+    return value if value is None else int(value)

@@ -1,0 +1,293 @@
+"""A script's layouts as plain data: what a recording's head says of its sites, maps and types, and back again.
+
+A record of :mod:`sonde.spec` or :mod:`sonde.types` is an object with its class under "is" and the fields that are not
+at their defaults; a span is [start, end] of the script; a struct is the number of one in the list "structs", each of
+which names only those before it. What is read is checked against the classes' own annotations, and against what sizes,
+offsets and formats may be: nothing in a head is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import spec as s
+from .. import types as t
+from ..language.source import Source, Span
+from ..record import Record
+from .columns import MOST_BYTES
+from .container import Damaged
+
+_TYPES: list[type[Record]] = [
+    t.NoneType, t.Real, t.Int, t.Bool, t.Enum, t.Pointer, t.Address, t.Symbol, t.USym, t.Stack, t.StackCopy,
+    t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr, t.Array, t.Tuple, t.Aggregate]
+_RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.EventSite, s.ErrorSite, s.MapSpec, s.Config]
+_CLASSES = {each.__name__: each for each in _RECORDS}
+_LEFT_OUT = {(s.MapSpec, "initial"), (t.Pointer, "to"), (t.Address, "to")}  # what nothing but a running script needs
+
+MOST_PARTS = 100_000   # values that all types of a head come to, one for each element of an array
+MOST_WORDS = 1 << 20   # of an aggregate
+_WIDEST = 4096         # a width in a format
+_CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "gr"}
+_SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path"}
+_FORMATTED = ("printf", "cat", "system")
+# Kind of site -> what its ``data`` has to have, and how many fields at least.
+_SITES: dict[str, tuple[tuple[str, ...], int]] = {
+    "printf": ((), 0), "print": ((), 1), "time": (("format",), 0), "join": (("separator",), 1), "cat": ((), 0),
+    "system": ((), 0), "nstat": ((), 0), "skboutput": (("path",), 2), "print_map": (("map",), 0),
+    "clear": (("map",), 0), "zero": (("map",), 0), "exit": ((), 0)}
+
+
+# To plain data ------------------------------------------------------------------------------------------------------
+
+def plain_spec(spec: s.ScriptSpec) -> dict[str, Any]:
+    """What is kept of a spec."""
+    writer = _Writer()
+    named = [m for m in spec.maps if m.name.startswith("@")]
+    kept = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
+    return {"script": spec.source.text, "name": spec.source.name, "probes": spec.probes,
+            "sites": writer.plain(spec.sites), "maps": writer.plain(kept), "errors": writer.plain(spec.errors),
+            "config": writer.plain(spec.config), "structs": writer.structs}
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.structs: list[dict[str, Any]] = []
+        self._numbers: dict[int, int] = {}  # id of a struct -> its place in the list
+        self._alive: list[t.Struct] = []
+
+    def plain(self, value: Any) -> Any:
+        """A value of a record's field."""
+        if isinstance(value, t.Struct):
+            return {"is": "Struct", "number": self._number_struct(value)}
+        if isinstance(value, Span):
+            return [value.start, value.end]
+        if isinstance(value, Record):
+            defaults = value._defaults
+            fields = [(name, getattr(value, name)) for name in value._fields]
+            return {"is": type(value).__name__} | {
+                name: self.plain(have) for name, have in fields
+                if (type(value), name) not in _LEFT_OUT and not (name in defaults and have == defaults[name])}
+        if isinstance(value, list | tuple):
+            return [self.plain(each) for each in value]
+        if isinstance(value, dict) and value and isinstance(next(iter(value)), int):
+            return [[key, name] for key, name in value.items()]
+        return value
+
+    def _number_struct(self, struct: t.Struct) -> int:
+        if id(struct) not in self._numbers:
+            fields = [[f.name, self.plain(f.type), f.offset, f.bit_offset, f.bit_size, f.data_loc]
+                      for f in struct.fields]
+            self._alive.append(struct)
+            self._numbers[id(struct)] = len(self.structs)
+            self.structs.append({"name": struct.name, "bytes": struct.bytes, "union": struct.union,
+                                 "alignment": struct.alignment, "fields": fields})
+        return self._numbers[id(struct)]
+
+
+# From plain data ----------------------------------------------------------------------------------------------------
+
+def read_spec(plain: Any) -> s.ScriptSpec:
+    """The spec that :func:`plain_spec` made plain; it has no programs. Damaged if it is not sound."""
+    reader = _Reader(plain)
+    found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
+                         reader.list_of("errors", s.ErrorSite), reader.probes, [],
+                         reader.read("Config", plain.get("config")), reader.source)
+    names = {m.name for m in found.maps}
+    for site in found.sites:
+        _check_site(site, names)
+    for named in found.maps:
+        _check_map(named, names)
+    if len(names) != len(found.maps):
+        raise Damaged("its head has two maps of one name")
+    return found
+
+
+def _need(condition: object, what: str) -> None:
+    if not condition:
+        raise Damaged(f"its head is not sound: {what}")
+
+
+class _Reader:
+    def __init__(self, plain: Any) -> None:
+        _need(isinstance(plain, dict), "no object")
+        texts = [plain.get("script"), plain.get("name"), *_list(plain.get("probes"))]
+        _need(all(isinstance(text, str) for text in texts), "a text is none")
+        self.plain = plain
+        self.source = Source(texts[1], texts[0])
+        self.probes: list[str] = texts[2:]
+        self._structs: list[t.Struct] = []
+        self._parts: dict[int, int] = {}  # struct's number -> values in it
+        self._total = 0
+        for each in _list(plain.get("structs")):
+            self._structs.append(self._read_struct(each))
+
+    def list_of(self, key: str, of: type[Record]) -> list[Any]:
+        """The records under a key."""
+        return [self.read(of.__name__, each) for each in _list(self.plain.get(key))]
+
+    def read(self, form: str, plain: Any) -> Any:
+        """What ``plain`` is, as an annotation says: ``int``, ``list[EventField]``, ``Type | None`` ..."""
+        form = form.removeprefix("t.")
+        if form.endswith(" | None"):
+            return None if plain is None else self.read(form.removesuffix(" | None"), plain)
+        if form in ("int", "str", "bool"):
+            _need(type(plain).__name__ == form and (form != "int" or abs(plain) < 1 << 64), f"{form} expected")
+            return plain
+        outer, _, inner = form.rstrip("]").partition("[")
+        if outer == "list":
+            return [self.read(inner, each) for each in _list(plain)]
+        if outer == "tuple":
+            return tuple([self.read(inner.removesuffix(", ..."), each) for each in _list(plain)])
+        if form == "dict[int, str]":
+            pairs = [_list(pair) for pair in _list(plain)]
+            _need(all(list(map(type, pair)) == [int, str] for pair in pairs), "names of numbers expected")
+            return dict(pairs)
+        return self._read_record(form, plain)
+
+    def _read_record(self, form: str, plain: Any) -> Any:
+        _need(isinstance(plain, dict), f"{form} expected")
+        name = plain.get("is")
+        if form == "Type" and name == "Struct":
+            number = plain.get("number")
+            _need(type(number) is int and 0 <= number < len(self._structs), "a struct that is not there")
+            self._count_parts(self._parts[number])
+            return self._structs[number]
+        kind = _CLASSES.get(name) if isinstance(name, str) else None
+        _need(kind is not None and (kind in _TYPES if form == "Type" else kind.__name__ == form), f"{form} expected")
+        assert kind is not None
+        forms = {field: _annotation(kind, field) for field in kind._fields}
+        _need(plain.keys() <= {"is", *forms}, f"{name} with a field that it does not have")
+        _need(all(field in plain or field in kind._defaults or (kind, field) in _LEFT_OUT for field in forms),
+              f"{name} without a field that it has")
+        values = {field: self._read_field(field, forms[field], plain[field]) for field in forms if field in plain}
+        if kind in (t.Pointer, t.Address):
+            values["to"] = t.VOID
+        found = kind(**values)
+        if isinstance(found, t.Type):
+            _check_type(found)
+            self._count_parts(found.count if isinstance(found, t.Array) else 1)
+        return found
+
+    def _read_field(self, name: str, form: str, plain: Any) -> Any:
+        if name == "span":
+            if plain is None:
+                return None
+            ends = [self.read("int", end) for end in _list(plain)]
+            _need(len(ends) == 2 and 0 <= ends[0] and 0 <= ends[1] <= len(self.source.text), "a span is none")
+            return Span(self.source, *ends)
+        if form == "dict[str, Any]":
+            _need(isinstance(plain, dict) and all(isinstance(each, str | int | None) for each in plain.values()),
+                  "data of a site expected")
+            return plain
+        return self.read(form, plain)
+
+    def _read_struct(self, plain: Any) -> t.Struct:
+        _need(isinstance(plain, dict), "struct expected")
+        before = self._total
+        size = self.read("int", plain.get("bytes"))
+        fields = tuple([self._read_member(_list(each), size) for each in _list(plain.get("fields"))])
+        self._parts[len(self._structs)] = self._total - before + 1
+        return t.Struct(self.read("str", plain.get("name")), size, _giver(fields),
+                        self.read("bool", plain.get("union")), 0, self.read("int", plain.get("alignment")))
+
+    def _read_member(self, plain: list[Any], size: int) -> t.StructField:
+        _need(len(plain) == 6, "a member of a struct is none")
+        forms = ["str", "Type", "int", "int", "int", "bool"]
+        found = t.StructField(*[self.read(form, each) for form, each in zip(forms, plain)])
+        _need(0 <= found.bit_offset < 64 and 0 <= found.bit_size <= 64, "bits of a member that it does not have")
+        needed = 4 if found.data_loc else (found.bit_offset + found.bit_size + 7) // 8 or found.type.size
+        _need(0 <= found.offset and found.offset + needed <= size, "a member behind the end of its struct")
+        return found
+
+    def _count_parts(self, more: int) -> None:
+        self._total += more
+        _need(self._total <= MOST_PARTS, "too many types")
+
+
+def _giver(fields: tuple[t.StructField, ...]) -> Callable[[], tuple[t.StructField, ...]]:
+    return lambda: fields
+
+
+def _list(plain: Any) -> list[Any]:
+    _need(isinstance(plain, list), "list expected")
+    return plain  # type: ignore[no-any-return]
+
+
+def _annotation(kind: type[Record], field: str) -> str:
+    """How a field is annotated, in the class itself or the base that it comes from."""
+    from inspect import get_annotations
+    return next(str(found[field]) for found in map(get_annotations, kind.__mro__) if field in found)
+
+
+def _check_type(type: t.Type) -> None:
+    """Sizes and kinds that decoders rely on."""
+    if isinstance(type, t.Int | t.Enum):
+        _need(type.bits in (8, 16, 32, 64), "an integer of no such size")
+    elif isinstance(type, t.Symbol):
+        _need(type.kind in _SYMBOLS, "a symbol of no such kind")
+    elif isinstance(type, t.Stack):
+        _need(0 <= type.limit <= 1 << 16, "a stack of no such depth")
+        if isinstance(type, t.StackCopy):
+            _need(type.registers in (168, 288), "registers of no such size")
+    elif isinstance(type, t.Tuple):
+        _need(not type.names or len(type.names) == len(type.of), "a record with other names than elements")
+    elif isinstance(type, t.Real):
+        _need(0 <= type.bytes <= 64, "a number of no such size")
+    elif isinstance(type, t.Str | t.Buf):
+        _need(0 <= type.capacity <= MOST_BYTES, "a text of no such size")
+    elif isinstance(type, t.Array):
+        _need(0 <= type.count and type.size <= MOST_BYTES, "an array of no such size")
+    elif isinstance(type, t.Aggregate):
+        _need(0 <= type.bits <= 5 and type.step > 0 and type.kind in (
+            "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries") and type.agg in (
+            "", "sum", "min", "max", "avg") and (type.kind != "tseries" or type.low > 0 and type.high > 0)
+            and 0 < type.words <= MOST_WORDS, "an aggregate of no such shape")
+
+
+def _check_site(site: s.EventSite, maps: set[str]) -> None:
+    _need(site.kind in _SITES, "a site of no such kind")
+    data, fields = _SITES[site.kind]
+    start = s.CONTROL_HEADER if site.control else s.RECORD_HEADER
+    _need(start <= site.size <= MOST_BYTES, "a record of no such size")
+    _need(all(start <= f.offset and f.offset + f.type.size <= site.size for f in site.fields)
+          and _apart([(f.offset, f.type.size) for f in site.fields]), "a field outside its record")
+    _need(all(isinstance(site.data.get(name), str) for name in data) and len(site.fields) >= fields,
+          "a site without what its kind has")
+    _need(site.data.get("map", "") in maps | {""} and site.data.get("then") in (None, "", "clear", "zero")
+          and all(isinstance(site.data.get(name) or 0, int) for name in ("top", "div")), "a map that is not there")
+    if site.kind in ("join", "skboutput"):
+        _need(isinstance(site.fields[0].type, t.Buf), "bytes expected")
+    conversions = [part for part in site.parts if part.conversion]
+    if site.kind in _FORMATTED:
+        _need(len(conversions) == len(site.fields) and all(map(_is_sound, conversions)), "a format of no such kind")
+
+
+def _apart(places: list[tuple[int, int]]) -> bool:
+    ends = 0
+    for offset, size in sorted(places):
+        if offset < ends:
+            return False
+        ends = offset + size
+    return True
+
+
+def _is_sound(part: s.FormatPart) -> bool:
+    found = re.fullmatch(r"[-+ #0]*([0-9]{0,5})(?:\.[0-9]{0,5})?", part.spec)
+    return part.conversion in _CONVERSIONS and part.length in ("", "hh", "h", "l", "ll", "j", "z", "t") \
+        and found is not None and int(found[1] or 0) <= _WIDEST
+
+
+def _check_map(named: s.MapSpec, names: set[str]) -> None:
+    _need(named.value is not None and named.short in names | {""} and named.short != named.name
+          and 0 <= named.key_size <= MOST_BYTES, "a map without a value")
+    _need(named.key is None or named.memory or named.key.size <= named.key_size, "a key that its map has no room for")
+
+
+def shown_types(spec: s.ScriptSpec) -> Iterator[t.Type]:
+    """All types of values that a script hands over."""
+    for site in spec.sites:
+        yield from [field.type for field in site.fields]
+    for named in spec.maps:
+        yield from [type for type in (named.key, named.value) if type is not None]

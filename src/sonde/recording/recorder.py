@@ -1,0 +1,454 @@
+"""The writing side: a trace that also keeps what it hands over.
+
+A recording is a stream of blocks (see :mod:`.container`) in the order in which things were handed over:
+
+    HEAD   JSON, first: the layouts, and where and when
+    NAME   JSON list of [question, what was asked, answer]: what names were then, if no earlier block says the same
+    MAPS   what a map held: for the last record of the RECS block that follows, or for the LOOK that follows
+    DONE   what cat(), system() or nstat() got, for the last record of the RECS block that follows
+    RECS   records (see :mod:`.columns`)
+    LOOK   JSON: the maps before it were looked at: "why" is sample, asked (SIGUSR1) or final; "time" of the boot clock
+    END    JSON, last: the losses, the run, how it ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..api import Trace
+from ..output import Handler, Printer
+from ..output.outside import Outside
+from ..runtime.batch import Batch, Raw, Records
+from ..runtime.decoders import make_decoder
+from ..runtime.events import MapReader
+from ..runtime.maps import Item, Map
+from ..spec import EventSite, ScriptSpec
+from ..types import StackCopy
+from .columns import MOST_RECORDS, RecordGatherer
+from .container import BlockWriter
+from .layouts import plain_spec
+from .names import ENTRY, ToldNames, ask_names, has_names
+from .snapshots import ItemReader, Snapshot, pack_snapshot, pack_with_head
+
+if TYPE_CHECKING:
+    from ..ending import Ending
+    from ..runtime.losses import Losses
+    from ..runtime.provenance import Provenance
+
+_FULL = 2 << 20  # bytes of records in a block, about
+_BLOCK = MOST_RECORDS >> 2  # records in a block
+_WITH_RESULTS = ("cat", "system", "nstat", "skboutput")
+_AGE = 1.0       # s: after so long records are in the file
+_ROOM = 32 << 20  # bytes of names, about
+_NAMES = 20_000  # in a block
+
+
+class Recorder:
+    """Writes what it is given, in order."""
+
+    def __init__(self, descriptor: int, spec: ScriptSpec) -> None:
+        self._spec = spec
+        self._writer = BlockWriter(descriptor)
+        self._records = RecordGatherer(spec)
+        self._names: list[Any] = []
+        self._told: dict[tuple[Any, ...], Any] = {}
+        self._room = _ROOM
+        self.left_out = 0  # names and outputs for which there was no room
+        self._attached: list[tuple[bytes, bytes]] = []  # blocks for the last record
+        self._results = 0  # bytes of what was got from outside, in them
+        self._oldest = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are records that are not in the file."""
+        return len(self._records) > 0
+
+    def write_json(self, tag: bytes, plain: Any) -> None:
+        """A block of JSON, after all that has been taken so far."""
+        self.flush()
+        self._writer.write_block(tag, json.dumps(plain).encode())
+
+    def tell_name(self, question: str, asked: tuple[Any, ...], answer: Any) -> None:
+        """Take an answer, unless it is the one that was given before."""
+        key = (question, *asked)
+        before = self._told.get(key, self)
+        if before is answer or before == answer or question == "stack_frames" and before not in (self, (), []):
+            return
+        if before is not self:
+            self.flush()  # what came before has the other name
+        size = ENTRY + (8 * len(answer) if isinstance(answer, list | tuple) else 0) + sum(
+            [len(text) for text in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(text, str)])
+        if size > self._room:
+            self.left_out += 1
+            return
+        self._room -= size
+        self._told[key] = answer
+        self._names.append([question, asked, answer])
+
+    def add_records(self, site: int, records: list[bytes]) -> None:
+        """Take records of a site."""
+        if self._attached:
+            self.flush()
+        most = max(1, min(_BLOCK, _FULL // len(records[0])))
+        for at in range(0, len(records), most):
+            part = records[at:at + most]
+            if self.waits and (len(self._records) + len(part) > _BLOCK or self._records.bytes > _FULL):
+                self.flush()
+            if not self._records:
+                self._oldest = time.monotonic()
+            self._records.add_records(site, part)
+
+    def attach_snapshot(self, name: str, snapshot: Snapshot) -> None:
+        """A map's contents, for the last record or for the look that follows."""
+        self._attached += [(b"MAPS", data) for data in pack_snapshot(self._spec.find_map(name), snapshot)]
+
+    def attach_result(self, kind: str, head: dict[str, Any], data: bytes) -> None:
+        """What was got from outside, for the last record."""
+        self._results += len(data)
+        if self._results > _FULL * 4:
+            self.left_out += 1
+            return
+        self._attached.append((b"DONE", pack_with_head({"kind": kind} | head, data)))
+
+    def flush(self) -> None:
+        """Write all that has been taken."""
+        names, self._names = self._names, []
+        for at in range(0, len(names), _NAMES):
+            self._writer.write_block(b"NAME", json.dumps(names[at:at + _NAMES]).encode())
+        for tag, data in self._attached:
+            self._writer.write_block(tag, data)
+        self._attached, self._results = [], 0
+        if self._records:
+            self._writer.write_block(b"RECS", self._records.take_block())
+
+    def flush_if_old(self) -> None:
+        """Write what has waited for a while."""
+        if self._records and time.monotonic() - self._oldest > _AGE:
+            self.flush()
+
+
+class _NotedBatch(Batch):
+    """Records that are noted one by one, each directly before it is handled."""
+
+    __slots__ = ("_note",)
+
+    def __init__(self, batch: Batch, note: Callable[[int, list[bytes]], object], sizes: Sequence[int]) -> None:
+        super().__init__(batch.base, batch.buffer, batch.times, batch.sites, batch.offsets)
+        self._note = note, sizes
+
+    def __iter__(self) -> Iterator[Raw]:
+        note, sizes = self._note
+        for site, buffer, offset in super().__iter__():
+            note(site, [buffer[offset:offset + sizes[site]]])
+            yield site, buffer, offset
+
+
+class _Noted(Records):
+    """Batches that are noted, each before it is handled; those of which a record has something of its own to be noted,
+    record by record."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, records: Records, trace: RecordingTrace) -> None:
+        super().__init__(_NotedBatches(records.batches, trace))
+        self._count = len(records)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _NotedBatches(list[Batch]):
+    def __init__(self, batches: Sequence[Batch], trace: RecordingTrace) -> None:
+        super().__init__(batches)
+        self._trace = trace
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in super().__iter__():
+            yield self._trace.note_batch(batch)
+
+
+class RecordingTrace(Trace):
+    """A trace whose run is kept in a file. ``facts`` are put into the head, as they are."""
+
+    def record_to(self, descriptor: int, facts: dict[str, Any], every: float = 1.0) -> None:
+        """To be called before :meth:`attach`. The descriptor is closed with the trace. ``every`` so many seconds maps
+        that the script itself does not print are looked at, if they can be drawn over time."""
+        self._descriptor, self._facts, self._every = descriptor, facts, every
+        self._held: dict[str, Sequence[tuple[Any, Any]]] = {}  # what maps are said to hold, for what is handled now
+        self._on_sample: Callable[[], object] | None = None
+        self._final_look = False
+        self._asked = False  # the maps are to be looked at, when what came before has been handled
+        self._sampled: list[str] = []
+        self._run: Provenance | None = None
+        self.recorder: Recorder | None = None
+
+    def attach(self) -> None:
+        try:
+            super().attach()
+        except BaseException:
+            self._close_file()
+            raise
+        self._write_head()
+        from ..output.views.heat import is_histogram, is_series
+        from ..output.views.view import is_printed
+        self._sampled = [named.name for named in self.spec.shown_maps
+                         if (is_histogram(named) or is_series(named)) and not is_printed(named, self.spec)]
+        self._next_sample = time.monotonic() + self._every
+
+    def _bind_session(self) -> None:
+        super()._bind_session()
+        self.recorder = Recorder(self._descriptor, self.spec)
+        self._live = self._context
+        self._context = ToldNames(self._live, self.recorder.tell_name)
+        self._context.moment = self._live.boot_time()
+        from ..runtime.events import EventDecoder
+        self._decoder = EventDecoder(self.spec, self._context)
+        self._reader = MapReader(self.session.maps, self._context)
+        self._kept_reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
+                                       for name, kept in self.session.maps.items()}, self._context)
+        self.outside = _KeptOutside(self.recorder)
+        self._sites = [_SiteNotes(self.spec, index, self._context) for index in range(len(self.spec.sites))]
+        self._sizes = [site.size for site in self.spec.sites]
+
+    def _write_head(self) -> None:
+        assert self.recorder is not None
+        clocks = {clock: self._live.wall_clock(0, clock) for clock in ("boot", "monotonic", "tai")}
+        zone, now, machine = time.localtime(), self._context.boot_time(), os.uname()
+        self.recorder.write_json(b"HEAD", {
+            "byteorder": sys.byteorder, "clocks": clocks, "time": now,
+            "zone": [zone.tm_zone, zone.tm_gmtoff], "host": machine.nodename, "kernel": machine.release,
+            "machine": machine.machine, "cpus": os.cpu_count(), "attached": self.session.attached,
+            "missing": [[warning.message, warning.hints] for warning in self.session.warnings],
+            "warnings": [found.render() for found in self.spec.warnings] if self.options.warnings else [],
+            "spec": plain_spec(self.spec)} | self._facts)
+
+    # what is handed over
+
+    def next_records(self, timeout: float | None = None) -> Records:
+        assert self.recorder is not None
+        self.recorder.flush_if_old()
+        self._held = {}
+        self.session.asked |= self._asked
+        found = _Noted(Records() if self._asked else self.session.poll(self._shorten_wait(timeout)), self)
+        self._asked = self.session.asked and bool(found)  # the maps come after these records
+        if self._asked:
+            self.session.asked = False
+        elif self.session.asked:
+            self._look("asked", self._map_names)
+        elif self._sampled and time.monotonic() >= self._next_sample and not found:
+            self._next_sample = max(self._next_sample + self._every, time.monotonic())
+            self._look("sample", self._sampled)
+            if self._on_sample is not None:
+                self._on_sample()
+        return found
+
+    def keeps_samples(self, show: Callable[[], object]) -> bool:
+        self._on_sample = show
+        return True
+
+    def _shorten_wait(self, timeout: float | None) -> float | None:
+        """Until records are to be in the file, or maps to be looked at."""
+        waits = [timeout, _AGE if self.recorder is not None and self.recorder.waits else None,
+                 max(0.0, self._next_sample - time.monotonic()) if self._sampled else None]
+        return min([wait for wait in waits if wait is not None], default=None)
+
+    @property
+    def _map_names(self) -> list[str]:
+        return [named.name for named in self.spec.maps if named.name.startswith("@")]
+
+    def drain_batches(self) -> Iterator[Records]:
+        for records in self.session.stop_in_batches():
+            yield _Noted(records, self)
+        if not self._final_look:
+            self._final_look = True
+            self._look("final", self._map_names)
+
+    def _look(self, why: str, maps: Sequence[str]) -> None:
+        assert self.recorder is not None
+        self.recorder.flush()
+        self._context.moment = self._live.boot_time()
+        self._held = {name: self._take_and_keep(name, "") for name in maps}
+        self.recorder.write_json(b"LOOK", {"why": why, "time": self._context.moment})
+
+    def note_batch(self, batch: Batch) -> Batch:
+        """The batch to be handled: it has been noted, or will be record by record."""
+        site = batch.sites
+        if not isinstance(site, int) or self._sites[site].alone:
+            return _NotedBatch(batch, self._note_records, self._sizes)
+        size, buffer = self._sizes[site], batch.buffer
+        self._note_records(site, [buffer[offset:offset + size] for offset in batch.offsets])
+        return batch
+
+    def _note_records(self, site: int, records: list[bytes]) -> None:
+        """Keep records of one site that are about to be handled."""
+        assert self.recorder is not None
+        notes = self._sites[site]
+        self._context.moment = int.from_bytes(records[-1][8:16], sys.byteorder) or self._context.moment
+        if notes.named:
+            records = [notes.ask_names(record) for record in records]
+        if self._held:
+            self._held = {}
+        self.recorder.add_records(site, records)
+        if notes.map:
+            self._held = {notes.map: self._take_and_keep(notes.map, notes.then)}
+
+    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+        """As the recording has it, if it is of a record that is being handled, or of a look; else as it is now."""
+        found = self._held.get(name)
+        return found if found is not None else super().take_map(name, then)
+
+    def _take_and_keep(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
+        items: Sequence[tuple[Any, Any]] = self._kept_reader(name, then)
+        named = self.spec.find_map(name)
+        if named.key is not None and not named.memory and has_names(named.key):
+            ask_names(tuple([key for key, _ in items]))
+        if named.value is not None and has_names(named.value):
+            ask_names(tuple([value for _, value in items]))
+        return items
+
+    def _keep_items(self, name: str, items: list[Item]) -> None:
+        assert self.recorder is not None
+        self.recorder.attach_snapshot(name, Snapshot(items, self.session.is_incomplete(name)))
+
+    # the end
+
+    def when_reading(self, tell: Callable[[str, int, int], object]) -> None:
+        super().when_reading(tell)
+        self._kept_reader.progress = tell
+
+    @property
+    def provenance(self) -> Provenance:
+        """The run; from its end on always the same."""
+        if self._run is None and self._final_look:
+            self._run = super().provenance
+        return self._run or super().provenance
+
+    def close(self) -> None:
+        if self.recorder is not None and self._session is not None and self.session.maps:
+            for _ in self.decode_records(self.drain_records()):
+                pass
+            self._write_end()
+        super().close()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write_end(self) -> None:
+        assert self.recorder is not None
+        session, recorder = self.session, self.recorder
+        self.recorder.write_json(b"END ", {
+            "losses": plain_losses(self.spec, session.losses()), "run": self.provenance.as_json(),
+            "reason": session.reason, "status": session.status, "time": self._context.moment,
+            "left_out": recorder.left_out})
+
+
+class _SiteNotes:
+    """What has to be done with the records of a site."""
+
+    def __init__(self, spec: ScriptSpec, index: int, context: ToldNames) -> None:
+        site = spec.sites[index]
+        self._context = context
+        fields = [(field.offset, field.type) for field in site.fields if has_names(field.type)]
+        self._named = [(make_decoder(type, context), offset, isinstance(type, StackCopy)) for offset, type in fields]
+        self.named = bool(fields)
+        shows = site.kind == "print_map" or site.kind == "print"
+        self.map: str = site.data.get("map", "") if shows else ""
+        self.then: str = site.data.get("then") or "" if site.kind == "print_map" else ""
+        self.alone = bool(self.map) or site.kind in _WITH_RESULTS  # something is noted of each record
+
+    def ask_names(self, record: bytes) -> bytes:
+        """Ask for the names in a record; in place of a stack's copy it has the number of the frames."""
+        for decode, offset, is_copy in self._named:
+            ask_names(decode(record, offset))
+            if is_copy:
+                number = self._context.last_unwound.to_bytes(8, sys.byteorder)
+                record = record[:offset + 8] + number + record[offset + 16:]
+        return record
+
+
+class _KeptMap:
+    """A map; what is read from it is kept."""
+
+    def __init__(self, live: Map, keep: Callable[[str, list[Item]], object]) -> None:
+        self._live = live
+        self._keep = keep
+        self.spec = live.spec
+
+    def items(self) -> list[Item]:
+        return self._kept(self._live.items())
+
+    def read_and_clear(self) -> list[Item]:
+        return self._kept(self._live.read_and_clear())
+
+    def zero(self) -> None:
+        self._live.zero()
+
+    def _kept(self, items: list[Item]) -> list[Item]:
+        self._keep(self.spec.name, items)
+        return items
+
+
+class _KeptOutside(Outside):
+    """This machine; what is got from it is kept."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def read_file(self, path: bytes, limit: int) -> bytes:
+        try:
+            found = super().read_file(path, limit)
+        except (OSError, ValueError) as error:
+            self._keep_failure("cat", error)
+            raise
+        self._recorder.attach_result("cat", {}, found)
+        return found
+
+    def run_command(self, command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
+        def keep_and_show(output: bytes, more: bool) -> None:
+            self._recorder.attach_result("system", {"more": more}, output)
+            show(output, more)
+        try:
+            super().run_command(command, keep_and_show, ending)
+        except (OSError, ValueError) as error:
+            self._keep_failure("system", error)
+            raise
+
+    def network_growth(self) -> Callable[[], Sequence[tuple[str, int]]]:
+        take_growth = super().network_growth()
+
+        def take_and_keep() -> Sequence[tuple[str, int]]:
+            found = take_growth()
+            self._recorder.attach_result("nstat", {"growth": found}, b"")
+            return found
+        return take_and_keep
+
+    def _keep_failure(self, kind: str, error: OSError | ValueError) -> None:
+        number = error.errno if isinstance(error, OSError) else 0
+        text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        self._recorder.attach_result(kind, {"errno": number, "error": text}, b"")
+
+
+class KeepingPrinter(Printer):
+    """Prints nothing: only what a script's events do outside is done, since the recording has what comes of it."""
+
+    def _site_handler(self, site: EventSite) -> Handler | None:
+        return super()._site_handler(site) if site.kind in _WITH_RESULTS else None
+
+    def print_maps(self) -> None:
+        """They are in the recording."""
+
+
+def plain_losses(spec: ScriptSpec, losses: Losses) -> dict[str, Any]:
+    """Losses as plain data: places in the script are their numbers in the spec."""
+    kept = losses.withheld
+    return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
+            "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
+            "withheld": None if kept is None else dict(zip(kept._fields, kept.values()))}

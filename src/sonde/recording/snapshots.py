@@ -1,0 +1,144 @@
+"""A map's contents as blocks of a recording: its keys and values as the kernel has them, aggregates merged.
+
+Layout of a block's data: u32 bytes, so many of JSON (``map``, ``count``, ``key`` bytes, ``value`` bytes or ``words``,
+``signed``, ``incomplete``, ``more``: another block goes on), the keys, then the values: bytes, or u64 or s64 words.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from struct import Struct as Layout
+from typing import Any
+
+from ..record import Record
+from ..runtime.events import MapReader
+from ..runtime.maps import Item
+from ..spec import MapSpec, ScriptSpec
+from ..types import Aggregate
+from .container import LARGEST, Damaged
+
+_LENGTH = Layout("<I")
+_PIECE = 1 << 20  # bytes of a block, about
+
+
+class Snapshot(Record):
+    """What a map held at one moment."""
+
+    items: list[Item]
+    incomplete: bool = False
+
+
+def pack_snapshot(named: MapSpec, snapshot: Snapshot) -> Iterator[bytes]:
+    """The data of the blocks that hold a snapshot."""
+    items = snapshot.items
+    key_size = len(items[0][0]) if items else 0
+    aggregate = named.value if isinstance(named.value, Aggregate) else None
+    words = aggregate.words if aggregate is not None else 0
+    value_size = 0 if aggregate is not None or not items else len(items[0][1])
+    step = max(1, _PIECE // (key_size + value_size + 8 * words + 1))
+    for at in range(0, max(len(items), 1), step):
+        part = items[at:at + step]
+        keys = b"".join([key for key, _ in part])
+        signed = False
+        if aggregate is not None:
+            numbers = list(chain.from_iterable([value for _, value in part]))
+            signed = min(numbers, default=0) < 0
+            values = array("q" if signed else "Q", numbers).tobytes()
+        else:
+            values = b"".join([bytes(value) for _, value in part])
+        yield pack_with_head({"map": named.name, "count": len(part), "key": key_size, "value": value_size,
+                              "words": words, "signed": signed, "incomplete": snapshot.incomplete,
+                              "more": at + step < len(items)}, keys + values)
+
+
+def pack_with_head(head: Mapping[str, Any], data: bytes) -> bytes:
+    """JSON and bytes behind it."""
+    text = json.dumps(head).encode()
+    return _LENGTH.pack(len(text)) + text + data
+
+
+def split_head(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The JSON object at the head of a block's data, and the bytes behind it."""
+    length = int.from_bytes(data[:4], "little")
+    head = read_json(data[4:4 + length])
+    if len(data) < 4 + length or not isinstance(head, dict):
+        raise Damaged("a block has no head")
+    return head, data[4 + length:]
+
+
+def read_json(data: bytes) -> Any:
+    """JSON; Damaged if it is none, or nested without end."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise Damaged("a text is no JSON") from None
+
+
+class ItemReader(MapReader):
+    """Reads maps element by element: in a recording they lie so."""
+
+    def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
+        items = self.map_decoder(name).decode_items(self.read_raw(name, then))
+        short = self.maps[name].spec.short
+        return items + self(short, then) if short else items
+
+
+class SnapshotReader:
+    """Puts the snapshots of a moment together; all of them take ``memory`` bytes at most."""
+
+    def __init__(self, spec: ScriptSpec, memory: int) -> None:
+        self._maps = {named.name: named for named in spec.maps}
+        self._memory = memory
+        self._room = memory
+        self._open: Snapshot | None = None
+        self._found: dict[str, Snapshot] = {}
+
+    def add_block(self, data: bytes) -> None:
+        """Take the next block's data. Damaged if it is no part of a snapshot."""
+        head, rest = split_head(data)
+        named = self._maps.get(str(head.get("map")))
+        numbers = [head.get(name) for name in ("count", "key", "value", "words")]
+        if named is None or not all(type(number) is int and 0 <= number <= LARGEST for number in numbers):
+            raise Damaged("a snapshot is of no map of the script")
+        self._room -= len(rest) + 100 * numbers[0]  # type: ignore[operator]
+        if self._room < 0:
+            raise Damaged("its maps are larger than there is room for", hints=["--memory gives them more room"])
+        items = _split_items(named, numbers, bool(head.get("signed")), rest)  # type: ignore[arg-type]
+        if self._open is None:
+            if named.name in self._found:
+                raise Damaged("a snapshot comes twice")
+            self._open = self._found[named.name] = Snapshot([], head.get("incomplete") is True)
+        elif self._found.get(named.name) is not self._open:
+            raise Damaged("a snapshot does not go on")
+        self._open.items += items
+        if head.get("more") is not True:
+            self._open = None
+
+    def take(self) -> dict[str, Snapshot]:
+        """The snapshots by map; none are left. Damaged if one has no end."""
+        if self._open is not None:
+            raise Damaged("a snapshot has no end")
+        found, self._found, self._room = self._found, {}, self._memory
+        return found
+
+
+def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: bytes) -> list[Item]:
+    count, key, value, words = numbers
+    aggregate = named.value if isinstance(named.value, Aggregate) else None
+    if len(rest) != count * (key + value + 8 * words) or count and (
+            named.key is not None and not named.memory and key < named.key.size
+            or (words != aggregate.words if aggregate is not None else words or value < _size(named))):
+        raise Damaged("a snapshot is not as long as it should be")
+    keys = [rest[at * key:(at + 1) * key] for at in range(count)]
+    cells = rest[count * key:]
+    if aggregate is None:
+        return [(each, cells[at * value:(at + 1) * value]) for at, each in enumerate(keys)]
+    found = array("q" if signed else "Q", cells).tolist()
+    return [(each, tuple(found[at * words:(at + 1) * words])) for at, each in enumerate(keys)]
+
+
+def _size(named: MapSpec) -> int:
+    return named.value.size if named.value is not None else 0

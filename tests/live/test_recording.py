@@ -1,0 +1,284 @@
+"""Recordings of real runs: what a replay prints is what the run printed, byte for byte."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sonde import api, tools
+from sonde.errors import CompileError
+from sonde.scripts import read_script
+from sonde.semantics.options import Options
+from support import Tracer, environment, run_sonde, sonde_command
+
+SCRIPT = """
+tracepoint:syscalls:sys_enter_openat /pid == cpid/ {
+    printf("%-16s %s %d %s\\n", comm, str(args.filename), args.dfd, probe);
+    @opened[comm, username] = count(); @stacks[kstack, ustack] = count(); @sizes = lhist(args.flags, 0, 100, 10);
+    @latest = strftime("%H:%M:%S.%f", nsecs);
+}
+tracepoint:syscalls:sys_exit_openat /pid == cpid/ { @result[args.ret >= 0] = hist(args.ret); print((pid, args.ret)); }
+interval:ms:50 { print(@opened); clear(@opened); time("%H\\n"); }
+end { print(@latest); cat("/proc/%d/comm", self_pid); errorf("done %d", 1); }
+""".replace("self_pid", "1")
+WORK = [sys.executable, "-S", "-c", "import time\nfor i in range(200):\n    open('/etc/passwd').close()\n"
+        "    time.sleep(0.001)\ntry:\n    open('/no/such/file')\nexcept OSError:\n    pass"]
+COMMAND = " ".join([WORK[0], "-S", "-c", f"'{WORK[3].replace(chr(39), chr(34))}'"])
+FORMS = ["text", "json", "folded", "flamegraph", "html", "csv", "perfetto", "heatmap", "dot"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_replay_gives_the_bytes_of_the_run(form: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.bt"
+    script.write_text("tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm, str(args.filename)] = count(); }"
+                      if form == "dot" else SCRIPT)
+    recording, shown = str(tmp_path / "run.sonde"), tmp_path / f"shown.{form}"
+    live = run_sonde("-f", form, "-o", str(shown), "--every", "0.05", "--record", recording, "-c", COMMAND, str(script))
+    assert live.returncode == 0, live.stderr
+    before = shown.read_bytes()
+    again = run_sonde("replay", "-f", form, "-o", str(shown), recording)
+    assert shown.read_bytes() == before and len(before) > 500
+    assert (again.stdout, again.stderr, again.returncode) == (live.stdout, live.stderr, live.returncode)
+
+
+def test_a_recording_alone_prints_nothing_and_has_it_all(tmp_path: Path) -> None:
+    recording = str(tmp_path / "run.sonde")
+    done = run_sonde("record", "-q", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
+    assert done.stdout == "" and done.returncode == 0, done.stderr
+    text = run_sonde("replay", recording).stdout
+    opened = [line for line in text.splitlines() if "/etc/passwd" in line]
+    assert len(opened) == 200 and text.count("systemd\n") + text.count(Path("/proc/1/comm").read_text()) >= 1
+    assert text.count(" /no/such/file ") == 1
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_a_replay_needs_no_rights(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    run_sonde("record", "-o", str(recording), "-c", COMMAND, "-e", SCRIPT)
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    tried = subprocess.run([*powerless, *sonde_command(["-e", "begin { exit(); }"])], capture_output=True, check=False,
+                           env=environment())
+    assert tried.returncode == 1, "it can trace"
+    done = subprocess.run([*powerless, *sonde_command(["replay", str(recording)])], capture_output=True, text=True,
+                          check=False, env=environment())
+    assert done.stdout == run_sonde("replay", str(recording)).stdout and done.returncode == 0
+
+
+def test_what_is_cut_off_is_shown_up_to_the_cut(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    run_sonde("record", "-o", str(recording), "-c", COMMAND, "-e", SCRIPT)
+    whole = run_sonde("replay", str(recording)).stdout
+    data = recording.read_bytes()
+    recording.write_bytes(data[:len(data) * 2 // 3])
+    cut = run_sonde("replay", str(recording))
+    assert cut.returncode == 1 and "ends before the run did" in cut.stderr
+    assert len(cut.stdout) > 100 and whole.startswith(cut.stdout.rstrip("\n"))
+
+
+def test_a_killed_run_can_be_replayed(tmp_path: Path) -> None:
+    recording = tmp_path / "run.sonde"
+    with Tracer("-f", "recording", "-o", str(recording), "-e",
+                "interval:ms:10 { @n++; printf(\"%d\\n\", @n); }", settle=3.0) as tracer:
+        tracer.process.kill()
+        tracer.process.wait()
+    done = run_sonde("replay", str(recording))
+    assert done.returncode == 1 and "ends before the run did" in done.stderr
+    numbers = [int(line) for line in done.stdout.split()]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20
+
+
+def test_the_library_replays(tmp_path: Path) -> None:
+    from sonde.recording.replay import open_replay
+    recording = str(tmp_path / "run.sonde")
+    run_sonde("record", "-o", recording, "-c", COMMAND, "-e", SCRIPT)
+    with open_replay(recording) as trace:
+        events = list(trace.events())
+    assert len([e for e in events if e.kind == "printf" and "/etc/passwd" in e.args]) == 200
+    assert trace.maps["@result"][True].total >= 200 and trace.maps["@result"][False].total >= 1
+    assert not trace.losses.records and trace.provenance.seconds > 0
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["record", "-e", "begin { exit(); }"], "-o trace.sonde"),
+    (["record", "-f", "json", "-o", "x", "-e", "begin { exit(); }"], "sonde replay -f"),
+    (["--record", "x", "--count", "3", "-e", "interval:s:1 { exit(); }"], "--count"),
+    (["replay", "/no/such.sonde"], "No such file"), (["replay"], "takes one recording"),
+    (["replay", "/etc/passwd"], "is no recording"), (["replay", "-p", "1", "x"], "has no --pid"),
+])
+def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
+    done = run_sonde(*arguments)
+    assert done.returncode == 1 and message in done.stderr
+
+
+# --- differences --------------------------------------------------------------------------------------------
+
+SLEEPS = """
+tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { @began[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_clock_nanosleep /pid == cpid && @began[tid]/ {
+    @usecs = hist((nsecs - @began[tid]) / 1000, 3); @n = count(); delete(@began, tid); }
+"""
+
+
+def sleeper(path: Path, seconds: float, times: int) -> str:
+    path.write_text(f"import time\nfor i in range({times}): time.sleep({seconds})")
+    return f"{sys.executable} -S {path}"
+
+
+def test_two_commands_are_compared(tmp_path: Path) -> None:
+    """One sleeps three times as long, as often."""
+    one, other = sleeper(tmp_path / "a", 0.001, 100), sleeper(tmp_path / "b", 0.003, 100)
+    done = run_sonde("diff", "--baseline", one, "-c", other, "--repeat", "3", "-f", "json", "-e", SLEEPS)
+    assert done.returncode == 0, done.stderr
+    found = {f["name"]: f for f in json.loads(done.stdout)["data"]["findings"]}
+    assert found["@usecs"]["changed"] and 1.5 < found["@usecs"]["ratio"] < 6 and found["@usecs"]["counts"] == [300, 300]
+    assert (found["@n"]["before"], found["@n"]["after"], found["@n"]["changed"]) == (100, 100, False)
+
+
+def test_recordings_are_compared(tmp_path: Path) -> None:
+    for name, seconds, times in (("a", 0.001, 100), ("b", 0.004, 150)):
+        run_sonde("record", "-q", "-o", str(tmp_path / name), "-c", sleeper(tmp_path / f"{name}.py", seconds, times),
+                  "-e", SLEEPS)
+    done = run_sonde("diff", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if", "@usecs p50 > 1.5x")
+    assert done.returncode == 2 and "@usecs: p50" in done.stdout
+    assert "@n: 100 -> 150 (+50%)" in done.stdout
+
+
+# --- questions ----------------------------------------------------------------------------------------------
+
+ASKED = """
+tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
+    @by_flags[args.flags, args.mode] = count(); @dfd = hist(args.dfd); @fine = hist(args.flags, 3);
+    $x = args.flags * 3 - 100000; @sum = sum($x); @unsigned = sum((uint32)$x); @narrow = sum((int8)args.flags);
+    @min[comm] = min(args.dfd); @max = max((uint64)args.dfd); @stats[cpu >= 0] = stats(args.flags / 7 - 5000);
+    @shift = sum(args.dfd >> 2); @left = sum(args.flags << 40); @modulo[args.flags % 5] = count();
+    @not = sum(!args.mode); @bits = sum(~args.flags & 0xff ^ 3); @either = sum(args.mode ? 7 : args.dfd);
+    if (args.dfd < -50 && args.flags > 0) { @steps++; } else { @others[args.dfd] = count(); }
+    @same = count(); @threads[pid == tid, uid] = count(); @pointers = count();
+}
+tracepoint:syscalls:sys_exit_openat /comm == "asker" && args.ret >= 0/ {
+    @good = lhist(args.ret, 0, 20, 3); @a = avg(-args.ret); }
+"""
+ASKER = """
+import os
+open("/proc/self/comm", "w").write("asker")
+folder = os.open("/", os.O_RDONLY)
+for i in range(500):
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_NONBLOCK):
+        try: os.close(os.open(["/dev/null", "dev/null", "/no/such/" + str(i)][i % 3], flags, 0o600 + i % 7,
+                              dir_fd=folder if i % 2 else None))
+        except OSError: pass
+"""
+
+
+def test_a_second_script_gets_the_answers_that_it_would_have_had(tmp_path: Path) -> None:
+    """The same script is attached live beside the recording."""
+    recording = str(tmp_path / "events.sonde")
+    with Tracer("-f", "json", "-e", ASKED) as live, \
+            Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording):
+        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    asked = run_sonde("replay", "-f", "json", recording, "-e", ASKED)
+    assert asked.returncode == 0, asked.stderr
+    answers, truth = ([json.loads(line)["data"] for line in text.splitlines() if '"attached' not in line]
+                      for text in (asked.stdout, live.stdout))
+    assert answers == truth and len(truth) == 22
+    assert {"@same": 2001} in truth
+    shown = run_sonde("replay", "-f", "html", recording, "-e", ASKED)
+    assert shown.returncode == 0 and "@modulo" in shown.stdout
+
+
+@pytest.mark.parametrize(("question", "message"), [
+    ("tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }", "asked for str"),
+    ("tracepoint:syscalls:sys_enter_openat { printf(\"x\"); }", "asked for this"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = nsecs; }", "depends on what came before"),
+    ("tracepoint:syscalls:sys_enter_openat { @[args.filename] = count(); }", "recorded without it"),
+    ("tracepoint:syscalls:sys_enter_open* { @ = count(); }", "patterns"),
+    ("tracepoint:sched:sched_switch { @ = count(); }", "sched_switch"),
+    ("tracepoint:syscalls:sys_enter_openat { @ = sum(1 / args.mode); }", "division"),
+    ("tracepoint:syscalls:sys_enter_openat { @[kstack] = count(); }", "asked for kstack"),
+    ("interval:s:1 { @ = count(); }", "interval:s:1, which it does not have"),
+    ("tracepoint:syscalls:sys_enter_openat { @ = sum(args.nothing); }", "nothing")])
+def test_what_a_recording_does_not_have_is_refused(question: str, message: str, tmp_path: Path,
+                                                   events_recording: str) -> None:
+    done = run_sonde("replay", events_recording, "-e", question)
+    assert done.returncode == 1 and message in done.stderr and done.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def events_recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("events") / "events.sonde")
+    done = run_sonde("record", "--events", "tracepoint:syscalls:sys_enter_openat", "-o", path, "-c", "true")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_what_a_script_printed_cannot_be_asked(tmp_path: Path) -> None:
+    recording = str(tmp_path / "run.sonde")
+    run_sonde("record", "-o", recording, "-e", "begin { exit(); }")
+    done = run_sonde("replay", recording, "-e", "tracepoint:syscalls:sys_enter_openat { @ = count(); }")
+    assert done.returncode == 1 and "--events" in done.stderr
+
+
+# --- shipped tools ------------------------------------------------------------------------------------------
+
+BUSY = """
+import os, socket, subprocess, sys, time
+end = time.time() + float(sys.argv[1])
+while time.time() < end:
+    subprocess.run(["true"])
+    with open(sys.argv[2], "w") as file:
+        file.write("x" * 10000); file.flush(); os.fsync(file.fileno())
+    os.rename(sys.argv[2], sys.argv[2] + "2"); open(sys.argv[2] + "2").read(); os.unlink(sys.argv[2] + "2")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        client.sendall(b"y" * 1000); peer.recv(1000); peer.close()
+    with socket.socket(type=socket.SOCK_DGRAM) as udp: udp.sendto(b"z", ("127.0.0.1", 9))
+    try: socket.getaddrinfo("localhost", 80)
+    except OSError: pass
+    try: open("/no/such")
+    except OSError: pass
+    time.sleep(0.02)
+"""
+
+
+@functools.cache
+def traceable_tools() -> list[str]:
+    """Those that this kernel serves without words of the user's."""
+    found = []
+    for tool in tools.all_tools():
+        try:
+            api.compile(read_script(tool.name), Options())
+        except CompileError:
+            continue
+        if not tool.required_parameters and not tool.required_options:
+            found.append(tool.name)
+    return found
+
+
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_tool_replays_as_it_ran(part: int, tmp_path: Path) -> None:
+    """Every tenth beside the same workload, in text and in JSON by turns."""
+    names = traceable_tools()
+    assert len(names) > 60
+    form, chosen = ["text", "json"][part % 2], names[part::PARTS]
+    with ExitStack() as stack:
+        running = [(name, stack.enter_context(Tracer(name, "-f", form, "--record", str(tmp_path / name))))
+                   for name in chosen]
+        subprocess.run([sys.executable, "-S", "-c", BUSY, "1.5", str(tmp_path / "file")], check=True)
+    differing, silent = [], []
+    for name, tracer in running:
+        again = run_sonde("replay", "-f", form, str(tmp_path / name))
+        if (again.stdout, again.stderr) != (tracer.stdout, tracer.stderr):
+            differing.append(name)
+        if len(tracer.lines) < 2:
+            silent.append(name)
+    assert not differing and len(silent) <= len(names) // 2, (differing, silent)
