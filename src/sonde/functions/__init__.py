@@ -19,6 +19,7 @@ FAMILIES = {
     "patterns": "globmatch",
     "names": "ksym usym strerror signal_name syscall_name cgroup_path cgroupid",
     "network": "ntop pton macaddr bswap sock_laddr sock_raddr tcp_state socket_cookie skboutput",
+    "block": "request_disk bio_disk",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
     "actions": "exit signal signal_thread override write_user unwatch",
     "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "
