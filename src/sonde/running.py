@@ -88,45 +88,17 @@ def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower
 
 def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
                follower: Follower | None = None) -> int:
-    from .output import Printer
     from .output.losses import report_losses, report_unfinished
     session = trace.session
-    if showing is not None:
-        printer: Printer = showing.make_printer(trace.spec, trace.context, trace.take_map, trace.act_on_site,
-                                                trace.options.warnings, trace.outside)
-    elif parsed.get("format") == "recording":
-        from .recording.recorder import KeepingPrinter
-        printer = KeepingPrinter(trace.spec, trace.context, out, trace.take_map, trace.options.warnings,
-                                 outside=trace.outside)
-    else:
-        printer = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings,
-                          parsed.columns if parsed.get("format") == "json" else (), trace.outside)
-    printer.ending = trace.ending
-    for warning in session.warnings:
-        out.write_note(f"WARNING: {warning.message}")
-        for hint in warning.hints if parsed.has("verbose") else []:
-            out.write_note(f"HINT: {hint}")
-    if trace.retried is not None and parsed.has("verbose"):
-        out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+    printer = _make_printer(trace, parsed, out, showing)
+    _say_warnings(trace, parsed, out)
     printer.is_incomplete, session.tell = session.is_incomplete, out.write_note
     trace.keeps_maps = False
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
-    if not parsed.has("dry-run"):
-        if not trace.options.mode:
-            out.report_attached(trace.session.attached)
-            out.flush()
-        if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
-            out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
-            out.flush(True)
-        tell_manager("READY=1")
-    else:
+    if parsed.has("dry-run"):
         return 0
-    if parsed.has("verbose"):
-        from .verbose import say_how
-        say_how(trace, out)
-    for path in session.pinned:
-        out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
+    _say_attached(trace, parsed, out)
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
@@ -153,6 +125,48 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     out.flush(True)
     return session.status if session.reason == "exit" else 0
+
+
+def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None) -> Printer:
+    from .output import Printer
+    warnings = trace.options.warnings
+    if showing is not None:
+        printer: Printer = showing.make_printer(trace.spec, trace.context, trace.take_map, trace.act_on_site, warnings,
+                                                trace.outside)
+    elif parsed.get("format") == "recording":
+        from .recording.recorder import KeepingPrinter
+        printer = KeepingPrinter(trace.spec, trace.context, out, trace.take_map, warnings, outside=trace.outside)
+    else:
+        columns = parsed.columns if parsed.get("format") == "json" else ()
+        printer = Printer(trace.spec, trace.context, out, trace.take_map, warnings, columns, trace.outside)
+    printer.ending = trace.ending
+    return printer
+
+
+def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
+    """What was found out when the programs were loaded and attached."""
+    for warning in trace.session.warnings:
+        out.write_note(f"WARNING: {warning.message}")
+        for hint in warning.hints if parsed.has("verbose") else []:
+            out.write_note(f"HINT: {hint}")
+    if trace.retried is not None and parsed.has("verbose"):
+        out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+
+
+def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
+    """To people, to test suites that wait for it, to the service manager."""
+    if not trace.options.mode:
+        out.report_attached(trace.session.attached)
+        out.flush()
+    if os.environ.get("__BPFTRACE_NOTIFY_PROBES_ATTACHED"):
+        out.write_text(b"__BPFTRACE_NOTIFY_PROBES_ATTACHED\n")
+        out.flush(True)
+    tell_manager("READY=1")
+    if parsed.has("verbose"):
+        from .verbose import say_how
+        say_how(trace, out)
+    for path in trace.session.pinned:
+        out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
 
 
 def _reading_bar() -> Any:
