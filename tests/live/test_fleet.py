@@ -21,6 +21,7 @@ from sonde.errors import EnvironmentProblem
 from sonde.fleet.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
+from terminal import Terminal
 
 OWN = f"/pid == {os.getpid()}/"
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
@@ -201,6 +202,16 @@ def test_async() -> None:
             return [event.host async for event in tracing]
     hosts = asyncio.run(asyncio.wait_for(gather(), PATIENCE))
     assert set(hosts) == {"a", "b"} and len(hosts) >= 8
+
+
+def test_a_terminal_shows_the_state_and_the_maps_while_it_goes_on() -> None:
+    script = 'begin { @ = count(); } interval:ms:200 { @n = max(7); printf("line\\n"); }'
+    with Terminal("fleet", "-H", "local:a,local:b", "--redraw", "--window", "0.3", "-e", script) as terminal:
+        shown = terminal.wait_for("@n: 7", "^@: 2$", "^a line", "^b line")
+        assert shown.startswith("2 of 2 hosts; window ")
+        terminal.keys("C-c")
+        terminal.wait_for_end()
+        assert "@: 2\n" in terminal.history()
 
 
 def test_the_example_of_the_documentation() -> None:

@@ -79,7 +79,11 @@ class Presenter:
         lead = f"{name:<{self._width}} "
         lines = [lead + line.decode("utf-8", "surrogateescape") for line in text.split(b"\n")]
         joined = "\n".join([line.rstrip(" ") if not line.strip() else line for line in lines]) + "\n"
-        self.out.write_text(encode_text(self._make_safe(joined)))
+        self.print_lines(joined)
+
+    def print_lines(self, text: str) -> None:
+        """Whole lines."""
+        self.out.write_text(encode_text(self._make_safe(text)))
 
     def _make_safe(self, text: str) -> str:
         """Nothing that a host sends steers the terminal, also not what its script itself would print."""
@@ -303,8 +307,8 @@ def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:
 
 
 def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: str, by_host: bool,
-                   quiet: bool) -> Presenter:
-    """What shows a fleet in a form of -f; UsageError if there is none."""
+                   quiet: bool, redraw: bool = False) -> Presenter:
+    """What shows a fleet in a form of -f; UsageError if there is none. ``redraw``: on a terminal, while it goes on."""
     if form == "parquet":
         os.close(descriptor) if descriptor != 1 else None
         if not path:
@@ -312,6 +316,9 @@ def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: s
         return ParquetPresenter(fleet, path, by_host, quiet)
     if form == "json":
         return JsonPresenter(fleet, descriptor, quiet)
+    if form == "text" and redraw and not path and os.isatty(descriptor):
+        from .live import LivePresenter
+        return LivePresenter(fleet, descriptor, quiet)
     if form == "text":
         return Presenter(fleet, descriptor, quiet)
     from ..output.views import view_class
