@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .output import look
-from .output.stream import LINE
-from .output.text import TextOutput, sort_items
+from .output.text import sort_items, text_output
 from .output.views import svg
 from .output.views.html import map_elements
 from .output.views.stacks import Folder, shows_stacks
@@ -46,28 +45,10 @@ def _flame_html(spec: MapSpec, items: Items) -> str:
             f'style="width:100%;height:{HEIGHT}px;border:0" title="{svg.escape_markup(spec.name)}"></iframe>')
 
 
-class _Sink:
-    """Looks like a Stream to an output; what is written goes to ``write``."""
-
-    terminal = True  # so that control characters of traced programs are escaped
-    buffering = LINE
-
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self.write = write
-
-    def flush(self, end: bool = False) -> None:
-        """Nothing is held back."""
-
-
-def _text_output(write: Callable[[bytes], object]) -> TextOutput:
-    sink: Any = _Sink(write)
-    return TextOutput(sink, sink)
-
-
 def map_text(name: str, items: Items) -> str:
     """What sonde prints of a map."""
     pieces: list[bytes] = []
-    _text_output(pieces.append).write_map(name, items)
+    text_output(pieces.append).write_map(name, items)
     return b"".join(pieces).decode("utf-8", "replace").rstrip("\n")
 
 
@@ -79,7 +60,7 @@ def show_maps(trace: Trace, timeout: float | None, every: float) -> None:
     from .output import Printer
     from .tables import import_extra
     display = import_extra("IPython.display", "notebook")
-    out = _text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
+    out = text_output(lambda data: sys.stdout.write(data.decode("utf-8", "replace")))
     printer = Printer(trace.spec, trace.context, out, trace.take_map)
     handle = display.display(display.HTML(_maps_html(trace)), display_id=True)
     deadline = None if timeout is None else time.monotonic() + timeout

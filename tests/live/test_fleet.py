@@ -21,6 +21,7 @@ from sonde.errors import EnvironmentProblem
 from sonde.fleet.protocol import FROM_AGENT, Decoder
 from sshd import ADDRESSES, Sshd, sshd_obstacle
 from support import PATIENCE, SOURCE, environment, run_sonde, sonde_command
+from terminal import Terminal
 
 OWN = f"/pid == {os.getpid()}/"
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
@@ -106,6 +107,32 @@ def test_lines_come_in_one_order_of_time_with_the_host_in_front() -> None:
     assert times == sorted(times) and len(times) >= 10
 
 
+def test_what_begin_prints_differently_has_the_host_in_front() -> None:
+    script = r'begin { printf("same\n"); printf("%d\n", pid); printf("same\n"); } '
+    script += "interval:ms:300 { print(@n); exit(); }"
+    script += " self:signal:SIGUSR1 { @n = count(); }"
+    done = run_sonde("fleet", "-H", "local:a,local:b", "--window", "0.1", "-e", script)
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.strip() == "same"] == ["  same"] * 2
+    assert sorted(line.split()[0] for line in lines if line[:1] in ("a", "b")) == ["a", "b"]
+    assert lines.count("@n: 0") == 1
+
+
+def test_agents_end_with_their_coordinator() -> None:
+    code = ("import sonde, sys, time\nwith sonde.fleet('local:a,local:b', 'interval:s:1 { @ = count(); }') as t:\n"
+            "    print(*[m.connection.process.pid for m in t.members], flush=True); time.sleep(60)")
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment())
+    assert process.stdout is not None
+    agents = process.stdout.readline().split()
+    assert len(agents) == 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + PATIENCE
+    while any(os.path.exists(f"/proc/{agent}") for agent in agents):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_tools_and_their_options() -> None:
     done = run_sonde("fleet", "-H", "local:a,local:b", "--seconds", "1", "--outliers", "runqlat", "-m")
     assert done.returncode == 0 and "@msecs" in done.stdout and "farthest from the rest (Wasserstein" in done.stdout
@@ -175,6 +202,22 @@ def test_async() -> None:
             return [event.host async for event in tracing]
     hosts = asyncio.run(asyncio.wait_for(gather(), PATIENCE))
     assert set(hosts) == {"a", "b"} and len(hosts) >= 8
+
+
+def test_a_terminal_shows_the_state_and_the_maps_while_it_goes_on() -> None:
+    script = 'begin { @ = count(); } interval:ms:200 { @n = max(7); printf("line\\n"); }'
+    with Terminal("fleet", "-H", "local:a,local:b", "--redraw", "--window", "0.3", "-e", script) as terminal:
+        shown = terminal.wait_for("@n: 7", "^@: 2$", "^a line", "^b line")
+        assert shown.startswith("2 of 2 hosts; window ")
+        terminal.keys("C-c")
+        terminal.wait_for_end()
+        assert "@: 2\n" in terminal.history()
+
+
+def test_the_example_of_the_documentation() -> None:
+    code = (SOURCE.parent / "docs" / "fleet.md").read_text().partition("```python\n")[2].partition("```")[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+    assert done.stdout.startswith("2 of 2 hosts; window ") and done.stdout.rstrip().endswith("} {}")
 
 
 # over ssh -------------------------------------------------------------------------------------------------------------

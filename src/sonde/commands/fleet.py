@@ -56,11 +56,12 @@ NOTES
   names, and the windows that they completed. Plain values are not merged: they stand under their host. The status is 0
   if all hosts came to the end, 3 if some are missing, 1 if all are.
 
-  The hosts' policy files (sonde agent --help) say what may run there. -p and -c have no place here.
+  --redraw draws the state and the maps anew with each window, on a terminal. The hosts' policy files (sonde agent
+  --help) say what may run there. -p and -c have no place here.
 """
 
 OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent", "dask", "socket")
-_REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "redraw", "count",
+_REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "count",
             "every")
 MISSING_STATUS = 3
 
@@ -83,7 +84,7 @@ def main(parsed: Parsed) -> int:
     fleet = Fleet(hosts, request, way, int(_number(own, "parallel", 64)), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own)
     presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed), _title_of(parsed), "by" in own,
-                               parsed.has("quiet"))
+                               parsed.has("quiet"), parsed.has("redraw"))
     with fleet:
         try:
             return _follow(fleet, presenter, parsed.has("quiet"))
@@ -193,16 +194,16 @@ def _follow(fleet: Fleet, presenter: Presenter, quiet: bool) -> int:
 
 def _print_items(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
     from time import monotonic
-    begun, due = False, 0.0
+    begun, due, items = False, 0.0, []
     while not fleet.done:
-        items = fleet.poll(fleet.request.window)
+        items += fleet.poll(fleet.request.window)
         if fleet.begun and not begun:
             begun, due = True, monotonic() + fleet.request.window
             assert fleet.results.spec is not None
-            presenter.begin(fleet.results.spec)
             _say_beginning(fleet, presenter, quiet)
-        for item in items:
-            presenter.show(item)
+            presenter.begin(fleet.results.spec)
+        while begun and items:
+            presenter.show(items.pop(0))
         if begun and monotonic() >= due:
             presenter.sample()
             due = monotonic() + fleet.request.window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -14,7 +15,7 @@ from ..record import Record
 from ..runtime.events import Event
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, Str, Tuple, Type
-from .member import AT_END, Member, Told
+from .member import AT_END, ENDED, TRACING, Member, Told
 from .protocol import ProtocolError, unpack_texts
 
 PATIENCE = 2_000_000_000   # ns that a merged print waits for hosts that are late
@@ -24,7 +25,8 @@ _EVENT = 400               # bytes of an event beside its texts
 
 
 class HostEvent(Event):
-    """An event of one host; ``time`` is nanoseconds since 1970 by the coordinator's clock, ``text`` what it printed."""
+    """An event of one host (``host`` is "" for a line that ``begin`` printed on all); ``time`` is nanoseconds since
+    1970 by the coordinator's clock, ``text`` what it printed."""
 
     host: str
     text: bytes
@@ -54,6 +56,15 @@ class _Turn:
         self.incomplete = False
 
 
+class _Heading:
+    """A line that ``begin`` prints: said once if all hosts say the same."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, HostEvent] = {}  # by host
+        self.time = 1 << 63  # the earliest
+        self.said = False
+
+
 class Results:
     """``by_host`` keeps hosts apart; ``outliers`` keeps them apart beside the whole."""
 
@@ -69,9 +80,10 @@ class Results:
         self._turns: dict[tuple[int, int], _Turn] = {}
         self._latest: dict[tuple[str, int], int] = {}  # by host and place: its last turn
         self._printed: dict[int, int] = {}  # by place: the last turn that was printed
-        self._heap: list[tuple[int, int, HostEvent | _Turn, int]] = []  # time, which of that, what, bytes
+        self._heap: list[tuple[int, int, HostEvent | _Turn | _Heading, int]] = []  # time, which of that, what, bytes
         self._count = 0
-        self._headings: set[bytes] = set()
+        self._headings: dict[tuple[bytes, int], _Heading] = {}  # by text, and how often it was said before
+        self._said: Counter[tuple[str, bytes]] = Counter()      # by host and text
         self._waiting_bytes = 0
         self.unordered = 0   # lines that came too late for their place
         self._last = 0
@@ -152,15 +164,26 @@ class Results:
                 raise ProtocolError("an event of a place that the script does not have")
             site = spec.sites[place]
             name = spec.probes[probe] if probe < len(spec.probes) else ""
-            if name.lower() == "begin" and text:  # headings: each once
-                if text in self._headings:
-                    continue
-                self._headings.add(text)
             event = HostEvent(site.kind, _event_args(site, value), name, member.clock.ours(wall), place,
                               host=member.name, text=text)
-            self._push(event.time, event, _EVENT + len(text) + len(value))
+            size = _EVENT + len(text) + len(value)
+            if name.lower() == "begin" and len(self._headings) < MOST_TURNS:
+                self._add_heading(event, size)
+            else:
+                self._push(event.time, event, size)
 
-    def _push(self, time: int, item: HostEvent | _Turn, size: int = 0) -> None:
+    def _add_heading(self, event: HostEvent, size: int) -> None:
+        self._said[event.host, event.text] += 1
+        heading = self._headings.setdefault((event.text, self._said[event.host, event.text]), _Heading())
+        if heading.said:
+            self._push(event.time, event, size)
+            return
+        heading.events[event.host] = event
+        if event.time < heading.time:
+            heading.time = event.time
+            self._push(event.time, heading, size)  # its place; where it stood before, it will have been said
+
+    def _push(self, time: int, item: HostEvent | _Turn | _Heading, size: int = 0) -> None:
         self._count += 1
         self._waiting_bytes += size
         heappush(self._heap, (time, self._count, item, size))
@@ -170,26 +193,37 @@ class Results:
     def take_printed(self, members: Sequence[Member], now: int, end: bool = False) -> Iterator[HostEvent | MergedPrint]:
         """What is to be printed now, in order of time: what is older than all that may yet come. ``now`` in Unix
         nanoseconds: who has said nothing for so long as PATIENCE is not waited for. At the ``end`` everything."""
-        tracing = [member for member in members if member.state == "tracing"]
+        tracing = [member for member in members if member.state == TRACING]
         certain = min([max(member.until, now - PATIENCE) for member in tracing], default=now)
         while self._heap:
             time, _, item, size = self._heap[0]
-            full = self._waiting_bytes > MOST_WAITING
-            if not end and not full and (
-                    time > certain or isinstance(item, _Turn) and not self._is_complete(item, tracing)
-                    and time > now - 2 * PATIENCE):
+            ripe = time <= certain and (time <= now - 2 * PATIENCE or self._is_complete(item, tracing))
+            if not (ripe or end or self._waiting_bytes > MOST_WAITING):
                 return
             heappop(self._heap)
             self._waiting_bytes -= size
             if isinstance(item, _Turn):
                 yield self._finish_turn(item)
                 continue
-            self.unordered += item.time < self._last
-            self._last = max(self._last, item.time)
-            yield item
+            self.unordered += time < self._last
+            self._last = max(self._last, time)
+            yield from self._finish_heading(item, members) if isinstance(item, _Heading) else [item]
 
-    def _is_complete(self, turn: _Turn, tracing: Sequence[Member]) -> bool:
-        return all(self._latest.get((member.name, turn.place), -1) >= turn.number for member in tracing)
+    def _is_complete(self, item: HostEvent | _Turn | _Heading, tracing: Sequence[Member]) -> bool:
+        """Whether no host has anything to add to it."""
+        if isinstance(item, _Turn):
+            return all(self._latest.get((member.name, item.place), -1) >= item.number for member in tracing)
+        return isinstance(item, HostEvent) or all(member.windows or member.name in item.events for member in tracing)
+
+    def _finish_heading(self, heading: _Heading, members: Sequence[Member]) -> list[HostEvent]:
+        """The line of all hosts, or each host's own; nothing if it has been said."""
+        events = [] if heading.said else list(heading.events.values())
+        heading.said = True
+        present = {member.name for member in members if member.state in (TRACING, ENDED)}
+        if events and present <= heading.events.keys():
+            events[0].host = ""
+            return events[:1]
+        return events
 
     def _finish_turn(self, turn: _Turn) -> MergedPrint:
         assert self.spec is not None

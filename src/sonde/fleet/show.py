@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..output import json_kind
+from ..output import json_kind, unset_items
 from ..output.json import JsonOutput, quote_json
 from ..output.stream import FULL, LINE, NONE, Stream
 from ..output.text import TextOutput, encode_text, terminal_safe
 from ..runtime.provenance import Provenance
 from ..runtime.values import to_text
 from ..spec import MapSpec, ScriptSpec
+from ..types import Aggregate
 from .results import HostEvent, MergedPrint, merged_spec
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Presenter:
         self.out = self._make_output(descriptor)
         self._width = max(len(member.name) for member in fleet.members)
         self._open: dict[str, bytes] = {}  # by host: a line that has not ended
+        self._context: Any = WallClock()
         self._shown: dict[str, MapSpec] = {}  # maps that go elsewhere, as they are when merged
 
     def _make_output(self, descriptor: int) -> Output:
@@ -50,19 +52,21 @@ class Presenter:
             self.show_event(item)
 
     def show_print(self, item: MergedPrint) -> None:
-        """A print(@map) of all hosts."""
+        """A print(@map) of all hosts; one without keys that was never set is zero, as on one host."""
         data, named = item.site.data, self._spec().find_map(item.name)
-        self.out.write_map(item.name, item.pairs, data.get("top", 0), data.get("div", 1), json_kind(named),
+        keyless = named.key is None and isinstance(named.value, Aggregate)
+        pairs = item.pairs or (unset_items(named, self._context) if keyless else [])
+        self.out.write_map(item.name, pairs, data.get("top", 0), data.get("div", 1), json_kind(named),
                            item.incomplete)
 
     def show_event(self, event: HostEvent) -> None:
         """What a host prints: whole lines, with its name in front; headings, which all have in common, without."""
         site = self._spec().sites[event.site] if event.site < len(self._spec().sites) else None
         if site is not None and "severity" in site.data:
-            self.out.report_located(site.data["severity"], event.host.encode() + b": " + event.text, site.span)
+            self.out.report_located(site.data["severity"], f"{event.host or 'all'}: ".encode() + event.text, site.span)
             return
         text = encode_text(to_text(event.args[0]) + "\n") if event.kind == "print" and event.args else event.text
-        name = "" if event.probe.lower() == "begin" else event.host
+        name = event.host
         whole, _, rest = (self._open.pop(name, b"") + text).rpartition(b"\n")
         if len(rest) > _LONGEST:
             whole, rest = whole + b"\n" + rest if whole else rest, b""
@@ -75,7 +79,11 @@ class Presenter:
         lead = f"{name:<{self._width}} "
         lines = [lead + line.decode("utf-8", "surrogateescape") for line in text.split(b"\n")]
         joined = "\n".join([line.rstrip(" ") if not line.strip() else line for line in lines]) + "\n"
-        self.out.write_text(encode_text(self._make_safe(joined)))
+        self.print_lines(joined)
+
+    def print_lines(self, text: str) -> None:
+        """Whole lines."""
+        self.out.write_text(encode_text(self._make_safe(text)))
 
     def _make_safe(self, text: str) -> str:
         """Nothing that a host sends steers the terminal, also not what its script itself would print."""
@@ -201,7 +209,7 @@ class ViewPresenter(Presenter):
         from ..output.views import check_view, view_target
         self._merged = merged_spec(spec, self._by_host)
         target = view_target(self._stream.descriptor, self._path, self._title)
-        self._view = check_view(self._form, self._merged)(self._merged, WallClock(), self._write, target)
+        self._view = check_view(self._form, self._merged)(self._merged, self._context, self._write, target)
         self._shown = {m.name: m for m in self._merged.shown_maps if self._view.shows_map(m, self._merged)}
 
     def _write(self, text: str) -> None:
@@ -220,7 +228,7 @@ class ViewPresenter(Presenter):
             super().show_event(event)
             return
         text = event.text.decode("utf-8", "surrogateescape")
-        event.probe = f"{event.host}: {event.probe}"
+        event.probe = f"{event.host}: {event.probe}" if event.host else event.probe
         self._view.add_event(event, site, text)
 
     def sample(self) -> None:
@@ -299,8 +307,8 @@ def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:
 
 
 def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: str, by_host: bool,
-                   quiet: bool) -> Presenter:
-    """What shows a fleet in a form of -f; UsageError if there is none."""
+                   quiet: bool, redraw: bool = False) -> Presenter:
+    """What shows a fleet in a form of -f; UsageError if there is none. ``redraw``: on a terminal, while it goes on."""
     if form == "parquet":
         os.close(descriptor) if descriptor != 1 else None
         if not path:
@@ -308,6 +316,9 @@ def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: s
         return ParquetPresenter(fleet, path, by_host, quiet)
     if form == "json":
         return JsonPresenter(fleet, descriptor, quiet)
+    if form == "text" and redraw and not path and os.isatty(descriptor):
+        from .live import LivePresenter
+        return LivePresenter(fleet, descriptor, quiet)
     if form == "text":
         return Presenter(fleet, descriptor, quiet)
     from ..output.views import view_class

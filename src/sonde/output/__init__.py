@@ -232,7 +232,7 @@ class Printer:
         name, then, take, show = site.data["map"], site.data.get("then") or "", self.take, self.out.write_map
         top, div = site.data.get("top") or 0, site.data.get("div") or 1
         named = self.spec.find_map(name)
-        unset, kind = _unset_items(named, self.context), json_kind(named)
+        unset, kind = unset_items(named, self.context), json_kind(named)
         return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind, self.is_incomplete(name))
 
 
@@ -245,7 +245,7 @@ def json_kind(named: MapSpec) -> str:
     return "stats" if isinstance(named.value, Aggregate) and named.value.kind in ("avg", "stats") else "map"
 
 
-def _unset_items(named: MapSpec, context: DecodingContext) -> list[tuple[Any, Any]]:
+def unset_items(named: MapSpec, context: DecodingContext) -> list[tuple[Any, Any]]:
     """What print() shows of a map without keys that has no value: zero."""
     value = named.value
     if named.key is not None or value is None:

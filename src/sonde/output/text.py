@@ -8,7 +8,7 @@ from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
 from ..runtime.values import EnumValue, key_text, to_text
-from .stream import NONE, Stream, Streams
+from .stream import LINE, NONE, Stream, Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -233,3 +233,22 @@ def located_message(severity: str, message: str, span: Any) -> str:
     if last != line:
         end = len(text) + 1
     return "\n".join([f"{span}: {severity}: {message}", *underline_span(text, column - 1, end - 1)])
+
+
+class _Sink:
+    """Looks like a Stream to an output; what is written goes to ``write``."""
+
+    terminal = True  # so that control characters of traced programs are escaped
+    buffering = LINE
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self.write = write
+
+    def flush(self, end: bool = False) -> None:
+        """Nothing is held back."""
+
+
+def text_output(write: Callable[[bytes], object]) -> TextOutput:
+    """A text output to a function."""
+    sink: Any = _Sink(write)
+    return TextOutput(sink, sink)
