@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -131,6 +130,7 @@ class Look:
 
     def as_json(self) -> str:
         """The same as one object."""
+        import json
         probes = [{"probe": cost.probe, "points": cost.points, "runs_per_second": self.rate(cost.runs),
                    "ns_per_run": cost.mean, "ns_around": extra, "cpu_share": share}
                   for cost, extra, share in zip(self.costs, self.around, self.shares)]
