@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..memory import Memory
     from ..options import Parsed
     from ..recording.replay import Recording, ReplayTrace
+    from ..spec import ScriptSpec
 
 PAGE = """\
 replay: what a recorded run printed, or its flame graph, heat map, table ..., without the machine that it ran on
@@ -68,6 +69,8 @@ def main(parsed: Parsed) -> int:
     with Sound(recording.name):
         trace.options.warnings = not parsed.has("no-warnings")
         _take_over_facts(parsed, recording)
+        if os.isatty(1) and not parsed.has("output"):
+            _make_terminal_safe(trace.spec)
         if "parquet" in parsed.named:
             return _export(trace, parsed)
         status = running.run(trace, parsed)
@@ -102,6 +105,15 @@ def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
     _set_zone(facts.get("zone"))
     for text in facts["warnings"] if not parsed.has("no-warnings") else []:
         print_to_stderr(text)
+
+
+def _make_terminal_safe(spec: ScriptSpec) -> None:
+    """A recording may be anybody's: what its script prints steers no terminal either."""
+    from ..output.text import terminal_safe
+    for site in spec.sites:
+        for part in site.parts:
+            part.literal = terminal_safe(part.literal)
+        site.data |= {key: terminal_safe(text) for key, text in site.data.items() if key in ("format", "separator")}
 
 
 def _set_zone(zone: Any) -> None:
