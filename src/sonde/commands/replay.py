@@ -144,5 +144,5 @@ def _report_gaps(recording: Recording, status: int) -> int:
         return 1
     left_out = recording.end["left_out"] if recording.end is not None else 0
     if left_out:
-        print_to_stderr(f"WARNING: {left_out} names or outputs had no room in the recording")
+        print_to_stderr("WARNING: the recording had no room for some names, or output of commands")
     return status
