@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -92,6 +94,25 @@ def test_a_killed_run_can_be_replayed(tmp_path: Path) -> None:
     assert done.returncode == 1 and "ends before the run did" in done.stderr
     numbers = [int(line) for line in done.stdout.split()]
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) > 20
+
+
+def test_what_was_asked_for_by_a_signal_and_done_outside_is_replayed(tmp_path: Path) -> None:
+    """Maps as they were at SIGUSR1, a command's output, a file's contents; none of it happens again."""
+    recording, told = tmp_path / "run.sonde", tmp_path / "told"
+    told.write_text("before\n")
+    script = f'interval:ms:20 {{ @n++; if (@n % 10 == 0) {{ system("echo %d; echo ran >> {told}.log", @n); ' \
+             f'cat("{told}"); }} }}'
+    with Tracer("--unsafe", "--record", str(recording), "-e", script) as tracer:
+        for _ in range(3):
+            time.sleep(0.3)
+            tracer.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.1)
+    told.write_text("after\n")
+    runs = Path(f"{told}.log").read_text()
+    again = run_sonde("replay", str(recording))
+    assert (again.stdout, again.stderr) == (tracer.stdout, tracer.stderr)
+    assert tracer.stdout.count("@n: ") == 4 and "before" in again.stdout and "after" not in again.stdout
+    assert Path(f"{told}.log").read_text() == runs and "10\n" in again.stdout
 
 
 def test_the_library_replays(tmp_path: Path) -> None:

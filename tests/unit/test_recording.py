@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import random
 import struct
+import subprocess
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,7 +31,7 @@ from sonde.recording.container import MAGIC, Damaged
 from sonde.recording.layouts import plain_spec, read_spec
 from sonde.recording.replay import open_recording, open_replay
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
-from support import run_sonde
+from support import environment, run_sonde, sonde_command
 
 SCRIPT = """
 tracepoint:syscalls:sys_enter_openat { printf("%s %d %s\\n", comm, pid, ksym(0)); @n[comm] = count(); @h = hist(pid); }
@@ -279,3 +282,20 @@ def test_other_formats_are_told(tmp_path: Path) -> None:
     path.write_bytes(MAGIC[:-1] + b"2" + bytes(50))
     with pytest.raises(Damaged, match="format 2"):
         open_recording(str(path))
+
+
+def test_a_recording_steers_no_terminal(tmp_path: Path) -> None:
+    """What the script prints by itself is anybody's too, where the file comes from elsewhere."""
+    spec = compiled("begin { printf(\"\\x1b[2Jhidden\\n\"); }")
+    record = struct.pack("=IIQ", 0, 0, 5).ljust(spec.sites[0].size, b"\0")
+    path = write_recording(tmp_path / "x.sonde", spec, [(0, record)])
+    assert "\x1b[2Jhidden" in run_sonde("replay", str(path)).stdout  # a file gets the bytes of the run
+    master, slave = pty.openpty()
+    try:
+        done = subprocess.run(sonde_command(["replay", str(path)]), stdout=slave, stderr=subprocess.PIPE, check=False,
+                              env=environment({"TERM": "xterm"}))
+        shown = os.read(master, 4096)
+    finally:
+        os.close(slave)
+        os.close(master)
+    assert done.returncode == 0 and b"\x1b" not in shown and b"\\x1b[2Jhidden" in shown

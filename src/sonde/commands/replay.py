@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..memory import Memory
     from ..options import Parsed
     from ..recording.replay import Recording, ReplayTrace
+    from ..spec import ScriptSpec
 
 PAGE = """\
 replay: what a recorded run printed, or its flame graph, heat map, table ..., without the machine that it ran on
@@ -68,6 +69,8 @@ def main(parsed: Parsed) -> int:
     with Sound(recording.name):
         trace.options.warnings = not parsed.has("no-warnings")
         _take_over_facts(parsed, recording)
+        if os.isatty(1) and not parsed.has("output"):
+            _make_terminal_safe(trace.spec)
         if "parquet" in parsed.named:
             return _export(trace, parsed)
         status = running.run(trace, parsed)
@@ -104,6 +107,15 @@ def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
         print_to_stderr(text)
 
 
+def _make_terminal_safe(spec: ScriptSpec) -> None:
+    """A recording may be anybody's: what its script prints steers no terminal either."""
+    from ..output.text import terminal_safe
+    for site in spec.sites:
+        for part in site.parts:
+            part.literal = terminal_safe(part.literal)
+        site.data |= {key: terminal_safe(text) for key, text in site.data.items() if key in ("format", "separator")}
+
+
 def _set_zone(zone: Any) -> None:
     """Let local time be that of the recorded machine: [name, seconds east of Greenwich]."""
     if not isinstance(zone, list) or list(map(type, zone)) != [str, int] or abs(zone[1]) > 24 * 3600:
@@ -132,5 +144,5 @@ def _report_gaps(recording: Recording, status: int) -> int:
         return 1
     left_out = recording.end["left_out"] if recording.end is not None else 0
     if left_out:
-        print_to_stderr(f"WARNING: {left_out} names or outputs had no room in the recording")
+        print_to_stderr("WARNING: the recording had no room for some names, or output of commands")
     return status

@@ -11,6 +11,7 @@ from ..spec import ScriptSpec
 from .container import Damaged
 
 ENTRY = 200  # bytes that an answer takes beside its texts, about
+MOST_UNWOUND = 1 << 14  # stacks that are known by their numbers; a stack that comes again later gets another one
 
 _TEXT, _NUMBER = str, int
 # Question -> the shapes of what is asked and of what is answered; an answer may also be null, but for lists and texts.
@@ -30,6 +31,7 @@ class ToldNames:
         self._live = live
         self._tell = tell
         self._unwound: dict[tuple[int, ...], int] = {}
+        self._numbered = 0
         self.moment = 0
         self.last_unwound = 0
 
@@ -60,8 +62,14 @@ class ToldNames:
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """As the live context does it; the frames have a number, under which they are told."""
         found: Sequence[int] = self._live.unwind_stack(registers, stack, base, tgid, limit)
-        self.last_unwound = self._unwound.setdefault(tuple(found), len(self._unwound) + 1)
-        self._tell("unwound", (self.last_unwound,), list(found))
+        known = self._unwound.get(tuple(found))
+        if known is None:
+            if len(self._unwound) >= MOST_UNWOUND:
+                self._unwound.clear()
+            self._numbered += 1
+            known = self._unwound[tuple(found)] = self._numbered
+            self._tell("unwound", (known,), list(found))
+        self.last_unwound = known
         return found
 
     def boot_time(self) -> int:

@@ -90,9 +90,9 @@ class Recorder:
         self._told[key] = answer
         self._names.append([question, asked, answer])
 
-    def add_records(self, site: int, records: list[bytes]) -> None:
-        """Take records of a site."""
-        if self._attached:
+    def add_records(self, site: int, records: list[bytes], attached: bool = False) -> None:
+        """Take records of a site; ``attached``: what was attached since the last flush is of the one that comes."""
+        if self._attached and not attached:
             self.flush()
         most = max(1, min(_BLOCK, _FULL // len(records[0])))
         for at in range(0, len(records), most):
@@ -233,19 +233,26 @@ class RecordingTrace(Trace):
         assert self.recorder is not None
         self.recorder.flush_if_old()
         self._held = {}
-        self.session.asked |= self._asked
-        found = _Noted(Records() if self._asked else self.session.poll(self._shorten_wait(timeout)), self)
-        self._asked = self.session.asked and bool(found)  # the maps come after these records
-        if self._asked:
-            self.session.asked = False
-        elif self.session.asked:
-            self._look("asked", self._map_names)
-        elif self._sampled and time.monotonic() >= self._next_sample and not found:
-            self._next_sample = max(self._next_sample + self._every, time.monotonic())
-            self._look("sample", self._sampled)
-            if self._on_sample is not None:
-                self._on_sample()
+        if self._looks_now():
+            return Records()
+        found = _Noted(self.session.poll(self._shorten_wait(timeout)), self)
+        if self.session.asked:  # the maps come after these records
+            self._asked, self.session.asked = True, False
         return found
+
+    def _looks_now(self) -> bool:
+        """Look at maps if that is due, now that all records before have been handled."""
+        if self._asked:
+            self._asked, self.session.asked = False, True
+            self._look("asked", self._map_names)
+            return True
+        if not self._sampled or time.monotonic() < self._next_sample:
+            return False
+        self._next_sample = max(self._next_sample + self._every, time.monotonic())
+        self._look("sample", self._sampled)
+        if self._on_sample is not None:
+            self._on_sample()
+        return True
 
     def keeps_samples(self, show: Callable[[], object]) -> bool:
         self._on_sample = show
@@ -293,9 +300,10 @@ class RecordingTrace(Trace):
             records = [notes.ask_names(record) for record in records]
         if self._held:
             self._held = {}
-        self.recorder.add_records(site, records)
         if notes.map:
+            self.recorder.flush()
             self._held = {notes.map: self._take_and_keep(notes.map, notes.then)}
+        self.recorder.add_records(site, records, bool(notes.map))
 
     def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
         """As the recording has it, if it is of a record that is being handled, or of a look; else as it is now."""
@@ -329,12 +337,14 @@ class RecordingTrace(Trace):
         return self._run or super().provenance
 
     def close(self) -> None:
-        if self.recorder is not None and self._session is not None and self.session.maps:
-            for _ in self.decode_records(self.drain_records()):
-                pass
-            self._write_end()
-        super().close()
-        self._close_file()
+        try:
+            if self.recorder is not None and self._session is not None and self.session.maps:
+                for _ in self.decode_records(self.drain_records()):
+                    pass
+                self._write_end()
+        finally:
+            super().close()
+            self._close_file()
 
     def _close_file(self) -> None:
         if self._descriptor >= 0:
