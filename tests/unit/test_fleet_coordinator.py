@@ -140,7 +140,9 @@ def test_what_is_missing_is_said_however_quiet(tmp_path: Path, capfd: pytest.Cap
 def test_texts_of_hosts_steer_no_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A key, and the reason of a host that is missing."""
     fleet = run(SimulatedFleet(lambda host, window: {"\x1b[2Jx": [1]}), "h1")
-    fleet.members[0].reason, fleet.members[0].state = "\x1b]0;owned\x07", "missing"
+    fleet.members[0].state = "tracing"
+    fleet.members[0].leave("\x1b]0;owned\x07\n1,2,3")
+    assert fleet.members[0].reason == "\\x1b]0;owned\\x07 1,2,3, after 4 windows"
     shown(fleet, Presenter, tmp_path)
     assert "\x1b" not in capfd.readouterr().err
 

@@ -69,7 +69,7 @@ MISSING_STATUS = 3
 def main(parsed: Parsed) -> int:
     """Trace; the exit status."""
     from ..fleet.coordinator import Fleet
-    from ..fleet.show import make_presenter
+    from ..fleet.forms import make_presenter
     from ..invocation import open_output
     own = _own_options(parsed)
     if ("hosts" in own) == ("dask" in own):

@@ -140,7 +140,7 @@ class Member:
         if frame.kind == "refused":
             self.leave(frame["message"], frame["hints"])
         elif frame.kind == "hello" and self.state == CONNECTING:
-            self.state, self.kernel, self.boot = COMPILING, frame["kernel"], frame["boot"]
+            self.state, self.kernel, self.boot = COMPILING, clean_line(frame["kernel"]), frame["boot"]
         elif frame.kind == "ready" and self.state == COMPILING:
             self.state, self.warnings, self.spec = READY, frame["warnings"], _read_ready(frame, source)
         elif frame.kind == "started" and self.state == READY:
@@ -188,7 +188,7 @@ class Member:
             self._tell(self, told)
         self._open, self._open_bytes = [], 0
         self.windows += 1
-        self.lost, self.losses = frame["lost"], frame["losses"]
+        self.lost, self.losses = frame["lost"], [clean_line(line) for line in frame["losses"]]
         self.until = max(self.until, self.clock.ours(frame["until"]))
         self._tell(self, Told(frame, self.until))
 
@@ -197,7 +197,8 @@ class Member:
     def leave(self, reason: str, hints: list[str] | None = None) -> None:
         """It is missing from now on; what it has told in complete windows stays."""
         if self.is_live:
-            self.reason = reason + (f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else "")
+            told = f", after {self.windows} window{'s' * (self.windows != 1)}" if self.windows else ""
+            self.reason = clean_line(reason) + told
             self.state, self.hints, self._open = MISSING, hints or [], []
 
     def hang_up(self) -> None:
@@ -220,6 +221,12 @@ class Member:
             self._former = None
 
 
+def clean_line(text: str) -> str:
+    """A host's words as one line that steers no terminal and breaks no file's comment."""
+    from ..output.text import terminal_safe
+    return terminal_safe(" ".join(text.split()))[:400]
+
+
 def _read_ready(frame: Frame, source: Source) -> ScriptSpec:
     from json import loads
     try:
@@ -231,8 +238,7 @@ def _read_ready(frame: Frame, source: Source) -> ScriptSpec:
 
 def _reason_of(connection: Connection, state: str, said: list[str]) -> str:
     """Why a connection ended that was not to end, in a few words."""
-    from ..output.text import terminal_safe
-    last = terminal_safe(said[-1])[:200] if said else ""
+    last = clean_line(said[-1])[:200] if said else ""
     if state != CONNECTING:
         return f"connection lost while {state}" + (f": {last}" if last else "")
     status = connection.exit_status

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
 from ..output import json_kind, unset_items
 from ..output.json import JsonOutput, quote_json
 from ..output.stream import FULL, LINE, NONE, Stream
@@ -304,24 +302,3 @@ def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:
     return Provenance(terminal_safe(command), f"{len(fleet.complete)} of {len(fleet.members)} hosts",
                       terminal_safe(", ".join(kernels)), fleet.started_at, fleet.seconds,
                       [terminal_safe(line) for line in [*lost, *fleet.describe_losses()]])
-
-
-def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: str, by_host: bool,
-                   quiet: bool, redraw: bool = False) -> Presenter:
-    """What shows a fleet in a form of -f; UsageError if there is none. ``redraw``: on a terminal, while it goes on."""
-    if form == "parquet":
-        os.close(descriptor) if descriptor != 1 else None
-        if not path:
-            raise UsageError("-f parquet needs -o FILE")
-        return ParquetPresenter(fleet, path, by_host, quiet)
-    if form == "json":
-        return JsonPresenter(fleet, descriptor, quiet)
-    if form == "text" and redraw and not path and os.isatty(descriptor):
-        from .live import LivePresenter
-        return LivePresenter(fleet, descriptor, quiet)
-    if form == "text":
-        return Presenter(fleet, descriptor, quiet)
-    from ..output.views import view_class
-    view_class(form)
-    return ViewPresenter(fleet, form, descriptor, path, title, by_host, quiet)
-
