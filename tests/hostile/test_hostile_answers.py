@@ -26,7 +26,7 @@ from sonde.kernel.foreign.dwarf_types import TypeConverter
 from sonde.kernel.foreign.questions import QUESTIONS, has_shape
 from sonde.kernel.foreign.types_by_wire import is_type
 from sonde.kernel.world import LiveWorld
-from sonde.semantics.typed import Options
+from sonde.semantics.options import Options
 from support import compile_c
 
 pytestmark = pytest.mark.live

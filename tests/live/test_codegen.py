@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate_kept
-from sonde.api import DIRECT, Trace, Without, _check_source, compile, live_world
+from sonde.api import DIRECT, Trace, Without, check_source, compile, live_world
 from sonde.errors import CompileError, SondeError
 from sonde.language.source import Source
 from sonde.semantics.options import Options
@@ -37,7 +37,7 @@ def test_random_expressions(block: int, world: str) -> None:
         writer = Expressions(seed)
         body = " ".join(f"let $r{i} = {text}; print($r{i});" for i, text in enumerate(writer.text() for _ in range(10)))
         script = f"BEGIN {{ {writer.definitions()} {body} exit(); }}"
-        checked = _check_source(Source("stdin", script), Options(), WORLDS[world], None)
+        checked = check_source(Source("stdin", script), Options(), WORLDS[world], None)
         found = [s for s in checked.probes[0].clause.body if getattr(s, "declared", 1) is None]
         wanted = [cut(evaluate_kept(s.value, writer.env), s.target.slot.type) for s in found]
         assert [int(v) for v in printed(script, world)] == wanted, script
