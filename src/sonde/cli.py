@@ -198,12 +198,15 @@ def _points_to_list(parsed: Parsed, pattern: str) -> list[str]:
     diagnostics = Diagnostics()
     script = parse_script(Source("stdin", parsed.get("e")) if parsed.has("e") else read_script(pattern), diagnostics)
     diagnostics.raise_if_errors()
-    from .semantics.providers import find_provider
-    points = [point.parts for clause in script.clauses for point in clause.points]
-    with_count = ("interval", "profile", "software", "hardware")
-    kinds = [(found.name if (found := find_provider(parts[0])) is not None else parts[0]) for parts in points]
-    return [":".join([kind, *parts[1:2], ""] if kind in with_count else [kind, *parts[1:]])
-            for kind, parts in zip(kinds, points) if kind not in ("begin", "end", "self", "test", "bench")]
+    from .kinds import find_kind
+    found = []
+    for parts in [point.parts for clause in script.clauses for point in clause.points]:
+        kind = find_kind(parts[0])
+        if kind is None:
+            found.append(":".join(parts))
+        elif not kind.session or kind.name == "iter":
+            found.append(":".join([kind.name, *parts[1:2], ""] if kind.counted else [kind.name, *parts[1:]]))
+    return found
 
 
 def _trace_script(parsed: Parsed) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import api, tools
 from .errors import SondeError
+from .kinds import KINDS
 from .output.progress import track_progress
 from .record import Record
 from .scripts import read_script
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .semantics.world import World
     from .spec import ProgramSpec, ScriptSpec
 
-_LATER = ("begin", "end", "interval", "self")  # kinds that every kernel has
 
 
 class Verdict(Record):
@@ -57,7 +57,7 @@ def attach_methods(spec: ScriptSpec) -> list[str]:
 
 def _attach_method(program: ProgramSpec) -> str:
     kind = program.attach[0].kind
-    if kind in _LATER:
+    if KINDS[kind].exempt and kind != "iter":
         return ""
     if program.how.startswith("raw") or kind == "rawtracepoint":
         return "raw tracepoint"

@@ -35,12 +35,6 @@ CONTROL_HEADER = 24
 STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 BUDGET_HEAD = 2  # words of a slot before those of the probes
-# Kinds of attach points that no budget holds back: they are rare, and scripts depend on each of them.
-EXEMPT = ("begin", "end", "self", "test", "bench", "interval", "iter")
-
-# kinds that the session runs itself: nothing to attach
-RUN_BY_SESSION = ("begin", "end", "self", "iter", "test", "bench")
-
 
 class TracepointFormat(Record):
     """A classic tracepoint: ``args`` has the fields at their offsets in the record (common_* excluded)."""
@@ -442,7 +436,7 @@ class Config(Record):
 
 class Gate(Record):
     """Of a script that is compiled for a budget. Between the predicate and the action of each clause, but for those of
-    EXEMPT probes, stands a gate: the global ``gate`` (0: open), which the programs close themselves when the
+    probes of exempt kinds, stands a gate: the global ``gate`` (0: open), which the programs close themselves when the
     ``allowance`` of runs is used up. A clause that ends what another began is let through; see compiler/gate.py.
 
     ``touched`` are the maps that clauses behind the gate change, with the numbers of their probes. ``pairs`` are those

@@ -14,13 +14,14 @@ from sonde import api, options
 from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
+from sonde.kinds import KINDS
 from sonde.language import libclang
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
 from sonde.language.source import Source
 from sonde.semantics.config import VARIABLES
 from sonde.semantics.options import Options
-from sonde.semantics.providers import KINDS, find_provider
+from sonde.semantics.providers import find_provider
 from sonde.semantics.world import World
 
 ROOT = Path(__file__).parents[2]

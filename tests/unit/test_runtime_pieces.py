@@ -17,6 +17,7 @@ from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
 from sonde.kernel import syscalls
+from sonde.kinds import KINDS
 from sonde.language.source import Source, Span
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
@@ -59,10 +60,7 @@ def test_attach_failures_in_words(kind: str, number: int, words: str) -> None:
 
 
 def test_every_kind_can_be_attached_or_run() -> None:
-    kinds = {"begin", "end", "self", "tracepoint", "rawtracepoint", "uprobe", "uretprobe", "usdt", "interval",
-             "profile", "software", "hardware", "kprobe", "kretprobe", "fentry", "fexit", "watchpoint",
-             "iter", "test", "bench"}
-    assert set(links.ATTACHERS) | set(links.RUN_BY_SESSION) == kinds
+    assert set(links.ATTACHERS) == {kind.name for kind in KINDS.values() if not kind.session}
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",

@@ -9,6 +9,7 @@ import pytest
 from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
+from sonde.kinds import KINDS
 from sonde.semantics import formats
 from sonde.semantics.finder import pattern_matcher
 from sonde.semantics.providers import PROVIDERS, find_provider
@@ -176,7 +177,8 @@ def test_tables_are_complete() -> None:
     """Every row documents itself, and no name means two things."""
     assert all(row.documentation.endswith(".") for row in BUILTINS.values())
     assert all(row.documentation.endswith(".") and row.name in row.example for row in FUNCTIONS.values())
-    names = [name for row in PROVIDERS for name in (row.name, *row.aliases)]
+    assert [row.name for row in PROVIDERS] == list(KINDS)
+    names = [name for row in KINDS.values() for name in (row.name, *row.aliases)]
     assert len(names) == len(set(names))
     assert find_provider("kfunc") is find_provider("f") is find_provider("fentry")
     assert not set(BUILTINS) & set(FUNCTIONS)

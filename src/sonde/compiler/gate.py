@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..kinds import KINDS
 from ..language.ast import Assign, Call, MapRef, Unary
 from ..semantics.nodes import walk_nodes
 from ..semantics.options import Options
 from ..semantics.rows import deletes_key, is_clock
 from ..semantics.typed import CheckedProbe, CheckedScript, Element
-from ..spec import EXEMPT, Gate
+from ..spec import Gate
 from ..types import Aggregate
 
 
@@ -22,7 +23,7 @@ def has_gate(options: Options, probe: CheckedProbe) -> bool:
 
 def is_exempt(probe: CheckedProbe) -> bool:
     """Whether no budget holds back a clause."""
-    return probe.attach[0].kind in EXEMPT
+    return KINDS[probe.attach[0].kind].exempt
 
 
 def _ends_others(probe: CheckedProbe) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..asm.assemble import assemble, format_listing
+from ..kinds import KINDS
 from ..language.ast import Call, Node
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
@@ -70,14 +71,12 @@ def probes_that_stop(checked: CheckedScript) -> list[CheckedProbe]:
 def detaches_slowly(checked: CheckedScript, world: World) -> bool:
     """Whether the kernel will take seconds to detach: many functions that share no link. Then the programs are
     told to do nothing any more, the results are shown, and detaching comes last."""
-    alone = {"fentry", "fexit", *[kind for kind, feature in TOGETHER.items() if not world.has_feature(feature)]}
+    alone = {kind.name for kind in KINDS.values() if kind.multi and not world.has_feature(kind.multi) or kind.typed}
     ways = [a.method for p in checked.probes for a in p.attach]
     return sum(way in alone for way in ways) > SLOW
 
 
 SLOW = 20  # links that are closed one by one; the runtime counts them too
-TOGETHER = {"kprobe": "kprobe_multi", "kretprobe": "kprobe_multi", "uprobe": "uprobe_multi",
-            "uretprobe": "uprobe_multi", "usdt": "uprobe_multi"}
 
 
 def sends_data(checked: CheckedScript) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..kinds import KINDS
 from ..language.ast import Reference
 from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
 from ..semantics.typed import CheckedProbe
-from ..spec import RUN_BY_SESSION, Attach, StaticDetail, detail_of
+from ..spec import Attach, StaticDetail, detail_of
 from ..types import Stack
 from .lower.contexts import (
     Context,
@@ -92,7 +93,7 @@ def split_by_place(plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[Chec
     in the script's order, and give those that can become one a common ``key``."""
     firing: dict[object, list[int]] = {}
     for index, (_, planned) in enumerate(plans):
-        if planned.attach[0].kind not in RUN_BY_SESSION and not planned.how.startswith("raw:"):
+        if not KINDS[planned.attach[0].kind].session and not planned.how.startswith("raw:"):
             for point in planned.attach:
                 firing.setdefault(_place_key(planned, point), []).append(index)
     return [(probe, part) for probe, planned in plans for part in _split_clause(planned, firing)]

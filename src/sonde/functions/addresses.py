@@ -10,6 +10,7 @@ from ..compiler.lower.calls import Function, first_argument
 from ..compiler.lower.contexts import arch_of
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
+from ..kinds import kinds_with
 from ..language.ast import (
     Call,
     Choice,
@@ -18,7 +19,7 @@ from ..language.ast import (
     TypeSyntax,
 )
 from ..language.diagnostics import nearest_names
-from ..semantics.builtins import REGISTERS, knows_function
+from ..semantics.builtins import knows_function
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
 from ..semantics.rows import Rule, Types, choice_of
@@ -183,5 +184,5 @@ ROWS = (
     Function("is_err", ("pointer:ptr|int",), BOOL, "Whether a pointer is an error number.", "is_err($p)",
              library="values", macro=True),
     Function("reg", ("name:literal",), UINT64, "A register of the traced code.", 'reg("ip")', check_reg,
-             probes=REGISTERS, scalar=_lower_reg),
+             probes=kinds_with("registers"), scalar=_lower_reg),
 )

@@ -8,6 +8,7 @@ from ..compiler.ir import Block
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
+from ..kinds import KINDS
 from ..language.ast import (
     AttachPoint,
     BoolLiteral,
@@ -193,18 +194,10 @@ def _has_field(type: Type | None, path: str) -> bool:
         type = field.type if field is not None else None
     return type is not None
 
-_PERF = ("perf_event",)
-PROGRAMS = {  # the types of program that a probe may become; see compiler/plan.py
-    "begin": ("raw_tracepoint",), "end": ("raw_tracepoint",), "self": ("raw_tracepoint",), "test": ("raw_tracepoint",),
-    "bench": ("raw_tracepoint",), "rawtracepoint": ("raw_tracepoint",), "tracepoint": ("raw_tracepoint", "tracepoint"),
-    "kprobe": ("kprobe",), "kretprobe": ("kprobe",), "uprobe": ("kprobe",), "uretprobe": ("kprobe",),
-    "usdt": ("kprobe",), "profile": _PERF, "interval": _PERF, "software": _PERF, "hardware": _PERF, "watchpoint": _PERF,
-}
-
 def check_kfunc(context: CheckContext, node: Call, types: Types) -> Type | None:
     """Whether there is such a kfunc, and for kfunc_allowed() whether programs of this probe may call it."""
     name = node.args[0].const
-    types_of = PROGRAMS.get(context.program.kind, ("tracing",)) if node.name == "kfunc_allowed" else ()
+    types_of = KINDS[context.program.kind].programs if node.name == "kfunc_allowed" else ()
     wanted = [f"kfunc_{name}", *[f"kfunc_{name}@{type}" for type in types_of]]
     return fold_constant(node, int(all(context.world.has_feature(feature) for feature in wanted)), BOOL)
 

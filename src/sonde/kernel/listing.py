@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from .. import uapi
 from ..btf import codec, ctext
 from ..btf.query import Btf
+from ..kinds import KINDS as ALL_KINDS
+from ..kinds import find_kind
 from ..record import Record
 from . import tracefs
 from .world import LiveWorld
@@ -26,7 +28,6 @@ class Kind(Record):
     """
 
     name: str
-    alias: str
     parts: int
     usual: bool
     candidates: Candidates
@@ -54,13 +55,13 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
     from fnmatch import fnmatchcase
 
     head, colon, rest = pattern.partition(":")
-    if pattern and not colon and not any(pattern in (kind.name, kind.alias) for kind in KINDS):
+    if pattern and not colon and find_kind(pattern) is None:
         for kind in KINDS:
             if kind.usual or pid:
                 yield from _list_matching_probes(world, kind, f"{kind.name}:{_complete_pattern(kind, pattern)}", "",
                                                  verbose, pid)
         return
-    chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or kind.alias == head]
+    chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or head in ALL_KINDS[kind.name].aliases]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
         chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
@@ -242,21 +243,21 @@ def _fixed_candidates(names: list[str]) -> Candidates:
 
 
 KINDS = [
-    Kind("fentry", "f", 2, True, _list_typed_functions, _typed_params, functions=True),
-    Kind("fexit", "fr", 2, False, _list_typed_functions, _result_and_params, functions=True),
-    Kind("hardware", "h", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
-    Kind("iter", "it", 1, True, _list_iterators, _iterator_fields),
-    Kind("interval", "i", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
-    Kind("kprobe", "k", 1, True, _list_kernel_functions, _function_registers, functions=True),
-    Kind("kretprobe", "kr", 1, False, _list_kernel_functions, _function_result, functions=True),
-    Kind("profile", "p", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
-    Kind("rawtracepoint", "rt", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
-    Kind("self", "self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
-    Kind("software", "s", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
-    Kind("tracepoint", "t", 2, True, _list_tracepoints, _tracepoint_fields),
-    Kind("uprobe", "u", 2, False, _list_user_functions, _user_arguments(False), files=True),
-    Kind("uretprobe", "ur", 2, False, _list_user_functions, _user_arguments(True), files=True),
-    Kind("usdt", "U", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
+    Kind("fentry", 2, True, _list_typed_functions, _typed_params, functions=True),
+    Kind("fexit", 2, False, _list_typed_functions, _result_and_params, functions=True),
+    Kind("hardware", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
+    Kind("iter", 1, True, _list_iterators, _iterator_fields),
+    Kind("interval", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    Kind("kprobe", 1, True, _list_kernel_functions, _function_registers, functions=True),
+    Kind("kretprobe", 1, False, _list_kernel_functions, _function_result, functions=True),
+    Kind("profile", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    Kind("rawtracepoint", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
+    Kind("self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
+    Kind("software", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
+    Kind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
+    Kind("uprobe", 2, False, _list_user_functions, _user_arguments(False), files=True),
+    Kind("uretprobe", 2, False, _list_user_functions, _user_arguments(True), files=True),
+    Kind("usdt", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
 ]
 
 
@@ -295,9 +296,7 @@ def _matching_types(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tup
 
 def missing_kind_hints(world: LiveWorld, pattern: str) -> list[str]:
     """Hints for a kind of probe that this kernel does not have at all."""
-    kind = {"k": "kprobe", "kr": "kretprobe", "f": "fentry", "fr": "fexit", "kfunc": "fentry", "kretfunc": "fexit"}.get(
-        pattern.partition(":")[0], pattern.partition(":")[0])
-    missing = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}.get(kind, "")
-    if not missing or world.has_feature(missing):
+    kind = find_kind(pattern.partition(":")[0])
+    if kind is None or not kind.twin or world.has_feature(kind.feature):
         return []
-    return [f"this kernel has no {kind} probes; its tracepoints: sonde -l 'tracepoint:*'"]
+    return [f"this kernel has no {kind.name} probes; its tracepoints: sonde -l 'tracepoint:*'"]

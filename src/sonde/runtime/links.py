@@ -17,7 +17,8 @@ from ..kernel import syscalls
 from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
 from ..kernel.tracefs import MOUNTS
-from ..spec import EXEMPT, RUN_BY_SESSION, Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of
+from ..kinds import KINDS, kinds_with
+from ..spec import Attach, KernelDetail, ProgramSpec, StaticDetail, WatchDetail, detail_of
 from ..uapi import (
     BPF_TRACE_FENTRY,
     BPF_TRACE_FEXIT,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import TypeAlias
 
-UPROBES = ("uprobe", "uretprobe", "usdt")
-RETURNS = ("kretprobe", "fexit")
 
 
 class Links:
@@ -148,16 +147,12 @@ def _close_in_threads(links: list[Fd]) -> list[Thread]:
 
 def is_gated(program: ProgramSpec) -> bool:
     """Whether a budget may hold back or detach a program."""
-    return program.attach[0].kind not in EXEMPT
-
-
-# kinds of which the kernel runs the program that was attached last first
-LAST_FIRST = (*UPROBES, "kprobe", "kretprobe", "fentry", "fexit")
+    return not KINDS[program.attach[0].kind].exempt
 
 
 def attach_order(programs: list[LoadedProgram]) -> list[LoadedProgram]:
     """The order in which to attach, so that programs of one place run in the script's order."""
-    turned = [program.spec.attach[0].kind in LAST_FIRST for program in programs]
+    turned = [KINDS[program.spec.attach[0].kind].newest_first for program in programs]
     return [program for program, last in zip(programs, turned) if not last] + \
         [program for program, last in zip(reversed(programs), reversed(turned)) if last]
 
@@ -176,7 +171,7 @@ def attach_program(spec: ProgramSpec, program: Fd, links: Links, missing: Missin
         return len(spec.attach) * _try_attach(point, missing, _attach_raw_tracepoint, program, mark, links)
     done = 0
     for index, point in enumerate(spec.attach):
-        if point.kind in RUN_BY_SESSION:
+        if KINDS[point.kind].session:
             done += 1
         else:
             mark = attach_cookie(spec, index) if spec.cookies else 0
@@ -217,7 +212,7 @@ def multi_attach_type(spec: ProgramSpec) -> int:
     if spec.parts:
         return BPF_TRACE_KPROBE_SESSION
     kinds = {spec.how or a.kind for a in spec.attach}
-    if kinds and kinds <= set(UPROBES):
+    if kinds and kinds <= set(kinds_with("user")):
         pids = {a.pid for a in spec.attach}
         return BPF_TRACE_UPROBE_MULTI if pids == {0} or len(pids) == 1 and _kernel_version() >= (6, 10) else 0
     if kinds == {"kretprobe"} or kinds == {"kprobe"} and len(spec.attach) > 1:
@@ -281,7 +276,7 @@ def _attach_uprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
 def _attach_kprobe(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     kind, return_bit, _ = _probe_pmu("kprobe")
     module = "" if point.target in ("", "vmlinux") else f"{point.target}:"
-    event = syscalls.perf_event_open(kind, 1 << return_bit if point.kind in RETURNS else 0, cpu=0,
+    event = syscalls.perf_event_open(kind, 1 << return_bit if KINDS[point.kind].returns else 0, cpu=0,
                                      config1=f"{module}{point.event}".encode() if point.event else 0,
                                      config2=point.offset)
     links.attach_to_event(program, event, cookie, name=point.name)
@@ -291,14 +286,15 @@ def _attach_kprobes_multi(spec: ProgramSpec, program: Fd, links: Links) -> None:
     cookies = [attach_cookie(spec, index) for index in range(len(spec.attach))]
     first = spec.attach[0]
     links.hold_link(syscalls.link_kprobe_multi(program, [point.event for point in spec.attach], cookies,
-                                               returns=first.kind in RETURNS, session=bool(spec.parts)),
+                                               returns=KINDS[first.kind].returns, session=bool(spec.parts)),
                     waits=True, name=first.name)
 
 
 def _attach_fentry(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """The function is the program's own attach_btf_id. Before Linux 5.19 there was another call for it."""
     try:
-        link = syscalls.link_tracing(program, BPF_TRACE_FEXIT if point.kind in RETURNS else BPF_TRACE_FENTRY, cookie)
+        at = BPF_TRACE_FEXIT if KINDS[point.kind].returns else BPF_TRACE_FENTRY
+        link = syscalls.link_tracing(program, at, cookie)
     except SyscallError as error:
         if error.errno != errno.EINVAL or cookie:
             raise
@@ -451,7 +447,7 @@ def explain_load_error(point: Attach, error: AttachError) -> AttachError:
 
 
 def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    if point.kind in UPROBES:
+    if KINDS[point.kind].user:
         return _uprobe_reason(point, number)
     if point.kind == "hardware" and number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
         return "this machine has no such hardware counter", ["virtual machines often have none; software: events work"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from ..kinds import KINDS, kind_names
 from ..language.ast import AttachPoint, Call, Clause, Reference
 from ..language.diagnostics import WARNING, Diagnostics, nearest_names
 from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
@@ -12,11 +13,11 @@ from ..types import Struct
 from .answers import is_ruled_out
 from .context import ProbeProgram
 from .finder import ProbeFinder
-from .kernel_probes import TYPED, choose_kinds
+from .kernel_probes import choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
 from .options import Options
-from .providers import find_provider, provider_names
+from .providers import find_provider
 from .rows import Functions
 from .typed import CheckedProbe
 from .user_probes import resolve_user_arguments, resolve_user_results, user_places
@@ -79,7 +80,7 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
                                    AttachPoint(point.span, f"kprobe:{point.text}", ["kprobe", *point.parts],
                                                point.alias))
     if provider is None:
-        close = nearest_names(point.parts[0], provider_names())
+        close = nearest_names(point.parts[0], kind_names())
         return finder.error("unknown-probe", f"Invalid probe type: {point.parts[0]}", point,
                             [f"did you mean {c}?" for c in close[:1]])
     finder.kind = provider.name
@@ -159,7 +160,7 @@ def args_struct(item: Attach, world: World) -> Struct | None:
     if item.kind == "tracepoint":
         format = world.tracepoint_format(item.target, item.event)
         return format.args if format is not None else None
-    if item.kind in TYPED:
+    if KINDS[item.kind].typed:
         typed_as = item.detail.typed_as if isinstance(item.detail, KernelDetail) else ""
         known = world.kernel_function(typed_as or item.event, item.target)
         return known.args if known is not None else None
@@ -170,7 +171,7 @@ def _args_key(item: Attach, use: Use) -> Hashable:
     """System calls and functions share a program when the fields in use lie alike; other events have one each."""
     if item.kind == "uprobe":
         return _user_key(item, use)
-    shared = item.target == "syscalls" or item.kind in TYPED
+    shared = item.target == "syscalls" or KINDS[item.kind].typed
     if not shared or use.fields is None or item.args is None:
         return (item.target, item.event)
     direction = item.event.split("_")[1:2] if item.target == "syscalls" else []

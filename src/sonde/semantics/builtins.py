@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..kinds import KINDS
 from ..language.ast import Call, Choice, Name, Reference, StrLiteral
 from ..language.diagnostics import nearest_names
 from ..types import VOID, Type
 from . import convert
 from .context import CheckContext
-from .providers import KINDS
 from .rows import BuiltinRow
 
-REGISTERS = ("kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "profile", "software", "hardware", "watchpoint")
 CLOCKS = ("boot", "monotonic", "tai", "sw_tai")
 STACK_LIMIT = 127  # /proc/sys/kernel/perf_event_max_stack
 

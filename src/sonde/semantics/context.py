@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..kinds import KINDS
 from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
 from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest_names
 from ..language.source import Span
@@ -63,7 +64,7 @@ class ProbeProgram(Record):
     @property
     def space(self) -> str:
         """Memory that a bare address points into."""
-        return USER if self.kind in ("uprobe", "uretprobe", "usdt") else KERNEL
+        return USER if KINDS[self.kind].user else KERNEL
 
 
 class Assigned(Record):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelDetail, KernelFunction
 from ..types import Scalar
@@ -30,12 +31,8 @@ from .stand_ins import stand_ins, suits
 if TYPE_CHECKING:
     from .providers import Expand
 
-FEATURE = {"kprobe": "kprobes", "kretprobe": "kprobes", "fentry": "fentry", "fexit": "fentry"}
-OTHER = {"kprobe": "fentry", "kretprobe": "fexit", "fentry": "kprobe", "fexit": "kretprobe"}
 NEEDS = {"kprobes": "CONFIG_KPROBE_EVENTS",
          "fentry": "CONFIG_DEBUG_INFO_BTF and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
-RETURNS = ("kretprobe", "fexit")
-TYPED = ("fentry", "fexit")
 MANY = 50  # functions of a clause, which are better attached at once
 FEW = 10   # functions of a clause, whose detaching one by one takes no time worth speaking of
 
@@ -43,7 +40,7 @@ FEW = 10   # functions of a clause, whose detaching one by one takes no time wor
 def kernel_function_expander(kind: str) -> Expand:
     """The ``expand`` of one of the four kinds."""
     def expand_kernel_function(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if kind in TYPED and parts[:1] == ["bpf"]:
+        if KINDS[kind].typed and parts[:1] == ["bpf"]:
             return expand_bpf_function(finder, point, kind, parts[1:])
         if not 1 <= len(parts) <= 2 or not parts[-1]:
             return _report_form(finder, point, kind, parts)
@@ -53,7 +50,7 @@ def kernel_function_expander(kind: str) -> Expand:
             return finder.error("probe-form", describe_bad_offset(text), point)
         if split[1] and kind != "kprobe":
             hints = ["only kprobes can be set into the middle of a function"]
-            return finder.report_missing(point, hints) if kind in TYPED else \
+            return finder.report_missing(point, hints) if KINDS[kind].typed else \
                 finder.error("probe-form", "Offset not allowed", point, hints)
         way = _serving_kind(finder, kind)
         if not way:
@@ -61,7 +58,7 @@ def kernel_function_expander(kind: str) -> Expand:
         why = _find_obstacle(finder, kind, way, text)
         if why:
             return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
-                                f"no {FEATURE[kind]}, and {way} cannot serve it: {why}", point)
+                                f"no {KINDS[kind].feature}, and {way} cannot serve it: {why}", point)
         if parse_number(text) is not None:
             return _expand_address(finder, point, kind, way, text)
         return _expand_functions(finder, point, kind, way, module, *split)
@@ -70,27 +67,28 @@ def kernel_function_expander(kind: str) -> Expand:
 
 def _report_form(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     """The attach point is not ``kind:[module:]function``."""
-    if kind in TYPED and len(parts) == 3:
+    if KINDS[kind].typed and len(parts) == 3:
         return finder.error("probe-form", "Only the 'bpf' variant of this probe supports 4 arguments", point,
                             [f"write {kind}:[module:]function or {kind}:bpf:id:function"])
     if 1 <= len(parts) <= 2:
         what = "a function or an address" if kind == "kprobe" else "a function"
         return finder.error("probe-form", f"{kind}s should be attached to {what}", point,
                             [f"write {kind}:[module:]function"])
-    return finder.report_part_count(point, "1 or 3" if kind in TYPED else "1 or 2", f"{kind}:[module:]function")
+    return finder.report_part_count(point, "1 or 3" if KINDS[kind].typed else "1 or 2", f"{kind}:[module:]function")
 
 
 def _serving_kind(finder: ProbeFinder, kind: str) -> str:
     """The kind by which this kernel serves ``kind``; "" if it can probe no functions."""
     world = finder.world
-    return kind if world.has_feature(FEATURE[kind]) else OTHER[kind] if world.has_feature(FEATURE[OTHER[kind]]) else ""
+    ways = (kind, KINDS[kind].twin)
+    return next((way for way in ways if world.has_feature(KINDS[way].feature)), "")
 
 
 def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     function = parts[-1].partition("+")[0]
-    return finder.report_missing(point, [f"this kernel ({finder.world.release}) has no {FEATURE[kind]}",
-                                         *similar_probes(finder, function, kind in RETURNS),
-                                         f"a kernel has them that is built with {NEEDS[FEATURE[kind]]}"])
+    return finder.report_missing(point, [f"this kernel ({finder.world.release}) has no {KINDS[kind].feature}",
+                                         *similar_probes(finder, function, KINDS[kind].returns),
+                                         f"a kernel has them that is built with {NEEDS[KINDS[kind].feature]}"])
 
 
 def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str) -> str:
@@ -98,7 +96,7 @@ def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str) -> str:
     use = finder.use
     if way == kind:
         return ""
-    if way in TYPED:
+    if KINDS[way].typed:
         if "+" in text or parse_number(text) is not None:
             return "it sees whole functions only, no offsets or addresses"
         return next((f"it has no {name}" for name in ("reg", "ctx", "override") if name in use.names), "")
@@ -140,9 +138,10 @@ def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, 
         return None
     known = [s for s in stand_ins(world, function, module)
              if not any(pattern_matcher(text)(s.name) for _, text in written)]
-    ways = [way if s.renamed or kind not in TYPED else OTHER[kind] for s in known]
+    ways = [way if s.renamed or not KINDS[kind].typed else KINDS[kind].twin for s in known]
     found = [(s, a) for s, by in zip(known, ways)
-             if suits(s, finder.use) and world.has_feature(FEATURE[by]) and not _find_obstacle(finder, kind, by, s.name)
+             if suits(s, finder.use) and world.has_feature(KINDS[by].feature)
+             and not _find_obstacle(finder, kind, by, s.name)
              and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
     if known and not found:
         return _report_not_found(finder, point, kind, module, function,
@@ -165,9 +164,10 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     Where the script has an fexit there too they stay what they are, for the kernel runs a function's fexit first.
     """
     world = finder.world
-    if not any(a.kind in OTHER for a in attach) or not (world.has_feature("kprobes") and world.has_feature("fentry")):
+    if not any(KINDS[a.kind].twin for a in attach) \
+            or not (world.has_feature("kprobes") and world.has_feature("fentry")):
         return
-    typed = [a for a in attach if a.kind in TYPED and not a.way and not a.target.startswith("bpf:")]
+    typed = [a for a in attach if KINDS[a.kind].typed and not a.way and not a.target.startswith("bpf:")]
     if len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
             _serve_by_other_kind(finder, item, "many")
@@ -181,7 +181,7 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
 
 def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None:
     """Have an attach point served by the other kind, if that can do it; ``reason`` is for -v."""
-    way = OTHER[item.kind]
+    way = KINDS[item.kind].twin
     if _find_obstacle(finder, item.kind, way, item.event):
         return
     other = _make_attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
@@ -198,13 +198,13 @@ def _functions_by_name(finder: ProbeFinder, module: str, function: str, way: str
     listed = [(m, f) for m, f in world.kernel_functions() if f == function and module in ("", m)]
     if listed:
         return listed[:1]
-    return [(module, function)] if way not in TYPED and world.kernel_symbol(function) is not None else []
+    return [(module, function)] if not KINDS[way].typed and world.kernel_symbol(function) is not None else []
 
 
 def _functions_by_pattern(finder: ProbeFinder, module: str, function: str, way: str) -> list[tuple[str, str]]:
     in_module, in_function = pattern_matcher(module or "*"), pattern_matcher(function)
     every = finder.world.kernel_functions()
-    if not every and way in TYPED:
+    if not every and KINDS[way].typed:
         every = finder.world.function_names()
     found = dict.fromkeys([(m, f) for m, f in every if in_function(f) and in_module(m)])
     if not is_pattern(function):
@@ -218,14 +218,14 @@ def _make_attach(finder: ProbeFinder, kind: str, way: str, module: str, function
     """None if the function has no prototype and needs one, or has more arguments than it can show. ``typed_as``: the
     name under which type information has it, where that is another."""
     known = None
-    if way in TYPED or kind in TYPED:
+    if KINDS[way].typed or KINDS[kind].typed:
         known = finder.world.kernel_function(typed_as or function, "" if module == "vmlinux" else module)
-    if way in TYPED and (known is None or known.variadic) or kind in TYPED and _needs_types(finder, known, way):
+    if KINDS[way].typed and (known is None or known.variadic) or KINDS[kind].typed and _needs_types(finder, known, way):
         return None
     detail = None if known is None else KernelDetail(known.id, known.module, known.result,
                                                      typed_as if typed_as != function else "")
     shown = f"+{offset}" if offset else ""
-    if kind in TYPED:
+    if KINDS[kind].typed:
         target, name = module or "vmlinux", f"{kind}:{module or 'vmlinux'}:{function}"
     else:
         target, name = module if named else "", f"{kind}:{f'{module}:' if named else ''}{function}{shown}"
@@ -244,7 +244,7 @@ def _report_untyped(finder: ProbeFinder, point: AttachPoint, kind: str, function
     known = finder.world.kernel_function(function)
     why = "it takes a variable number of arguments" if known is not None and known.variadic else \
         "an argument of it fits no register" if known is not None else "the kernel's type information does not have it"
-    hints = [f"use {OTHER[kind]}:{function}"] if kind in TYPED and finder.world.has_feature("kprobes") else []
+    hints = [f"use {KINDS[kind].twin}:{function}"] if KINDS[kind].typed and finder.world.has_feature("kprobes") else []
     return finder.report_missing(point, [why, *hints])
 
 
@@ -252,13 +252,13 @@ def _report_not_found(finder: ProbeFinder, point: AttachPoint, kind: str, module
                       renamed: Sequence[str] = ()) -> list[Attach]:
     every = finder.world.kernel_functions() or finder.world.function_names()
     if is_pattern(f"{module}:{function}"):
-        return finder.report_missing(point, similar_probes(finder, function, kind in RETURNS))
-    if kind not in TYPED and module and all(m != module for m, _ in every):
+        return finder.report_missing(point, similar_probes(finder, function, KINDS[kind].returns))
+    if not KINDS[kind].typed and module and all(m != module for m, _ in every):
         shown = ":".join([kind, *point.parts[1:]])
         finder.error("no-module", f"specified module {module} in probe {shown} is not loaded.", point)
     if finder.config.missing_probes == "ignore":
         return []  # what may be meant takes long to find out
-    if kind not in TYPED and all(f != function for _, f in every):
+    if not KINDS[kind].typed and all(f != function for _, f in every):
         finder.untraceable.append((function, point.span))
         if finder.config.missing_probes == "warn":
             finder.warn_of_untraceable()
@@ -272,5 +272,5 @@ def _hints(finder: ProbeFinder, kind: str, module: str, function: str, every: li
     why, hints = finder.world.function_obstacle(function, module, kind) if not elsewhere else ("no such function", [])
     near = did_you_mean(f"{kind}:", function, [f for _, f in every])
     if not near and not elsewhere:
-        near = similar_probes(finder, function, kind in RETURNS)
+        near = similar_probes(finder, function, KINDS[kind].returns)
     return [*([] if why == "no such function" else [why]), *elsewhere, *renamed, *near, *hints]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..kinds import find_kind
 from ..language.ast import AttachPoint
 from ..record import Record
 from ..spec import Attach
@@ -25,7 +26,6 @@ class Provider(Record):
     """A row of the table of probe kinds."""
 
     name: str
-    aliases: tuple[str, ...]
     form: str  # how it is written, for messages and documentation
     documentation: str
     expand: Expand
@@ -200,55 +200,50 @@ def _counter_expander(kind: str, events: dict[str, int]) -> Expand:
 # --- the table --------------------------------------------------------------------------------------------
 
 PROVIDERS = (
-    Provider("begin", ("BEGIN",), "begin", "Once, before all other probes are attached.", _special_expander("begin")),
-    Provider("end", ("END",), "end", "Once, after all other probes are detached.", _special_expander("end")),
-    Provider("self", (), "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _expand_self),
-    Provider("tracepoint", ("t",), "tracepoint:category:event", "A static tracepoint of the kernel.",
+    Provider("begin", "begin", "Once, before all other probes are attached.", _special_expander("begin")),
+    Provider("end", "end", "Once, after all other probes are detached.", _special_expander("end")),
+    Provider("self", "self:signal:SIGUSR1", "When the tracer itself gets the signal.", _expand_self),
+    Provider("tracepoint", "tracepoint:category:event", "A static tracepoint of the kernel.",
              _expand_tracepoint),
-    Provider("rawtracepoint", ("rt",), "rawtracepoint:[module:]event", "A tracepoint with its raw arguments.",
+    Provider("rawtracepoint", "rawtracepoint:[module:]event", "A tracepoint with its raw arguments.",
              _expand_raw_tracepoint),
-    Provider("kprobe", ("k",), "kprobe:[module:]function[+offset]", "Entry of a kernel function.",
+    Provider("kprobe", "kprobe:[module:]function[+offset]", "Entry of a kernel function.",
              kernel_function_expander("kprobe")),
-    Provider("kretprobe", ("kr",), "kretprobe:[module:]function", "Return of a kernel function.",
+    Provider("kretprobe", "kretprobe:[module:]function", "Return of a kernel function.",
              kernel_function_expander("kretprobe")),
-    Provider("fentry", ("f", "kfunc"), "fentry:[module:]function",
+    Provider("fentry", "fentry:[module:]function",
              "Entry of a kernel function, with typed arguments; fentry:bpf:[id:]function, of a loaded BPF program.",
              kernel_function_expander("fentry")),
-    Provider("fexit", ("fr", "kretfunc"), "fexit:[module:]function",
+    Provider("fexit", "fexit:[module:]function",
              "Return of a kernel function, with typed arguments; fexit:bpf:[id:]function, of a loaded BPF program.",
              kernel_function_expander("fexit")),
-    Provider("uprobe", ("u",), "uprobe:path:function[+offset]",
+    Provider("uprobe", "uprobe:path:function[+offset]",
              "Entry of a user function (also cpp:\"ns::f(int)\"), or a source line (file.c:line[:column]).",
              user_function_expander("uprobe")),
-    Provider("uretprobe", ("ur",), "uretprobe:path:function", "Return of a user function.",
+    Provider("uretprobe", "uretprobe:path:function", "Return of a user function.",
              user_function_expander("uretprobe")),
-    Provider("usdt", ("U",), "usdt:path:[provider:]name", "A static probe of a user program.",
+    Provider("usdt", "usdt:path:[provider:]name", "A static probe of a user program.",
              expand_usdt),
-    Provider("interval", ("i",), "interval:unit:count", "A timer on one CPU.", _timer_expander("interval")),
-    Provider("profile", ("p",), "profile:unit:count", "A timer on every CPU, for sampling.",
+    Provider("interval", "interval:unit:count", "A timer on one CPU.", _timer_expander("interval")),
+    Provider("profile", "profile:unit:count", "A timer on every CPU, for sampling.",
              _timer_expander("profile")),
-    Provider("software", ("s",), "software:event[:count]", "A software event of the kernel.",
+    Provider("software", "software:event[:count]", "A software event of the kernel.",
              _counter_expander("software", SOFTWARE)),
-    Provider("hardware", ("h",), "hardware:event[:count]", "A counter of the CPU.",
+    Provider("hardware", "hardware:event[:count]", "A counter of the CPU.",
              _counter_expander("hardware", HARDWARE)),
-    Provider("watchpoint", ("w", "asyncwatchpoint", "aw"), "watchpoint:address:length:mode", "An access to memory.",
+    Provider("watchpoint", "watchpoint:address:length:mode", "An access to memory.",
              expand_watchpoint),
-    Provider("iter", ("it",), "iter:kind[:pin]",
+    Provider("iter", "iter:kind[:pin]",
              "Every object of a kind in the kernel; with a pin, whenever the file /sys/fs/bpf/pin is read.",
              expand_iterator),
-    Provider("test", ("TEST",), "test:name", "A test of the script itself, run by --test.", _named_expander("test")),
-    Provider("bench", ("BENCH",), "bench:name", "A piece of script whose time --bench measures.",
+    Provider("test", "test:name", "A test of the script itself, run by --test.", _named_expander("test")),
+    Provider("bench", "bench:name", "A piece of script whose time --bench measures.",
              _named_expander("bench")),
 )
-KINDS: dict[str, Provider] = {row.name: row for row in PROVIDERS}
-_BY_NAME: dict[str, Provider] = {name: row for row in PROVIDERS for name in (row.name, *row.aliases)}
+BY_KIND: dict[str, Provider] = {row.name: row for row in PROVIDERS}
 
 
 def find_provider(name: str) -> Provider | None:
-    """The row that ``name`` or an alias means, in any case of letters."""
-    return _BY_NAME.get(name) or _BY_NAME.get(name.lower())
-
-
-def provider_names() -> list[str]:
-    """Every spelling, for hints."""
-    return list(_BY_NAME)
+    """The row of the kind that ``name`` or an alias means, in any case of letters."""
+    kind = find_kind(name)
+    return BY_KIND[kind.name] if kind is not None else None

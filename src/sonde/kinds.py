@@ -1,0 +1,79 @@
+"""The kinds of probes: what every room has to know of each.
+
+How one is written and expanded is in semantics/providers.py, how it is attached in runtime/links.py, and how it is
+listed in kernel/listing.py.
+"""
+
+from __future__ import annotations
+
+from .record import Record
+
+
+class ProbeKind(Record):
+    """``aliases``: other ways to write it. ``session``: the session runs its programs, the kernel attaches nothing.
+    ``exempt``: rare, and scripts depend on each event: no budget holds it back. ``newest_first``: of several programs
+    the kernel runs the one first that was attached last. ``twin``: the kind that may serve the same functions, where
+    the kernel has only one of the two. ``feature`` is what a kernel with this kind has, ``multi`` what one has that
+    attaches many at once."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    session: bool = False
+    exempt: bool = False
+    returns: bool = False        # fires when a function ends
+    typed: bool = False          # its arguments have the types of the kernel's type information
+    user: bool = False           # in programs and libraries
+    registers: bool = False      # reg() has those of the traced code
+    counted: bool = False        # its last part is a number: a period, events per firing
+    newest_first: bool = False
+    twin: str = ""
+    feature: str = ""
+    multi: str = ""
+    programs: tuple[str, ...] = ("tracing",)  # the types of program that its clauses may become
+
+
+_RAW, _PERF, _PROBE = ("raw_tracepoint",), ("perf_event",), ("kprobe",)
+KINDS = {kind.name: kind for kind in (
+    ProbeKind("begin", ("BEGIN",), session=True, exempt=True, programs=_RAW),
+    ProbeKind("end", ("END",), session=True, exempt=True, programs=_RAW),
+    ProbeKind("self", session=True, exempt=True, programs=_RAW),
+    ProbeKind("tracepoint", ("t",), programs=("raw_tracepoint", "tracepoint")),
+    ProbeKind("rawtracepoint", ("rt",), programs=_RAW),
+    ProbeKind("kprobe", ("k",), registers=True, newest_first=True, twin="fentry", feature="kprobes",
+              multi="kprobe_multi", programs=_PROBE),
+    ProbeKind("kretprobe", ("kr",), returns=True, registers=True, newest_first=True, twin="fexit", feature="kprobes",
+              multi="kprobe_multi", programs=_PROBE),
+    ProbeKind("fentry", ("f", "kfunc"), typed=True, newest_first=True, twin="kprobe", feature="fentry"),
+    ProbeKind("fexit", ("fr", "kretfunc"), returns=True, typed=True, newest_first=True, twin="kretprobe",
+              feature="fentry"),
+    ProbeKind("uprobe", ("u",), user=True, registers=True, newest_first=True, feature="uprobes", multi="uprobe_multi",
+              programs=_PROBE),
+    ProbeKind("uretprobe", ("ur",), returns=True, user=True, registers=True, newest_first=True, feature="uprobes",
+              multi="uprobe_multi", programs=_PROBE),
+    ProbeKind("usdt", ("U",), user=True, registers=True, newest_first=True, feature="uprobes", multi="uprobe_multi",
+              programs=_PROBE),
+    ProbeKind("interval", ("i",), exempt=True, counted=True, programs=_PERF),
+    ProbeKind("profile", ("p",), registers=True, counted=True, programs=_PERF),
+    ProbeKind("software", ("s",), registers=True, counted=True, programs=_PERF),
+    ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
+    ProbeKind("watchpoint", ("w", "asyncwatchpoint", "aw"), registers=True, programs=_PERF),
+    ProbeKind("iter", ("it",), session=True, exempt=True),
+    ProbeKind("test", ("TEST",), session=True, exempt=True, programs=_RAW),
+    ProbeKind("bench", ("BENCH",), session=True, exempt=True, programs=_RAW),
+)}
+_BY_NAME = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
+
+
+def find_kind(name: str) -> ProbeKind | None:
+    """The kind that ``name`` or an alias means, in any case of letters."""
+    return _BY_NAME.get(name) or _BY_NAME.get(name.lower())
+
+
+def kind_names() -> list[str]:
+    """Every spelling, for hints."""
+    return list(_BY_NAME)
+
+
+def kinds_with(fact: str) -> tuple[str, ...]:
+    """The names of the kinds of which a fact is true."""
+    return tuple([kind.name for kind in KINDS.values() if getattr(kind, fact)])
