@@ -13,7 +13,6 @@ from ..runtime.values import DecodingContext, strftime
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate
 from .format import Escape, FormatMany, compile_format, compile_format_of_many
-from .outside import Outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..runtime.batch import Records
     from ..runtime.losses import Withheld
+    from .outside import Outside
 
 Handler: TypeAlias = "Callable[[Any, int], object]"  # (buffer, offset of a record)
 # (map, "" | "clear" | "zero") -> its (key, value) pairs
@@ -78,7 +78,7 @@ class Printer:
 
     def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take, warnings: bool = True,
                  columns: Sequence[str] = (), outside: Outside | None = None) -> None:
-        self.outside = outside or Outside()
+        self._outside = outside
         self.spec = spec
         self.context = context
         self.out = out
@@ -91,6 +91,14 @@ class Printer:
         self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
         self._joined: dict[int, FormatMany | None] = {}  # by site
         self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
+
+    @property
+    def outside(self) -> Outside:
+        """What does what is done beyond the output: this machine, unless something else was given."""
+        if self._outside is None:
+            from .outside import Outside
+            self._outside = Outside()
+        return self._outside
 
     def print_batches(self, records: Records, act: Callable[[int], object]) -> None:
         """As :meth:`print_records`; what one printf() made in a row is formatted in one go."""
