@@ -316,6 +316,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "unknown-map-kind": ("There is no such kind of map.", "let @m = tree(5);\nbegin { @m[1] = 1; }"),
     "unknown-parameter": ("The script asks for no parameter of that name.", '// sonde script.bt -- --port=80\nbegin { print(1); }'),
     "stand-in": ("The kernel has the function as the compiler changed it, or under a new name: that is probed.", ""),
+    "unnecessary-cast": ("The value has that type already.", "begin { print((int8)5); }"),
     "untrusted-import": ("Others can write to what is imported, or to a folder on the way to it.", ""),
     "untraceable": ("The kernel function is not among those that can be traced.", ""),
     "unknown-probe": ("There is no such kind of probe.", "tracepiont:a:b { }"),

@@ -64,9 +64,13 @@ def _type_of_argument(context: CheckContext, node: Reference) -> Type | None:
     return None
 
 
-def _type_of_ctx(context: CheckContext, node: Reference) -> Type:
+def _type_of_ctx(context: CheckContext, node: Reference) -> Type | None:
     """Of an iterator the kernel's struct, of any other program nothing that has members."""
     kind = context.program.attach
+    if kind.kind in ("begin", "end", "self", "tracepoint"):
+        context.error("builtin-probe", "Use args instead of ctx in tracepoint" if kind.kind == "tracepoint" else
+                      f"The ctx builtin can not be used with '{kind.kind}' probes", node)
+        return None
     struct = context.world.find_struct(f"bpf_iter__{kind.event}") if kind.kind == "iter" else None
     return Pointer(struct or VOID, CTX)
 

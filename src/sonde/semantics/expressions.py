@@ -200,7 +200,7 @@ def check_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
     target = operand.to if isinstance(operand, Pointer) else operand
     if not isinstance(target, Struct):
         context.error("not-a-struct",
-                      f"Can not access field '{node.name}' on expression of type '{convert.type_name(operand)}'",
+                      f"Can not access field '{node.name}' on expression of type '{convert.type_name(target)}'",
                       node, _field_hints(operand))
         return None
     field = target.field(node.name)
@@ -381,9 +381,17 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
+    _warn_of_needless_cast(context, node, operand, to)
     if isinstance(node.operand.const, int) and isinstance(to, (Int, Enum, type(BOOL))):
         node.const = convert.wrap_int(node.operand.const, to)
     return to
+
+
+def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
+    large = isinstance(node.operand, ast.IntLiteral) and node.operand.value >= 1 << 63
+    if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not large:
+        context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
+                       node.to)
 
 
 def _is_castable(node: Expr, have: Type, to: Type) -> bool:

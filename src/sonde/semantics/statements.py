@@ -295,7 +295,7 @@ def _range_type(context: CheckContext, node: ast.For) -> Type | None:
     for end in (node.start, node.end):
         found = context.check_value(end, ARGUMENT)
         number = convert.as_int(found)
-        if found is not None and number is None:
+        if found is not None and (number is None or isinstance(found, Bool)):
             which = "start" if end is node.start else "end"
             head = Span(node.span.source, node.span.start, node.end.span.end)
             context.error("bad-range", f"Loop range requires an integer for the {which} value", head)
