@@ -243,7 +243,7 @@ def test_what_bpftrace_takes_too(statements: str) -> None:
      "12-13: ERROR: Ident for macro argument has already been used: x"),
     ("macro a(@x) { @x = 1; } begin { a(1); }",
      "33-37: ERROR: Call to a() has arguments that do not match any definition."),
-    ('import "nope"; begin { }', "1-15: ERROR: Unable to find suitable path for import"),
+    ('import "nope"; begin { }', "1-14: ERROR: Unable to find suitable path for import"),
     ("profile:100 { }", "1-12: ERROR: Invalid rate of profile probe. Minimum is 1000 or 1us. Found: 100 nanoseconds"),
     ("begin { let $a: void; }", "17-21: ERROR: Invalid variable declaration type: void"),
 ])

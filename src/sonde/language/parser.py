@@ -271,8 +271,9 @@ class Parser(StatementParser):
     def _parse_import(self) -> None:
         start = self.advance()[2]
         token = self.expect("str", "string after 'import'")
+        span = self.span_since(start)
         self.expect(";", "';'")
-        self.import_files(token, self.span_since(start))
+        self.import_files(token, span)
 
     def _parse_macro(self) -> None:
         """``macro name(a, $b, @c) { ... }``."""

@@ -388,8 +388,9 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 
 
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
-    large = isinstance(node.operand, ast.IntLiteral) and node.operand.value >= 1 << 63
-    if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not large:
+    exempt = isinstance(node.operand, ast.MapRef) or \
+        isinstance(node.operand, ast.IntLiteral) and node.operand.value >= 1 << 63
+    if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not exempt:
         context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
                        node.to)
 
