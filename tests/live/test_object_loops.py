@@ -14,7 +14,7 @@ from support import run_sonde
 ENABLE = "config = { unstable_iter = enable }"
 ACTIONS = [
     ("$n = 0; for ($t : iter_threads()) { $n++; if ($n > 3) { break; } } print($n);", "4"),
-    ("$n = 0; $s = 0; for ($t : iter_task()) { $n += 1; if ($n % 2) { continue; } $s += 1; } print($n - $s * 2 < 2);",
+    ("$n = 0; $s = 0; for ($t : iter_task()) { $n += 1; if ($n & 1) { continue; } $s += 1; } print($n - $s * 2 < 2);",
      "true"),
     ("$x = \"a\"; $k = (1, 2); for ($t : iter_task()) { $x = \"b\"; $k = ($k.0 + 1, 2); } print(($x, $k.0 > 2));",
      "(b, true)"),
