@@ -139,7 +139,7 @@ class TypedWriter:
         order = self.pick("==", "!=", "<", "<=", ">", ">=")
         return self.pick(f"({self.number(depth - 1)} {order} {self.number(depth - 1)})",
                          f"({self.condition(depth - 1)} {self.pick('&&', '||')} {self.condition(depth - 1)})",
-                         f"!({self.condition(depth - 1)})",
+                         f"!({self.condition(depth - 1)} || false)",
                          f"({self.text(depth - 1)} {self.pick('==', '!=')} {self.text(0)})",
                          f"strcontains({self.text(depth - 1)}, {self.text(0)})", f"({self.pointer(depth - 1)} == 0)",
                          f"((1, {self.number(0)}) == ({self.number(0)}, 2))")
