@@ -114,7 +114,7 @@ TEXT = [
          "1:13-20: WARNING: Return value discarded."),
     Case("macro twice(x) { x; x } begin { twice({ printf(\"hi\") }); exit(); }", "hihi"),
     Case("begin { if (pid > -1) { print(1); } print((uint32)5 + (int32)-6); $a = (uint32)5; $b = (int32)-6; "
-         "print($a + $b); print($a > $b); print($a / $b); exit(); }", "1\n-1\n-1\ntrue\n0"),
+         "print($a + $b); print($a > $b); print($a / $b); exit(); }", "1\n-1\n-1\ntrue\n0", "signed operands for '/'"),
     Case("begin { $a = nsecs; $b = (int64)rand; print($b < $a); exit(); }", "true", "WARNING: Expression of "
          "type: uint64 being cast to type: int64."),
     Case("begin { if (getopt(\"x\", false)) { @u = 5; } print(@u); clear(@u); exit(); }"),
@@ -185,7 +185,8 @@ TEXT = [
          "(-1, -1, -1, -1)"),
     Case("begin { $a = (uint64)5; $b = (uint64)6; print(($a - $b, ($a - $b) / 2, (uint64)($a - $b))); $c = (uint8)0; "
          "$c--; $u = (uint64)3; $u -= 4; @m = (uint64)0; --@m; print(($c, $u, @m, pid - 4294967295 < 0)); "
-         "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6"),
+         "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6",
+         "signed operands for '/'"),
     Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
          "(255, 4294967295)"),
     Case('begin { $a = (color="green", size=1); $a = (size=2, color="blue"); print($a); exit(); }',
@@ -225,7 +226,7 @@ LARGE = {
                       "print($n >= 0 && $n <= 2000); exit(); }", "true"),
     "counting while": ("begin { $n = 0; $i = 0; while ($i < 1000) { if (rand % 2) { $n++; } if ($n > 5000) { break; } "
                        "$i++; } print($n >= 0 && $n <= 1000); exit(); }", "true"),
-    "counting exactly": ("begin { $n = 0; $m = (uint8)250; for $i : 0..250 { if ($i % 3 == 0) { $n += $i; } "
+    "counting exactly": ("begin { $n = 0; $m = (uint8)250; for $i : 0..250 { if ((uint64)$i % 3 == 0) { $n += $i; } "
                          "else { $m--; } } print(($n, $m)); exit(); }", "(10458, 84)"),
     "elses": ('begin { $x = 90; if ($x == 0) { print(0); } '
               + " ".join(f"else if ($x == {i}) {{ print({i}); }}" for i in range(1, 150)) + " exit(); }", "90"),

@@ -29,11 +29,13 @@ _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned 
 
 
 class VarState(ScratchVar):
-    """A variable while its type is being found; ``fixed`` when declared with a type, ``given`` when assigned to."""
+    """A variable while its type is being found; ``fixed`` when declared with a type, ``given`` when assigned to;
+    ``aggregated``: it is that of a loop over a map of count() and the like."""
 
     inferred: Type | None = None
     fixed: bool = False
     given: bool = False
+    aggregated: bool = False
 
 
 class MapState(ScriptMap):
@@ -371,6 +373,11 @@ class CheckContext:
     def aggregate_of(self, node: Expr) -> Aggregate | None:
         """What ``@x`` or ``@x[key]`` holds, if that is count_t or the like."""
         value = self.use_map(node).inferred_value if isinstance(node, MapRef) else None
+        return value if isinstance(value, Aggregate) else None
+
+    def aggregate_in(self, node: MapRef) -> Aggregate | None:
+        """The same of a map as a whole."""
+        value = self.map_state(node).inferred_value
         return value if isinstance(value, Aggregate) else None
 
     def _where_filled(self, state: MapState, node: Node) -> list[str]:

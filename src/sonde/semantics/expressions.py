@@ -36,7 +36,7 @@ from . import convert
 from .attach import args_struct
 from .builtins import type_of
 from .constants import macro_constant
-from .context import CheckContext, fold_constant
+from .context import CheckContext, VarState, fold_constant
 from .nodes import is_args
 from .typed import Literals
 from .user_probes import user_places
@@ -389,8 +389,11 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 
 
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
-    exempt = isinstance(node.operand, ast.MapRef) or \
-        isinstance(node.operand, ast.IntLiteral) and node.operand.value >= 1 << 63
+    """Not of what an aggregate stands for, for which the cast asks."""
+    inner = node.operand
+    exempt = isinstance(inner, ast.MapRef) or isinstance(inner, ast.IntLiteral) and inner.value >= 1 << 63 \
+        or isinstance(inner, ast.TupleAccess) and isinstance(inner.operand, ast.Variable) \
+        and isinstance(inner.operand.slot, VarState) and inner.operand.slot.aggregated
     if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not exempt:
         context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
                        node.to)

@@ -274,6 +274,7 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
         context.error("redeclared", f"Loop declaration shadows existing variable: ${node.variable.name}", node.variable)
     context.scopes.append({})
     state = context.declare_variable(node.variable)
+    state.aggregated = isinstance(node.start, ast.MapRef) and context.aggregate_in(node.start) is not None
     if over_objects:
         context.tasks.add(id(state))
     if found is not None:
