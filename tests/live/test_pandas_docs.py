@@ -28,7 +28,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     space: dict[str, Any] = {}
     reader = subprocess.Popen([sys.executable, "-S", "-c", READS])
     try:
-        name = Path(f"/proc/{reader.pid}/comm").read_text().strip()
+        name = Path(sys.executable).name[:15]
         for block in blocks:
             exec(block, space)
     finally:
