@@ -118,10 +118,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     made.process.communicate()
 
 
-def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """A tracer in a session of its own, by which its children are known."""
+def start(command: list[str], said: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """A tracer in a session of its own, by which its children are known; ``said`` is its standard error."""
     return subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, start_new_session=True)
+                            stderr=said, start_new_session=True)
 
 
 def members(session: int) -> list[int]:
@@ -211,15 +211,16 @@ def test_nothing_is_left_at_any_moment(target: Target) -> None:
     assert MOMENTS < len(kinds) or loaded and parents, "no moment was one at which there was something to leave"
 
 
-def test_a_traced_program_is_seen_to_be(target: Target) -> None:
+def test_a_traced_program_is_seen_to_be(target: Target, tmp_path: Path) -> None:
     """The oracle itself: a tracer that lives is found by its map, its child, its breakpoint and the semaphore."""
     script = f"usdt:{target.path}:app:step {{ @alive[0] = count(); }}"
-    process = start(sonde_command(["-c", "sleep 1000", "-e", script]))
+    with open(tmp_path / "said", "wb") as said:
+        process = start(sonde_command(["-c", "sleep 1000", "-e", script]), said.fileno())
     deadline = time.monotonic() + 30
     try:
         while (hidden := unseen(process.pid, target)) and time.monotonic() < deadline:
             time.sleep(0.02)  # the breakpoint is there before the link that made it has its number
-        assert not hidden
+        assert not hidden, (process.poll(), (tmp_path / "said").read_text())
     finally:
         process.kill()
         process.wait()
