@@ -52,12 +52,16 @@ def _type_of_task(context: CheckContext, node: Reference) -> Type:
     return Pointer(struct, KERNEL) if struct is not None else UINT64
 
 
-def _check_task_call(context: CheckContext, node: Call) -> Type | None:
+def _check_argument(context: CheckContext, node: Call) -> Type | None:
+    """The type of a call's only argument."""
     if len(node.args) > 1:
         context.error("arity", convert.no_match(node.name), node)
         return None
-    task = node.args[0]
-    type = context.check_value(task)
+    return context.check_value(node.args[0])
+
+
+def _check_task_call(context: CheckContext, node: Call) -> Type | None:
+    type = _check_argument(context, node)
     if type is None:
         return None
     target = type.to if isinstance(type, Pointer) else None
@@ -66,16 +70,12 @@ def _check_task_call(context: CheckContext, node: Call) -> Type | None:
         context.error("bad-argument", f"Can not access field '{first}' on expression of type "
                       f"'{convert.type_name(type)}'", node, ["it takes a struct task_struct pointer, such as curtask"])
         return None
-    node.choice = Task(task)
+    node.choice = Task(node.args[0])
     return type_of(context, context.builtins[node.name], node)
 
 
 def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
-    if len(node.args) > 1:
-        context.error("arity", convert.no_match(node.name), node)
-        return None
-    pid = node.args[0]
-    type = context.check_value(pid)
+    type = _check_argument(context, node)
     if type is None:
         return None
     if convert.as_int(type) is None:
@@ -84,7 +84,7 @@ def _check_comm_call(context: CheckContext, node: Call) -> Type | None:
     if not context.world.kfunc_id("bpf_iter_task_new"):
         context.error("missing-feature", "programs of this kernel cannot look for a process (Linux 6.7)", node)
         return None
-    node.choice = Thread(pid)
+    node.choice = Thread(node.args[0])
     return Str(16)
 
 

@@ -9,7 +9,7 @@ offsets and formats may be: nothing in a head is believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .. import spec as s
@@ -283,11 +283,3 @@ def _check_map(named: s.MapSpec, names: set[str]) -> None:
     _need(named.value is not None and named.short in names | {""} and named.short != named.name
           and 0 <= named.key_size <= MOST_BYTES, "a map without a value")
     _need(named.key is None or named.memory or named.key.size <= named.key_size, "a key that its map has no room for")
-
-
-def shown_types(spec: s.ScriptSpec) -> Iterator[t.Type]:
-    """All types of values that a script hands over."""
-    for site in spec.sites:
-        yield from [field.type for field in site.fields]
-    for named in spec.maps:
-        yield from [type for type in (named.key, named.value) if type is not None]
