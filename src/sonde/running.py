@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from .errors import UsageError
 from .invocation import open_output
@@ -75,6 +76,14 @@ def _be_called(name: str) -> None:
         pass
 
 
+def _run_first() -> None:
+    """The end is due within a second, however many processes want to run: what is left is less than that of work.
+    Who started the tracer with a priority of his own choice keeps it."""
+    if os.getpriority(os.PRIO_PROCESS, 0) == 0:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
+
+
 def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:
     """The run loop of what is redrawn, counted or looked at; None if records are just to be printed."""
     if not is_watched(parsed) or trace.options.mode:
@@ -103,10 +112,12 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
         follower.run_loop(printer, out.flush)
+        _run_first()
         tell_manager("STOPPING=1")
         follower.print_rest(printer)
     else:
         _follow(trace, printer, out, showing)
+        _run_first()
         tell_manager("STOPPING=1")
         for records in trace.drain_batches():
             printer.print_batches(records, trace.act_on_site)
