@@ -348,7 +348,7 @@ def test_statements(text: str, tree: str) -> None:
 def test_config() -> None:
     found = script('config = { stack_mode=perf; max_map_keys = 1_000;x="a b"; y = 1 } begin {}').config
     assert [(e.name, e.value) for e in found] == [
-        ("stack_mode", "perf"), ("max_map_keys", "1_000"), ("x", "a b"), ("y", "1")]
+        ("stack_mode", "perf"), ("max_map_keys", "1000"), ("x", "a b"), ("y", "1")]
     assert found[1].span.text == "max_map_keys = 1_000"
 
 

@@ -143,7 +143,7 @@ def test_config(entry: str, message: str) -> None:
                             "and uprobe "
                             "probes (special used here)"),
     ('print(reg("ip"))', 'reg("ip")', 'reg can not be used with "begin" probes'),
-    ("signal(9)", "signal(9)", "signal() is unsafe. To use you need the --unsafe flag"),
+    ("signal(9)", "signal(9)", "signal() can not be used for this probetype special"),
     ("$x = 1; $x = comm", "$x = comm", "Type mismatch for $x: trying to assign value of type 'string[16]' when "
                                        "variable "
                                        "already has a type 'int8'"),

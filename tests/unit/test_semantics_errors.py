@@ -29,18 +29,18 @@ from unit.fake_world import check_text, findings
     ("printf(\"%d %d\", 1)", "format-arguments", "printf(\"%d %d\", 1)"),
     ("printf(\"%d\", 1, 2)", "format-arguments", "printf(\"%d\", 1, 2)"),
     ("printf(\"%d\", comm)", "format-type", "printf(\"%d\", comm)"), ("printf(\"%s\", 1)", "", ""),
-    ("printf(\"%r\", 1)", "format-type", "printf(\"%r\", 1)"), ("printf(\"%*d\", 1)", "bad-format", "\"%*d\""),
+    ("printf(\"%r\", 1)", "format-type", "printf(\"%r\", 1)"), ("buf(\"abc\")", "arity", "buf(\"abc\")"),
     ("printf(comm)", "bad-argument", "printf(comm)"), ("str()", "arity", "str()"),
     ("str(1, 2, 3)", "arity", "str(1, 2, 3)"), ("str((1, 2))", "bad-argument", "str((1, 2))"),
     ("exit(comm)", "bad-argument", "exit(comm)"), ("buf(1)", "arity", "buf(1)"), ("clear(1)", "bad-argument", "1"),
     ("@[1] = 1; clear(@[1])", "bad-argument", "@[1]"), ("_ = ntop(comm)", "", ""),
     ("ntop(5, comm)", "bad-argument", "5"), ("ntop((1, 2))", "bad-argument", "ntop((1, 2))"),
-    ("macaddr(5)", "bad-argument", "macaddr(5)"), ("pton(\"1.2\")", "bad-argument", "pton(\"1.2\")"),
+    ("macaddr(kstack)", "bad-argument", "macaddr(kstack)"), ("pton(\"1.2\")", "bad-argument", "pton(\"1.2\")"),
     ("kaddr(\"nope\")", "unknown-symbol", "kaddr(\"nope\")"),
     ("strncmp(comm, \"a\", pid)", "bad-argument", "strncmp(comm, \"a\", pid)"),
     ("@ = hist(1, 9)", "bad-argument", "hist(1, 9)"), ("@ = lhist(1, 10, 5, 1)", "bad-argument", "lhist(1, 10, 5, 1)"),
     ("unwatch(1)", "not-supported", "unwatch(1)"), ("system(\"ls\")", "unsafe", "system(\"ls\")"),
-    ("signal(9)", "unsafe", "signal(9)"), ("nsecs(foo)", "bad-argument", "foo"),
+    ("signal(9)", "function-probe", "signal(9)"), ("nsecs(foo)", "bad-argument", "foo"),
     ("kstack(foo)", "bad-argument", "foo"), ("print(kstack(-1))", "bad-argument", "kstack(-1)"),
     ("pid(1, 2)", "arity", "pid(1, 2)"), ("uid(1)", "arity", "uid(1)"), ("ppid(5)", "bad-argument", "ppid(5)"),
     ("print(args)", "builtin-probe", "args"), ("print(retval)", "builtin-probe", "retval"),
@@ -150,7 +150,7 @@ def test_declarations(text: str, code: str) -> None:
 
 
 def test_unsafe_functions_with_unsafe() -> None:
-    checked = check_text("BEGIN { system(\"echo %d\", pid); signal(\"KILL\"); }", unsafe=True)
+    checked = check_text("profile:hz:9 { system(\"echo %d\", pid); signal(\"KILL\"); }", unsafe=True)
     calls = [s.expr for s in checked.probes[0].clause.body]
     assert calls[1].choice.number == 9
     assert [p.conversion or p.literal for p in calls[0].choice.parts] == ["echo ", "d"]

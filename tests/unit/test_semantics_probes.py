@@ -124,7 +124,7 @@ def test_pid_of_attach_points() -> None:
 
 def choice(expression: str, before: str = "") -> Any:
     """``Call.choice`` of a call."""
-    checked = check_text(f"BEGIN {{ {before} {expression}; }}", unsafe=True)
+    checked = check_text(f"profile:hz:9 {{ {before} {expression}; }}", unsafe=True)
     return checked.probes[0].clause.body[-1].expr.choice
 
 
@@ -160,7 +160,7 @@ def test_formats(text: str, parts: list[tuple[str, ...]]) -> None:
     assert [p.values() for p in found] == parts
 
 
-@pytest.mark.parametrize("text", ["%*d", "%999999999d"])
+@pytest.mark.parametrize("text", ["%999999999d"])
 def test_wrong_formats(text: str) -> None:
     assert isinstance(formats.parse_format(text), str)
 

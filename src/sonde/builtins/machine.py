@@ -52,12 +52,12 @@ def _write_config(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
 
 
 ROWS = (
-    Builtin("cpu", UINT32, "Number of the CPU on which the program runs.",
+    Builtin("cpu", UINT64, "Number of the CPU on which the program runs.",
             scalar=lambda lo, node: tasks.cpu_number(lo)),
     Builtin("ncpus", _type_of_ncpus, "Number of CPUs."),
-    Builtin("numaid", UINT32, "Number of the NUMA node on which the program runs.",
+    Builtin("numaid", UINT64, "Number of the NUMA node on which the program runs.",
             scalar=helper_caller(h.NUMA_NODE, "numa_node", bits=32)),
-    Builtin("rand", UINT32, "A random number.", pure=False,
+    Builtin("rand", UINT64, "A random number.", pure=False,
             scalar=helper_caller(h.RANDOM, "random", pure=False, bits=32)),
     Builtin("config", _type_of_config, "The configuration variables, as a record.", value=_write_config),
     Builtin("cpid", UINT32, "Process id of the child started with -c; 0 if there is none.",

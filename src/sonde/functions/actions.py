@@ -37,6 +37,11 @@ def _lower_exit(lo: Lower, call: Call) -> None:
 # --- signals --------------------------------------------------------------------------------------------
 
 
+_SIGNALLING = ("kprobe", "kretprobe", "fentry", "fexit", "tracepoint", "rawtracepoint", "uprobe", "uretprobe", "usdt",
+               "profile", "iter")
+_NOT_SIGNALLING = {"probe": "{name}() can not be used for this probetype {type}"}
+
+
 class Signal(Choice):
     """The signal to be sent; None where only the program knows it."""
 
@@ -136,14 +141,15 @@ ROWS = (
     Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", sends="control", ends=True,
              statement=_lower_exit),
     Function("signal", ("signal:int|literal",), VOID, "Send a signal to the current process.", 'signal("KILL")',
-             check_signal, unsafe=True, macro=True, statement=_signal_sender(h.SEND_SIGNAL)),
+             check_signal, unsafe=True, macro=True, probes=_SIGNALLING, wrong=_NOT_SIGNALLING,
+             statement=_signal_sender(h.SEND_SIGNAL)),
     Function("signal_thread", ("signal:int|literal",), VOID, "Send a signal to the current thread.",
-             'signal_thread("KILL")', check_signal, unsafe=True, macro=True,
+             'signal_thread("KILL")', check_signal, unsafe=True, macro=True, probes=_SIGNALLING, wrong=_NOT_SIGNALLING,
              statement=_signal_sender(h.SEND_SIGNAL_THREAD)),
     Function("override", ("value:int",), VOID, "Make the probed function return at once.", "override(-12)",
              check_override, unsafe=True, probes=("kprobe",), statement=lower_override),
     Function("write_user", ("to:ptr|int", "value:any", "length:number?"), None, "Write user memory.",
              "write_user(arg0, $x, 8)", check_write_user, unsafe=True, macro=True, acts=True,
              statement=write_user_statement, scalar=lower_write_user),
-    Function("unwatch", ("address:int|ptr",), None, "Remove a watchpoint.", "unwatch($p)", check_unwatch),
+    Function("unwatch", ("address:int",), None, "Remove a watchpoint.", "unwatch(5)", check_unwatch),
 )

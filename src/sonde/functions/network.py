@@ -113,6 +113,9 @@ def _write_pton(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
 def check_macaddr(context: CheckContext, node: Call, types: Types) -> Type | None:
     from ..types import MacAddr
     given = types[0]
+    if isinstance(node.args[0].const, str):
+        context.error("bad-argument", "macaddr() does not support literal string arguments", node)
+        return None
     if isinstance(given, (Array, Str)) and given.size < 6:
         context.error("bad-argument", "macaddr() argument must be at least 6 bytes in size", node)
         return None
@@ -247,8 +250,10 @@ ROWS = (
              wrong={"address": "ntop() expects an integer or array argument, got {given}"}, value=_write_ntop),
     Function("pton", ("text:literal",), None, "Bytes of an IP address.", 'pton("127.0.0.1")', check_pton,
              wrong={"text": "pton() expects an string literal at the first argument"}, value=_write_pton),
-    Function("macaddr", ("bytes:array|str|ptr",), None, "Text of a MAC address.", "macaddr($dev.dev_addr)",
-             check_macaddr, value=_write_macaddr),
+    Function("macaddr", ("bytes:array|str|ptr|int",), None, "Text of a MAC address.", "macaddr($dev.dev_addr)",
+             check_macaddr,
+             wrong={"bytes": "macaddr() only supports array or pointer arguments ({given} provided)"},
+             value=_write_macaddr),
     Function("bswap", ("n:integer",), None, "Reverse the order of bytes.", "bswap($sk.__sk_common.skc_dport)",
              check_bswap, scalar=_lower_bswap),
     Function("sock_laddr", ("sk:ptr",), None, "A struct sock's own address.", "sock_laddr((struct sock *)arg0)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOENT
 from typing import Any
 
 from ..compiler import helpers as h
@@ -187,11 +188,11 @@ def check_buf(context: CheckContext, node: Call, types: Types) -> Type | None:
     size = _size_argument(context, node, 1)
     if given is None or size is None:
         return None
-    if isinstance(given, (Array, Str)) and given.size:
+    if isinstance(given, (Array, Str)) and given.size and not (isinstance(given, Str) and len(node.args) == 1):
         return Buf(given.size if len(node.args) == 1 else min(size, given.size))
-    if not isinstance(given, (Int, Pointer, Array)):
-        context.error("bad-argument", f"buf() expects a string, integer or a pointer type as first argument "
-                      f"({convert.type_name(given)} provided)", node)
+    if not isinstance(given, (Int, Pointer, Array, Str)):
+        context.error("bad-argument", "buf() expects an integer, string, or array argument but saw "
+                      f"{convert.kind_of_type(given)}", node)
         return None
     if len(node.args) == 1:
         if not isinstance(given, Pointer) or not isinstance(given.to, Array):
@@ -342,9 +343,10 @@ def _lower_memcmp(lo: Lower, call: Call) -> Operand:
 
 
 def lower_strstr(lo: Lower, call: Call) -> Operand:
+    """The index, or -ENOENT, as the kernel's own bpf_strstr() has it."""
     result = lo.b.function.reg("where")
     index: list[Operand] = []
-    lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0], lambda: -1)
+    lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0], lambda: -ENOENT)
     return result
 
 
@@ -379,9 +381,9 @@ ROWS = (
              wrong={"length": "Builtin strncmp requires a non-negative literal"}, scalar=lower_strncmp),
     Function("strcontains", ("text:str", "part:str"), BOOL, "Whether a string contains another.",
              'strcontains(comm, "sh")', cost=400, macro=True, condition=branch_on_strcontains),
-    Function("strstr", ("text:str", "part:str"), INT64, "Where a string contains another; -1 if it does not.",
+    Function("strstr", ("text:str", "part:str"), Int(32), "Where a string contains another; negative (-2) if it does not.",
              'strstr(comm, "sh")', cost=400, macro=True, scalar=lower_strstr),
-    Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), INT64,
+    Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), Int(32),
              "Compare bytes: 0 if they are the same, negative if those of the first are less.", "memcmp($a, $b, 4)",
              check_memcmp, macro=True, scalar=_lower_memcmp),
     Function("path", ("path:ptr|struct", "length:number?"), None, "Full path of a struct path.",

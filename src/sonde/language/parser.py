@@ -223,8 +223,10 @@ class Parser(StatementParser):
         """The text of a value, without its quotes."""
         if self.kind == "str":
             return self.string_value(self.advance())
+        if self.kind == "int":
+            return str(self.integer_value(self.advance()))
         start = self.token[2]
-        if self.kind not in ("word", "int"):
+        if self.kind != "word":
             self.fail_unexpected("string, int, boolean, or ident")
         self.advance()
         return self.span_since(start).text

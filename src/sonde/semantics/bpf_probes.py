@@ -15,7 +15,8 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
     if not finder.world.has_feature("fentry"):
         return finder.report_missing(point, [
             f"this kernel ({finder.world.release}) has no fentry",
-            "with kernel.bpf_stats_enabled=1, bpftool prog show tells every program's runs and time"])
+            "with kernel.bpf_stats_enabled=1, bpftool prog show tells every program's runs and time"],
+            wild=len(parts) == 1)
     every = finder.world.bpf_functions()
     in_number, in_name = pattern_matcher(number), pattern_matcher(name)
     chosen = [(n, f, attachable) for n, f, attachable in every if in_number(str(n)) and in_name(f)]
@@ -28,7 +29,8 @@ def expand_bpf_function(finder: ProbeFinder, point: AttachPoint, kind: str, part
                                      [f"program {chosen[0][0]} was loaded without function information (BTF), and "
                                              "the kernel attaches to none that was"])
     return finder.report_missing(point,
-                                 ["no loaded BPF program has such a function", *_near_bpf_functions(kind, name, every)])
+                                 ["no loaded BPF program has such a function", *_near_bpf_functions(kind, name, every)],
+                                 wild=len(parts) == 1)
 
 
 def _make_attach(finder: ProbeFinder, kind: str, number: int, function: str, wild: bool) -> Attach | None:

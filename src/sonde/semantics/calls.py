@@ -25,7 +25,7 @@ from ..types import (
     Type,
 )
 from . import convert
-from .builtins import check_builtin_call
+from .builtins import check_builtin_call, probe_type
 from .context import ARGUMENT, CheckContext
 from .expressions import text_type
 from .operators import PROBE
@@ -60,18 +60,22 @@ def check_call(context: CheckContext, node: Call) -> Type | None:
         context.error("aggregate-value", f"{node.name}() must be assigned directly to a map", node,
                       [f"as in: @x = {node.name}({'...' if node.args else ''})"])
         return _check_for_faults(context, node)
-    if row.macro and not _check_arity(context, row, node):
+    if row.macro and not _has_arity(row, node):
+        _report_arity(context, row, node)
         return _check_for_faults(context, node)
+    if row.probes and context.program.kind not in row.probes:
+        wrong = row.wrong.get("probe", '{name} can not be used with "{kind}" probes').format(
+            name=node.name, kind=context.program.kind, type=probe_type(context))
+        context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
+        return None
     if row.unsafe and not context.options.unsafe:
         why = "is unsafe. To use you need the --unsafe flag" if row.macro else \
             "is an unsafe function being used in safe mode"
         context.error("unsafe", f"{node.name}() {why}", node, ["run with --unsafe if you know what it does"])
-    if row.probes and context.program.kind not in row.probes:
-        wrong = row.wrong.get("probe", f'{node.name} can not be used with "{context.program.kind}" probes')
-        context.error("function-probe", wrong, node, [f"it works in: {', '.join(row.probes)}"])
+    if not _has_arity(row, node):
+        _check_for_faults(context, node)
+        _report_arity(context, row, node)
         return None
-    if not _check_arity(context, row, node):
-        return _check_for_faults(context, node)
     types = _check_arguments(context, row, node)
     if types is not None and context.program.attach.pin:
         if row.sends or row.aggregate:
@@ -111,11 +115,18 @@ def _report_unknown_function(context: CheckContext, node: Call) -> None:
 _OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or usym()", "ustr": "str(uptr(p))"}
 
 
-def _check_arity(context: CheckContext, row: FunctionRow, node: Call) -> bool:
+def _has_arity(row: FunctionRow, node: Call) -> bool:
+    given = len(node.args)
+    return _least_arguments(row) <= given and (row.takes_more or given <= len(row.parameters))
+
+
+def _least_arguments(row: FunctionRow) -> int:
+    return len([parameter for parameter in row.parameters if not parameter.optional])
+
+
+def _report_arity(context: CheckContext, row: FunctionRow, node: Call) -> None:
     params, more = row.parameters, row.takes_more
-    least, given = len([p for p in params if not p.optional]), len(node.args)
-    if least <= given and (more or given <= len(params)):
-        return True
+    least, given = _least_arguments(row), len(node.args)
     if least == len(params) and not more:
         wants = f"requires {convert.argument_count_text(least)}"
     elif given < least:
@@ -126,7 +137,6 @@ def _check_arity(context: CheckContext, row: FunctionRow, node: Call) -> bool:
     if row.macro:
         wrong, hints = convert.no_match(node.name), [wrong, *hints]
     context.error("arity", wrong, node, hints)
-    return False
 
 
 def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> list[Type | None] | None:

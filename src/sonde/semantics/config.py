@@ -83,7 +83,7 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("lazy_symbolication", _read_bool,
                    "Look user symbols up when printed (true) or ahead of time (false)."),
     ConfigVariable("license", _read_license, "Licence of the programs loaded into the kernel."),
-    ConfigVariable("log_size", _number_reader(1), "Bytes of verifier log."),
+    ConfigVariable("log_size", _number_reader(), "Bytes of verifier log."),
     ConfigVariable("max_bpf_progs", _number_reader(1), "Most programs that a script may need."),
     ConfigVariable("max_cat_bytes", _number_reader(), "Most bytes that cat() prints."),
     ConfigVariable("max_map_keys", _number_reader(1), "Keys in a map without a declared size."),

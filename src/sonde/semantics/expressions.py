@@ -28,7 +28,6 @@ from ..types import (
     Str,
     Struct,
     StructField,
-    Symbol,
     Tuple,
     Type,
 )
@@ -297,16 +296,16 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     operand, index = context.check_expression(node.operand), context.check_value(node.index, "an index")
     if operand is None or index is None:
         return None
-    if convert.as_int(index) is None:
-        context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
-                      f"{convert.type_name(index)}", node)
-        return None
     if isinstance(operand, Tuple):
         return _constant_index(context, node, operand)
     element = element_type(operand)
     if element is None:
         context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
                       f"found {convert.type_name(operand)}.", node)
+        return None
+    if convert.as_int(index) is None:
+        context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
+                      f"{convert.type_name(index)}", node)
         return None
     count = operand.count if isinstance(operand, Array) else operand.capacity if isinstance(operand, Str) else 0
     if count and isinstance(node.index.const, int) and not 0 <= node.index.const < count:
@@ -391,9 +390,9 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
     """Not of what an aggregate stands for, for which the cast asks."""
     inner = node.operand
-    exempt = isinstance(inner, ast.MapRef) or isinstance(inner, ast.IntLiteral) and inner.value >= 1 << 63 \
-        or isinstance(inner, ast.TupleAccess) and isinstance(inner.operand, ast.Variable) \
-        and isinstance(inner.operand.slot, VarState) and inner.operand.slot.aggregated
+    exempt = isinstance(inner, ast.MapRef) or isinstance(inner, ast.TupleAccess) \
+        and isinstance(inner.operand, ast.Variable) and isinstance(inner.operand.slot, VarState) \
+        and inner.operand.slot.aggregated
     if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not exempt:
         context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
                        node.to)
@@ -404,7 +403,7 @@ def _is_castable(node: Expr, have: Type, to: Type) -> bool:
     if isinstance(to, (Int, Enum)):
         if isinstance(have, (Array, Str)):
             return have.size == to.size
-        return number or isinstance(have, (Pointer, Symbol))
+        return number or isinstance(have, Pointer)
     if isinstance(to, type(BOOL)):
         return number or isinstance(have, (Pointer, Str))
     if isinstance(to, Pointer):

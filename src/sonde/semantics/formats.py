@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ..language.ast import Call
+from ..language.ast import Call, Expr
 from ..spec import FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Type
 from . import convert
 from .context import CheckContext
 
-_CONVERSION = re.compile(r"%(?P<spec>[-+ #0]*(?:\d+|\*)?(?:\.\d*)?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+_CONVERSION = re.compile(r"%(?P<spec>[-+ #0]*(?:\d+|\*)?(?:\.(?:\*|\d*))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|gr|[diuoxXpcsr%])|%", re.S)
 INTEGERS = "diuoxXc"
 
@@ -30,14 +30,13 @@ def parse_format(text: str, spaced: bool = True) -> list[FormatPart] | str:
         if conversion is None or conversion == "%" or not spaced and " " in found.group("spec"):
             literal += found.group()
             continue
-        if "*" in found.group("spec"):
-            return "a width of * is not supported"
-        if len(found.group("spec")) > 8:
+        spec = found.group("spec").replace(".*", "").replace("*", "")  # as in bpftrace, * is no width and takes nothing
+        if len(spec) > 8:
             return "the width is too large"
         if literal:
             parts.append(FormatPart(literal))
             literal = ""
-        parts.append(FormatPart("", conversion, found.group("spec"), found.group("length") or ""))
+        parts.append(FormatPart("", conversion, spec, found.group("length") or ""))
     literal += text[at:]
     if literal:
         parts.append(FormatPart(literal))
@@ -70,7 +69,8 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         again = parse_format(format.const, False)
         parts = again if not isinstance(again, str) else parts
         conversions = [p for p in parts if p.conversion]
-    types = [context.check_value(arg, f"{name}()") for arg in args]
+    types = [_argument_type(context, call, conversions[at] if at < len(conversions) else None, arg)
+             for at, arg in enumerate(args)]
     if len(args) != len(conversions):
         few = len(args) < len(conversions)
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
@@ -80,6 +80,14 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         if type is not None and not conversion_accepts(part.conversion, type):
             _report_mismatch(context, call, part, type)
     return parts
+
+
+def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, arg: Expr) -> Type | None:
+    """hist_t and its like are no values, but of a conversion for numbers that is what is to be said."""
+    aggregate = context.aggregate_of(arg)
+    if part is not None and part.conversion != "s" and aggregate is not None and convert.read_type(aggregate) is None:
+        return aggregate
+    return context.check_value(arg, f"{call.name}()")
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:

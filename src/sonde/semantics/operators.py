@@ -32,6 +32,7 @@ from ..types import (
 from . import convert
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
+from .rows import settles_branch
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
@@ -350,7 +351,7 @@ def _pointer_arithmetic(context: CheckContext, node: Expr, op: str, first: Side,
 def _widened(type: Type, other: Type, op: str) -> Type:
     """As what a number is named that has no business with ``other``: bpftrace widens it before it looks."""
     number = convert.as_int(type)
-    if op not in ("+", "-", "*", "/", "%") or number is None or isinstance(other, (Str, Pointer)):
+    if op in _COMPARISONS or op in _LOGICAL or number is None or isinstance(other, (Str, Pointer)):
         return type
     return Int(64, number.signed)
 
@@ -359,6 +360,8 @@ def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, rig
                      hints: Sequence[str] = ()) -> None:
     """An operator between values that do not go together, or that it is not for."""
     shown = [convert.type_name(_widened(t, other, op)) for t, other in ((left, right), (right, left))]
+    if isinstance(node, ast.Binary):
+        shown = [str(context.aggregate_of(side) or name) for side, name in zip((node.left, node.right), shown)]
     alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
     if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
@@ -472,7 +475,7 @@ def can_compare(a: Type, b: Type) -> bool:
 
 def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     condition = context.check_value(node.cond)
-    if node.cond.const is not None and node.then is not None and not isinstance(node.other, ast.RuledOut):
+    if node.then is not None and not isinstance(node.other, ast.RuledOut) and settles_branch(node.cond):
         node.then = node.then if node.cond.const else node.other  # as with if: what is ruled out is not checked
         node.other = ast.RuledOut(node.other.span)
     then = context.check_expression(node.then) if node.then is not None else condition
@@ -481,13 +484,15 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
     other = then if isinstance(node.other, ast.RuledOut) else context.check_expression(node.other)
     if condition is None or then is None or other is None:
         return then or other
-    if not convert.can_be_condition(condition) and not isinstance(node.cond.const, str):
-        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(condition)}", node)
-        return None
     merged = then if isinstance(then, NoneType) and isinstance(other, NoneType) else convert.merge_types(then, other)
     if merged is None:
+        have = [context.aggregate_of(side) or convert.type_name(type)
+                for side, type in ((node.then or node.cond, then), (node.other, other))]
         context.error("type-mismatch", "Branches must return the same type or compatible types: have "
-                      f"'{convert.type_name(then)}' and '{convert.type_name(other)}'", node)
+                      f"'{have[0]}' and '{have[1]}'", node)
+        return None
+    if not convert.can_be_condition(condition) and not isinstance(node.cond.const, str):
+        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(condition)}", node)
         return None
     return _settle_ternary(node, merged)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from ..language.diagnostics import Diagnostic
 
+_DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
+
 # Each pass has (code, words that are in the message) of what it finds.
 _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("unknown-config", ""), ("config-value", ""), ("config-environment", "")),
@@ -25,10 +27,12 @@ _PASSES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("arity", " requires "), ("arity", " takes up to "), ("undefined-variable", "Undefined"), ("unsafe", ""),
      ("bad-unroll", ""), ("not-constant", "unroll"), ("redeclared", ""), ("function-probe", ""),
      ("bad-argument", "expects a map"), ("bad-argument", "tseries()"), ("bad-argument", "lhist()")),
-    (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""),
+    (("unknown-function", ""), ("unknown-type", "Cannot resolve"), ("unknown-field", ""), ("not-a-struct", ""),
      ("type-mismatch", "trying to"), ("bad-operand", "operator can not"), ("not-an-array", ""),
      ("aggregate-value", "assigned to a scratch"), ("key-mismatch", ""), ("map-key", ""), ("bad-range", ""),
-     ("bad-argument", "stack mode"), ("bad-argument", "only supports integer"), ("bad-argument", "pton()")),
+     ("bad-argument", "stack mode"), ("bad-argument", "only supports integer arguments"), ("bad-argument", "pton()")),
+    (("type-mismatch", "Branches must"),),
+    _DECLARATIONS,
     (("not-constant", ""),),
 )
 _REST = len(_PASSES)
@@ -38,7 +42,7 @@ _LAST = (("unknown-symbol", ""),)
 def pass_of(item: Diagnostic) -> int:
     """The number of the pass that comes upon a finding."""
     if item.code == "type-mismatch" and item.span is not None and item.span.text.startswith("let "):
-        return _REST
+        return _PASSES.index(_DECLARATIONS)
     for number, found in enumerate((*_PASSES, (), _LAST)):
         if any(code == item.code and words in item.message for code, words in found):
             return number

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..language.ast import Call, Callee, Choice, Reference
+from ..language.ast import Call, Callee, Choice, Expr, Reference
 from ..record import Record
 from ..spec import Config
 from ..types import Type
+from .nodes import walk_nodes
 from .options import Options
 from .world import World
 
@@ -56,6 +57,7 @@ class FunctionRow(Callee):
     macro: bool = False         # it is a macro in bpftrace's standard library, which words some errors differently
     named_by: int = 0           # the argument that its value is called after, as a column
     parameter: bool = False     # it names a parameter of the script
+    settles: bool = False       # what a condition with it rules out is not checked at all
     pinned: Rule | None = None  # instead of ``rule`` in an iterator that runs when its pin is read, without Sonde
     answer: Answer | None = None  # what it is where that decides whether its clause is there at all, if that is known
     wrong: Mapping[str, str] = {}  # what to say of a wrong argument, by its parameter, or of a wrong place ("probe")
@@ -112,6 +114,12 @@ class Language(Record):
 def row_of(node: object) -> FunctionRow | None:
     """The row of the function that a checked node calls; None if it is no call of one of these."""
     return node.callee if isinstance(node, Call) and isinstance(node.callee, FunctionRow) else None
+
+
+def settles_branch(condition: Expr) -> bool:
+    """Whether a condition is constant by what leaves a branch out unchecked: ``comptime`` and its like."""
+    return condition.const is not None and any(
+        (row := row_of(node)) is not None and row.settles for node in walk_nodes(condition))
 
 
 def deletes_key(node: object) -> bool:

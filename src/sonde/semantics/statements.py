@@ -12,7 +12,7 @@ from . import convert
 from .context import ARGUMENT, Assigned, CheckContext
 from .expressions import resolve_type
 from .operators import binary_type
-from .rows import row_of
+from .rows import row_of, settles_branch
 from .subprograms import check_return
 
 
@@ -157,7 +157,7 @@ def _value_for_map(context: CheckContext, node: ast.Assign) -> Type | None:
     row = context.functions.get(value.name) if isinstance(value, ast.Call) else None
     if row is not None and row.aggregate:
         if node.op != "=":
-            context.error("aggregate-value", f"{row.name}() can only be assigned with =", node)
+            context.error("aggregate-value", f"{row.name}() must be assigned directly to a map", value)
             return None
         context.aggregate = value
     found = None if _copies_aggregate(context, node) else context.check_value(value, "a map", node)
@@ -229,12 +229,13 @@ def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> 
 
 
 def _check_if(context: CheckContext, node: ast.If) -> None:
-    """A branch that a constant condition rules out is not checked; the checker removes it at the end."""
+    """Both branches are checked, though the checker removes at the end what a constant condition rules out; unless
+    comptime or the like leaves one out from the beginning."""
     _check_condition(context, node.cond, node)
-    dead = node.cond.const
-    if dead is None or dead:
+    taken = node.cond.const if settles_branch(node.cond) else None
+    if taken is None or taken:
         _check_scoped(context, node.then)
-    if dead is None or not dead:
+    if taken is None or not taken:
         _check_scoped(context, node.other)
 
 
@@ -280,6 +281,7 @@ def _check_for(context: CheckContext, node: ast.For) -> None:
     if found is not None:
         context.assign_variable(state, found, node.variable)
         node.variable.type = state.type
+    if found is not None or node.end is not None:
         _check_loop_body(context, node.body)
     context.scopes.pop()
 

@@ -25,7 +25,8 @@ def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> li
     candidates = known if len(parts) == 3 else [k.partition(":")[2] for k in known]
     problems = [problem for file in paths for problem in unreadable_hints(finder, file)]
     return finder.report_missing(point, problems or did_you_mean(
-        f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]))
+        f"usdt:{path}:", shown, candidates) or ([] if known else ["the file has no static probes (.note.stapsdt)"]),
+        wild=len(parts) == 2)
 
 
 def _probes_in_file(finder: ProbeFinder, path: str, provider: str, name: str) -> list[Attach]:
