@@ -346,7 +346,8 @@ def lower_strstr(lo: Lower, call: Call) -> Operand:
     """The index, or -ENOENT, as the kernel's own bpf_strstr() has it."""
     result = lo.b.function.reg("where")
     index: list[Operand] = []
-    lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0], lambda: -ENOENT)
+    lo.select(result, lambda yes, no: index.append(_find_substring(lo, call, yes, no)), lambda: index[0],
+              lambda: -ENOENT)
     return result
 
 
@@ -381,7 +382,8 @@ ROWS = (
              wrong={"length": "Builtin strncmp requires a non-negative literal"}, scalar=lower_strncmp),
     Function("strcontains", ("text:str", "part:str"), BOOL, "Whether a string contains another.",
              'strcontains(comm, "sh")', cost=400, macro=True, condition=branch_on_strcontains),
-    Function("strstr", ("text:str", "part:str"), Int(32), "Where a string contains another; negative (-2) if it does not.",
+    Function("strstr", ("text:str", "part:str"), Int(32),
+             "Where a string contains another; -2 (-ENOENT) if it does not.",
              'strstr(comm, "sh")', cost=400, macro=True, scalar=lower_strstr),
     Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), Int(32),
              "Compare bytes: 0 if they are the same, negative if those of the first are less.", "memcmp($a, $b, 4)",
