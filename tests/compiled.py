@@ -18,8 +18,8 @@ OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoin
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie", "spilled_bounds",
                      "uretprobe_func"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
-BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "helper_task_pt_regs", "spilled_bounds",
-                       "uretprobe_func", "atomic_fetch", "long_keys"), True)
+BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "spilled_bounds", "uretprobe_func",
+                       "atomic_fetch", "long_keys"), True)
 # Tracepoints of modules that the recorded machine did not have: (type, name, offset, size) of each field, from 6.12.
 MODULES: dict[str, list[tuple[str, str, int, int]]] = {
     "cfg80211:rdev_scan": [("char", "wiphy_name[32]", 8, 32)],

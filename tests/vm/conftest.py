@@ -1,7 +1,12 @@
-"""The vm ring: ring.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all."""
+"""The vm ring: ring.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all.
+
+The kernels take turns, two each day, so that a run takes no longer than two of them side by side;
+``SONDE_VM_KERNELS=all`` is all of them, ``SONDE_VM_KERNELS="5.10 7.2"`` these.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -35,7 +40,7 @@ class Ring(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         table = ring()
         names = _listed[:] = listed(table["tests"])
-        for kernel in table["kernels"]:
+        for kernel in chosen_kernels(table["kernels"]):
             for name in [name for name in names if name not in table["without"]]:
                 yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
 
@@ -44,6 +49,17 @@ def ring() -> dict[str, Any]:
     """What ring.toml says for this run: "kernels", "minutes" for each of them, "tests", "without"."""
     table = tomllib.loads((HERE / "ring.toml").read_text())
     return table | (table["full"] if FULL else {})
+
+
+def chosen_kernels(kernels: list[str]) -> list[str]:
+    """Those that SONDE_VM_KERNELS names, else the two whose turn it is today."""
+    wanted = os.environ.get("SONDE_VM_KERNELS", "").replace(",", " ").split()
+    if wanted == ["all"]:
+        return kernels
+    if unknown := set(wanted) - set(kernels):
+        raise pytest.UsageError(f"SONDE_VM_KERNELS: not in ring.toml: {', '.join(sorted(unknown))}")
+    today = 2 * datetime.date.today().toordinal()
+    return wanted or [kernels[turn % len(kernels)] for turn in (today, today + 1)]
 
 
 def listed(tests: list[str]) -> list[str]:
@@ -185,7 +201,11 @@ def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was tried once more in a guest, or in another, and why."""
+    """Say which kernels it was, and what was tried once more in a guest, or in another, and why."""
+    if _running:
+        every = ring()["kernels"]
+        others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: SONDE_VM_KERNELS=all)"
+        terminalreporter.write_line(f"vm ring: Linux {', '.join(_running)}{others}")
     for name, text in _again:
         terminalreporter.write_sep("=", f"RERUN {name}")
         terminalreporter.write_line(text)

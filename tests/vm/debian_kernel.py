@@ -16,6 +16,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+# Which of Debian's suites has the kernels of a series.
+SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "bookworm-backports", "6.16": "trixie-backports",
+          "6.17": "trixie-backports", "6.18": "trixie-backports", "7.2": "sid"}
+PARTS = ("linux-image-", "linux-base-", "linux-binary-", "linux-modules-")  # since 7.x a kernel is several packages
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DRIVERS = ("virtio_pci", "virtio_console", "virtiofs", "overlay")
 HERE = Path(__file__).parent
 
@@ -37,7 +42,8 @@ def prepared(wanted: str) -> Path:
     have = candidates([d.name for d in cache.iterdir() if (d / "ready").exists()], wanted)
     if have:
         return cache / have[-1]
-    return fetch(newest_package(wanted), cache)
+    apt = Apt(SUITES.get(wanted, "sid"), cache)
+    return fetch(newest_package(wanted, apt), cache, apt)
 
 
 def candidates(names: Iterable[str], wanted: str) -> list[str]:
@@ -51,40 +57,69 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def newest_package(wanted: str) -> str:
-    if not shutil.which("apt-get"):
-        raise Unavailable("kernels come from Debian, and this machine has no apt-get")
+def newest_package(wanted: str, apt: Apt) -> str:
     for update in (False, True):
         if update:
-            apt("update")
-        listed = subprocess.run(["apt-cache", "pkgnames", f"linux-image-{wanted}"], capture_output=True, text=True,
-                                check=False).stdout.split()
-        if found := candidates(listed, wanted):
+            apt.run("update")
+        if found := candidates(apt.names(f"linux-image-{wanted}"), wanted):
             return found[-1]
-    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-amd64 can be had (for 6.12: bookworm-backports)")
+    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-amd64 can be had from {apt.suite}")
 
 
-def apt(*arguments: str, cwd: Path | None = None) -> str:
-    """Run apt-get, for ten minutes at most; what it complained of."""
-    try:
-        done = subprocess.run(["apt-get", "-qq", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30",
-                               *arguments], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
-        return done.stderr.strip()
-    except subprocess.TimeoutExpired:
-        return "it took more than ten minutes"
+class Apt:
+    """apt-get and apt-cache for one of Debian's suites, with lists of its own: nothing of this machine changes."""
+
+    def __init__(self, suite: str, cache: Path) -> None:
+        if not shutil.which("apt-get"):
+            raise Unavailable("kernels come from Debian, and this machine has no apt-get")
+        self.suite = suite
+        own = cache / "apt" / suite
+        (own / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+        (own / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
+        settings = {"Dir::Etc::SourceList": own / "sources.list", "Dir::Etc::SourceParts": "-",
+                    "Dir::State::Lists": own / "lists", "Dir::Cache": own, "Acquire::Languages": "none",
+                    "Acquire::Retries": 2, "Acquire::http::Timeout": 30, "APT::Sandbox::User": "root"}
+        self._options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> str:
+        """apt-get, for ten minutes at most; what it complained of."""
+        try:
+            done = subprocess.run(["apt-get", "-qq", *self._options, *arguments], cwd=cwd, capture_output=True,
+                                  text=True, timeout=600, check=False)
+            return done.stderr.strip()
+        except subprocess.TimeoutExpired:
+            return "it took more than ten minutes"
+
+    def names(self, prefix: str) -> list[str]:
+        """The packages whose names begin so."""
+        return subprocess.run(["apt-cache", *self._options, "pkgnames", prefix], capture_output=True, text=True,
+                              check=False).stdout.split()
 
 
-def fetch(package: str, cache: Path) -> Path:
+def mirror() -> str:
+    """Where this machine's apt has Debian from."""
+    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
+                            capture_output=True, text=True, check=False).stdout.split()
+    found = [address for address in listed if address.rstrip("/").endswith("/debian")]
+    if not found:
+        raise Unavailable("kernels come from Debian, and this machine's apt knows no mirror of it")
+    return found[0]
+
+
+def fetch(package: str, cache: Path, apt: Apt) -> Path:
     """Download and prepare a package. Two at once do no harm: the last step is a rename."""
     target, version = cache / package, package.removeprefix("linux-image-")
     work = Path(tempfile.mkdtemp(prefix=f".{package}", dir=cache))
     try:
-        said = apt("download", "-o", "APT::Sandbox::User=root", package, cwd=work)
+        parts = [name for name in apt.names("linux-") if name.removesuffix(version) in PARTS]
+        said = apt.run("download", *parts, cwd=work)
         archives = list(work.glob("*.deb"))
-        if not archives:
-            raise Unavailable(f"apt-get download {package}: {said or 'it brought nothing'}")
-        subprocess.run(["dpkg", "-x", archives[0], "."], cwd=work, check=True)
-        archives[0].unlink()
+        if len(archives) != len(parts):
+            raise Unavailable(f"apt-get download {' '.join(parts)}: {said or 'it did not bring all of them'}")
+        for archive in archives:
+            subprocess.run(["dpkg", "-x", archive, "."], cwd=work, check=True)
+            archive.unlink()
+        arrange(work, version)
         subprocess.run(["depmod", "-b", work, version], check=True)
         kernel = uncompressed((work / "boot" / f"vmlinuz-{version}").read_bytes())
         if kernel:
@@ -99,6 +134,24 @@ def fetch(package: str, cache: Path) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def arrange(work: Path, version: str) -> None:
+    """Newer packages have the modules below /usr and packed with zstd, and the kernel among them."""
+    modules = work / "lib" / "modules"
+    if not (modules / version).exists():
+        if not (work / "usr" / "lib" / "modules" / version).exists():
+            raise Unavailable(f"Debian no longer has the modules of {version}")
+        modules.parent.mkdir(exist_ok=True)
+        (work / "usr" / "lib" / "modules").rename(modules)
+    if (modules / version / "vmlinuz").exists():
+        (work / "boot").mkdir(exist_ok=True)
+        (modules / version / "vmlinuz").rename(work / "boot" / f"vmlinuz-{version}")
+    packed = list((modules / version).rglob("*.ko.zst"))
+    if packed:
+        if not shutil.which("zstd"):
+            raise Unavailable("not installed: zstd (apt-get install zstd)")
+        subprocess.run(["zstd", "-dq", "--rm", *packed], check=True)
 
 
 def uncompressed(image: bytes) -> bytes:

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from debian_kernel import HERE, Entry, Unavailable, cpio, prepared
+from debian_kernel import HERE, SUITES, Entry, Unavailable, cpio, prepared
 
 VIRTIOFSD = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
 QEMU = "qemu-system-x86_64"
@@ -250,7 +250,7 @@ def run(kernel: str, command: list[str], writable: list[str], timeout: float) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="vmrun", usage="vmrun [options] -- COMMAND [ARG...]")
-    parser.add_argument("--kernel", default="6.12", help="series: 6.1, 6.12")
+    parser.add_argument("--kernel", default="6.12", help=f"series: {', '.join(SUITES)}")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for boot and command together")
     parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="share DIR writable (repeatable)")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")

@@ -26,7 +26,7 @@ from ..uapi import HELPERS
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 3  # raise it when a probe changes its meaning
+CACHE_VERSION = 4  # raise it when a probe changes its meaning
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -167,6 +167,25 @@ def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> P
     return probe
 
 
+def _has_fentry(host: Features) -> bool | None:
+    """Attach a program to a function that only test runs call. aarch64 loads such programs from 6.0 on, but attaches
+    none before 6.4: its ftrace has no direct calls."""
+    from . import syscalls
+
+    target = host.btf.find_id("bpf_fentry_test1", codec.FUNC) if host.btf else 0
+    if not target:
+        return False
+    try:
+        with syscalls.prog_load(uapi.PROG_TYPES["tracing"], _encode([]), "probe",
+                                expected_attach=uapi.BPF_TRACE_FENTRY, attach_btf_id=target) as program:
+            syscalls.raw_tracepoint_open("", program).close()
+        return True
+    except PrivilegeError:
+        return False if syscalls.effective_capabilities() >> 21 & 1 else None
+    except SyscallError:
+        return False
+
+
 def _has_typed_arguments(host: Features) -> bool | None:
     """Load the struct sock pointer that tcp_close() gets, and the first word through it."""
     return _probe_tracing("tcp_close", uapi.BPF_TRACE_FENTRY,
@@ -211,10 +230,7 @@ TABLE = [
     Feature("kprobes", "probes on kernel functions", "4.17", _probe_paths(_KPROBE)),
     Feature("uprobes", "probes on user functions", "4.17", _probe_paths(_UPROBE)),
     Feature("raw_tp", "raw tracepoints", "4.17", _probe_program("raw_tracepoint")),
-    # aarch64 loads such programs from 6.0 on, but attaches none before 6.4: its ftrace has no direct calls
-    Feature("fentry", "typed probes on kernel functions", "5.5", lambda host: _combine_answers([
-        _probe_tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY)(host),
-        _probe_btf("register_ftrace_direct", codec.FUNC)(host)])),
+    Feature("fentry", "typed probes on kernel functions", "5.5", _has_fentry),
     Feature("typed_arguments", "loads through typed arguments", "5.5", _has_typed_arguments),
     Feature("tracing_cookie", "a number per attach point for fentry and fexit", "5.19",
             _probe_tracing("bpf_fentry_test1", uapi.BPF_TRACE_FENTRY, _helper_call("get_attach_cookie"))),

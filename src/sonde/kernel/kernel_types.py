@@ -63,6 +63,10 @@ class KernelTypes:
         """BTF id of a function of vmlinux; 0 if there is none."""
         return self.btf.find_id(name, codec.FUNC) if self.btf else 0
 
+    def has_helper(self, name: str) -> bool:
+        """Whether the helper ``bpf_NAME`` exists: enum bpf_func_id lists them."""
+        return self.btf is not None and self.btf.enum_constant(f"BPF_FUNC_{name}") is not None
+
     def find_struct(self, name: str, union: bool = False) -> Struct | None:
         """``struct name``, of the kernel or a module."""
         return next((found for _, btf in self._all_btfs() if (found := btf.find_struct(name, union))), None)

@@ -49,9 +49,11 @@ class RecordedWorld(KernelTypes):
         return parse_btf(a2b_base64(self._data["btf"]))
 
     def has_feature(self, name: str) -> bool:
-        """As recorded; what was not is absent."""
+        """As recorded; of helpers and kfuncs what was not is known from BTF, anything else is absent."""
         if name.startswith("kfunc_") and name not in self._features:
             return self.kfunc_id(name.removeprefix("kfunc_")) != 0
+        if name.startswith("helper_") and name not in self._features:
+            return self.has_helper(name.removeprefix("helper_"))
         return self._features.get(name, False)
 
     def tracepoints(self) -> list[tuple[str, str]]:
@@ -167,6 +169,8 @@ class BtfWorld(KernelTypes, UserSide):
         btf = self.btf
         if name.startswith("kfunc_"):
             return self.kfunc_id(name.removeprefix("kfunc_").partition("@")[0]) != 0
+        if name.startswith("helper_"):
+            return self.has_helper(name.removeprefix("helper_"))
         if btf is None or name not in ROWS:
             return False
         if name in _IMPLIED_BY:

@@ -39,8 +39,9 @@ def features() -> set[str]:
 
 
 MATRIX = {  # what a kernel of a series must have, beyond the one before it
-    "6.1": {"kprobes", "fentry", "uprobes", "raw_tp", "iter_task", "ringbuf", "attach_cookie", "tracing_cookie",
-            "typed_arguments", "bpf_loop", "for_each_map_elem", "map_lookup_percpu_elem"},
+    "5.10": {"kprobes", "fentry", "uprobes", "raw_tp", "iter_task", "ringbuf", "typed_arguments", "map_mmap"},
+    "6.1": {"attach_cookie", "tracing_cookie", "bpf_loop", "for_each_map_elem", "map_lookup_percpu_elem",
+            "atomic_fetch", "long_keys"},
     "6.12": {"kprobe_multi", "kprobe_session", "uprobe_multi", "raw_tp_cookie", "rdonly_cast", "isa_v4",
              "probe_misses", "spilled_bounds",
              "uretprobe_func"},

@@ -78,11 +78,14 @@ def comm_memory(lo: Lower) -> Mem | None:
     return task_memory(lo, current_task(lo), "comm")
 
 
-def traced_address(lo: Lower) -> Reg:
-    """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it."""
+def traced_address(lo: Lower) -> Operand:
+    """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it, or,
+    before Linux 5.15, where each function has a program of its own, the symbol table."""
     if lo.attach[0].kind in ("uprobe", "usdt"):
         registers = arch_of(lo).registers
         return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
+    if not lo.unit.feature("helper_get_func_ip"):
+        return lo.world.kernel_symbol(lo.attach[0].event) or lo.attach[0].offset
     return lo.b.call(h.FUNC_IP, [lo.context_pointer()], "func_ip", pure=True)
 
 
