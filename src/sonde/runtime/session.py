@@ -397,6 +397,7 @@ class Session:
                       skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                       short=self._followed.short if self._followed is not None else 0,
                       unseen=self._followed.lost if self._followed is not None else 0,
+                      early=self._followed.early if self._followed is not None else 0,
                       withheld=self._budget.withheld() if self._budget is not None else None)
 
     def is_incomplete(self, name: str) -> bool:
