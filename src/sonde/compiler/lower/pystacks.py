@@ -303,8 +303,7 @@ def _frame_function(lo: Lower, function: Function) -> None:
 def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
     """64 bits that another code object at this address would not have; to ``bad`` if there is none."""
     b = walk.b
-    good, typed, named, versioned, on, hashed = (
-        b.block(n) for n in ("code", "typed", "named", "versioned", "on", "hashed"))
+    good, typed, named, versioned, on = (b.block(n) for n in ("code", "typed", "named", "versioned", "on"))
     walk.read(_READ, py.CODE_READ, code, good, bad)
     b.start(good)
     b.branch("jeq", b.load(walk.work, _READ + 8), walk.word("code_type"), typed, bad)
@@ -320,11 +319,30 @@ def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
     b.set(found, walk.pick(_READ, version, 4))
     b.jump(on)
     b.start(named)
-    walk.read(_READ, 8, b.alu("add", walk.pick(_READ, walk.word("code_name")), py.TEXT_HASH), hashed, bad)
-    b.start(hashed)
-    b.set(found, b.load(walk.work, _READ))
+    b.set(found, _hash_texts(walk, bad))
     b.start(on)
     return _mix(walk, value, found)
+
+
+def _hash_texts(walk: _Walk, bad: Block) -> Reg:
+    """Before Python 3.12 code objects have no number: 64 bits of the name and of how the table of lines begins, which
+    may be another's that lie where those of one that is gone did."""
+    b = walk.b
+    table = walk.pick(_READ, walk.word("code_table"))
+    named, sized, whole = b.block("named"), b.block("sized"), b.block("whole")
+    walk.read(_READ, 8, b.alu("add", walk.pick(_READ, walk.word("code_name")), py.TEXT_HASH), named, bad)
+    b.start(named)
+    value = b.load(walk.work, _READ)
+    walk.read(_READ, py.BYTES_START, table, sized, bad)
+    b.start(sized)
+    size = _at_most(walk, _table_size(walk), py.PART)
+    b.zero(walk.work, _READ, py.PART)
+    walk.read(_READ, size, table, whole, bad)
+    b.start(whole)
+    for at in range(py.BYTES_LENGTH, py.PART, 8):
+        if at != py.TEXT_HASH:  # a hash is computed when somebody asks for it
+            value = _mix(walk, value, b.load(walk.work, _READ + at))
+    return value
 
 
 def _mix(walk: _Walk, value: Operand, more: Operand) -> Reg:
