@@ -20,15 +20,17 @@ from .state import Mem
 from .tasks import current_task, process_id, task_memory
 
 THREADS = 4096     # threads and interpreters that are looked at, to find the current one
+_HASHED = 128      # bytes of a text that tell it from another; a multiple of 8
+_WINDOW = 1024     # bytes that are read at once where frames lie: those of callers come before those that they called
 SHIMS = 128        # frames of the C stack between those of functions
 
 # The working memory of a walk; words, then what has been read, then a row for each frame.
 _WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
-          "limit", "source", "left")
+          "limit", "source", "left", "window", "extent", "code", "identity")
 _AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 _READ = 8 * len(_WORDS)                 # room for a thread, a code object or a part of a text
-_FRAME = _READ + 256                    # room for a frame
-_KEY = _FRAME + 128                     # of a part
+_FRAMES = _READ + 256                   # room for frames
+_KEY = _FRAMES + _WINDOW + 128          # of a part
 _RECORD = _KEY + 16                     # of a frame
 _ROWS = _RECORD + py.FRAME_RECORD.size
 _ROW_WORDS = ("identity", "code", "place", "owner")
@@ -57,9 +59,9 @@ class _Walk:
         result = self.b.call(h.READ_USER, [self.b.alu("add", self.work, room), size, address], "probe_read_user")
         self.b.branch("jsge", result, 0, good, bad)
 
-    def pick(self, room: int, offset: Operand, size: int = 8, most: int = 256) -> Reg:
+    def pick(self, room: int, offset: Operand, size: int = 8) -> Reg:
         """A member of what was read, at an offset that the image has."""
-        at = self.b.alu("and", offset, most - size)
+        at = self.b.alu("and", offset, 256 - size)
         return self.b.load(self.b.alu("add", self.work, at), room, size)
 
     def row(self, name: str, index: Operand) -> Reg:
@@ -261,26 +263,30 @@ def _frame_function(lo: Lower, function: Function) -> None:
     """callback(index, state): read a frame; 1 ends the walk."""
     b, state = lo.b, function.params[1]
     walk = _Walk(lo, b.load(state, 0), b.load(state, 8))
-    here, good, bad, end, ours, again = (b.block(n) for n in ("here", "frame", "unread", "end", "ours", "again"))
+    here, bad, end, ours, again = (b.block(n) for n in ("here", "unread", "end", "ours", "again"))
     frame = walk.get("frame")
     b.branch("jne", frame, 0, here, end)
     b.start(here)
-    walk.read(_FRAME, py.FRAME_READ, frame, good, bad)
-    b.start(good)
-    owner = walk.pick(_FRAME, walk.word("frame_owner"), 1, 128)
-    walk.put("frame", walk.pick(_FRAME, walk.word("frame_previous"), 8, 128))
+    room = _read_frame(walk, frame, bad)
+
+    def member(word: str, size: int = 8) -> Reg:
+        at = b.alu("and", walk.word(word), 128 - size)
+        return b.load(b.alu("add", room, at), 0, size)
+
+    owner = member("frame_owner", 1)
+    walk.put("frame", member("frame_previous"))
     b.branch("jlt", owner, walk.word("shim_owner"), ours, again)
     b.start(ours)
-    count, room, deep = walk.get("count"), b.block("room"), b.block("deep")
-    b.branch("jlt", count, walk.get("limit"), room, deep)
-    b.start(room)
+    count, wanted, deep = walk.get("count"), b.block("wanted"), b.block("deep")
+    b.branch("jlt", count, walk.get("limit"), wanted, deep)
+    b.start(wanted)
     inside = b.block("inside")
     b.branch("jlt", count, STACK_FRAMES, inside, deep)
     b.start(inside)
-    code = b.alu("and", walk.pick(_FRAME, walk.word("frame_code"), 8, 128), -8)
+    code = b.alu("and", member("frame_code"), -8)
     identity = _identify_code(walk, code, bad)
     start = b.alu("add", code, walk.word("code_bytecode"))
-    place = b.alu("sub", walk.pick(_FRAME, walk.word("frame_instruction"), 8, 128), start)
+    place = b.alu("sub", member("frame_instruction"), start)
     for name, value in (("identity", identity), ("code", code), ("place", place), ("owner", owner)):
         b.store(walk.row(name, count), 0, value)
     id = _mix(walk, identity, place)
@@ -300,8 +306,44 @@ def _frame_function(lo: Lower, function: Function) -> None:
     b.exit(1)
 
 
+def _read_frame(walk: _Walk, frame: Reg, bad: Block) -> Reg:
+    """Where a frame has been read to, with as much of what lies before it in its page as there is room for."""
+    b = walk.b
+    near, inside, anew, good, on = (b.block(n) for n in ("near", "inside", "anew", "good", "on"))
+    offset = b.function.reg("offset")
+    b.set(offset, b.alu("sub", frame, walk.get("window")))
+    b.branch("jle", offset, _WINDOW - py.FRAME_READ, near, anew)
+    b.start(near)
+    b.branch("jlt", offset, walk.get("extent"), inside, anew)
+    b.start(anew)
+    before = _at_most(walk, b.alu("and", frame, 4095), _WINDOW - py.FRAME_READ)
+    start = b.alu("sub", frame, before)
+    walk.read(_FRAMES, b.alu("add", before, py.FRAME_READ), start, good, bad)
+    b.start(good)
+    walk.put("window", start)
+    walk.put("extent", b.alu("add", before, 1))
+    b.set(offset, before)
+    b.jump(on)
+    b.start(inside)
+    b.start(on)
+    return b.alu("add", b.alu("add", walk.work, offset), _FRAMES)
+
+
 def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
     """64 bits that another code object at this address would not have; to ``bad`` if there is none."""
+    b = walk.b
+    identity, new, known = b.function.reg("identity"), b.block("new"), b.block("known")
+    b.set(identity, walk.get("identity"))
+    b.branch("jne", code, walk.get("code"), new, known)
+    b.start(new)
+    b.set(identity, _compute_identity(walk, code, bad))
+    walk.put("code", code)
+    walk.put("identity", identity)
+    b.start(known)
+    return identity
+
+
+def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
     b = walk.b
     good, typed, named, versioned, on = (b.block(n) for n in ("code", "typed", "named", "versioned", "on"))
     walk.read(_READ, py.CODE_READ, code, good, bad)
@@ -325,24 +367,43 @@ def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
 
 
 def _hash_texts(walk: _Walk, bad: Block) -> Reg:
-    """Before Python 3.12 code objects have no number: 64 bits of the name and of how the table of lines begins, which
-    may be another's that lie where those of one that is gone did."""
+    """Before Python 3.12 code objects have no number: 64 bits of how the name and the table of lines begin, which may be
+    another's that lie where those of one that is gone did."""
     b = walk.b
-    table = walk.pick(_READ, walk.word("code_table"))
-    named, sized, whole = b.block("named"), b.block("sized"), b.block("whole")
-    walk.read(_READ, 8, b.alu("add", walk.pick(_READ, walk.word("code_name")), py.TEXT_HASH), named, bad)
-    b.start(named)
-    value = b.load(walk.work, _READ)
-    walk.read(_READ, py.BYTES_START, table, sized, bad)
-    b.start(sized)
-    size = _at_most(walk, _table_size(walk), py.PART)
-    b.zero(walk.work, _READ, py.PART)
-    walk.read(_READ, size, table, whole, bad)
-    b.start(whole)
-    for at in range(py.BYTES_LENGTH, py.PART, 8):
-        if at != py.TEXT_HASH:  # a hash is computed when somebody asks for it
-            value = _mix(walk, value, b.load(walk.work, _READ + at))
+    name, table = (walk.pick(_READ, walk.word(word)) for word in ("code_name", "code_table"))
+    value = b.function.reg("texts")
+    b.set(value, 0)
+    _hash_object(walk, name, value, py.VERSIONS[3, 11]["ascii_size"], py.TEXT_LENGTH, bad)
+    _hash_object(walk, table, value, py.BYTES_START, py.BYTES_LENGTH, bad)
     return value
+
+
+def _hash_object(walk: _Walk, address: Reg, value: Reg, head: int, length: int, bad: Block) -> None:
+    """Mix the length and the first bytes of an object into ``value``. What lies in another page is left out: it need
+    not be the object's, and there."""
+    b = walk.b
+    good, part, some, done = (b.block(n) for n in ("good", "part", "some", "done"))
+    rest = b.alu("sub", 4096, b.alu("and", address, 4095))
+    walk.read(_READ, _at_most(walk, rest, _HASHED), address, good, bad)
+    b.start(good)
+    size = b.load(walk.work, _READ + length)
+    b.set(value, _mix(walk, value, size))
+    end = b.function.reg("end")
+    b.set(end, _at_most(walk, rest, b.alu("add", head, size)))
+    word = b.function.reg("word")
+    for at in range(head, _HASHED, 8):
+        full = b.block("full")
+        b.set(word, b.load(walk.work, _READ + at))
+        b.branch("jge", end, at + 8, full, part)
+        b.start(full)
+        b.set(value, _mix(walk, value, word))
+    b.jump(done)
+    b.start(part)
+    b.set(end, b.alu("and", end, 7))
+    b.branch("jne", end, 0, some, done)
+    b.start(some)
+    b.set(value, _mix(walk, value, b.alu("lsh", word, b.alu("sub", 64, b.alu("lsh", end, 3)))))
+    b.start(done)
 
 
 def _mix(walk: _Walk, value: Operand, more: Operand) -> Reg:
@@ -472,7 +533,7 @@ def _text_size(walk: _Walk) -> Reg:
     return _at_most(walk, b.alu("add", head, b.alu("mul", characters, kind)), py.MOST_TEXT)
 
 
-def _at_most(walk: _Walk, value: Reg, most: int) -> Reg:
+def _at_most(walk: _Walk, value: Reg, most: Operand) -> Reg:
     b = walk.b
     result, less, on = b.function.reg("bounded"), b.block("less"), b.block("on")
     b.set(result, most)
