@@ -45,6 +45,8 @@ TEXT_LENGTH, TEXT_STATE, TEXT_HASH = 16, 32, 24
 BYTES_LENGTH, BYTES_START = 16, 32
 KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 
+MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
+
 # What is kept of a frame that was seen (map __pyframes, by its id): u64 words.
 FRAME_WORDS = ("code", "place", "owner", "line", "traceable", "ascii_size", "compact_size")
 FRAME_RECORD = Layout("=QqQqqQQ")

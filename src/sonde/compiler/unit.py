@@ -160,18 +160,17 @@ class Unit:
         return self.internal(PY_IMAGES, lambda: MapSpec(PY_IMAGES, "hash", py.IMAGE_KEY.size, py.IMAGE_SIZE, 4096))
 
     def python_misses(self) -> str:
-        """How many Python stacks were wanted of programs that are not among them, u64 each."""
-        return self.internal(PY_MISSES, lambda: MapSpec(PY_MISSES, "lru_hash", py.IMAGE_KEY.size, 8, 8192))
+        """Of programs that are not among them: how many Python stacks were wanted, and of which process."""
+        return self.internal(PY_MISSES, lambda: MapSpec(PY_MISSES, "lru_hash", py.IMAGE_KEY.size, py.MISS.size, 8192))
 
     def python_frames(self) -> str:
-        """Python frames by id, and the texts of code objects: both small enough that the kernel always has some."""
-        return self.internal(PY_FRAMES, lambda: MapSpec(PY_FRAMES, "hash", 8, py.FRAME_RECORD.size, 1 << 17,
-                                                        NO_PREALLOC))
+        """Python frames by id. Elements are there before they are needed, which may be where interrupts are off; those
+        that were noted longest ago go first."""
+        return self.internal(PY_FRAMES, lambda: MapSpec(PY_FRAMES, "lru_hash", 8, py.FRAME_RECORD.size, 1 << 16))
 
     def python_texts(self) -> str:
-        """See :meth:`python_frames`."""
-        return self.internal(PY_TEXTS, lambda: MapSpec(PY_TEXTS, "hash", py.PART_KEY.size, py.PART, 1 << 17,
-                                                       NO_PREALLOC))
+        """The texts of their code; see :meth:`python_frames`."""
+        return self.internal(PY_TEXTS, lambda: MapSpec(PY_TEXTS, "lru_hash", py.PART_KEY.size, py.PART, 1 << 15))
 
     def budget(self) -> MapSpec:
         """Each CPU's share of what --budget allows, and what was held back: see spec.py."""

@@ -81,6 +81,11 @@ class MappingLog:
                 self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
 
     @property
+    def is_prompt(self) -> bool:
+        """Whether somebody has to be told as soon as there is something to read."""
+        return self._mapped is not None
+
+    @property
     def fds(self) -> list[int]:
         """To be polled: readable when there is much to read."""
         return [ring.event.number for ring in self._rings]

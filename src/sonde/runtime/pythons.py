@@ -19,7 +19,7 @@ from .maps import Map
 if TYPE_CHECKING:
     from ..kernel.mappings import MappingLog
 
-_COUNT, _ID = Layout("=Q"), Layout("=Q")
+_ID = Layout("=Q")
 TRIES, PAUSE = 5, 0.0002  # looks at a program that is just being started, and seconds between them
 MOST_NAMED = 1 << 15      # frames whose names are kept here
 
@@ -31,6 +31,7 @@ class Pythons:
         self.frames = PythonFrames(maps)
         self._images, self._misses = maps[PY_IMAGES], maps[PY_MISSES]
         self._log: MappingLog | None = None
+        self._interpreters = pythons.Interpreters()
         self._refused: set[str] = set()  # files of which has been said why not
 
     def watch(self, log: MappingLog) -> None:
@@ -41,32 +42,37 @@ class Pythons:
                 for mapping in read_maps(int(name)):
                     if mapping.path:
                         self.add_mapping(int(name), mapping)
+        self._interpreters.read_installed()
 
     def add_mapping(self, pid: int, mapping: Mapping) -> None:
         """If it holds an interpreter, have stacks of this process read from now on."""
         if not pythons.may_hold_python(mapping.name):
             return
         try:
-            image = pythons.find_image(pid, mapping)
+            image = self._interpreters.find_image(pid, mapping)
         except EnvironmentProblem as problem:
             if mapping.name not in self._refused:
                 self._refused.add(mapping.name)
                 show_notice(f"WARNING: Python stacks of {mapping.name} are not read: {problem.message}")
             return
-        key = _wait_for_key(pid) if image is not None else b""
-        if image is not None and key:
-            self._add_image(key, image)
+        if image is not None:
+            self._add_image(pid, _wait_for_key(pid), image)
 
-    def _add_image(self, key: bytes, image: bytes) -> None:
+    def _add_image(self, pid: int, key: bytes, image: bytes) -> None:
         try:
-            self._images.update(key, image)
-            missed = self._misses.get(key)
-            self._misses.delete(key)
+            if key:
+                self._images.update(key, image)
+            for missed in [known for known, value in self._misses.raw_elements()
+                           if known == key or not key and py.MISS.unpack(value)[1] == pid]:
+                self._count_missed(missed)
         except SondeError as problem:
             show_notice(f"WARNING: a Python process is not followed: {problem.message}")
-            return
+
+    def _count_missed(self, key: bytes) -> None:
+        missed = self._misses.get(key)
+        self._misses.delete(key)
         if isinstance(missed, bytes) and self._log is not None:
-            self._log.early += _COUNT.unpack(missed)[0]
+            self._log.early += py.MISS.unpack(missed)[0]
 
 
 def _mentions_python(pid: str) -> bool:

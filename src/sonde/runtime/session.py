@@ -210,7 +210,9 @@ class Session:
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         rings = [ring.fd.fileno() for ring in self._all_rings()]
-        self._waiting = Waiting(urgent, rings + (self._followed.fds if self._followed is not None else []))
+        if self._followed is not None:
+            (urgent if self._followed.is_prompt else rings).extend(self._followed.fds)
+        self._waiting = Waiting(urgent, rings)
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""

@@ -117,8 +117,9 @@ def _count_unknown(lo: Lower, key: Mem) -> None:
     b.branch("jeq", found, 0, first, more)
     b.start(first)
     with lo.scope():
-        one = lo.temp(8)
+        one = lo.temp(py.MISS.size)
         b.store(one.base, one.off, 1)
+        b.store(one.base, one.off + 8, process_id(lo))
         b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), lo.operand_address(one), h.UPDATE_ANY],
                "map_update_elem")
     b.jump(counted)
@@ -367,8 +368,8 @@ def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
 
 
 def _hash_texts(walk: _Walk, bad: Block) -> Reg:
-    """Before Python 3.12 code objects have no number: 64 bits of how the name and the table of lines begin, which may be
-    another's that lie where those of one that is gone did."""
+    """Before Python 3.12 code objects have no number: 64 bits of how name and table of lines begin, which may lie where
+    those of one that is gone did."""
     b = walk.b
     name, table = (walk.pick(_READ, walk.word(word)) for word in ("code_name", "code_table"))
     value = b.function.reg("texts")
