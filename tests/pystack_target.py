@@ -87,7 +87,7 @@ def objects():
         Thing.of_class()
         Thing.of_none()
     thing = Thing()
-    thing.attribute, thing.missing
+    _ = thing.attribute == thing.missing
     del thing
 
 
@@ -105,7 +105,7 @@ def delegating(count):
 def generators():
     for _ in delegating(3):
         call()
-    list(call() for _ in range(2))
+    sum(call() for _ in range(2))
     [call() for _ in range(2)]
     {call(): call() for _ in range(2)}
     running = delegating(5)
@@ -191,7 +191,7 @@ def inner(depth=2):
     while frame is not None:
         stack.append((frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno))
         frame = frame.f_back
-    stack[0] = (*stack[0][:2], 13)
+    stack[0] = (*stack[0][:2], %d)
     noted.append((number, stack))
     try:
         os.close(number)
@@ -203,8 +203,7 @@ with open(%r, "w") as file:
     import json
     file.writelines(json.dumps(each) + "\\n" for each in noted)
 """
-INSIDE = INSIDE.replace("(*stack[0][:2], 13)", "(*stack[0][:2], %d)" % (
-    INSIDE.splitlines().index("        os.close(number)") + 1))
+LINE = INSIDE.splitlines().index("        os.close(number)") + 1
 
 
 def in_another_interpreter():
@@ -216,8 +215,7 @@ def in_another_interpreter():
     for _ in range(100):
         next(numbers)
     made = module.create()
-    run = getattr(module, "run_string")
-    run(made, INSIDE % (first, f"{sys.argv[1]}.{first}"))
+    module.run_string(made, INSIDE % (first, LINE, f"{sys.argv[1]}.{first}"))
     call()
     module.destroy(made)
     plain(2)
