@@ -92,6 +92,7 @@ BUILTIN_EXAMPLES: dict[str, str] = {
     "probe": "kprobe:vfs_* { @[probe] = count(); }",
     "probetype": 'begin { print(probetype); }',
     "rand": "begin { print(rand % 6 + 1); }",
+    "pystack": "tracepoint:syscalls:sys_enter_openat { @[pystack] = count(); @top[comm, pystack(3)] = count(); }",
     "retval": "kretprobe:vfs_read /(int64)retval < 0/ { @[retval] = count(); }",
     "tid": "tracepoint:syscalls:sys_enter_read { @start[tid] = nsecs; }",
     "uid": "tracepoint:syscalls:sys_enter_openat /uid == 0/ { @ = count(); }",

@@ -34,6 +34,7 @@ RECORD_HEADER = 16
 CONTROL_HEADER = 24
 STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
+PY_IMAGES, PY_MISSES, PY_FRAMES, PY_TEXTS = "__pyimages", "__pymisses", "__pyframes", "__pytexts"
 BUDGET_HEAD = 2  # words of a slot before those of the probes
 
 class TracepointFormat(Record):

@@ -197,6 +197,13 @@ class StackCopy(Stack):
         return "dw_ustack"
 
 
+class PyStack(Stack):
+    """pystack: as Stack, with ids of Python frames (:mod:`sonde.cpython`) in the place of addresses."""
+
+    def __str__(self) -> str:
+        return "pystack"
+
+
 STACK_PAGE, STACK_COPY = 4096, 4 * 4096  # bytes
 
 

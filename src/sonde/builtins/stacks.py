@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..arch import ARCHES
-from ..compiler.lower import stacks
+from ..compiler.lower import pystacks, stacks
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
@@ -15,6 +15,7 @@ from ..semantics.config import STACK_MODES
 from ..semantics.context import CheckContext
 from ..types import (
     VOID,
+    PyStack,
     Stack,
     StackCopy,
     Type,
@@ -69,10 +70,38 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
     return Stack(node.name == "ustack", mode, limit)
 
 
+def _type_of_python_stack(context: CheckContext, node: Reference) -> Type | None:
+    world = context.world
+    task, thread = world.find_struct("task_struct"), world.find_struct("thread_struct")
+    if world.arch != "x86_64" or task is None or thread is None or thread.field("fsbase") is None:
+        context.error("missing-feature", "pystack finds the current thread on x86_64 only, by the kernel's BTF", node)
+        return None
+    if not world.has_feature("bpf_loop"):
+        context.error("missing-feature", "pystack needs a kernel with loops in programs (bpf_loop: Linux 5.17)", node)
+        return None
+    return PyStack(True, "bpftrace", STACK_LIMIT)
+
+
+def _check_python_call(context: CheckContext, node: Call) -> Type | None:
+    found = _type_of_python_stack(context, node)
+    if len(node.args) > 1:
+        context.error("arity", f"pystack() takes up to one argument ({len(node.args)} provided)", node)
+        return None
+    limit = node.args[0]
+    if found is None or context.check_expression(limit) is None:
+        return None
+    if not isinstance(limit.const, int) or limit.const <= 0:
+        context.error("bad-argument", "pystack: invalid limit value", limit, [f"it is between 1 and {STACK_LIMIT}"])
+        return None
+    return PyStack(True, "bpftrace", min(limit.const, STACK_LIMIT))
+
+
 def _write_stack(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
     assert isinstance(node.type, Stack)
     if isinstance(node.type, StackCopy):
         stacks.write_copy(lo, node.type, mem)
+    elif isinstance(node.type, PyStack):
+        pystacks.write_stack(lo, node.type, mem)
     else:
         stacks.write_stack(lo, node.type, mem)
 
@@ -87,4 +116,7 @@ ROWS = (
             "Stack of user functions, unwound by the tables of the program's files, which "
             "needs no frame pointers; for print() and printf().",
             call=_check_stack_call, arguments="[mode,] [limit]", value=_write_stack),
+    Builtin("pystack", _type_of_python_stack,
+            "Stack of the Python functions that the current thread runs (CPython 3.11 to 3.14, x86_64).",
+            call=_check_python_call, arguments="limit", value=_write_stack),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import cpython as py
 from ..language.ast import Call, For, MapRef
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
@@ -14,6 +15,10 @@ from ..spec import (
     BUDGET_HEAD,
     CONTROL_RING,
     DATA_RING,
+    PY_FRAMES,
+    PY_IMAGES,
+    PY_MISSES,
+    PY_TEXTS,
     STACK_RESERVE,
     STACKS,
     STATE,
@@ -149,6 +154,23 @@ class Unit:
         second new stack of a CPU's first event would find it empty.
         """
         return self.internal(STACK_RESERVE, lambda: MapSpec(STACK_RESERVE, "hash", 8, 8 * STACK_FRAMES, 1024))
+
+    def python_images(self) -> str:
+        """What user space knows of the interpreters of running programs; see :mod:`sonde.cpython`."""
+        return self.internal(PY_IMAGES, lambda: MapSpec(PY_IMAGES, "hash", py.IMAGE_KEY.size, py.IMAGE_SIZE, 4096))
+
+    def python_misses(self) -> str:
+        """Of programs that are not among them: how many Python stacks were wanted, and of which process."""
+        return self.internal(PY_MISSES, lambda: MapSpec(PY_MISSES, "lru_hash", py.IMAGE_KEY.size, py.MISS.size, 8192))
+
+    def python_frames(self) -> str:
+        """Python frames by id. Elements are there before they are needed, which may be where interrupts are off; those
+        that were noted longest ago go first."""
+        return self.internal(PY_FRAMES, lambda: MapSpec(PY_FRAMES, "lru_hash", 8, py.FRAME_RECORD.size, 1 << 16))
+
+    def python_texts(self) -> str:
+        """The texts of their code; see :meth:`python_frames`."""
+        return self.internal(PY_TEXTS, lambda: MapSpec(PY_TEXTS, "lru_hash", py.PART_KEY.size, py.PART, 1 << 15))
 
     def budget(self) -> MapSpec:
         """Each CPU's share of what --budget allows, and what was held back: see spec.py."""

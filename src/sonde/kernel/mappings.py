@@ -39,14 +39,18 @@ class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
     ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
-    end. ``changed`` is called with the id of each process that is new, or that another program runs in: what was known
-    of that number does not hold any more. What is remembered takes ``memory`` bytes.
+    end, ``early`` the Python stacks that were wanted of processes before they were known. ``changed`` is called with
+    the id of each process that is new, or that another program runs in: what was known of that number does not hold
+    any more. ``mapped`` is told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
     """
 
     def __init__(self, changed: Callable[[int], None] = lambda pid: None,
-                 memory: int = Memory().symbols // 8) -> None:
+                 memory: int = Memory().symbols // 8,
+                 mapped: Callable[[int, Mapping], None] | None = None) -> None:
         self.lost = 0
         self.short = 0
+        self.early = 0
+        self._mapped = mapped
         self.changed = changed
         self._rings: list[PerfRing] = []
         self._waiting: list[Report] = []
@@ -61,7 +65,7 @@ class MappingLog:
             for cpu in range(os.cpu_count() or 1):
                 self._rings.append(PerfRing(syscalls.perf_event_open(  # some 2000 mappings; half full it wakes us
                     uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME,
-                    wakeup=RING_BYTES // 2)))
+                    wakeup=1 if self._mapped is not None else RING_BYTES // 2)))
         except (EnvironmentProblem, SondeError):
             self.close()
         self._read_existing_maps()
@@ -75,6 +79,11 @@ class MappingLog:
             found = read_maps(pid, self._found.most // 8)
             if found:
                 self._found.put(pid, found, _PROCESS + sum([mapping.size for mapping in found]))
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether somebody has to be told as soon as there is something to read."""
+        return self._mapped is not None
 
     @property
     def fds(self) -> list[int]:
@@ -132,7 +141,10 @@ class MappingLog:
             pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
             name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             path = self._openable(pid, name) if is_file(name) else ""
-            self._remember_mapping(pid, Mapping(start, start + length, offset, path, name))
+            mapping = Mapping(start, start + length, offset, path, name)
+            self._remember_mapping(pid, mapping)
+            if self._mapped is not None and path:
+                self._mapped(pid, mapping)
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:

@@ -6,10 +6,11 @@ from time import CLOCK_BOOTTIME, clock_gettime_ns
 
 from ..arch import this_arch
 from ..basics import cached_property
+from ..cpython import is_python_frame
 from ..errors import SondeError
 from ..kernel import host, procfs
 from ..memory import Memory
-from ..spec import ScriptSpec
+from ..spec import PY_IMAGES, ScriptSpec
 from ..types import Stack, Tuple, USym
 from .maps import Map
 from .stacks import StackFrames
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..kernel.symbols import KernelSymbols
     from ..kernel.user_symbols import UserSymbols
+    from .pythons import Pythons
 
 
 class LiveContext:
@@ -38,7 +40,8 @@ class LiveContext:
         if kernel is not None:
             self._kernel = kernel
         self._memory = memory or Memory()
-        self._log = _start_mapping_log(self._memory.symbols // 8) if names_user_addresses(spec) else None
+        self._python = _find_pythons(maps)
+        self._log = _start_mapping_log(self._memory.symbols // 8, self._python) if names_user_addresses(spec) else None
         if self._log is not None:
             self._log.changed = self._user_symbols.forget_process
         self._cgroups = procfs.Cgroups()
@@ -68,7 +71,10 @@ class LiveContext:
         return (found.name, found.offset) if found else None
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
-        """The same of a user address, with the file; the name is "" where the file has no symbol for it."""
+        """The same of a user address, with the file; the name is "" where the file has no symbol for it. Of a Python
+        frame: its function's qualified name, the line (0 if it is not known), and the source file."""
+        if self._python is not None and is_python_frame(address):
+            return self._python.frames.frame_at(address)
         found = self._user_symbols.lookup(tgid, address)
         if found is None:
             return None
@@ -156,8 +162,17 @@ def _has_user_address(type: Any) -> bool:
     return isinstance(type, USym) or isinstance(type, Stack) and type.user
 
 
-def _start_mapping_log(memory: int) -> Any:
+def _find_pythons(maps: Mapping[str, Map]) -> Pythons | None:
+    if PY_IMAGES not in maps:
+        return None
+    from .pythons import Pythons
+    return Pythons(maps)
+
+
+def _start_mapping_log(memory: int, python: Pythons | None) -> Any:
     from ..kernel.mappings import MappingLog
-    log = MappingLog(memory=memory)
+    log = MappingLog(memory=memory, mapped=python.add_mapping if python is not None else None)
     log.start()
+    if python is not None:
+        python.watch(log)
     return log

@@ -14,6 +14,9 @@ _MESSAGES = {
     "loop": "A loop or a search was stopped after 8388608 rounds, the most that the kernel allows.",
     "index": "Array access out of bounds. This can lead to unexpected results. Element 0 is being used.",
     "stack_lost": "Stack trace lost: there was no room for it.",
+    "pystack_read": "Python stack not read to its end: memory that is not there, or was being changed.",
+    "pystack_deep": "Python stack deeper than 127 frames: the innermost are shown.",
+    "pystack_names": "Python stack lost: there was no room for its names, or they could not be read.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
@@ -58,11 +61,12 @@ class Losses(Record):
     late: int = 0                         # records that came too late for their place: printed, but out of order
     short: int = 0                        # user stacks (dw_ustack) that were not unwound to their end
     unseen: int = 0                       # mappings of processes that were not seen: names of user code may be missing
+    early: int = 0                        # Python stacks of processes that were not known yet
     withheld: Withheld | None = None      # what a budget kept back; None without one
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
-                    or self.withheld)
+                    or self.early or self.withheld)
 
     def __str__(self) -> str:
         return "; ".join(self.sentences) or "nothing was lost"
@@ -91,6 +95,8 @@ class Losses(Record):
             found.append(
                 f"{self.unseen} mapping{_plural_suffix(self.unseen)} of processes went unseen: names in user stacks "
                 "may be missing")
+        if self.early:
+            found.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
         return found + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
 
 

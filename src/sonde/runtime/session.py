@@ -210,7 +210,9 @@ class Session:
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         rings = [ring.fd.fileno() for ring in self._all_rings()]
-        self._waiting = Waiting(urgent, rings + (self._followed.fds if self._followed is not None else []))
+        if self._followed is not None:
+            (urgent if self._followed.is_prompt else rings).extend(self._followed.fds)
+        self._waiting = Waiting(urgent, rings)
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -397,6 +399,7 @@ class Session:
                       skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                       short=self._followed.short if self._followed is not None else 0,
                       unseen=self._followed.lost if self._followed is not None else 0,
+                      early=self._followed.early if self._followed is not None else 0,
                       withheld=self._budget.withheld() if self._budget is not None else None)
 
     def is_incomplete(self, name: str) -> bool:

@@ -7,6 +7,7 @@ text. Bytes of traced programs that are not UTF-8 survive as surrogate escapes a
 from __future__ import annotations
 
 from ..basics import Protocol
+from ..cpython import is_python_frame
 from ..types import Stack
 
 TYPE_CHECKING = False
@@ -249,6 +250,17 @@ class Frame:
         return f"<frame {self}>"
 
 
+class PythonFrame(Frame):
+    """A frame of a Python function: ``offset`` is the line (0: not known), ``module`` the source file."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        if not self.name:
+            return "[unknown Python function]"
+        return f"{self.name} ({self.module}:{self.offset})" if self.offset else f"{self.name} ({self.module})"
+
+
 _TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
             "bpf_prog_test_run")
 LOST = "[lost]"  # in the place of frames for which there was no room
@@ -290,7 +302,8 @@ class StackTrace:
 
     def _frame_at(self, address: int) -> Frame:
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
-        return Frame(address, *(found or ("", 0)))
+        kind = PythonFrame if self.type.user and is_python_frame(address) else Frame
+        return kind(address, *(found or ("", 0)))
 
     def _format_frame(self, address: int) -> str:
         """One frame in the stack's mode."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
-from ..ir import MapFd, Operand
+from ..ir import Block, MapFd, Operand
 from ..unit import STACK_FRAMES
 from .contexts import UserFunction, arch_of
 from .core import Lower
@@ -32,7 +34,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         lo.b.start(good)
         count = lo.b.alu("rsh", size, 3)
         identity = _hash_frames(lo, frames, count)
-        _store_once(lo, frames, size, identity)
+        store_once(lo, frames, size, identity)
         lo.b.store(into.base, into.off, identity)
         if type.user:
             lo.b.store(into.base, into.off + 8, process_id(lo), 4)
@@ -87,8 +89,10 @@ def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
     return b.alu("or", value, 1)  # never 0: that is "no stack"
 
 
-def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> None:
-    """Insert the frames unless a stack with this hash is stored already."""
+def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,
+               note: Callable[[Block], None] | None = None) -> None:
+    """Insert the frames unless a stack with this hash is stored already. ``note`` comes before a new one is stored; it
+    branches to the block that it is given if that shall not happen."""
     b = lo.b
     name = lo.unit.stacks()
     with lo.scope():
@@ -98,6 +102,8 @@ def _store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand) -> Non
         new, on = b.block("new", cold=True), b.block("known")
         b.branch("jeq", known, 0, new, on)
         b.start(new)
+        if note is not None:
+            note(on)
         _clear_rest(lo, frames, size)
         full = b.block("full", cold=True)
         b.branch("jslt", _insert_frames(lo, name, key, frames), 0, full, on, h.MAP_RESULT)

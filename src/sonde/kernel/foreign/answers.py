@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ...cpython import DEBUG_OFFSETS
 from ...errors import EnvironmentProblem
 from ...types import StructField
 from . import demangle as mangled
@@ -89,6 +90,20 @@ def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
              for register, (kind, value) in row.rules.items()]
     is_text = isinstance(row.cfa, bytes)
     return None if is_text else row.cfa, row.cfa.hex() if is_text else "", rules, signal, return_register
+
+
+def interpreter(subject: Subject) -> Sequence[Any] | None:
+    elf = subject.elf
+    runtime, code_type, version = [elf.find_object(name) for name in ("_PyRuntime", "PyCode_Type", "Py_Version")]
+    if runtime is None or code_type is None:
+        return None
+    number = _read_at(elf, version[0], 8) if version is not None else b""  # from 3.11 on
+    return (int.from_bytes(number, "little"), runtime[0], code_type[0], _read_at(elf, runtime[0], DEBUG_OFFSETS).hex())
+
+
+def _read_at(elf: Elf, address: int, size: int) -> bytes:
+    offset = elf.address_to_offset(address)
+    return elf.read(offset - elf.start, size) if offset is not None else b""
 
 
 def demangle(_: None, names: list[str]) -> Sequence[str] | None:

@@ -236,6 +236,12 @@ class ElfFile(ForeignFile):
             return row
         return self._frames[address]
 
+    def find_interpreter(self) -> tuple[int, int, int, bytes] | None:
+        """CPython's version, the addresses of its _PyRuntime and PyCode_Type, and the first bytes of _PyRuntime; None
+        if the file does not hold it."""
+        found = self.ask_reader("interpreter")
+        return (found[0], found[1], found[2], bytes.fromhex(found[3])) if found is not None else None
+
     # debug information
 
     def function_prototype(self, offset: int) -> UserPrototype:

@@ -104,6 +104,8 @@ QUESTIONS = {row.name: row for row in (
     Question("jit_around", _BLOCK),
     Question("static_probes", [(str, str, int, int, [_ARGUMENT])]),
     Question("frame_row", Maybe((Maybe((int, int)), _is_hex, [_RULE], bool, int))),
+    # of an interpreter: its version, the addresses of _PyRuntime and PyCode_Type, the first bytes of _PyRuntime
+    Question("interpreter", Maybe((int, int, int, _is_hex))),
     Question("demangle", Maybe([str]), 0.25),
     Question("loader_cache", [(str, str)]),
     Question("prototype", _is_prototype, debug=True),

@@ -1,0 +1,139 @@
+"""Python's stacks outside of the programs: which processes run Python, and what frames are called."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping as Named
+from struct import Struct as Layout
+from typing import TYPE_CHECKING
+
+from .. import cpython as py
+from ..errors import EnvironmentProblem, SondeError
+from ..kernel import pythons
+from ..kernel.notices import show_notice
+from ..kernel.user_symbols import Mapping, read_maps
+from ..spec import PY_FRAMES, PY_IMAGES, PY_MISSES, PY_TEXTS
+from .maps import Map
+
+if TYPE_CHECKING:
+    from ..kernel.mappings import MappingLog
+
+_ID = Layout("=Q")
+TRIES, PAUSE = 5, 0.0002  # looks at a program that is just being started, and seconds between them
+MOST_NAMED = 1 << 15      # frames whose names are kept here
+
+
+class Pythons:
+    """Tells the programs of each process that maps an interpreter."""
+
+    def __init__(self, maps: Named[str, Map]) -> None:
+        self.frames = PythonFrames(maps)
+        self._images, self._misses = maps[PY_IMAGES], maps[PY_MISSES]
+        self._log: MappingLog | None = None
+        self._interpreters = pythons.Interpreters()
+        self._refused: set[str] = set()  # files of which has been said why not
+
+    def watch(self, log: MappingLog) -> None:
+        """Take in the processes that are there; ``log``, which has been started, tells of others."""
+        self._log = log
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _mentions_python(name):
+                for mapping in read_maps(int(name)):
+                    if mapping.path:
+                        self.add_mapping(int(name), mapping)
+        self._interpreters.read_installed()
+
+    def add_mapping(self, pid: int, mapping: Mapping) -> None:
+        """If it holds an interpreter, have stacks of this process read from now on."""
+        if not pythons.may_hold_python(mapping.name):
+            return
+        try:
+            image = self._interpreters.find_image(pid, mapping)
+        except EnvironmentProblem as problem:
+            if mapping.name not in self._refused:
+                self._refused.add(mapping.name)
+                show_notice(f"WARNING: Python stacks of {mapping.name} are not read: {problem.message}")
+            return
+        if image is not None:
+            self._add_image(pid, _wait_for_key(pid), image)
+
+    def _add_image(self, pid: int, key: bytes, image: bytes) -> None:
+        try:
+            if key:
+                self._images.update(key, image)
+            for missed in [known for known, value in self._misses.raw_elements()
+                           if known == key or not key and py.MISS.unpack(value)[1] == pid]:
+                self._count_missed(missed)
+        except SondeError as problem:
+            show_notice(f"WARNING: a Python process is not followed: {problem.message}")
+
+    def _count_missed(self, key: bytes) -> None:
+        missed = self._misses.get(key)
+        self._misses.delete(key)
+        if isinstance(missed, bytes) and self._log is not None:
+            self._log.early += py.MISS.unpack(missed)[0]
+
+
+def _mentions_python(pid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return b"python" in file.read()
+    except OSError:
+        return False
+
+
+def _wait_for_key(pid: int) -> bytes:
+    """The key of a process's image; empty if it is gone. Its first mapping is reported while execve() is at work."""
+    for _ in range(TRIES):
+        try:
+            key = pythons.read_image_key(pid)
+        except OSError:
+            return b""
+        if all(py.IMAGE_KEY.unpack(key)):
+            return key
+        time.sleep(PAUSE)
+    return b""
+
+
+class PythonFrames:
+    """Frames by id: what the programs noted of them, decoded."""
+
+    def __init__(self, maps: Named[str, Map]) -> None:
+        self._frames, self._texts = maps[PY_FRAMES], maps[PY_TEXTS]
+        self._named: dict[int, tuple[str, int, str]] = {}  # oldest first
+
+    def frame_at(self, id: int) -> tuple[str, int, str] | None:
+        """(qualified name of the function, line, source file) of a frame; None if it was not noted. The name is "" for
+        a frame that Python does not show: its function has not begun yet."""
+        found = self._named.get(id)
+        if found is None:
+            try:
+                found = self._read_frame(id)
+            except SondeError:  # the session is over
+                return None
+            if found is not None:
+                if len(self._named) >= MOST_NAMED:
+                    del self._named[next(iter(self._named))]
+                self._named[id] = found
+        return found
+
+    def _read_frame(self, id: int) -> tuple[str, int, str] | None:
+        raw = self._frames.get(_ID.pack(id))
+        if not isinstance(raw, bytes):
+            return None
+        code, place, _, first_line, _, *heads = py.FRAME_RECORD.unpack(raw)
+        name, file = (py.decode_text(self._join_parts(code, part, py.MOST_TEXT), *heads)
+                      for part in (py.NAME_PART, py.FILE_PART))
+        if name is None or file is None:
+            return None
+        return name, py.find_line(self._join_parts(code, py.TABLE_PART, py.MOST_TABLE), place, first_line), file
+
+    def _join_parts(self, code: int, first: int, most: int) -> bytes:
+        found = b""
+        for part in range(first, first + most // py.PART):
+            raw = self._texts.get(py.PART_KEY.pack(code, part))
+            if not isinstance(raw, bytes):
+                break
+            found += raw
+        return found
