@@ -393,6 +393,7 @@ class EventSite(Record):
     print_map  control  data["map"], data["top"], data["div"]; data["then"] = "clear" | "zero" | "" (taken in one step)
     clear zero control  data["map"]
     exit       control  one Int field: the status
+    dump       control  data["why"]
     """
 
     kind: str
@@ -404,7 +405,7 @@ class EventSite(Record):
 
     @property
     def control(self) -> bool:
-        return self.kind in ("print_map", "clear", "zero", "exit")
+        return self.kind in ("print_map", "clear", "zero", "exit", "dump")
 
 
 class ErrorSite(Record):
@@ -441,6 +442,7 @@ class Config(Record):
     cache_user_symbols: str = ""
     show_debug_info: bool = True
     use_blazesym: bool = True
+    unstable_dump: str = "warn"
     unstable_import_statement: str = "enable"
     unstable_iter: str = "warn"
     unstable_tseries: str = "warn"

@@ -190,9 +190,10 @@ def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites
     if site >= len(sites):
         return None
     step = sites[site].size + PREFIX >> 3
-    behind = place + (stop - place + step - 1) // step * step
+    count = (stop - place + step - 1) // step
+    behind = place + count * step
     first, by = (stamp + place & _HALF) << 32 | step << 3, step << 32
-    if behind > len(words) or words[place:behind:step].tolist() != list(range(first, first + (behind - place) * (by // step), by)):
+    if behind > len(words) or words[place:behind:step].tolist() != list(range(first, first + count * by, by)):
         return None
     named = words.cast("B").cast("I")[2 * (place + 1):2 * behind:2 * step].tolist()
     return range(place + 1, behind, step) if named.count(site) == len(named) else None
