@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..api import Trace
 from ..errors import SondeError
 from ..options import Parsed
-from ..output import Output, Printer, make_output
+from ..output import Output, Printer, json_kind, make_output
 from ..ownership import open_guarded
 from ..runtime.dumps import Dump
 from ..runtime.flight import merge_stretches
+from ..spec import MapSpec
 from .settings import FORMATS, KEPT, Settings
 
 
@@ -24,14 +25,24 @@ def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
     return Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
 
 
-def print_dump(trace: Trace, dump: Dump, out: Output, printer: Printer) -> None:
-    """Its head, what ``begin`` has printed, the records, and the maps as they are now."""
+Contents = Sequence[tuple[MapSpec, Sequence[tuple[Any, Any]]]]  # maps, and what they hold
+
+
+def read_maps(trace: Trace) -> Contents:
+    """The maps that are a part of each dump, by name, as they are now."""
+    shown = [named for named in trace.spec.maps if named.name.startswith("@")]
+    return [(named, list(trace.take_map(named.name))) for named in sorted(shown, key=lambda named: named.name)] \
+        if trace.spec.config.print_maps_on_exit else []
+
+
+def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
+    """Its head, what ``begin`` has printed, the records, and the maps."""
     out.write_dump_head(dump)
     for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
         printer.print_batches(records, _do_nothing)
         out.flush()
-    if trace.spec.config.print_maps_on_exit:
-        printer.print_maps()
+    for named, items in contents:
+        out.write_map(named.name, items, kind=json_kind(named), incomplete=trace.session.is_incomplete(named.name))
     out.flush(True)
 
 
@@ -88,7 +99,7 @@ class DumpFolder:
         os.close(self._folder)
 
 
-def write_dump(trace: Trace, parsed: Parsed, dump: Dump, folder: DumpFolder,
+def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder,
                record: Callable[[int, Dump], object] | None) -> str:
     """Write a dump to a file of the folder, by ``record`` if it is to be a recording; where it is."""
     with folder.write_file(dump.number) as descriptor:
@@ -96,6 +107,6 @@ def write_dump(trace: Trace, parsed: Parsed, dump: Dump, folder: DumpFolder,
             record(descriptor, dump)
         else:
             out: Any = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
-            print_dump(trace, dump, out, make_printer(trace, parsed, out))
+            print_dump(trace, dump, contents, out, make_printer(trace, parsed, out))
             out.close()
     return folder.path_of(dump.number)

@@ -18,7 +18,7 @@ from ..runtime.dumps import read_dump
 from ..service import tell_manager
 from .asking import Asked, Listener
 from .condition import Condition
-from .dumping import DumpFolder, make_printer, print_dump, write_dump
+from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
 from .settings import refuse_what_acts, settings_of
 
 PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
@@ -153,14 +153,14 @@ class Flight:
         """Make a dump; a sentence that says so."""
         trace, session = self._trace, self._trace.session
         assert session.flight is not None
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         dump = read_dump(session.flight, self._settings.window, trace.context.wall_clock, now, self._number, why, by,
                          session.losses().sentences)
         where = ""
         if self._folder is not None:
-            where = " in " + write_dump(trace, self._parsed, dump, self._folder, None)
+            where = " in " + write_dump(trace, self._parsed, dump, contents, self._folder, None)
         else:
-            print_dump(trace, dump, self._out, self._printer)
+            print_dump(trace, dump, contents, self._out, self._printer)
         self._number += 1
         self._made += 1
         sentence = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records{where}"
