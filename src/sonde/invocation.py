@@ -138,10 +138,17 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
     if viewed:
         from .output.views import view_class
         view_class(parsed.get("format"))
+    region = 0
+    if parsed.has("flight"):
+        from .flight.settings import settings_of
+        region = settings_of(parsed).region
+    elif parsed.has("flight-to") or parsed.has("when"):
+        raise UsageError("--flight-to and --when are of a flight: --flight 30s")
     return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"),
-                   timed=viewed or is_watched(parsed) or makes_recording(parsed), env=script_environment(),
+                   timed=viewed or is_watched(parsed) or makes_recording(parsed) or region > 0, flight=region,
+                   env=script_environment(),
                    directories=parsed.get("I").split("\n") if parsed.has("I") else [],
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 

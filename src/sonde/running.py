@@ -25,6 +25,9 @@ def run(trace: Trace, parsed: Parsed) -> int:
     """Attach, print until the end, print maps and losses, detach."""
     from .output import make_output
     _be_called("sonde")
+    if parsed.has("flight"):
+        from .flight.flying import fly
+        return fly(trace, parsed)
     if parsed.command:
         from .monitor import show_live
         return show_live(trace, parsed)
@@ -100,14 +103,14 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     from .output.losses import report_losses, report_unfinished
     session = trace.session
     printer = _make_printer(trace, parsed, out, showing)
-    _say_warnings(trace, parsed, out)
+    say_warnings(trace, parsed, out)
     printer.is_incomplete, session.tell = session.is_incomplete, out.write_note
     trace.keeps_maps = False
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
     if parsed.has("dry-run"):
         return 0
-    _say_attached(trace, parsed, out)
+    say_attached(trace, parsed, out)
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
@@ -154,7 +157,7 @@ def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | 
     return printer
 
 
-def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
+def say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
     """What was found out when the programs were loaded and attached."""
     for warning in trace.session.warnings:
         out.write_note(f"WARNING: {warning.message}")
@@ -164,7 +167,7 @@ def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
         out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
 
 
-def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
+def say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
     """To people, to test suites that wait for it, to the service manager."""
     if not trace.options.mode:
         out.report_attached(trace.session.attached)

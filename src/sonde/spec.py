@@ -19,6 +19,21 @@ Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for 
     u64            runs that this CPU has in hand, taken from the global ``allowance`` a few at a time
     u64            runs of all programs, whatever became of the event
     u64[probes]    events that found the gate closed, by probe
+
+Flight memory (of scripts that are compiled for ``--flight``), in place of the data ring. The map ``__flight`` has
+``cpus`` regions of so many segments each, one element a segment. A CPU's bytes are numbered from 0 on, without end:
+byte n lies in segment (n / FLIGHT_SEGMENT) modulo the segments of a CPU. A record begins with eight bytes of its own::
+
+    u32 length     of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of a gap: FLIGHT_GAP
+    u32 stamp      number of the record's first byte / 8
+
+A record belongs to the segment in which it begins: what of it is beyond the segment's end lies behind that, in the
+element's ``value_size`` - FLIGHT_SEGMENT bytes of slack. The next segment then begins with a gap of that length.
+The map ``__heads`` has a slot for each CPU::
+
+    u64 writers    programs that are writing a record, one interrupting the other
+    u64 head       number of the first byte that is free
+    u64 settled    a number: all records that begin before it are complete
 """
 
 from __future__ import annotations
@@ -36,6 +51,9 @@ STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_FRAMES, PY_TEXTS = "__pyimages", "__pymisses", "__pyframes", "__pytexts"
 BUDGET_HEAD = 2  # words of a slot before those of the probes
+FLIGHT, HEADS = "__flight", "__heads"
+FLIGHT_BUSY, FLIGHT_GAP, FLIGHT_SEGMENT = 1 << 30, 1 << 29, 1 << 16
+WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size
 
 class TracepointFormat(Record):
     """A classic tracepoint: ``args`` has the fields at their offsets in the record (common_* excluded)."""
@@ -376,6 +394,7 @@ class EventSite(Record):
     print_map  control  data["map"], data["top"], data["div"]; data["then"] = "clear" | "zero" | "" (taken in one step)
     clear zero control  data["map"]
     exit       control  one Int field: the status
+    dump       control  data["why"]
     """
 
     kind: str
@@ -387,7 +406,7 @@ class EventSite(Record):
 
     @property
     def control(self) -> bool:
-        return self.kind in ("print_map", "clear", "zero", "exit")
+        return self.kind in ("print_map", "clear", "zero", "exit", "dump")
 
 
 class ErrorSite(Record):
@@ -424,6 +443,7 @@ class Config(Record):
     cache_user_symbols: str = ""
     show_debug_info: bool = True
     use_blazesym: bool = True
+    unstable_dump: str = "warn"
     unstable_import_statement: str = "enable"
     unstable_iter: str = "warn"
     unstable_tseries: str = "warn"

@@ -23,6 +23,7 @@ COMMANDS = {
     "record": "record [options] FILE | TOOL | -e 'PROGRAM' [parameters] -o RECORDING",
     "replay": "replay [-f FORMAT] [-o FILE] RECORDING",
     "diff": "diff BEFORE AFTER | diff --baseline COMMAND -c COMMAND [--repeat N] FILE | TOOL | -e 'PROGRAM'",
+    "dump": "dump [NAME [WHY]]",
     "cost": "cost [--seconds N] FILE | TOOL | -e 'PROGRAM' [parameters]",
     "flame": "flame [--on-cpu | --off-cpu | --off-wake | --chain] [-p PID] [SECONDS] | flame --diff BEFORE AFTER",
     "argdist": "argdist [-C | -H] [-p PID] PROBE EXPR [/FILTER/]",

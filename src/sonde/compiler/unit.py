@@ -15,6 +15,10 @@ from ..spec import (
     BUDGET_HEAD,
     CONTROL_RING,
     DATA_RING,
+    FLIGHT,
+    FLIGHT_SEGMENT,
+    HEADS,
+    HEADS_STRIDE,
     PY_FRAMES,
     PY_IMAGES,
     PY_MISSES,
@@ -179,6 +183,16 @@ class Unit:
             BUDGET, "array", 4, self.world.cpus * stride, 1, MMAPABLE, cpus=self.world.cpus, stride=stride))
         self.globals += [word for word in ("gate", "allowance") if word not in self.globals]
         return self.maps[name]
+
+    def flight(self, record: int) -> MapSpec:
+        """The memory that records are kept in, with room for one of so many bytes behind each segment."""
+        segments = self.options.flight // FLIGHT_SEGMENT
+        self.internal(HEADS, lambda: MapSpec(HEADS, "array", 4, self.world.cpus * HEADS_STRIDE, 1, MMAPABLE))
+        self.internal(FLIGHT, lambda: MapSpec(
+            FLIGHT, "array", 4, FLIGHT_SEGMENT, self.world.cpus * segments, MMAPABLE, cpus=self.world.cpus))
+        memory = self.maps[FLIGHT]
+        memory.value_size = max(memory.value_size, FLIGHT_SEGMENT + round_up(record, 64))
+        return memory
 
     def ring(self, control: bool) -> str:
         if control:

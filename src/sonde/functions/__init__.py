@@ -21,7 +21,7 @@ FAMILIES = {
     "network": "ntop pton macaddr bswap sock_laddr sock_raddr tcp_state socket_cookie skboutput",
     "block": "request_disk bio_disk",
     "addresses": "kaddr percpu_kaddr uaddr kptr uptr container_of is_err reg",
-    "actions": "exit signal signal_thread override write_user unwatch",
+    "actions": "exit dump signal signal_thread override write_user unwatch",
     "checks": "assert static_assert fail comptime getopt exists one_of assert_str is_array is_integer is_literal "
               "is_ptr is_str is_unsigned_integer kfunc_exist kfunc_allowed typeinfo",
 }

@@ -34,6 +34,32 @@ def _lower_exit(lo: Lower, call: Call) -> None:
     lo.leave_program()
 
 
+# --- the flight recorder --------------------------------------------------------------------------------
+
+
+def check_dump(context: CheckContext, node: Call, types: Types) -> Type | None:
+    context.report_unstable(node, "dump", context.config.unstable_dump)
+    if not context.options.flight:
+        context.warning("no-flight", "dump() does nothing here: there is no flight recorder", node,
+                        ["--flight 30s keeps what the script sends, for dump() to give out"])
+    return VOID
+
+
+def _lower_dump(lo: Lower, call: Call) -> None:
+    """Ask for a dump, unless one was asked for since user space has last set ``dump_asked`` back to 0."""
+    if not lo.unit.options.flight:
+        return
+    asked, ask, held, on = lo.unit.global_word("dump_asked"), *[lo.b.block(name) for name in ("ask", "held", "asked")]
+    lo.b.branch("jeq", lo.b.load(asked, 0), 0, ask, held)
+    lo.b.start(ask)
+    lo.b.store(lo.b.address(asked), 0, 1)
+    records.send_control_record(lo, "dump", {"why": str(call.args[0].const) if call.args else ""})
+    lo.b.jump(on)
+    lo.b.start(held)
+    lo.b.atomic_add(lo.b.address(lo.unit.global_word("dumps_held")), 0, 1)
+    lo.b.start(on)
+
+
 # --- signals --------------------------------------------------------------------------------------------
 
 
@@ -140,6 +166,8 @@ def check_unwatch(context: CheckContext, node: Call, types: Types) -> Type | Non
 ROWS = (
     Function("exit", ("status:int?",), VOID, "End tracing.", "exit()", sends="control", ends=True,
              statement=_lower_exit),
+    Function("dump", ("why:literal?",), VOID, "Give out what the flight recorder (--flight) holds.", 'dump("slow")',
+             check_dump, sends="control", statement=_lower_dump),
     Function("signal", ("signal:int|literal",), VOID, "Send a signal to the current process.", 'signal("KILL")',
              check_signal, unsafe=True, macro=True, probes=_SIGNALLING, wrong=_NOT_SIGNALLING,
              statement=_signal_sender(h.SEND_SIGNAL)),

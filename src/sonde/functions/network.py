@@ -237,8 +237,7 @@ def _send_packet(lo: Lower, site: EventSite, fields: list[EventField], packet: t
     good, bad = lo.b.block("good"), lo.b.block("bad", cold=True)
     lo.b.branch("jeq", result, 0, good, bad)
     lo.b.start(bad)
-    lo.b.call(h.RING_DISCARD, [reserved.record, 0], "ringbuf_discard")
-    lo.b.jump(reserved.done)
+    records.discard_record(lo, reserved)
     lo.b.start(good)
     records.submit_record(lo, reserved, time)
 

@@ -14,6 +14,7 @@ from .stream import Streams
 from .text import CONTROLS, Items, divide_value, encode_text, sort_items, terminal_safe
 
 if TYPE_CHECKING:
+    from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
 
 _ESCAPES = {c: f"\\u{c:04x}" for c in CONTROLS} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (
@@ -164,6 +165,11 @@ class JsonOutput(Streams):
         """Which run a file shows, and what was lost."""
         from json import dumps
         self._write_message("run", dumps(run.as_json()))
+
+    def write_dump_head(self, dump: Dump) -> None:
+        """Why a dump of flight memory was made, and what is in it."""
+        from json import dumps
+        self._write_message("dump", dumps(dump.as_json()))
 
     def write_separator(self) -> None:
         """Nothing separates the maps at the end from what went before."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
+    from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
 
 Items: TypeAlias = "Sequence[tuple[Any, Any]]"  # (key, value); a map without keys has one item with key None, or none
@@ -152,6 +153,10 @@ class TextOutput(Streams):
     def write_provenance(self, run: Provenance) -> None:
         """Which run a file shows, and what was lost."""
         self.out.write(encode_text("".join([f"# {line}\n" for line in run.lines])))
+
+    def write_dump_head(self, dump: Dump) -> None:
+        """Why a dump of flight memory was made, and what is in it."""
+        self.out.write(encode_text("".join([f"# {terminal_safe(line)}\n" for line in dump.lines])))
 
     def write_separator(self) -> None:
         """What separates the script's own output from its maps at the end."""

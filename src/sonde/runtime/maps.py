@@ -358,7 +358,7 @@ def create_map(spec: MapSpec, possible_cpus: int) -> Map:
     memory = None
     try:
         if flags & BPF_F_MMAPABLE:
-            memory = syscalls.mmap_fd(fd, round_up(spec.value_size, PAGESIZE))
+            memory = syscalls.mmap_fd(fd, round_up(spec.value_size * spec.max_entries, PAGESIZE))
             memory[:len(spec.initial)] = spec.initial
         elif spec.initial:
             syscalls.map_update(fd, bytes(spec.key_size), spec.initial.ljust(spec.value_size, b"\0"))

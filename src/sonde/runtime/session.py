@@ -27,6 +27,7 @@ from ..spec import (
     CONTROL_HEADER,
     CONTROL_RING,
     DATA_RING,
+    FLIGHT,
     STATE,
     EventField,
     ScriptSpec,
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
     from ..kernel.mappings import MappingLog
     from .batch import Raw
     from .budget import Budget
+    from .flight import FlightReader
 
-ASKS = "SIGUSR1"
+ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
 SLOW = 20  # links, the closing of which the results need not wait for
 
 
@@ -79,6 +81,9 @@ class Session:
         self.done = False
         self.reason = ""
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
+        self.dump_asked = False  # SIGUSR2 came: give out what flight memory holds
+        self.flight: FlightReader | None = None  # of a script that is compiled for flight memory
+        self.beginning: list[Records] = []  # what ``begin`` has sent there
         self.status = 0  # of exit(), or of the child
         self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
@@ -121,6 +126,9 @@ class Session:
         self._state = State(self.spec, self.maps[STATE])
         self._delivery = Delivery(self.spec, self._open_ring(DATA_RING), self._open_ring(CONTROL_RING), self._memory,
                                   self.ending)
+        if FLIGHT in self.maps:
+            from .flight import FlightReader
+            self.flight = FlightReader(self.spec, self.maps)
         self._set_globals()
         self.programs = self._loader.load_programs()
 
@@ -130,6 +138,7 @@ class Session:
         self._watch_descriptors()
         self._started = True
         self._run_programs("begin")
+        self.beginning = self._read_flight(0)
         self._delivery.read_controls(self._handle_control)
         if self._share:
             from .budget import Budget
@@ -191,6 +200,8 @@ class Session:
             "allowance": 1 << 62,
             "zero": 0,
             "test_result": 0,
+            "dump_asked": 0,
+            "dumps_held": 0,
             "cpus": os.cpu_count() or 1,
         } | self._values
         assert self._state is not None
@@ -206,7 +217,8 @@ class Session:
         wanted = [point.event for spec in self.spec.programs for point in spec.attach if point.kind == "self"]
         if self._handle_signals or wanted:
             self._signals = Signals(self.ending if self._handle_signals else None,
-                                    {*wanted, *([ASKS] if self._handle_signals else [])})
+                                    {*wanted, *([ASKS] if self._handle_signals else []),
+                                     *([DUMPS] if self._handle_signals and self.flight is not None else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
         rings = [ring.fd.fileno() for ring in self._all_rings()]
@@ -261,6 +273,7 @@ class Session:
         if self._signals is not None:
             for name in self._signals.take_names():
                 self.asked |= not self._run_programs("self", name) and name == ASKS
+                self.dump_asked |= self.flight is not None and name == DUMPS
             if self._signals.interrupted:
                 self._set_done("signal")
         iterators = self._attachments.iterators
@@ -361,7 +374,9 @@ class Session:
         if self._may_still_run() and not syscalls.wait_for_running_programs():
             time.sleep(0.02)
         yield from self._delivery.drain_rings(self._handle_control)
+        moment = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._in_end = self._run_programs("end")
+        yield from self._read_flight(moment)
         yield from self._delivery.drain_rings(self._handle_control, hurried=False)
 
     def _detach_programs(self) -> None:
@@ -381,6 +396,24 @@ class Session:
 
     def _drain_rings(self) -> Iterator[Records]:
         return self._delivery.drain_rings(self._handle_control)
+
+    # flight memory
+
+    def _read_flight(self, moment: int) -> list[Records]:
+        """What it holds that is not older; nothing for a script that has none."""
+        if self.flight is None:
+            return []
+        from .flight import merge_stretches
+        return list(merge_stretches([stretch.since(moment) for stretch in self.flight.read_stretches()]))
+
+    def take_held_dumps(self) -> int:
+        """Let the script ask for a dump again: how often dump() was called since it last had asked."""
+        if self._state is None or not self._state.has_global("dump_asked"):
+            return 0
+        held = self._state.read_global("dumps_held")
+        self._state.write_global("dumps_held", 0)
+        self._state.write_global("dump_asked", 0)
+        return held
 
     # figures
 
@@ -431,6 +464,9 @@ class Session:
             self._last_losses = self.losses()
         for ring in self._all_rings():
             ring.close()
+        if self.flight is not None:
+            self.flight.close()
+        self.flight = None
         self._delivery.data = self._delivery.control = None
         for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._waiting,
                       self._statistics):

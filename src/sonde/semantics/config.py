@@ -98,6 +98,7 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("stack_mode", _choice_reader("stack_mode", *STACK_MODES),
                    "How stacks are printed: bpftrace, perf, raw or build_id."),
     ConfigVariable("str_trunc_trailer", str, "What is appended to strings that were cut."),
+    ConfigVariable("unstable_dump", _unstable, "What using dump() does."),
     ConfigVariable("unstable_import_statement", _unstable, "What using import does."),
     ConfigVariable("unstable_iter", _unstable, "What loops over iter_task() and its kin do."),
     ConfigVariable("unstable_tseries", _unstable, "What using tseries() does."),

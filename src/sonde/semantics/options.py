@@ -22,3 +22,4 @@ class Options(Record):
     timed: bool = False         # every record tells when it was made, also where their order does not need it
     env: dict[str, str] = {}    # BPFTRACE_* and SONDE_* variables
     gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
+    flight: int = 0             # --flight: bytes of each CPU's region of flight memory, a power of two; see spec.py

@@ -12,7 +12,7 @@ from ..gate import has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import conditions, expressions, gate, locations, loops, statements, subprograms, writing
+from . import conditions, expressions, flight, gate, locations, loops, statements, subprograms, writing
 from .core import Lower
 from .tasks import process_id
 
@@ -103,9 +103,10 @@ def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Bloc
     found = place
     for i, step in enumerate(way):
         for number, op in enumerate(step.ops[:at] if step is block else step.ops):
-            if op.kind == "call" and op.imm == h.RING_RESERVE and (step is block or _has_record(step, way[i + 1])):
+            if op.label == flight.RESERVES or op.kind == "call" and op.imm == h.RING_RESERVE and (
+                    step is block or _has_record(step, way[i + 1])):
                 found = step, number
-            elif op.kind == "call" and op.imm == h.RING_SUBMIT:
+            elif op.label == flight.COMMITS or op.kind == "call" and op.imm == h.RING_SUBMIT:
                 found = place
     return found
 

@@ -1,4 +1,4 @@
-"""Sending records to user space: reserved in a ring, filled in place, submitted."""
+"""Sending records to user space: reserved in a ring, or in flight memory, filled in place, submitted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...record import Record
 from ...semantics.naming import name_parts
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import WholeMap
-from ...spec import CONTROL_HEADER, RECORD_HEADER, EventField, EventSite, FormatPart
+from ...spec import CONTROL_HEADER, FLIGHT_GAP, RECORD_HEADER, EventField, EventSite, FormatPart
 from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
-from . import memory
+from . import flight, memory
 from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
@@ -21,11 +21,13 @@ from .state import Mem
 
 
 class Reserved(Record):
-    """A record being filled."""
+    """A record being filled; ``own``: in flight memory, and this is the CPU's slot of the heads."""
 
     record: Reg
     mem: Mem
     done: Block
+    size: int
+    own: Reg | None = None
 
 
 def event_type(type: Type | None) -> Type:
@@ -49,10 +51,13 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     """Reserve the site's record and write its header; a failure is counted and skips to ``done``."""
     number = lo.unit.site(site)
     done, lost, have = lo.b.block("sent"), lo.b.block("lost", cold=True), lo.b.block("have")
-    ring = lo.unit.ring(site.control)
     index: Operand = lo.probe_index() if len(lo.attach) > 1 else lo.first_probe
-    record = lo.b.call(h.RING_RESERVE, [MapFd(ring), site.size, 0], "ringbuf_reserve")
-    lo.b.branch("jne", record, 0, have, lost)
+    own = None
+    if lo.unit.options.flight and not site.control:
+        record, own = flight.reserve_place(lo, site.size, have, lost)
+    else:
+        record = lo.b.call(h.RING_RESERVE, [MapFd(lo.unit.ring(site.control)), site.size, 0], "ringbuf_reserve")
+        lo.b.branch("jne", record, 0, have, lost)
     lo.b.start(lost)
     count_lost(lo, index)
     lo.b.jump(done)
@@ -63,7 +68,7 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     else:
         lo.b.store(record, 0, number, 4)
         lo.b.store(record, 4, index, 4)
-    return Reserved(record, Mem(record), done)
+    return Reserved(record, Mem(record), done, site.size, own)
 
 
 def count_lost(lo: Lower, index: Operand) -> None:
@@ -81,8 +86,20 @@ def count_lost(lo: Lower, index: Operand) -> None:
 def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     """Write the time that orders the record, hand it over."""
     lo.b.store(reserved.record, 8, time)
-    lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
+    if reserved.own is not None:
+        flight.commit_place(lo, reserved.record, reserved.own, reserved.size)
+    else:
+        lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
     lo.b.start(reserved.done)
+
+
+def discard_record(lo: Lower, reserved: Reserved) -> None:
+    """Give a record up that was reserved."""
+    if reserved.own is not None:
+        flight.commit_place(lo, reserved.record, reserved.own, reserved.size, FLIGHT_GAP)
+    else:
+        lo.b.call(h.RING_DISCARD, [reserved.record, 0], "ringbuf_discard")
+    lo.b.jump(reserved.done)
 
 
 def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart] | None = None,

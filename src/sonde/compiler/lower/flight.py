@@ -1,0 +1,135 @@
+"""Records in flight memory: each CPU writes into a region of its own, over what is oldest, and nobody reads along.
+
+Who writes on a CPU may be interrupted by another program that writes there, and one that can be preempted also stands
+still while others go round the whole region. Places are therefore handed out by one atomic addition, and ``writers``
+tells who is alone: he notes as ``settled`` where the head stood, for all records before that are complete. Who is not
+alone gets no place that lies a region further than that, less a segment: there somebody may still be writing. Reading
+is described in runtime/flight.py, the layout in spec.py.
+"""
+
+from __future__ import annotations
+
+from ...spec import (
+    FLIGHT_BUSY,
+    FLIGHT_GAP,
+    FLIGHT_SEGMENT,
+    HEAD,
+    HEADS,
+    HEADS_STRIDE,
+    SETTLED,
+    WRITERS,
+    MapSpec,
+)
+from .. import helpers as h
+from ..ir import Block, MapAddr, MapFd, Operand, Reg
+from .core import Lower
+from .tasks import cpu_number
+
+RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of the operations between which a record is being filled
+PREFIX = 8  # bytes before a record
+
+
+def reserve_place(lo: Lower, size: int, have: Block, lost: Block) -> tuple[Reg, Reg]:
+    """Room for a record of ``size`` bytes: goes to ``have`` with its address, or to ``lost``. Also this CPU's slot of
+    the heads, for :func:`commit_place`."""
+    length = size + PREFIX
+    memory = lo.unit.flight(length)
+    cpu = cpu_number(lo)
+    inside, leave = lo.b.block("slot"), lo.b.block("leave", cold=True)
+    lo.b.branch("jlt", cpu, memory.cpus, inside, lost)  # always; it tells the verifier the bound
+    lo.b.start(inside)
+    own = lo.b.alu("add", lo.b.address(MapAddr(HEADS)), lo.b.alu("mul", cpu, HEADS_STRIDE))
+    _enter(lo, own, length, leave)
+    at = _advance_head(lo, own, length)
+    within = lo.b.alu("and", at, FLIGHT_SEGMENT - 8)
+    place = _locate_segment(lo, memory, cpu, at, leave)
+    long, on = lo.b.block("long", cold=True), lo.b.block("place")
+    lo.b.branch("jgt", within, FLIGHT_SEGMENT - length, long, on)
+    lo.b.start(long)
+    _begin_segment(lo, memory, cpu, lo.b.alu("add", at, length), leave)
+    lo.b.start(on)
+    prefix = lo.b.alu("add", place, within)
+    lo.b.store(prefix, 0, _prefix(lo, at, length | FLIGHT_BUSY))
+    record = lo.b.alu("add", prefix, PREFIX)
+    lo.b.jump(have)
+    lo.b.start(leave)
+    _leave(lo, own)
+    lo.b.jump(lost)
+    return record, own
+
+
+def commit_place(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> None:
+    """The record is complete (or, with FLIGHT_GAP, is none)."""
+    lo.b.store(record, -PREFIX, size + PREFIX | flag, 4)
+    _leave(lo, own)
+    lo.b.current.ops[-1].label = COMMITS
+
+
+def _counts_atomically(lo: Lower) -> bool:
+    """Whether the count of writers could change for good between two operations of this program. What only interrupts
+    it has left again when it goes on. Before Linux 5.12 no program is preempted."""
+    return lo.unit.feature("atomic_fetch") and (lo.context.preemptible or lo.attach[0].kind == "iter")
+
+
+def _enter(lo: Lower, own: Reg, length: int, leave: Block) -> None:
+    """Become one more writer, and note what has settled; to ``leave`` if the place might still be written to."""
+    if _counts_atomically(lo):
+        others = lo.b.fetch_add(own, WRITERS, lo.b.mov(1))
+    else:
+        others = lo.b.load(own, WRITERS)
+        lo.b.store(own, WRITERS, lo.b.alu("add", others, 1))
+    lo.b.current.ops[-1].label = RESERVES
+    alone, several, on = lo.b.block("alone"), lo.b.block("several", cold=True), lo.b.block("entered")
+    lo.b.branch("jeq", others, 0, alone, several)
+    lo.b.start(several)
+    if lo.unit.feature("atomic_fetch"):
+        farthest = lo.b.alu("add", lo.b.load(own, SETTLED), lo.unit.options.flight - FLIGHT_SEGMENT - length)
+        lo.b.branch("jlt", lo.b.load(own, HEAD), farthest, on, leave)
+    else:
+        lo.b.jump(leave)
+    lo.b.start(alone)
+    lo.b.store(own, SETTLED, lo.b.load(own, HEAD))
+    lo.b.start(on)
+
+
+def _leave(lo: Lower, own: Reg) -> None:
+    """Be a writer no more."""
+    if _counts_atomically(lo):
+        lo.b.atomic_add(own, WRITERS, -1)
+    else:
+        lo.b.store(own, WRITERS, lo.b.alu("sub", lo.b.load(own, WRITERS), 1))
+
+
+def _advance_head(lo: Lower, own: Reg, length: int) -> Operand:
+    """Take ``length`` bytes; the number of the first. Before Linux 5.12 only one writer at a time gets here."""
+    if lo.unit.feature("atomic_fetch"):
+        return lo.b.fetch_add(own, HEAD, lo.b.mov(length))
+    at = lo.b.load(own, HEAD)
+    lo.b.store(own, HEAD, lo.b.alu("add", at, length))
+    return at
+
+
+def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Block) -> Reg:
+    """The address of the segment that has byte ``at``."""
+    segments = memory.max_entries // memory.cpus
+    number = lo.b.alu("and", lo.b.alu("rsh", at, FLIGHT_SEGMENT.bit_length() - 1), segments - 1)
+    with lo.scope():
+        key = lo.temp(4)
+        lo.b.store(key.base, key.off, lo.b.alu("add", lo.b.alu("mul", cpu, segments), number), 4)
+        place = lo.b.call(h.MAP_LOOKUP, [MapFd(memory.name), lo.operand_address(key)], "map_lookup_elem")
+    found = lo.b.block("segment")
+    lo.b.branch("jne", place, 0, found, leave)  # always; it tells the verifier so
+    lo.b.start(found)
+    return place
+
+
+def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: Block) -> None:
+    """A record ends at ``end``, in the next segment: that begins with a gap up to there."""
+    place = _locate_segment(lo, memory, cpu, end, leave)
+    length = lo.b.alu("and", end, FLIGHT_SEGMENT - 8)
+    lo.b.store(place, 0, _prefix(lo, lo.b.alu("sub", end, length), lo.b.alu("or", length, FLIGHT_GAP)))
+
+
+def _prefix(lo: Lower, at: Operand, length: Operand) -> Reg:
+    """The eight bytes before a record: its length in the lower half, the number of its first byte / 8 in the upper."""
+    return lo.b.alu("or", lo.b.alu("lsh", at, 29), length)

@@ -1,0 +1,112 @@
+"""Giving a dump out: printed, or as a file of a folder in which the newest stay."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..api import Trace
+from ..errors import SondeError
+from ..options import Parsed
+from ..output import Output, Printer, json_kind, make_output
+from ..ownership import open_guarded
+from ..runtime.dumps import Dump
+from ..runtime.flight import merge_stretches
+from ..spec import MapSpec
+from .settings import FORMATS, KEPT, Settings
+
+
+def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
+    """What prints the script's records to ``out``."""
+    columns = parsed.columns if parsed.get("format") == "json" else ()
+    return Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
+
+
+Contents = Sequence[tuple[MapSpec, Sequence[tuple[Any, Any]]]]  # maps, and what they hold
+
+
+def read_maps(trace: Trace) -> Contents:
+    """The maps that are a part of each dump, by name, as they are now."""
+    shown = [named for named in trace.spec.maps if named.name.startswith("@")]
+    return [(named, list(trace.take_map(named.name))) for named in sorted(shown, key=lambda named: named.name)] \
+        if trace.spec.config.print_maps_on_exit else []
+
+
+def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
+    """Its head, what ``begin`` has printed, the records, and the maps."""
+    out.write_dump_head(dump)
+    for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
+        printer.print_batches(records, _do_nothing)
+        out.flush()
+    for named, items in contents:
+        out.write_map(named.name, items, kind=json_kind(named), incomplete=trace.session.is_incomplete(named.name))
+    out.flush(True)
+
+
+def _do_nothing(site: int) -> None:
+    """Sites that only the session acts on send nothing to flight memory."""
+
+
+class DumpFolder:
+    """A folder of dumps, called NAME.0001.txt and so on. OSError and SondeError if it cannot be written to."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.path = settings.folder
+        self._pattern = re.compile(re.escape(settings.name) + r"\.(\d{4,9})\." + FORMATS[settings.form])
+        self._name, self._ending = settings.name, FORMATS[settings.form]
+        try:
+            os.makedirs(self.path, 0o700, exist_ok=True)
+            self._folder = open_guarded(f"{self.path}/.", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise SondeError(f"--flight-to {self.path}: {error.strerror}") from None
+
+    def next_number(self) -> int:
+        """One more than that of the last dump, also of an earlier run."""
+        return max(self._numbers(), default=0) + 1
+
+    def _numbers(self) -> list[int]:
+        return sorted([int(found[1]) for name in os.listdir(self._folder) if (found := self._pattern.fullmatch(name))])
+
+    def _file_name(self, number: int) -> str:
+        return f"{self._name}.{number:04d}.{self._ending}"
+
+    @contextmanager
+    def write_file(self, number: int) -> Iterator[int]:
+        """A descriptor to write a dump to; it gets its name when it is whole, and then the oldest goes."""
+        part = f".{self._file_name(number)}.part"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
+                             dir_fd=self._folder)
+        try:
+            yield descriptor
+            os.rename(part, self._file_name(number), src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            os.unlink(part, dir_fd=self._folder)
+            raise
+        finally:
+            os.close(descriptor)
+        for old in self._numbers()[:-KEPT]:
+            os.unlink(self._file_name(old), dir_fd=self._folder)
+
+    def path_of(self, number: int) -> str:
+        """Where a dump is."""
+        return os.path.join(self.path, self._file_name(number))
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._folder)
+
+
+def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder,
+               record: Callable[[int, Dump], object] | None) -> str:
+    """Write a dump to a file of the folder, by ``record`` if it is to be a recording; where it is."""
+    with folder.write_file(dump.number) as descriptor:
+        if record is not None:
+            record(descriptor, dump)
+        else:
+            out: Any = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
+            print_dump(trace, dump, contents, out, make_printer(trace, parsed, out))
+            out.close()
+    return folder.path_of(dump.number)

@@ -1,0 +1,169 @@
+"""The loop of a flight: armed, asleep until something asks for a dump, and armed again."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterable
+
+from ..api import Trace
+from ..invocation import open_output
+from ..options import Parsed
+from ..output import Output, Printer, make_output
+from ..output.losses import report_losses
+from ..running import say_attached, say_warnings
+from ..runtime.batch import Raw
+from ..runtime.dumps import read_dump
+from ..service import tell_manager
+from .asking import Asked, Listener
+from .condition import Condition
+from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
+from .settings import refuse_what_acts, settings_of
+
+PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
+
+
+def fly(trace: Trace, parsed: Parsed) -> int:
+    """Attach, give out dumps until the end, print what ``end`` prints, maps and losses."""
+    refuse_what_acts(trace.spec)
+    descriptor = open_output(parsed)
+    out = make_output("json" if parsed.get("format") == "json" else "text", descriptor, 2, parsed.get("B", "line"),
+                      parsed.has("quiet"), trace.ending)
+    trace.keeps_maps = False
+    try:
+        with trace:
+            if parsed.has("dry-run"):
+                return 0
+            flight = Flight(trace, parsed, out)
+            try:
+                return flight.run()
+            finally:
+                flight.close()
+    finally:
+        out.flush(True)
+        out.close()
+        if descriptor != 1:
+            os.close(descriptor)
+
+
+class Flight:
+    """A script in flight."""
+
+    def __init__(self, trace: Trace, parsed: Parsed, out: Output) -> None:
+        self._trace, self._parsed, self._out = trace, parsed, out
+        self._settings = settings_of(parsed)
+        self._condition = Condition(parsed.get("when"), trace.spec) if parsed.has("when") else None
+        self._folder = DumpFolder(self._settings) if self._settings.folder else None
+        self._printer: Printer = make_printer(trace, parsed, out)
+        self._made = 0
+        self._number = self._folder.next_number() if self._folder is not None else 1
+        self._armed_at = 0.0  # monotonic: from when on the script or the condition may ask again
+        self._held = 0        # times that they asked before
+        self._rests = False   # dump() waits to be let ask again
+        self._listener = Listener(self._settings.name)
+
+    def run(self) -> int:
+        """Until the script has ended; the exit status."""
+        trace, session, out, parsed = self._trace, self._trace.session, self._out, self._parsed
+        say_warnings(trace, parsed, out)
+        session.tell = out.write_note
+        say_attached(trace, parsed, out)
+        self._wait_for_dumps()
+        tell_manager("STOPPING=1")
+        for records in trace.drain_batches():
+            self._handle_records(records, self._printer)
+        if self._settings.form != "recording":
+            self._printer.print_final_maps()
+        if trace.options.warnings:
+            report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        self._held += session.take_held_dumps()
+        if not parsed.has("quiet"):
+            more = f"; {self._held} more were asked for within {PAUSE:g} s of another" if self._held else ""
+            out.write_note(f"{self._made} dump{'' if self._made == 1 else 's'}{more}")
+        out.flush(True)
+        return session.status if session.reason == "exit" else 0
+
+    def close(self) -> None:
+        """Be no longer there for `sonde dump`."""
+        self._listener.close()
+        if self._folder is not None:
+            self._folder.close()
+
+    def _wait_for_dumps(self) -> None:
+        session = self._trace.session
+        waiting = select.poll()
+        waiting.register(session.fileno(), select.POLLIN)
+        waiting.register(self._listener.fileno(), select.POLLIN)
+        while not session.done:
+            waiting.poll(self._seconds_to_sleep())
+            self._handle_records(session.poll(0), None)
+            if session.dump_asked:
+                session.dump_asked = False
+                self._dump("", "SIGUSR2")
+            if session.asked:
+                session.asked = False
+                self._printer.print_maps()
+                self._out.flush()
+            for asked in self._listener.accept_requests():
+                self._answer(asked)
+            if self._condition is not None and self._condition.begins(self._trace.take_map):
+                self._dump_unless_held(self._condition.text, "--when")
+            self._arm()
+
+    def _seconds_to_sleep(self) -> int | None:
+        """In milliseconds, rounded up; None: until something happens."""
+        waits = [self._condition.wait] if self._condition is not None else []
+        waits += [max(0.0, self._armed_at - time.monotonic())] if self._rests else []
+        return int(1000 * min(waits)) + 1 if waits else None
+
+    def _handle_records(self, records: Iterable[Raw], printer: Printer | None) -> None:
+        """What programs ask of user space. While the script flies (no printer), maps are not printed, but what is to be
+        cleared or zeroed is."""
+        trace = self._trace
+        for record in records:
+            site = trace.spec.sites[record[0]]
+            if site.kind == "dump":
+                self._rests = True
+                self._dump_unless_held(site.data["why"], "dump()")
+            elif printer is not None:
+                printer.print_records((record,), trace.act_on_site)
+            elif site.kind == "print_map" and site.data.get("then"):
+                trace.take_map(site.data["map"], site.data["then"])
+            elif site.kind in ("clear", "zero"):
+                trace.act_on_site(record[0])
+
+    def _arm(self) -> None:
+        """Let the script ask again, if it is time."""
+        if self._rests and time.monotonic() >= self._armed_at:
+            self._rests = False
+            self._held += self._trace.session.take_held_dumps()
+
+    def _dump_unless_held(self, why: str, by: str) -> None:
+        if time.monotonic() < self._armed_at:
+            self._held += 1
+            return
+        self._dump(why, by)
+        self._armed_at = time.monotonic() + PAUSE
+
+    def _answer(self, asked: Asked) -> None:
+        asked.answer(self._dump(asked.why, "sonde dump"))
+
+    def _dump(self, why: str, by: str) -> str:
+        """Make a dump; a sentence that says so."""
+        trace, session = self._trace, self._trace.session
+        assert session.flight is not None
+        contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        dump = read_dump(session.flight, self._settings.window, trace.context.wall_clock, now, self._number, why, by,
+                         session.losses().sentences)
+        where = ""
+        if self._folder is not None:
+            where = " in " + write_dump(trace, self._parsed, dump, contents, self._folder, None)
+        else:
+            print_dump(trace, dump, contents, self._out, self._printer)
+        self._number += 1
+        self._made += 1
+        sentence = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records{where}"
+        if where and not self._parsed.has("quiet"):
+            self._out.write_note(sentence)
+        return sentence

@@ -1,0 +1,96 @@
+"""What --flight and its companions say."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import UsageError
+from ..kernel.host import possible_cpus
+from ..options import Parsed
+from ..record import Record
+from ..spec import FLIGHT_SEGMENT, EventSite, ScriptSpec
+
+DEFAULT = 64 << 20           # bytes of all CPUs, unless that is less than LEAST of each
+LEAST = 4 * FLIGHT_SEGMENT   # bytes of a CPU
+KEPT = 16                    # dumps that stay in a folder
+FORMATS = {"text": "txt", "json": "json", "recording": "sonde"}  # and how their files end
+_UNITS = {"ms": 10 ** 6, "s": 10 ** 9, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9}
+_SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Settings(Record):
+    """``window`` is how far back a dump goes, in ns; ``region`` the bytes of each CPU, a power of two; ``folder`` where
+    dumps are files, "" where they are printed; ``form`` the format of them."""
+
+    window: int
+    region: int
+    folder: str
+    form: str
+    name: str
+
+
+def settings_of(parsed: Parsed) -> Settings:
+    """The settings of a command line with --flight. UsageError for what makes no sense."""
+    window, _, size = parsed.get("flight").partition(",")
+    form, folder = parsed.get("format", "text"), parsed.get("flight-to")
+    if form not in FORMATS:
+        raise UsageError(f"--flight gives out {', '.join(FORMATS)}, not {form}",
+                         ["-f recording --flight-to DIR makes recordings, which sonde replay shows in any form"])
+    if form == "recording" and not folder:
+        raise UsageError("recordings of a flight need a folder: --flight-to DIR")
+    if folder and parsed.has("output"):
+        raise UsageError("dumps go to one place: -o FILE or --flight-to DIR")
+    for name in ("record", "count", "redraw", "test", "bench", "mode", "events"):
+        if parsed.has(name):
+            raise UsageError(f"--flight and --{name} exclude each other")
+    if parsed.command:
+        raise UsageError(f"sonde {parsed.command} shows what comes; with --flight nothing comes until a dump is asked "
+                         "for")
+    return Settings(parse_duration(window, "--flight"), region_bytes(size), folder, form, flight_name(parsed))
+
+
+def flight_name(parsed: Parsed) -> str:
+    """What a flight is called: its tool, or its script's file without the extension, or "sonde"."""
+    word = parsed.tool or (os.path.basename(parsed.words[0]) if parsed.words and not parsed.has("e") else "")
+    name = "".join([c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in word.removesuffix(".bt")])
+    return name[:40] or "sonde"
+
+
+def parse_duration(text: str, option: str) -> int:
+    """``30s`` (also ms, m, h) in ns; UsageError for anything else, and beyond a day."""
+    unit = text.lstrip("0123456789.")
+    number = text.removesuffix(unit)
+    digits = number.replace(".", "", 1)
+    found = int(float(number) * _UNITS[unit]) if digits.isdigit() and len(digits) < 10 and unit in _UNITS else 0
+    if not 0 < found <= 24 * _UNITS["h"]:
+        raise UsageError(f"{option} takes a time like 500ms, 30s or 5m, not '{text}'",
+                         ["--flight 30s,64M: with so much memory"] if option == "--flight" else [])
+    return found
+
+
+def region_bytes(text: str) -> int:
+    """The bytes of each CPU of a size for all of them together ("": the default)."""
+    cpus = possible_cpus()
+    total = max(DEFAULT, 4 * LEAST * cpus)
+    if text:
+        number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
+        if not (number.isascii() and number.isdigit() and len(number) < 13 and (not unit or unit in _SIZES)):
+            raise UsageError(f"--flight takes a size like 64M, not '{text}'")
+        total = int(number) * _SIZES.get(unit, 1)
+    if total < LEAST * cpus:
+        raise UsageError(f"--flight needs {LEAST >> 10}K for each of {cpus} CPUs: {LEAST * cpus >> 10}K at least, "
+                         f"not '{text}'")
+    if total > 64 << 30:
+        raise UsageError(f"--flight takes 64G at most, not '{text}'")
+    return 1 << (total // cpus).bit_length() - 1
+
+
+_ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}
+
+
+def refuse_what_acts(spec: ScriptSpec) -> None:
+    """UsageError for records that are orders: they would be carried out long after, and again with each dump."""
+    found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
+    if found is not None:
+        raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
+                         "when a dump is given out, once for each")

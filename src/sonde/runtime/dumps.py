@@ -1,0 +1,83 @@
+"""What stands at the head of a dump of flight memory: why and when it was made, and what of each CPU is in it."""
+
+from __future__ import annotations
+
+from ..record import Record
+from .flight import Stretch
+from .values import strftime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .flight import FlightReader
+
+_CLOCK = "%Y-%m-%d %H:%M:%S.%f"
+
+
+class CpuPart(Record):
+    """Of a CPU: how many records, their first and last time (ns since 1970; 0: none), bytes that were overwritten
+    before, and holes that broke older ones off."""
+
+    cpu: int
+    count: int
+    first: int
+    last: int
+    overwritten: int
+    holes: int
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        text = f"CPU {self.cpu}: no records"
+        if self.count:
+            text = (f"CPU {self.cpu}: {self.count} record{'' if self.count == 1 else 's'}, "
+                    f"{strftime('%H:%M:%S.%f', self.first)} to {strftime('%H:%M:%S.%f', self.last)}")
+        if self.overwritten:
+            text += f"; {self.overwritten} bytes before them overwritten"
+        return text + ("; older ones left out, behind a record that is not complete" if self.holes else "")
+
+
+class Dump(Record):
+    """A dump: its ``number``, ``why`` it was asked for and by what (``by``), ``when`` (ns since 1970), its ``parts``,
+    the records in them, and what the run had lost until then (``lost``, sentences)."""
+
+    number: int
+    why: str
+    by: str
+    when: int
+    window: float
+    parts: list[CpuPart]
+    stretches: list[Stretch]
+    lost: list[str]
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def lines(self) -> list[str]:
+        """The head, for people."""
+        why = f"{self.by}: {self.why}" if self.why else self.by
+        return [f"dump {self.number}: {why}", f"{strftime(_CLOCK, self.when)}, the last {self.window:g} s",
+                *[part.line for part in self.parts], *self.lost]
+
+    def as_json(self) -> dict[str, object]:
+        """The head as plain data."""
+        return {"number": self.number, "why": self.why, "by": self.by, "time": self.when, "seconds": self.window,
+                "records": self.count,
+                "cpus": [{"cpu": part.cpu, "records": part.count, "first": part.first, "last": part.last,
+                          "overwritten_bytes": part.overwritten, "holes": part.holes} for part in self.parts],
+                "lost": self.lost}
+
+
+def read_dump(reader: FlightReader, window: int, wall_clock: Callable[[int, str], int], now: int, number: int,
+              why: str, by: str, lost: Sequence[str]) -> Dump:
+    """What flight memory holds of the last ``window`` ns before ``now`` (boot clock)."""
+    stretches = [stretch.since(now - window) for stretch in reader.read_stretches()]
+    parts = []
+    for stretch in stretches:
+        first, last = [wall_clock(moment, "boot") if stretch.batches else 0 for moment in stretch.moments]
+        parts.append(CpuPart(stretch.cpu, stretch.count, first, last, stretch.begin, stretch.holes))
+    return Dump(number, why, by, wall_clock(now, "boot"), window / 1e9, parts, stretches, list(lost))
