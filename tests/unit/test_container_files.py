@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sonde.kernel.container_files import LARGEST, ContainerFiles, Described
-from sonde.kernel.groups import ANY, Groups
+from sonde.kernel.groups import Groups
 from sonde.kernel.procfs import Cgroups
 
 A, B, C, D = ("0123456789abcdef" * 4, "fedcba9876543210" * 4, "a5" * 32, "5a" * 32)
@@ -111,8 +111,8 @@ def test_what_a_filter_takes(machine: Path) -> None:
         ("pod", "shop-7d4b9"): [False, True, None, False, False], ("pod", UID): [False, True, None, False, False],
         ("pod", "prod/shop-7d4b9"): [False, True, None, False, False],
         ("service", "cron.service"): [False, False, False, False, True],
-        (ANY, "cron.service"): [False, False, None, None, True],
-        (ANY, "prod/shop-7d4b9"): [False, True, None, None, False],
+        ("service", "nginx.service"): [False, False, False, False, False],
+        ("service", ""): [False, False, False, False, True],
     }
     for (kind, text), expected in cases.items():
         assert [groups.is_in(kind, text, group) for group in range(2, 7)] == expected, (kind, text)
@@ -122,8 +122,8 @@ def test_what_a_filter_takes(machine: Path) -> None:
 def test_folders_lead_to_what_is_named(machine: Path) -> None:
     groups = Groups(Told(), ContainerFiles(str(machine)))
     asked = [("container", "web"), ("container", A[:12]), ("container", "0" * 64), ("container", "box"),
-             (ANY, "api"), ("pod", "shop-7d4b9"), ("pod", "prod/redis-0"), ("pod", UID),
-             ("service", "cron.service"), (ANY, "x.scope")]
+             ("container", "api"), ("pod", "shop-7d4b9"), ("pod", "prod/redis-0"), ("pod", UID),
+             ("service", "cron.service"), ("service", "x.scope")]
     group = 10
     for kind, text in asked:
         folders = groups.folders_of(kind, text)
@@ -131,6 +131,5 @@ def test_folders_lead_to_what_is_named(machine: Path) -> None:
         for folder in folders:
             group += 1
             groups.learn(group, f"/a/{folder}")
-            belongs = groups.is_in(kind, text, group)
-            assert belongs or belongs is None and kind == ANY, (kind, text, folder)
+            assert groups.is_in(kind, text, group), (kind, text, folder)
     assert groups.folders_of("container", "") == []

@@ -6,6 +6,7 @@ from ..memory import Cache
 from ..record import Value
 from .cgroup_paths import (
     ID,
+    IS_ID,
     SHORT_ID,
     Membership,
     folders_of_id,
@@ -21,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ANY = "any"  # of what -C names: a container, a pod or a service
 _KEPT = 2 << 20
 _NOTHING = Described()
 
@@ -95,14 +95,10 @@ class Groups:
         if place is None:
             return None
         belongs = place.belongs
-        answers: list[bool | None] = []
-        if kind in ("service", ANY):
-            answers.append(belongs.service == text if text else bool(belongs.service))
-        if kind in ("container", ANY):
-            answers.append(_is_container(text, belongs, place.described))
-        if kind in ("pod", ANY):
-            answers.append(self._is_pod(text, belongs, place.described))
-        return True if True in answers else None if None in answers else False
+        if kind == "service":
+            return belongs.service == text if text else bool(belongs.service)
+        return self._is_pod(text, belongs, place.described) if kind == "pod" else \
+            _is_container(text, belongs, place.described)
 
     def _is_pod(self, text: str, belongs: Membership, told: Described | None) -> bool | None:
         if not belongs.pod or not text or text == belongs.pod:
@@ -114,18 +110,16 @@ class Groups:
         """The names of folders each of which is what is so called, by all that is known now."""
         if not text:
             return []
-        found = folders_of_service(text) if kind in ("service", ANY) else []
+        if kind == "service":
+            return folders_of_service(text)
         described = {each: self._files.describe(each) or _NOTHING for each in self._files.ids()}
-        if kind in ("container", ANY):
-            found += folders_of_name(text)
-            found += [folder for each, told in described.items()
-                      if told.name == text or len(text) >= SHORT_ID and each.startswith(text)
-                      for folder in folders_of_id(each)]
-            if len(text) == ID:
-                found += folders_of_id(text)
-        if kind in ("pod", ANY):
+        if kind == "pod":
             uids = {text, *[uid for uid, pod in self._files.pods.items() if text in (pod, pod.partition("/")[2])]}
-            found += [folder for uid in sorted(uids) for folder in folders_of_pod(uid)]
+            return [folder for uid in sorted(uids) for folder in folders_of_pod(uid)]
+        ids = [each for each, told in described.items()
+               if told.name == text or len(text) >= SHORT_ID and each.startswith(text)]
+        found = folders_of_name(text) + [folder for each in [*ids, *[text] * bool(IS_ID.match(text))]
+                                         for folder in folders_of_id(each)]
         return [folder for folder in dict.fromkeys(found) if "/" not in folder]
 
     def all_groups(self) -> list[int]:
