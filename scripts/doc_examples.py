@@ -67,6 +67,9 @@ CONVERSIONS: list[tuple[str, str, str]] = [
 BUILTIN_EXAMPLES: dict[str, str] = {
     "args": "tracepoint:sched:sched_switch { print(args); @[args.next_comm] = count(); }",
     "arg0": "kprobe:vfs_read { @ = hist(arg2); }",
+    "container": "tracepoint:syscalls:sys_enter_openat { @[container] = count(); }",
+    "pod": "tracepoint:syscalls:sys_enter_openat { @[pod, comm] = count(); }",
+    "service": 'tracepoint:syscalls:sys_enter_openat /service == "nginx.service"/ { @[str(args.filename)] = count(); }',
     "cgroup": 'tracepoint:syscalls:sys_enter_openat { printf("%d %s\\n", cgroup, cgroup_path(cgroup)); }',
     "comm": 'tracepoint:syscalls:sys_enter_openat /comm == "sshd"/ { print(comm); print(comm(1)); }',
     "config": "begin { print(config.max_strlen); print(config); }",
@@ -113,7 +116,7 @@ CONFIG_EXAMPLES: dict[str, str] = {
 # key -> command
 OPTION_EXAMPLES: dict[str, str] = {
     "e": "sonde -e 'begin { print(1); exit(); }'", "list": "sonde -l 'tracepoint:sched:*'", "pid": "sonde -p 1234 script.bt",
-    "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
+    "container": "sonde -C web script.bt", "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
     "B": "sonde -B line script.bt", "quiet": "sonde -q script.bt", "verbose": "sonde -v script.bt",
     "warnings": "sonde -k script.bt", "no-warnings": "sonde --no-warnings script.bt", "unsafe": "sonde --unsafe script.bt",
     "budget": "sonde --budget 2% script.bt",
@@ -293,6 +296,9 @@ ERRORS: dict[str, tuple[str, str]] = {
     "value-too-large": ("What is printed, or kept in a map, has at most two million parts: a struct counts for eight and its members.",
                         "struct a { char x; };\nstruct b { struct a y[4000000]; };\nbegin { $p = (struct b *)curtask; print(*$p); }"),
     "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "(" * 250 + "1" + ")" * 250 + "); }"),
+    "too-many-groups": ("Up to 15 names of containers, pods and services can be compared with; -C takes three of them.",
+                        "tracepoint:syscalls:sys_enter_openat / " + " || ".join(
+                            [f'container == "{name}"' for name in "abcdefghijklmnop"]) + " / { @ = count(); }"),
     "too-many-parameters": ("Functions take up to five parameters.",
                             "fn f($a: int8, $b: int8, $c: int8, $d: int8, $e: int8, $f: int8) { }\nbegin { f(1, 2, 3, 4, 5, 6); }"),
     "too-many-probes": ("More attach points than max_probes.", "config = { max_probes = 1 }\nbegin { } end { }"),

@@ -35,6 +35,9 @@ class Names:
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         return f"unified:/{cgroup}{filter}"
 
+    def group_name(self, kind: str, cgroup: int) -> str:
+        return f"{kind}-{cgroup}"
+
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         return nanoseconds + 1_700_000_000_000_000_000
 

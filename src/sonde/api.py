@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Self, TypeAlias
 
+    from .group_log import GroupLog
     from .language.files import Files
     from .map_view import MapView
     from .output.outside import Outside
@@ -185,6 +186,7 @@ class Trace:
         self._statistics = run_statistics
         self._budget = budget
         self._context: Any = None
+        self._group_log: GroupLog | None = None
         self._reader: MapReader | None = None
         self._decoder: Any = None
         self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
@@ -226,12 +228,17 @@ class Trace:
                 self.session.attach()
         except BaseException:
             self.ending.over = True
-            if self._context is not None:
-                self._context.close()
+            self._close_context()
             if self._session is not None:
                 self._session.close()
             self._release_process()
             raise
+
+    def _close_context(self) -> None:
+        for thing in (self._group_log, self._context):
+            if thing is not None:
+                thing.close()
+        self._group_log = None
 
     def _release_process(self) -> None:
         """A command that was forked and waits for its probes must not wait for ever."""
@@ -282,11 +289,30 @@ class Trace:
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
         self._context = LiveContext(self.spec, self.session.maps, memory=self.memory)
-        self.session.follow_mappings(self._context.mapping_log)
+        self.session.follow(self._context.mapping_log)
+        if self._context.groups is not None:
+            self._group_log = self._follow_groups()
+            self.session.follow(self._group_log)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
             self._context.remember_process(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
         self._decoder = EventDecoder(self.spec, self._context)
+
+    def _follow_groups(self) -> GroupLog:
+        """Names of the control groups that come and go while this script runs, and answers for its filters."""
+        from .errors import CompileError, MissingFeatureError
+        from .group_log import FOLLOW, GroupLog, follow_options
+        from .kernel.procfs import cgroup2_mount_point
+        from .runtime.session import Session
+        if cgroup2_mount_point() is None:
+            raise MissingFeatureError("containers, pods and services are known by control groups of version 2, and "
+                                      "there are none here", "cgroup2", ["mount -t cgroup2 none /sys/fs/cgroup"])
+        try:
+            spec = compile_or_recall(FOLLOW, follow_options(self.spec))
+        except CompileError as error:
+            raise MissingFeatureError("control groups can be followed where type information has the arguments of raw "
+                                      "tracepoints (Linux 5.18)", "typed_arguments") from error
+        return GroupLog(Session(spec, values=self._global_values()), self.spec, self.session.maps, self._context.groups)
 
     @property
     def session(self) -> Session:
@@ -443,8 +469,7 @@ class Trace:
                 self._incomplete |= {name} if self.session.is_incomplete(name) else set()
                 keep_stacks([key for key, _ in self._final[name]])
             self._losses = self.session.losses()
-        if self._context is not None:
-            self._context.close()
+        self._close_context()
         self.session.close()
 
 

@@ -84,6 +84,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
             params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
         if parsed.has("pid"):
             tool.check_process()
+        if parsed.has("container"):
+            tool.check_container()
         parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
         if tool.parameters[:1] == ["SECONDS"]:
             parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
@@ -144,7 +146,10 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         region = settings_of(parsed).region
     elif parsed.has("flight-to") or parsed.has("when"):
         raise UsageError("--flight-to and --when are of a flight: --flight 30s")
-    return Options(params=plain, named=named, pid=pid_of(parsed), unsafe=parsed.has("unsafe"), mode=_mode(parsed),
+    if parsed.has("container") and not parsed.get("container"):
+        raise UsageError("-C takes the name of a container, pod or service")
+    return Options(params=plain, named=named, pid=pid_of(parsed), group=parsed.get("container"),
+                   unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"),
                    timed=viewed or is_watched(parsed) or makes_recording(parsed) or region > 0, flight=region,

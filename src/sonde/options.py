@@ -30,6 +30,8 @@ OPTIONS = [
     Option(("-e",), "PROGRAM", "OPTIONS", "run this program"),
     Option(("-l", "--list"), "[SEARCH]", "OPTIONS", "list probes, structs and enums; with -v their arguments"),
     Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
+    Option(("-C", "--container"), "NAME", "OPTIONS",
+           "trace this container, pod or service only: its name, or a container's id"),
     Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
            "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),

@@ -34,6 +34,12 @@ The map ``__heads`` has a slot for each CPU::
     u64 writers    programs that are writing a record, one interrupting the other
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
+
+Control groups (maps of scripts that compare a container, pod or service with a name; see ScriptSpec.groups)::
+
+    __groups       u64 id of a group -> u64: bit i, it is a part of what ScriptSpec.groups[i] asks for; bit i + 16, that
+                   is not known yet. A group that is not there is a part of none.
+    __unplaced     u64 id, u64 the bits that were asked for -> u64 events for which they were not known
 """
 
 from __future__ import annotations
@@ -50,6 +56,8 @@ CONTROL_HEADER = 24
 STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_FRAMES, PY_TEXTS = "__pyimages", "__pymisses", "__pyframes", "__pytexts"
+GROUPS, UNPLACED, UNPLACED_BIT = "__groups", "__unplaced", 16
+MOST_GROUPS = 15  # questions of one script
 BUDGET_HEAD = 2  # words of a slot before those of the probes
 FLIGHT, HEADS = "__flight", "__heads"
 FLIGHT_BUSY, FLIGHT_GAP, FLIGHT_SEGMENT = 1 << 30, 1 << 29, 1 << 16
@@ -314,6 +322,7 @@ class MapSpec(Record):
     initial: bytes = b""  # contents of element 0 of an array, written before the programs load
     read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
     short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
+    adds: bool = False  # plain numbers that the script only adds to
     span: Any = None
     labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
     at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
@@ -483,6 +492,8 @@ class ScriptSpec(Record):
     source: Any = None  # Source
     warnings: list[Any] = []  # Diagnostic
     gate: Gate | None = None
+    # (kind, name) of the containers, pods and services that are asked for; the name "" is any
+    groups: list[tuple[str, str]] = []
 
     def find_map(self, name: str) -> MapSpec:
         """The map called ``name``."""

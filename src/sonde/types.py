@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+GROUPS = ("container", "pod", "service")  # kinds of symbols: what a control group is a part of
 KERNEL, USER, CTX, BPF = "kernel", "user", "ctx", "bpf"  # address spaces of a pointer ("" = unknown)
 
 
@@ -134,7 +135,7 @@ class Symbol(Scalar):
     """A number that is printed as a name, looked up in user space when it is printed.
 
     kind: ksym (address), username (uid), probe (index of an attach point), strerror, signal_name,
-    syscall_name, cgroup_path (cgroup id).
+    syscall_name, cgroup_path, container, pod, service (cgroup id).
     """
 
     kind: str

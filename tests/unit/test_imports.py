@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
     "map_view": BASE | {"api", "notebook", "reading", "expected", "tables", "tabular"},
     "api": ROOMS,
+    "group_log": BASE | BACK | {"language", "semantics"},
     "cli": ROOMS,
     "doctor": ROOMS,
     "selftest": ROOMS,

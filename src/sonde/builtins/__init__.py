@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FAMILIES = {
     "tasks": "pid tid uid gid username comm ppid pcomm leader_tid leader_comm curtask cgroup",
+    "groups": "container pod service",
     "events": "args arg0 retval ctx func probe probetype usermode",
     "machine": "cpu ncpus numaid rand config cpid has_cpid",
     "clocks": "nsecs elapsed jiffies",

@@ -18,7 +18,12 @@ from ..types import Aggregate
 def has_gate(options: Options, probe: CheckedProbe) -> bool:
     """Whether a clause's action can be held back. One that ends what another clause began cannot: it runs only for what
     was let in, and held back it would leave a beginning behind that the next end is then taken for."""
-    return options.gated and not is_exempt(probe) and not _ends_others(probe)
+    return options.gated and asks_for_group(probe)
+
+
+def asks_for_group(probe: CheckedProbe) -> bool:
+    """Whether -C holds for a clause: its events are somebody's, and it does not end what was let in."""
+    return not is_exempt(probe) and not _ends_others(probe)
 
 
 def is_exempt(probe: CheckedProbe) -> bool:

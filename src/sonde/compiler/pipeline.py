@@ -45,7 +45,7 @@ def compile_checked(checked: CheckedScript, world: World, show: Show | None = No
         from .session import pair_sessions
         specs = pair_sessions(specs, world)
     return ScriptSpec(specs, maps, unit.sites, unit.errors, unit.probes, unit.globals, checked.config, checked.source,
-                      list(checked.diagnostics.items), describe_gate(checked, unit.probes))
+                      list(checked.diagnostics.items), describe_gate(checked, unit.probes), unit.groups)
 
 
 def _number_probes(unit: Unit, plans: list[tuple[CheckedProbe, Planned]]) -> list[tuple[CheckedProbe, Planned]]:

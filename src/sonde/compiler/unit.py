@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import cpython as py
-from ..language.ast import Call, For, MapRef
+from ..language.ast import Assign, Call, For, MapRef
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
 from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
@@ -17,6 +17,7 @@ from ..spec import (
     DATA_RING,
     FLIGHT,
     FLIGHT_SEGMENT,
+    GROUPS,
     HEADS,
     HEADS_STRIDE,
     PY_FRAMES,
@@ -26,12 +27,13 @@ from ..spec import (
     STACK_RESERVE,
     STACKS,
     STATE,
+    UNPLACED,
     Config,
     ErrorSite,
     EventSite,
     MapSpec,
 )
-from ..types import Aggregate, Scalar, Str, Tuple, Type, round_up
+from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
 from .ir import MapAddr
 
 NO_PREALLOC, RDONLY_PROG, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
@@ -42,6 +44,7 @@ LARGEST_VALUE = 3 << 20
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
 ZERO, LOG2 = "__zero", "__log2"
 SHORT = 64  # bytes of a string in a short key
+MOST_CGROUPS = 16384  # that are a part of what a script asks for, or of which that is not known
 STACK_FRAMES = 127  # PERF_MAX_STACK_DEPTH
 
 
@@ -57,6 +60,7 @@ class Unit:
         self.sites: list[EventSite] = []
         self.errors: list[ErrorSite] = []
         self.error_index: dict[Any, int] = {}
+        self.groups: list[tuple[str, str]] = []
         self.probes: list[str] = []  # names of the attach points, by program; see pipeline.py
         self.globals: list[str] = []
         self.global_refs: list[tuple[str, MapAddr]] = []
@@ -68,6 +72,8 @@ class Unit:
         self.short_loops: dict[int, bool] = {}  # loops that stay loops, by the id of their node; see lower/loops.py
         self._features: dict[str, bool] = {}
         self.observed, self.cleared = map_uses(checked)
+        self.assigned = {node.target.name for p in checked.probes for node in walk_nodes(p.trees)
+                         if isinstance(node, Assign) and isinstance(node.target, MapRef) and node.op not in ("+", "-")}
         for info in checked.maps.values():
             self.maps[info.name] = self.map_spec(info)
 
@@ -100,13 +106,14 @@ class Unit:
         # clear() leaves the keys of an aggregate in place for another interval: see runtime/maps.py
         entries = info.entries or self.config.max_map_keys * (2 if aggregate and info.name in self.cleared else 1)
         spec = MapSpec(info.name, type, info.key.size, round_up(value.size, 8), entries, 0, info.key, value,
-                       read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end)
+                       read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
+                       adds=isinstance(value, Int) and info.name not in self.assigned)
         self.make_room(spec)
         small = short_type(info.key)
         if small != info.key and type in ("hash", "percpu_hash"):
             spec.short = "__short" + info.name
             short = MapSpec(spec.short, spec.type, small.size, spec.value_size, entries, 0, small, value,
-                            cpus=spec.cpus, stride=spec.stride, read_in_kernel=observed, span=info.span)
+                            cpus=spec.cpus, stride=spec.stride, adds=spec.adds, read_in_kernel=observed, span=info.span)
             short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else NO_PREALLOC
             self.maps[spec.short] = short
         return spec
@@ -193,6 +200,14 @@ class Unit:
         memory = self.maps[FLIGHT]
         memory.value_size = max(memory.value_size, FLIGHT_SEGMENT + round_up(record, 64))
         return memory
+
+    def number_group(self, kind: str, text: str) -> int:
+        """The number of a question about the task's control group: see spec.py."""
+        self.internal(GROUPS, lambda: MapSpec(GROUPS, "hash", 8, 8, MOST_CGROUPS))
+        self.internal(UNPLACED, lambda: MapSpec(UNPLACED, "hash", 16, 8, MOST_CGROUPS))
+        if (kind, text) not in self.groups:
+            self.groups.append((kind, text))
+        return self.groups.index((kind, text))
 
     def ring(self, control: bool) -> str:
         if control:

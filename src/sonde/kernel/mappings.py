@@ -11,6 +11,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from .. import uapi
 from ..errors import EnvironmentProblem, SondeError
@@ -97,6 +98,12 @@ class MappingLog:
             ring.close()
         self._rings = []
         self.drain_rings()
+
+    def count_losses(self, losses: Any) -> None:
+        """Add to a run's losses (runtime.losses) what was not seen of processes."""
+        losses.short += self.short
+        losses.unseen += self.lost
+        losses.early += self.early
 
     def find_mapping(self, pid: int, address: int) -> Mapping | None:
         """The newest mapping that the process, or one that it was forked from, had at an address."""

@@ -7,6 +7,10 @@ import os
 from ..basics import cache
 from ..memory import Cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def read_comm(pid: int) -> str | None:
     """Name of a thread; None if there is none with this id."""
@@ -144,17 +148,32 @@ class Cgroups:
 
         return [pair for pair in found if fnmatchcase(pair[0], pattern)]
 
+    def learn(self, number: int, path: str) -> None:
+        """A cgroup was made, with this path."""
+        self._known.put(number, [("unified", path)], _CGROUP + 2 * len(path))
+
+    def all_ids(self) -> list[int]:
+        """Every cgroup that can be seen now."""
+        found = []
+        for number, path in _walk_hierarchy():
+            self.learn(number, path)
+            found.append(number)
+        return found
+
     def _scan_hierarchy(self, wanted: int) -> list[tuple[str, str]]:
         """Look at all of them; the paths of the one that is wanted."""
-        mount, found = cgroup2_mount_point(), list[tuple[str, str]]()
-        if mount is None:
-            return found
-        for directory, _, _ in os.walk(mount):
-            try:
-                inode = os.stat(directory).st_ino
-            except OSError:
-                continue
-            paths = [("unified", directory[len(mount):] or "/")]
-            self._known.put(inode, paths, _CGROUP + 2 * len(directory))
-            found = paths if inode == wanted else found
+        found = list[tuple[str, str]]()
+        for number, path in _walk_hierarchy():
+            self.learn(number, path)
+            found = [("unified", path)] if number == wanted else found
         return found
+
+
+def _walk_hierarchy() -> Iterator[tuple[int, str]]:
+    """(id, path) of every cgroup (v2) that can be seen."""
+    mount = cgroup2_mount_point()
+    for directory, _, _ in os.walk(mount) if mount is not None else ():
+        try:
+            yield os.stat(directory).st_ino, directory[len(mount or ""):] or "/"
+        except OSError:
+            continue

@@ -129,7 +129,8 @@ class Unary(Expr):
 class Binary(Expr):
     """``+ - * / % & | ^ << >> && || == != < <= > >=``.
 
-    checked: ``compare`` says how operands compare: "signed", "unsigned", "string" or "bytes" (element by element).
+    checked: ``compare`` says how operands compare: "signed", "unsigned", "string", "bytes" (element by element), or
+    "group": whether the task is a part of what is so called.
     """
 
     op: str = ""

@@ -30,7 +30,7 @@ MOST_PARTS = 100_000   # values that all types of a head come to, one for each e
 MOST_WORDS = 1 << 20   # of an aggregate
 _WIDEST = 4096         # a width in a format
 _CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "gr"}
-_SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path"}
+_SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
 _FORMATTED = ("printf", "cat", "system")
 # Kind of site -> what its ``data`` has to have, and how many fields at least.
 _SITES: dict[str, tuple[tuple[str, ...], int]] = {

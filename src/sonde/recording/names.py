@@ -18,6 +18,7 @@ _TEXT, _NUMBER = str, int
 _SHAPES: dict[str, tuple[list[type], Any]] = {
     "ksym": ([int], [str, int]), "usym": ([int, int], [str, int, str]), "build_id": ([int, int], [str, int]),
     "user_name": ([int], str), "syscall_name": ([int], str), "cgroup_path": ([int, str], str),
+    "group_name": ([str, int], str),
     "stack_frames": ([int], "numbers"), "unwound": ([int], "numbers")}
 
 Tell = Callable[[str, tuple[Any, ...], Any], object]  # (question, what was asked, the answer)
@@ -55,6 +56,9 @@ class ToldNames:
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         return self._told("cgroup_path", cgroup, filter)  # type: ignore[no-any-return]
+
+    def group_name(self, kind: str, cgroup: int) -> str:
+        return self._told("group_name", kind, cgroup)  # type: ignore[no-any-return]
 
     def stack_frames(self, stack: int) -> Sequence[int]:
         return self._told("stack_frames", stack)  # type: ignore[no-any-return]
@@ -126,6 +130,9 @@ class RecordedNames:
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         return str(self._known.get(("cgroup_path", cgroup, filter), ""))
 
+    def group_name(self, kind: str, cgroup: int) -> str:
+        return str(self._known.get(("group_name", kind, cgroup), ""))
+
     def stack_frames(self, stack: int) -> Sequence[int]:
         return self._frames("stack_frames", stack)
 
@@ -168,7 +175,7 @@ def has_names(type: t.Type) -> bool:
     if isinstance(type, t.Tuple):
         return any(map(has_names, type.of))
     return isinstance(type, t.USym | t.Stack) \
-        or isinstance(type, t.Symbol) and type.kind in ("ksym", "username", "syscall_name", "cgroup_path")
+        or isinstance(type, t.Symbol) and type.kind in ("ksym", "username", "syscall_name", "cgroup_path", *t.GROUPS)
 
 
 def ask_names(value: Any) -> None:

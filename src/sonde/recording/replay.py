@@ -182,8 +182,9 @@ def _read_losses(spec: ScriptSpec, plain: Any) -> Losses:
         kept = Withheld(numbers[0], _counts(kept["events"]), numbers[1], numbers[2], numbers[3],
                         _counts(kept["dropped"]))
     errors = [(spec.errors[_number(index)], _number(count)) for index, count in plain["errors"]]
-    return Losses(_counts(plain["records"]), errors, _counts(plain["skipped"]), _number(plain["late"]),
-                  _number(plain["short"]), _number(plain["unseen"]), kept)
+    return Losses(_counts(plain["records"]), errors, _counts(plain["skipped"]), withheld=kept,
+                  unplaced=_counts(plain.get("unplaced", [])),
+                  **{name: _number(plain.get(name, 0)) for name in ("late", "short", "unseen", "early", "unknown")})
 
 
 def _counts(plain: Any) -> list[tuple[str, int]]:

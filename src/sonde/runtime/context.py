@@ -11,15 +11,16 @@ from ..errors import SondeError
 from ..kernel import host, procfs
 from ..memory import Memory
 from ..spec import PY_IMAGES, ScriptSpec
-from ..types import Stack, Tuple, USym
+from ..types import GROUPS, Stack, Symbol, Tuple, USym
 from .maps import Map
 from .stacks import StackFrames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from ..kernel.groups import Groups
     from ..kernel.symbols import KernelSymbols
     from ..kernel.user_symbols import UserSymbols
     from .pythons import Pythons
@@ -45,6 +46,7 @@ class LiveContext:
         if self._log is not None:
             self._log.changed = self._user_symbols.forget_process
         self._cgroups = procfs.Cgroups()
+        self.groups = _new_groups(self._cgroups) if asks_for_groups(spec) else None
         self._unwinder: Any = None
         self._stacks = StackFrames(spec, maps, self._memory.stacks)
         self._offsets: dict[str, int] = {}
@@ -124,6 +126,11 @@ class LiveContext:
         return ",".join([f"{hierarchy}:{path}"
                          for hierarchy, path in self._cgroups.cgroup_paths(cgroup, filter or "*")])
 
+    def group_name(self, kind: str, cgroup: int) -> str:
+        """Name of the container, pod or service that a cgroup is a part of; "" if it is of none."""
+        assert self.groups is not None
+        return self.groups.name_of(kind, cgroup)
+
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
         if clock not in self._offsets:
@@ -150,10 +157,27 @@ class LiveContext:
             self._log.close()
 
 
+def asks_for_groups(spec: ScriptSpec) -> bool:
+    """Whether the script prints names of containers, pods or services, or asks whether a task is in one."""
+    return bool(spec.groups) or _has_value(spec, is_group)
+
+
+def is_group(type: Any) -> bool:
+    """Whether values of the type are containers, pods or services, or tuples with such."""
+    if isinstance(type, Tuple):
+        return any(map(is_group, type.of))
+    return isinstance(type, Symbol) and type.kind in GROUPS
+
+
 def names_user_addresses(spec: ScriptSpec) -> bool:
     """Whether the script prints names of addresses in processes."""
-    return any([_has_user_address(type) for site in spec.sites for type in [field.type for field in site.fields]]
-               + [_has_user_address(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
+    return _has_value(spec, _has_user_address)
+
+
+def _has_value(spec: ScriptSpec, test: Callable[[Any], bool]) -> bool:
+    """Whether the script sends or keeps a value with such a type."""
+    return any([test(type) for site in spec.sites for type in [field.type for field in site.fields]]
+               + [test(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
 
 
 def _has_user_address(type: Any) -> bool:
@@ -167,6 +191,11 @@ def _find_pythons(maps: Mapping[str, Map]) -> Pythons | None:
         return None
     from .pythons import Pythons
     return Pythons(maps)
+
+
+def _new_groups(cgroups: procfs.Cgroups) -> Groups:
+    from ..kernel.groups import Groups
+    return Groups(cgroups)
 
 
 def _start_mapping_log(memory: int, python: Pythons | None) -> Any:

@@ -161,7 +161,7 @@ def _timestamp_decoder(type: t.Timestamp, context: DecodingContext) -> Decode:
 
 def _symbol_decoder(type: t.Symbol, context: DecodingContext) -> Decode:
     kind, lookup = type.kind, _name_lookup(type, context)
-    get = _scalar_decoder("Q" if kind in ("ksym", "cgroup_path") else "q")
+    get = _scalar_decoder("Q" if kind in ("ksym", "cgroup_path", *t.GROUPS) else "q")
     return lambda buffer, offset: NamedNumber(kind, get(buffer, offset), lookup)
 
 
@@ -170,6 +170,8 @@ def _name_lookup(type: t.Symbol, context: DecodingContext) -> Callable[[int], st
         return lambda address: (context.ksym(address) or (format_bare_address(address), 0))[0]
     if type.kind == "cgroup_path":
         return lambda cgroup: context.cgroup_path(cgroup, type.filter)
+    if type.kind in t.GROUPS:
+        return lambda cgroup: context.group_name(type.kind, cgroup)
     simple: dict[str, Callable[[int], str]] = {
         "username": context.user_name, "probe": context.probe_name, "syscall_name": context.syscall_name,
         "strerror": _error_message, "signal_name": _signal_name}

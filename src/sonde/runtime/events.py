@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from struct import Struct as Layout
+from sys import byteorder
 
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, round_up
 from .aggregate_values import aggregate_value
+from .context import is_group
 from .decoders import make_column_decoder, make_decoder
 from .maps import Map
-from .values import DecodingContext
+from .merge import add_states
+from .values import DecodingContext, key_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,9 +107,31 @@ class MapDecoder:
         return [words[0] for words in states] if self._aggregate.kind == "count" \
             else [self.decode_value(words) for words in states]
 
+    @property
+    def has_names(self) -> bool:
+        """Whether elements of different keys may belong together: those of a container's control groups do."""
+        return self._spec.key is not None and is_group(self._spec.key)
+
     def decode_items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
-        """All (key, value) pairs."""
-        return [(self.decode_key(key), self.decode_value(value)) for key, value in raw]
+        """All (key, value) pairs. What belongs together is one of them, if it can be added up."""
+        pairs = [(self.decode_key(key), value) for key, value in raw]
+        if self.has_names and (self._aggregate is not None or self._spec.adds):
+            pairs = self._merge_pairs(pairs)
+        return [(key, self.decode_value(value)) for key, value in pairs]
+
+    def _merge_pairs(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Pairs of raw values, with those of one name as one."""
+        found: dict[str, tuple[Any, list[Any]]] = {}
+        for key, value in pairs:
+            found.setdefault(key_text(key), (key, []))[1].append(value)
+        return [(key, values[0] if len(values) == 1 else self._add_values(values)) for key, values in found.values()]
+
+    def _add_values(self, values: list[Any]) -> Any:
+        if self._aggregate is not None:
+            return add_states(self._aggregate, values)
+        size = self._spec.value_size
+        total = sum([int.from_bytes(value, byteorder) for value in values])
+        return (total & (1 << 8 * size) - 1).to_bytes(size, byteorder)
 
 
 class MapReader:
@@ -121,8 +146,9 @@ class MapReader:
     def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
         found = self.maps[name]
-        if found.spec.memory or found.spec.key is None:
-            return self.map_decoder(name).decode_items(self.read_raw(name, then))
+        if found.spec.memory or found.spec.key is None or self.map_decoder(name).has_names:
+            items = self.map_decoder(name).decode_items(self.read_raw(name, then))
+            return items + self(found.spec.short, then) if found.spec.short else items
         items = self._decode_columns(name, list(found.columns(then == "clear")))
         if then == "zero":
             found.zero()

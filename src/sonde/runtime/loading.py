@@ -26,9 +26,10 @@ class Loader:
         self._spec, self._maps, self._missing = spec, maps, missing
 
     def create_maps(self) -> None:
-        """All maps, in the order of the spec; those that were created stay in ``maps`` if one cannot be."""
+        """All maps that are not there, in the order of the spec; those that were created stay in ``maps`` if one cannot
+        be."""
         cpus = possible_cpus()
-        for spec in self._spec.maps:
+        for spec in [spec for spec in self._spec.maps if spec.name not in self._maps]:
             self._maps[spec.name] = maps.create_map(self._with_size(spec), cpus)
 
     def _with_size(self, spec: MapSpec) -> MapSpec:

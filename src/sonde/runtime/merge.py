@@ -7,6 +7,7 @@ word, signed where the aggregate is. Many states are merged at once, column by c
 from __future__ import annotations
 
 from operator import add
+from struct import pack
 
 from ..types import Aggregate
 
@@ -48,6 +49,12 @@ def merge_states(aggregate: Aggregate, data: bytes | bytearray | memoryview, cpu
             column = [value & MASK for value in column]
         columns.append(column)
     return list(zip(*columns))
+
+
+def add_states(aggregate: Aggregate, states: Sequence[State]) -> State:
+    """Merged states, with their signs, as one."""
+    data = b"".join([pack(f"={aggregate.words}Q", *[word & MASK for word in state]) for state in states])
+    return apply_signs(aggregate, merge_states(aggregate, data, len(states)))[0]
 
 
 def _merge_extremes(aggregate: Aggregate, words: list[int], stride: int) -> list[State]:

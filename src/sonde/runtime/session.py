@@ -48,12 +48,28 @@ from .waiting import Waiting
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Self
+    from typing import Protocol, Self
 
-    from ..kernel.mappings import MappingLog
     from .batch import Raw
     from .budget import Budget
     from .flight import FlightReader
+
+    class Followed(Protocol):
+        """What tells of processes or control groups while a script runs."""
+
+        @property
+        def fds(self) -> list[int]:
+            """Readable when there is something to read."""
+
+        @property
+        def is_prompt(self) -> bool:
+            """Whether it has to be read at once, not when there is something else to do."""
+
+        def drain_rings(self) -> None:
+            """Take in what has been told."""
+
+        def count_losses(self, losses: Losses) -> None:
+            """Add what was not seen."""
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
 SLOW = 20  # links, the closing of which the results need not wait for
@@ -107,7 +123,7 @@ class Session:
         self._started = False
         self._stopped = False
         self._last_losses: Losses | None = None
-        self._followed: MappingLog | None = None
+        self._followed: list[Followed] = []
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
 
     def __enter__(self) -> Self:
@@ -120,7 +136,7 @@ class Session:
 
     def load(self) -> None:
         """Create the maps and load the programs; nothing runs yet. VerifierError, PrivilegeError, SondeError."""
-        if self.maps:
+        if self._state is not None:
             return
         self._loader.create_maps()
         self._state = State(self.spec, self.maps[STATE])
@@ -207,9 +223,19 @@ class Session:
         assert self._state is not None
         self._state.write_globals(known)
 
-    def follow_mappings(self, log: MappingLog | None) -> None:
-        """Read a log of mappings (or None) while the session waits; called before :meth:`attach`."""
-        self._followed = log
+    def follow(self, log: Followed | None) -> None:
+        """Read a log (or None) while the session waits; called before :meth:`attach`."""
+        self._followed += [log] if log is not None else []
+
+    def take_unordered(self) -> Records:
+        """What is in the data ring, in its order: for one who asks for no other, and does not :meth:`poll`."""
+        data = self._delivery.data
+        return Records([data.read_records()] if data is not None else [])
+
+    @property
+    def ring_fds(self) -> list[int]:
+        """Readable when there is something in a ring."""
+        return [ring.fd.fileno() for ring in self._all_rings()]
 
     # waiting
 
@@ -221,10 +247,9 @@ class Session:
                                      *([DUMPS] if self._handle_signals and self.flight is not None else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
-        rings = [ring.fd.fileno() for ring in self._all_rings()]
-        if self._followed is not None:
-            (urgent if self._followed.is_prompt else rings).extend(self._followed.fds)
-        self._waiting = Waiting(urgent, rings)
+        prompt = [fd for log in self._followed if log.is_prompt for fd in log.fds]
+        rest = [fd for log in self._followed if not log.is_prompt for fd in log.fds]
+        self._waiting = Waiting(urgent + prompt, self.ring_fds + rest)
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -265,9 +290,9 @@ class Session:
         waiting.for_urgent(held if left is None else min(left, held))
 
     def _handle_outside_events(self) -> None:
-        """Signals, mappings, and the end of the process that is waited for."""
-        if self._followed is not None:
-            self._followed.drain_rings()
+        """Signals, logs that are followed, and the end of the process that is waited for."""
+        for log in self._followed:
+            log.drain_rings()
         if self._budget is not None and self._waiting is not None:
             self._budget.give_notices(self._waiting.woken, self.tell)
         if self._signals is not None:
@@ -427,13 +452,13 @@ class Session:
         if self._budget is not None:
             misses += self._budget.missed_calls()
         lost = [count + self._delivery.dropped[index] for index, count in enumerate(lost)]
-        return Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
-                      errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
-                      skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
-                      short=self._followed.short if self._followed is not None else 0,
-                      unseen=self._followed.lost if self._followed is not None else 0,
-                      early=self._followed.early if self._followed is not None else 0,
-                      withheld=self._budget.withheld() if self._budget is not None else None)
+        found = Losses(records=[(name, n) for name, n in zip(self.spec.probes, lost) if n],
+                       errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
+                       skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
+                       withheld=self._budget.withheld() if self._budget is not None else None)
+        for log in self._followed:
+            log.count_losses(found)
+        return found
 
     def is_incomplete(self, name: str) -> bool:
         """Whether the budget kept back events that would have changed this map."""

@@ -49,6 +49,9 @@ class DecodingContext(Protocol):
     def cgroup_path(self, cgroup: int, filter: str) -> str:
         """Path of a cgroup, with the hierarchy in front as bpftrace prints it."""
 
+    def group_name(self, kind: str, cgroup: int) -> str:
+        """Name of the container, pod or service that a cgroup is a part of; "" if it is of none."""
+
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
 

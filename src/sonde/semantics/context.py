@@ -11,8 +11,23 @@ from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest_names
 from ..language.source import Span
 from ..record import Record
 from ..shipped import is_shipped
-from ..spec import Attach, Config
-from ..types import BPF, INT64, KERNEL, UINT64, USER, Aggregate, Bool, NoneType, Pointer, StackCopy, Struct, Tuple, Type
+from ..spec import MOST_GROUPS, Attach, Config
+from ..types import (
+    BPF,
+    GROUPS,
+    INT64,
+    KERNEL,
+    UINT64,
+    USER,
+    Aggregate,
+    Bool,
+    NoneType,
+    Pointer,
+    StackCopy,
+    Struct,
+    Tuple,
+    Type,
+)
 from . import convert
 from .ctypes_ import TypeNames
 from .nodes import walk_nodes
@@ -110,9 +125,17 @@ class CheckContext:
         self.function: CheckedFunction | None = None  # whose body is being checked
         self.calling: list[str] = []                  # the functions that are being checked, outermost first
         self.visited: set[str] = set()                # the functions that this program has in this pass
+        # The containers, pods and services that the script compares with, by kind and name.
+        self.groups: set[tuple[str, str]] = {
+            (kind, options.group) for kind in GROUPS if options.group}
         self.aggregate: Expr | None = None  # the call that may be an aggregate: the value of @x = ...
         self.evaluate: Callable[[CheckContext, Expr], Type | None] = None  # type: ignore[assignment]
         self.statements: Callable[[CheckContext, Sequence[Any]], None] = None  # type: ignore[assignment]
+
+    def take_group(self, kind: str, text: str) -> bool:
+        """Note a container, pod or service that is compared with; False if there are too many."""
+        self.groups.add((kind, text))
+        return len(self.groups) <= MOST_GROUPS
 
     # findings
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 from ..language import ast
 from ..language.ast import Expr
+from ..spec import MOST_GROUPS
 from ..types import (
     BOOL,
     BPF,
+    GROUPS,
     INT64,
     UINT64,
     Address,
@@ -385,6 +387,8 @@ def _check_logical(context: CheckContext, node: Expr, op: str, first: Side, seco
 
 def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
     first, second = _as_text(context, first, second), _as_text(context, second, first)
+    if _is_group(first[1]) and isinstance(second[1], Str) or _is_group(second[1]) and isinstance(first[1], Str):
+        return _check_group(context, node, op, first, second)
     first, second = _as_number(context, first, second), _as_number(context, second, first)
     how = compare_how(first, second)
     if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
@@ -403,10 +407,35 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
     return BOOL
 
 
+def _is_group(type: Type) -> bool:
+    return isinstance(type, Symbol) and type.kind in GROUPS
+
+
+def _check_group(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:
+    """``container == "web"``: which groups those are is found out before the script runs, and while it does."""
+    text = (second if _is_group(first[1]) else first)[0]
+    kind = str(first[1] if _is_group(first[1]) else second[1])
+    if op not in ("==", "!="):
+        _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
+                         ["strings can be compared with == and != only"])
+        return None
+    if not isinstance(text.const, str):
+        context.error("not-constant", f"{kind} can be compared with a literal string only", text,
+                      ["names of control groups are known to user space alone, and looked up before the script runs"])
+        return None
+    if not context.take_group(kind, text.const):
+        context.error("too-many-groups", f"a script can compare with {MOST_GROUPS} containers, pods and services", node)
+        return None
+    assert isinstance(node, ast.Binary)
+    node.compare = "group"
+    return BOOL
+
+
 def _as_text(context: CheckContext, side: Side, other: Side) -> Side:
     """A positional parameter next to a string is its text, even if that looks like a number or was not given."""
     node = side[0]
-    if isinstance(node, ast.Positional) and node.number and isinstance(other[1], Str) and not isinstance(side[1], Str):
+    if isinstance(node, ast.Positional) and node.number and not isinstance(side[1], Str) \
+            and (isinstance(other[1], Str) or _is_group(other[1])):
         params = context.options.params
         node.const = params[node.number - 1] if node.number <= len(params) else ""
         node.type = Str(len(node.const.encode("utf-8", "surrogateescape")) + 1)

@@ -11,6 +11,7 @@ class Options(Record):
     params: list[str] = []      # positional parameters
     named: dict[str, str] = {}  # --name=value after --
     pid: int = 0                # -p
+    group: str = ""             # -C: events of tasks in this container, pod or service only
     cpid: int = 0               # pid of the -c child
     unsafe: bool = False
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end

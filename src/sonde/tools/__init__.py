@@ -85,6 +85,12 @@ class Tool(Record):
             raise UsageError(f"{self.name} cannot be limited to a process: its events (interrupts, timers, packets) "
                              "happen whichever process is running", [f"without -p it shows all: sonde {self.name}"])
 
+    def check_container(self) -> None:
+        """UsageError if -C is not for it: like Sonde's -p it asks who runs at an event."""
+        if "[-p PID]" not in self.sections.get("USAGE", ""):
+            raise UsageError(f"{self.name} cannot be limited to a container: its events happen whichever task is "
+                             "running", [f"without -C it shows all: sonde {self.name}"])
+
     @property
     def parameters(self) -> list[str]:
         """The parameters, but for options, that USAGE names, in order."""

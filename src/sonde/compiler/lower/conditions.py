@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from ...language.ast import Binary, Call, Expr, ExprStmt, If, MapRef, Stmt, Unary
 from ...semantics import convert
-from ...types import UINT8, Str
+from ...types import UINT8, Str, Symbol
 from ..ir import Block, Operand
 from . import maps, memory, strings
 from .calls import function_of
 from .core import Lower, is_scalar
+from .groups import branch_on_group
 from .ordering import value_before
 from .words import branch_on_bytes
 
@@ -70,6 +71,9 @@ def condition_value(lo: Lower, expr: Expr) -> Operand:
 def branch_on_comparison(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
     """``==`` and the others, on scalars, strings, or anything compared byte by byte."""
     left, right = expr.left, expr.right
+    if expr.compare == "group":
+        _branch_on_group(lo, expr, yes, no)
+        return
     if is_scalar(left.type) and is_scalar(right.type):
         if _is_probe_name(left) or _is_probe_name(right):
             strings.branch_on_probe(lo, left if _is_probe_name(left) else right,
@@ -90,8 +94,16 @@ def branch_on_comparison(lo: Lower, expr: Binary, yes: Block, no: Block) -> None
         _equal_values(lo, left, right, yes, no)
 
 
+def _branch_on_group(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
+    """A container, pod or service and a name; no name at all is what is in none."""
+    group, text = (expr.left, expr.right) if isinstance(expr.left.type, Symbol) else (expr.right, expr.left)
+    assert isinstance(group.type, Symbol) and isinstance(text.const, str)
+    if (expr.op == "==") != bool(text.const):
+        yes, no = no, yes
+    branch_on_group(lo, (group.type.kind,), text.const, yes, no)
+
+
 def _is_probe_name(expr: Expr) -> bool:
-    from ...types import Symbol
     return isinstance(expr.type, Symbol) and expr.type.kind == "probe"
 
 

@@ -243,12 +243,12 @@ def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     if cached is not None and cached.present:
         return cached.pointer, done
     where = lo.b.function.reg("elem")
-    use_key(lo, info, ref.key, lambda name, key: _find_or_insert(lo, name, key, where, spec.value_size, done))
+    use_key(lo, info, ref.key, lambda name, key: insert_missing(lo, name, key, where, spec.value_size, done))
     lo.forget(ref.name)
     return where, done
 
 
-def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
+def insert_missing(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
     """``where`` = the address of the element under ``key``; without room for it on to ``done``."""
     first = lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
     lo.b.set(where, first)

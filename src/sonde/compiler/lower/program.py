@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
-from ...types import round_up
+from ...types import GROUPS, round_up
 from .. import helpers as h
 from ..builder import Builder
 from ..dominators import dominator_tree, first_use
-from ..gate import has_gate, is_exempt
+from ..gate import asks_for_group, has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import conditions, expressions, flight, gate, locations, loops, statements, subprograms, writing
+from . import conditions, expressions, flight, gate, groups, locations, loops, statements, subprograms, writing
 from .core import Lower
 from .tasks import process_id
 
@@ -36,6 +36,8 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
     planned.context.prologue(lo, lo.state.done)
     if unit.options.pid and planned.context.filters_pid:
         _only_process(lo, unit.options.pid)
+    if unit.options.group and asks_for_group(probe):
+        _only_group(lo, unit.options.group)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
         _unless_exiting(lo)
     if loops.has_callbacks(unit, probe.clause) or subprograms.calls_functions(probe.clause):
@@ -59,6 +61,13 @@ def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
     ours = lo.b.block("process")
     lo.b.branch("jeq", process_id(lo), pid, ours, lo.state.done)
+    lo.b.start(ours)
+
+
+def _only_group(lo: Lower, name: str) -> None:
+    """-C: whatever is so called."""
+    ours = lo.b.block("group")
+    groups.branch_on_group(lo, GROUPS, name, ours, lo.state.done)
     lo.b.start(ours)
 
 

@@ -1,0 +1,177 @@
+"""What container runtimes write of their containers into files of their own: names, and the pods of Kubernetes.
+
+No daemon is asked. A file counts only if nobody but root (or the caller) can write to it, and is of a bounded size::
+
+    docker        /var/lib/docker/containers/ID/config.v2.json
+    containerd    /run/containerd/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, and that of k3s
+    podman, CRI-O /var/lib/containers/storage/*-containers/containers.json, and what they keep below /run
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ..memory import Cache
+from ..ownership import is_private, open_guarded
+from ..record import Value
+from .cgroup_paths import IS_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+LARGEST = 4 << 20     # bytes of a file
+MOST = 4096           # containers of one runtime that are looked at when a name is looked for
+LONGEST = 253         # characters of a name that is believed, as DNS has it
+AGAIN = 0.2           # s: what was not there is looked for again after so long
+_KEPT = 2 << 20       # bytes of what is known
+_DOCKER = "var/lib/docker/containers"
+_TASKS = ("run/containerd/io.containerd.runtime.v2.task", "run/k3s/containerd/io.containerd.runtime.v2.task")
+_STORAGE = ("var/lib/containers/storage", "run/containers/storage")
+_KUBELET = "io.kubernetes.pod."
+_LISTS = ("containers.json", "volatile-containers.json")
+
+
+class Described(Value):
+    """A container as its runtime describes it: its ``name``, and in Kubernetes the ``pod`` it is part of, as
+    ``namespace/name``, and that one's ``uid``. "" is not known."""
+
+    name: str = ""
+    pod: str = ""
+    uid: str = ""
+
+
+class ContainerFiles:
+    """Containers by id, read when asked for; ``root`` is the folder that the runtimes' folders lie in."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+        self._known: Cache[str, Described] = Cache(_KEPT)
+        self._missing: dict[str, float] = {}  # ids that had no file, and when
+        self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers told it
+
+    def describe(self, container: str) -> Described | None:
+        """What is known of the container with an id; None if nothing is."""
+        found = self._known.get(container)
+        if found is None and time.monotonic() - self._missing.get(container, -AGAIN) >= AGAIN:
+            found = self._read_docker(container) or self._read_task(container) or self._read_storage(container)
+            if found is None:
+                self._note_missing(container)
+            else:
+                self._keep(container, found)
+        return found
+
+    def ids(self) -> list[str]:
+        """The containers that there are files of."""
+        found = _folders(self._path(_DOCKER)) + [container for container, _ in self._stored()]
+        for tasks in _TASKS:
+            for space in _folders(self._path(tasks)):
+                found += _folders(self._path(tasks, space))
+        return [container for container in dict.fromkeys(found) if IS_ID.match(container)]
+
+    def _keep(self, container: str, found: Described) -> None:
+        self._missing.pop(container, None)
+        self._known.put(container, found, 400 + sum(map(len, found.values())))
+        if found.uid and found.pod and (found.uid in self.pods or len(self.pods) < MOST):
+            self.pods[found.uid] = found.pod
+
+    def _note_missing(self, container: str) -> None:
+        if len(self._missing) >= MOST:
+            self._missing.clear()
+        self._missing[container] = time.monotonic()
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._root, *parts)
+
+    def _read_docker(self, container: str) -> Described | None:
+        state = _read_json(self._path(_DOCKER, container, "config.v2.json"))
+        if state is None:
+            return None
+        labels = _dict_in(_dict_in(state, "Config"), "Labels")
+        name = _text_in(labels, "io.kubernetes.container.name") or _text_in(state, "Name").removeprefix("/")
+        return _described(name, labels, _KUBELET)
+
+    def _read_task(self, container: str) -> Described | None:
+        for tasks in _TASKS:
+            for space in _folders(self._path(tasks)):
+                bundle = _read_json(self._path(tasks, space, container, "config.json"))
+                if bundle is not None:
+                    return _described_by_cri(_dict_in(bundle, "annotations"))
+        return None
+
+    def _read_storage(self, container: str) -> Described | None:
+        found = next((entry for number, entry in self._stored() if number == container), None)
+        if found is None:
+            return None
+        for folder in self._storage_folders():
+            bundle = _read_json(os.path.join(folder, container, "userdata", "config.json"))
+            notes = _dict_in(bundle, "annotations")
+            if _text_in(notes, "io.kubernetes.container.name"):
+                return _described(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
+        names = found.get("names")
+        return Described(_bounded(names[0]) if isinstance(names, list) and names else "")
+
+    def _storage_folders(self) -> list[str]:
+        return [self._path(storage, kind) for storage in _STORAGE for kind in _folders(self._path(storage))
+                if kind.endswith("-containers")]
+
+    def _stored(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(id, entry) of what podman and CRI-O have in their lists."""
+        for folder in self._storage_folders():
+            for name in _LISTS:
+                entries = _read_json(os.path.join(folder, name), list) or []
+                for entry in entries[:MOST]:
+                    if isinstance(entry, dict):
+                        yield _text_in(entry, "id"), entry
+
+
+def _described_by_cri(notes: dict[str, Any]) -> Described:
+    """By containerd's annotations; what holds a pod's namespaces open is a container without a name of its own."""
+    alone = _text_in(notes, "io.kubernetes.cri.container-type") == "sandbox"
+    name = "POD" if alone else _text_in(notes, "io.kubernetes.cri.container-name") or _text_in(notes, "nerdctl/name")
+    return _described(name, notes, "io.kubernetes.cri.sandbox-")
+
+
+def _described(name: str, texts: dict[str, Any], pod: str) -> Described:
+    """``pod`` is what the names of the texts that describe the pod begin with."""
+    of, called = _text_in(texts, f"{pod}namespace"), _text_in(texts, f"{pod}name")
+    return Described(_bounded(name), f"{of}/{called}" if of and called else called, _text_in(texts, f"{pod}uid"))
+
+
+def _bounded(text: object) -> str:
+    return text if isinstance(text, str) and len(text) <= LONGEST else ""
+
+
+def _text_in(texts: dict[str, Any], name: str) -> str:
+    return _bounded(texts.get(name))
+
+
+def _dict_in(state: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    found = state.get(name) if state is not None else None
+    return found if isinstance(found, dict) else {}
+
+
+def _folders(path: str) -> list[str]:
+    """The names in a folder; none if it cannot be read."""
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for _, entry in zip(range(MOST), entries)]
+    except OSError:
+        return []
+
+
+def _read_json(path: str, kind: type = dict) -> Any:
+    """What a file of ours has, if that is of the kind; None for anything else."""
+    import json
+    try:
+        with open(open_guarded(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or not is_private(found) or found.st_size > LARGEST:
+                return None
+            value = json.loads(file.read(LARGEST + 1))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) else None
