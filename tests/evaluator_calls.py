@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import signal
@@ -102,7 +103,8 @@ class Calls:
         return int(a[:length] != b[:length])
 
     def _call_strstr(self, expr: ast.Call) -> int:
-        return int(self.value(expr.args[0]).find(self.value(expr.args[1])))
+        text, part = self.value(expr.args[0]), self.value(expr.args[1])
+        return int(text.find(part)) if part in text else -errno.ENOENT
 
     def _call_strcontains(self, expr: ast.Call) -> int:
         return int(self._call_strstr(expr) >= 0)
