@@ -176,8 +176,8 @@ def test_a_wakers_stack_stands_over_that_of_the_woken() -> None:
 def test_python_frames_take_the_interpreters_place(native: list[str], shown: str) -> None:
     named = map_of("@", t.Tuple((USTACK, PYSTACK, KSTACK)), STATS)
     run = Run("folded", script(named))
-    key = (StackTrace(USTACK, 3 if native else 0, 4, len(native), Pythonic(native)), StackTrace(PYSTACK, 5, 4, 2, Pythonic([])),
-           kernel_stack())
+    key = (StackTrace(USTACK, 3 if native else 0, 4, len(native), Pythonic(native)),
+           StackTrace(PYSTACK, 5, 4, 2, Pythonic([])), kernel_stack())
     run.view.add_map(named, [(key, Stats(2, 5, 2))], 0, "final")
     assert run.finish() == f"{shown};[unknown]_[k];do_x_[k] 2\n"
 
