@@ -29,7 +29,8 @@ WORDS = (
     "shim_owner",      # from this number on a frame belongs to the C stack and is no function's
     "code_line", "code_file", "code_name", "code_table",
     "code_version",    # u32, another for each code object; 0: the version has none
-    "code_bytecode", "code_traceable",
+    "code_bytecode",
+    "code_traceable",  # instructions before the first that Python shows: a frame that is there has not begun
     "ascii_size",      # of a str of ASCII characters: bytes before them
     "compact_size",    # of any other
 )
@@ -37,8 +38,9 @@ OFFSET = {name: 8 * at for at, name in enumerate(WORDS)}
 IMAGE_SIZE = 8 * len(WORDS)
 IMAGE_KEY = Layout("=QQQ")  # start and end of its code, start of its stack: see proc(5), /proc/PID/stat
 
+OF_GENERATOR = 1            # a frame's owner
 BOUND_GILSTATE = 1 << 3     # in a thread's status: it is the one of its OS thread's that ran last
-THREAD_READ, FRAME_READ, CODE_READ = 176, 80, 144  # bytes of each in which all that matters lies
+THREAD_READ, FRAME_READ, CODE_READ = 176, 80, 200  # bytes of each in which all that matters lies
 
 # Of a str and a bytes object, in every version
 TEXT_LENGTH, TEXT_STATE, TEXT_HASH = 16, 32, 24
@@ -48,8 +50,8 @@ KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
 
 # What is kept of a frame that was seen (map __pyframes, by its id): u64 words.
-FRAME_WORDS = ("code", "place", "owner", "line", "traceable", "ascii_size", "compact_size")
-FRAME_RECORD = Layout("=QqQqqQQ")
+FRAME_WORDS = ("code", "place", "line", "ascii_size", "compact_size")
+FRAME_RECORD = Layout("=QqqQQ")
 # Texts of a code object (map __pytexts, by its id and the part's number), in parts of so many bytes.
 PART_KEY, PART = Layout("=QQ"), 192
 FILE_PART, NAME_PART, TABLE_PART = 0, 64, 128  # numbers of the first part of each
@@ -96,7 +98,7 @@ _DEBUG_WORDS = {
 _MORE_WORDS = {(3, 13): (0, 0, 0), (3, 14): (0, 3, 5)}  # before the interpreter's, the thread's, the code's
 
 _LIMITS = {"thread": THREAD_READ - 8, "frame": FRAME_READ - 8, "code": CODE_READ - 8}
-_BEYOND = {"code_bytecode": 1 << 10, "code_traceable": 1 << 10, "frame_owner": FRAME_READ - 1}
+_BEYOND = {"code_bytecode": 1 << 10, "frame_owner": FRAME_READ - 1}
 
 
 def find_offsets(version: int, debug: bytes) -> dict[str, int]:

@@ -161,16 +161,25 @@ class USym(Type):
         return 8
 
 
+PYTHON = "python"
+
+
 class Stack(Type):
     """A stack trace: u64 id of the frames in the script's stack map, u32 tgid, u32 number of frames.
 
     The frames themselves (u64 each, innermost first) are in map ``__stacks`` under that id, which is a
-    64-bit hash of them, so equal stacks share one entry. The tgid is 0 for kernel stacks.
+    64-bit hash of them, so equal stacks share one entry. The tgid is 0 for kernel stacks. A stack of Python functions
+    is a user stack of mode "python", with ids of frames (:mod:`sonde.cpython`) in the place of addresses.
     """
 
     user: bool = False
-    mode: str = "bpftrace"  # bpftrace perf raw build_id: how it is printed
+    mode: str = "bpftrace"  # bpftrace perf raw build_id: how it is printed; python
     limit: int = 127
+
+    @property
+    def kind(self) -> str:
+        """The builtin that it is of."""
+        return "pystack" if self.mode == PYTHON else "ustack" if self.user else "kstack"
 
     @property
     def size(self) -> int:
@@ -181,7 +190,7 @@ class Stack(Type):
         return 8
 
     def __str__(self) -> str:
-        return "ustack" if self.user else "kstack"
+        return self.kind
 
 
 class StackCopy(Stack):
@@ -196,13 +205,6 @@ class StackCopy(Stack):
 
     def __str__(self) -> str:
         return "dw_ustack"
-
-
-class PyStack(Stack):
-    """pystack: as Stack, with ids of Python frames (:mod:`sonde.cpython`) in the place of addresses."""
-
-    def __str__(self) -> str:
-        return "pystack"
 
 
 STACK_PAGE, STACK_COPY = 4096, 4 * 4096  # bytes

@@ -121,7 +121,7 @@ def test_forms_of_output(tmp_path: Path) -> None:
     values = [line["data"] for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "value"]
     assert values == [[1, f"\n        down ({tmp_path}/deep.py:5)\n"]] * 3
     done = run_deep("-f", "folded", script="@[comm, pystack(2)] = count();", tmp_path=tmp_path)
-    assert re.findall(r";down;down 3$", done.stdout, re.M)
+    assert re.findall(r";down \(deep.py:5\);down \(deep.py:5\) 3$", done.stdout, re.M)
     kept = tmp_path / "kept.sonde"
     run_deep("-f", "recording", "-o", str(kept), script="@[pystack(2)] = count();", tmp_path=tmp_path)
     shown = run_sonde("replay", str(kept)).stdout
@@ -145,3 +145,33 @@ def test_short_processes_are_shown_or_counted(tmp_path: Path) -> None:
     unread = re.search(r"(\d+) Python stacks? not read", tracer.stderr)
     assert shown + (int(unread[1]) if unread else 0) == count
     assert shown
+
+
+WAITS = """
+import time
+def long(): time.sleep(0.03)
+def short():
+    time.sleep(0.01)
+end = time.time() + 20
+while time.time() < end:
+    long(); short()
+"""
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_which_line_waits(merged: bool, tmp_path: Path) -> None:
+    target = tmp_path / "waits.py"
+    target.write_text(WAITS)
+    with subprocess.Popen([sys.executable, target]) as process:
+        done = run_sonde("flame", "--off-cpu", "-p", str(process.pid), "-f", "folded",
+                         *([] if merged else ["--no-python"]), "2")
+        process.kill()
+    assert ("waits.py" in done.stdout) == merged
+    if not merged:
+        return
+    asleep = {name: sum(int(line.rpartition(" ")[2]) for line in done.stdout.splitlines() if f";{name}" in line)
+              for name in ("long (waits.py:3)", "short (waits.py:5)")}
+    long, short = asleep.values()
+    assert 2.5 < long / short < 3.5
+    assert ";<module> (waits.py:8);long (waits.py:3);" in done.stdout
+    assert "_PyEval" not in done.stdout

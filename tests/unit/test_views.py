@@ -40,6 +40,7 @@ from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, Scrip
 
 COMM = t.Str(16)
 KSTACK, USTACK = t.Stack(), t.Stack(user=True)
+PYSTACK = t.Stack(user=True, mode=t.PYTHON)
 COUNT, SUM, HIST, STATS = (t.Aggregate(kind) for kind in ("count", "sum", "hist", "stats"))
 HOSTILE = "<script>alert('\"&]]>\x1b[2J\x00\udcff;\n"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -164,6 +165,34 @@ def test_a_wakers_stack_stands_over_that_of_the_woken() -> None:
     run = Run("folded", script(named))
     run.view.add_map(named, [((kernel_stack(), waker), Stats(2, 5, 10))], 0, "final")
     assert run.finish() == "[unknown]_[k];do_x_[k];--;do_x_[k];[unknown]_[k] 10\n"
+
+
+@pytest.mark.parametrize("native,shown", [
+    (["poll", "time_sleep", "_PyEval_EvalFrameDefault", "_PyEval_Vector", "main"],
+     "outer (a.py:9);inner (a.py:7);time_sleep;poll"),
+    (["poll", "lost"], "outer (a.py:9);inner (a.py:7);poll"),
+    ([], "outer (a.py:9);inner (a.py:7)"),
+])
+def test_python_frames_take_the_interpreters_place(native: list[str], shown: str) -> None:
+    named = map_of("@", t.Tuple((USTACK, PYSTACK, KSTACK)), STATS)
+    run = Run("folded", script(named))
+    key = (StackTrace(USTACK, 3 if native else 0, 4, len(native), Pythonic(native)),
+           StackTrace(PYSTACK, 5, 4, 2, Pythonic([])), kernel_stack())
+    run.view.add_map(named, [(key, Stats(2, 5, 2))], 0, "final")
+    assert run.finish() == f"{shown};[unknown]_[k];do_x_[k] 2\n"
+
+
+class Pythonic(Names):
+    def __init__(self, native: list[str]) -> None:
+        super().__init__()
+        self.native = native
+
+    def stack_frames(self, stack: int) -> tuple[int, ...]:
+        return (1 << 63, 1 << 63 | 1) if stack == 5 else tuple(range(len(self.native)))
+
+    def usym(self, address: int, tgid: int) -> tuple[str, int, str]:
+        python = [("inner", 7, "/srv/a.py"), ("outer", 9, "/srv/a.py")]
+        return python[address & 1] if address >> 63 else (self.native[address], 0, "/lib/x.so")
 
 
 class Waking(Names):

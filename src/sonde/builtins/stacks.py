@@ -13,9 +13,10 @@ from ..language.ast import Call, Expr, Name, Reference
 from ..semantics.builtins import STACK_LIMIT
 from ..semantics.config import STACK_MODES
 from ..semantics.context import CheckContext
+from ..semantics.world import World
 from ..types import (
+    PYTHON,
     VOID,
-    PyStack,
     Stack,
     StackCopy,
     Type,
@@ -70,16 +71,20 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
     return Stack(node.name == "ustack", mode, limit)
 
 
-def _type_of_python_stack(context: CheckContext, node: Reference) -> Type | None:
-    world = context.world
+def python_obstacle(world: World) -> str:
+    """What keeps pystack from working; "" if nothing does."""
     task, thread = world.find_struct("task_struct"), world.find_struct("thread_struct")
     if world.arch != "x86_64" or task is None or thread is None or thread.field("fsbase") is None:
-        context.error("missing-feature", "pystack finds the current thread on x86_64 only, by the kernel's BTF", node)
+        return "pystack finds the current thread on x86_64 only, by the kernel's BTF"
+    return "" if world.has_feature("bpf_loop") else "pystack needs loops in programs (bpf_loop: Linux 5.17)"
+
+
+def _type_of_python_stack(context: CheckContext, node: Reference) -> Type | None:
+    obstacle = python_obstacle(context.world)
+    if obstacle:
+        context.error("missing-feature", obstacle, node)
         return None
-    if not world.has_feature("bpf_loop"):
-        context.error("missing-feature", "pystack needs a kernel with loops in programs (bpf_loop: Linux 5.17)", node)
-        return None
-    return PyStack(True, "bpftrace", STACK_LIMIT)
+    return Stack(True, PYTHON, STACK_LIMIT)
 
 
 def _check_python_call(context: CheckContext, node: Call) -> Type | None:
@@ -93,14 +98,14 @@ def _check_python_call(context: CheckContext, node: Call) -> Type | None:
     if not isinstance(limit.const, int) or limit.const <= 0:
         context.error("bad-argument", "pystack: invalid limit value", limit, [f"it is between 1 and {STACK_LIMIT}"])
         return None
-    return PyStack(True, "bpftrace", min(limit.const, STACK_LIMIT))
+    return Stack(True, PYTHON, min(limit.const, STACK_LIMIT))
 
 
 def _write_stack(lo: Lower, node: Reference, mem: Mem, type: Type) -> None:
     assert isinstance(node.type, Stack)
     if isinstance(node.type, StackCopy):
         stacks.write_copy(lo, node.type, mem)
-    elif isinstance(node.type, PyStack):
+    elif node.type.mode == PYTHON:
         pystacks.write_stack(lo, node.type, mem)
     else:
         stacks.write_stack(lo, node.type, mem)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..language.source import Source
 from ..scripts import read_script
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ OPTIONS
   --off-cpu         where threads were when they left the CPU, and for how many nanoseconds
   --off-wake        where threads slept, and over it, upside down, the stack of what woke them, and its name
   --chain           the same, and over that what had woken the waker, and so on: four wakers at most
+  --no-python       without the frames of Python functions: those of the interpreter itself instead
   --diff BEFORE     draw AFTER, coloured by what has changed since BEFORE; two files of folded stacks
 
 COLUMNS
-  @[COMM, USTACK, KSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain then
-                            KSTACK, USTACK, COMM of each waker
+  @[COMM, USTACK, KSTACK, PYSTACK]   samples of each stack, or nanoseconds off the CPU; with --off-wake and --chain
+                                     then KSTACK, USTACK, COMM of each waker
 
 EXAMPLE
   # sonde flame -f folded -c ./busy
@@ -47,6 +49,9 @@ NOTES
   CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded
   them: the kernel takes no sample with another program then, and does not count what it left out. sonde overhead shows
   that time.
+
+  Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
+  Of what they call in C all is shown where that has frame pointers, else the innermost function.
 
   What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
   interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
@@ -64,6 +69,8 @@ KINDS = {
 def main(parsed: Parsed) -> int:
     """Draw; the exit status."""
     from .. import invocation, running, tools
+    from ..api import live_world
+    from ..builtins.stacks import python_obstacle
     before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
     if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
         options["output"] = "flame.svg"
@@ -80,6 +87,8 @@ def main(parsed: Parsed) -> int:
     parsed.seconds = invocation.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
     source = read_script(os.path.join(tools.FOLDER, "flame", script))
+    if named.pop("no-python", "") or python_obstacle(live_world()):
+        source = Source(source.name, source.text.replace(", pystack", ""))
     trace = invocation.new_trace(source, invocation.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = running.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):

@@ -110,7 +110,7 @@ class PortableStack(StackTrace):
 
     @property
     def frames(self) -> list[Frame]:
-        return [Frame(0, name, offset, module) for _, name, offset, module in self._named]
+        return [self._make_frame(0, name, offset, module) for _, name, offset, module in self._named]
 
     def _format_frame(self, address: int) -> str:
         return self._named[address][0]

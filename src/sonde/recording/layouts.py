@@ -20,7 +20,7 @@ from .columns import MOST_BYTES
 from .container import Damaged
 
 _TYPES: list[type[Record]] = [
-    t.NoneType, t.Real, t.Int, t.Bool, t.Enum, t.Pointer, t.Address, t.Symbol, t.USym, t.Stack, t.StackCopy, t.PyStack,
+    t.NoneType, t.Real, t.Int, t.Bool, t.Enum, t.Pointer, t.Address, t.Symbol, t.USym, t.Stack, t.StackCopy,
     t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr, t.Array, t.Tuple, t.Aggregate]
 _RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.EventSite, s.ErrorSite, s.MapSpec, s.Config]
 _CLASSES = {each.__name__: each for each in _RECORDS}

@@ -292,6 +292,6 @@ _MAKERS: dict[type, Callable[[Any, DecodingContext], Decode]] = {
     t.Enum: _enum_decoder,
     t.NoneType: _none_decoder, t.Real: _none_decoder, t.Str: _str_decoder, t.Buf: _buf_decoder,
     t.Inet: _inet_decoder, t.MacAddr: _mac_decoder, t.Timestamp: _timestamp_decoder, t.Symbol: _symbol_decoder,
-    t.USym: _usym_decoder, Stack: _stack_decoder, t.PyStack: _stack_decoder,
+    t.USym: _usym_decoder, Stack: _stack_decoder,
     t.StackCopy: _stack_copy_decoder,
     t.Array: _array_decoder, t.Tuple: _tuple_decoder, t.Struct: _struct_decoder}

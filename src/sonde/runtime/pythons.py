@@ -104,8 +104,7 @@ class PythonFrames:
         self._named: dict[int, tuple[str, int, str]] = {}  # oldest first
 
     def frame_at(self, id: int) -> tuple[str, int, str] | None:
-        """(qualified name of the function, line, source file) of a frame; None if it was not noted. The name is "" for
-        a frame that Python does not show: its function has not begun yet."""
+        """(qualified name of the function, line, source file) of a frame; None if it was not noted."""
         found = self._named.get(id)
         if found is None:
             try:
@@ -122,7 +121,7 @@ class PythonFrames:
         raw = self._frames.get(_ID.pack(id))
         if not isinstance(raw, bytes):
             return None
-        code, place, _, first_line, _, *heads = py.FRAME_RECORD.unpack(raw)
+        code, place, first_line, *heads = py.FRAME_RECORD.unpack(raw)
         name, file = (py.decode_text(self._join_parts(code, part, py.MOST_TEXT), *heads)
                       for part in (py.NAME_PART, py.FILE_PART))
         if name is None or file is None:

@@ -7,8 +7,7 @@ text. Bytes of traced programs that are not UTF-8 survive as surrogate escapes a
 from __future__ import annotations
 
 from ..basics import Protocol
-from ..cpython import is_python_frame
-from ..types import Stack
+from ..types import PYTHON, Stack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,7 +260,15 @@ class PythonFrame(Frame):
     def __str__(self) -> str:
         if not self.name:
             return "[unknown Python function]"
-        return f"{self.name} ({self.module}:{self.offset})" if self.offset else f"{self.name} ({self.module})"
+        return self._with_place(self.module)
+
+    @property
+    def short(self) -> str:
+        """The same with the file's name alone."""
+        return self._with_place(self.module.rpartition("/")[2])
+
+    def _with_place(self, file: str) -> str:
+        return f"{self.name} ({file}:{self.offset})" if self.offset else f"{self.name} ({file})"
 
 
 _TRACING = ("bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_test_run", "__bpf_prog_test_run",
@@ -305,8 +312,10 @@ class StackTrace:
 
     def _frame_at(self, address: int) -> Frame:
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
-        kind = PythonFrame if self.type.user and is_python_frame(address) else Frame
-        return kind(address, *(found or ("", 0)))
+        return self._make_frame(address, *(found or ("", 0)))
+
+    def _make_frame(self, address: int, name: str, offset: int, module: str = "") -> Frame:
+        return (PythonFrame if self.type.mode == PYTHON else Frame)(address, name, offset, module)
 
     def _format_frame(self, address: int) -> str:
         """One frame in the stack's mode."""

@@ -234,8 +234,7 @@ def kind_of_type(type: Type) -> str:
         if isinstance(type, kind):
             return word
     return "record" if isinstance(type, Tuple) and type.names else "tuple" if isinstance(type, Tuple) else \
-        "kstack" if isinstance(type, Stack) and not type.user else "ustack" if isinstance(type,
-                                                                                          Stack) else type_name(type)
+        type.kind if isinstance(type, Stack) else type_name(type)
 
 
 _WORDS: list[tuple[type, str]] = [

@@ -10,7 +10,7 @@ in use by this very thread, so that they are what they were when the stack was t
 from __future__ import annotations
 
 from ... import cpython as py
-from ...types import UINT64, PyStack
+from ...types import UINT64, Stack
 from .. import helpers as h
 from ..ir import Block, Function, MapFd, Operand, Reg
 from ..unit import STACK_FRAMES
@@ -26,14 +26,15 @@ SHIMS = 128        # frames of the C stack between those of functions
 
 # The working memory of a walk; words, then what has been read, then a row for each frame.
 _WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
-          "limit", "source", "left", "window", "extent", "code", "identity")
+          "limit", "source", "left", "window", "extent", "code", "identity",
+          "traceable")
 _AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 _READ = 8 * len(_WORDS)                 # room for a thread, a code object or a part of a text
 _FRAMES = _READ + 256                   # room for frames
 _KEY = _FRAMES + _WINDOW + 128          # of a part
 _RECORD = _KEY + 16                     # of a frame
 _ROWS = _RECORD + py.FRAME_RECORD.size
-_ROW_WORDS = ("identity", "code", "place", "owner")
+_ROW_WORDS = ("identity", "code", "place")
 _ROW = {name: _ROWS + 8 * STACK_FRAMES * at for at, name in enumerate(_ROW_WORDS)}
 _SIZE = _ROWS + 8 * STACK_FRAMES * len(_ROW_WORDS)
 
@@ -69,8 +70,8 @@ class _Walk:
         return self.b.alu("add", self.b.alu("add", self.work, self.b.alu("lsh", index, 3)), _ROW[name])
 
 
-def write_stack(lo: Lower, type: PyStack, into: Mem) -> None:
-    """types.PyStack into memory: id of the frames, tgid, number of frames."""
+def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
+    """types.Stack into memory: id of the frames, tgid, number of frames."""
     b = lo.b
     b.store(into.base, into.off, 0)
     b.store(into.base, into.off + 8, 0)
@@ -288,7 +289,12 @@ def _frame_function(lo: Lower, function: Function) -> None:
     identity = _identify_code(walk, code, bad)
     start = b.alu("add", code, walk.word("code_bytecode"))
     place = b.alu("sub", member("frame_instruction"), start)
-    for name, value in (("identity", identity), ("code", code), ("place", place), ("owner", owner)):
+    begun, early = b.block("begun"), b.block("early")
+    b.branch("jsge", place, walk.get("traceable"), begun, early)
+    b.start(early)
+    b.branch("jeq", owner, py.OF_GENERATOR, begun, again)
+    b.start(begun)
+    for name, value in (("identity", identity), ("code", code), ("place", place)):
         b.store(walk.row(name, count), 0, value)
     id = _mix(walk, identity, place)
     id = b.alu("rsh", b.alu("lsh", id, 2), 2)
@@ -355,6 +361,7 @@ def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
     for word in ("code_file", "code_name", "code_table"):
         value = _mix(walk, value, walk.pick(_READ, walk.word(word)))
     value = _mix(walk, value, walk.pick(_READ, b.alu("and", walk.word("code_line"), -4), 4))
+    walk.put("traceable", b.alu("lsh", walk.pick(_READ, walk.word("code_traceable"), 4), 1))
     found = b.function.reg("version")
     version = walk.word("code_version")
     b.branch("jne", version, 0, versioned, named)
@@ -416,7 +423,7 @@ def _mix(walk: _Walk, value: Operand, more: Operand) -> Reg:
 # --- what is kept ---------------------------------------------------------------------------------------------
 
 
-def _store_stack(walk: _Walk, frames: Mem, type: PyStack, into: Mem) -> None:
+def _store_stack(walk: _Walk, frames: Mem, type: Stack, into: Mem) -> None:
     lo, b = walk.lo, walk.b
     none, some, bounded = b.block("none"), b.block("some"), b.block("bounded")
     count = walk.get("count")
@@ -462,15 +469,14 @@ def _note_function(lo: Lower, function: Function) -> None:
     b.branch("jeq", known, 0, new, again)
     b.start(new)
     code = b.load(walk.row("code", index), 0)
-    for at, name in enumerate(py.FRAME_WORDS[:3]):
-        b.store(walk.work, _RECORD + 8 * at, b.load(walk.row({"code": "identity"}.get(name, name), index), 0))
-    for at, name in ((3, "code_line"), (4, "code_traceable")):
-        read = b.block("read")
-        walk.read(_READ, 4, b.alu("add", code, walk.word(name)), read, bad)
-        b.start(read)
-        b.store(walk.work, _RECORD + 8 * at, b.load(walk.work, _READ, 4, signed=True))
-    for at, name in ((5, "ascii_size"), (6, "compact_size")):
-        b.store(walk.work, _RECORD + 8 * at, walk.word(name))
+    b.store(walk.work, _RECORD, b.load(walk.row("identity", index), 0))
+    b.store(walk.work, _RECORD + 8, b.load(walk.row("place", index), 0))
+    read = b.block("read")
+    walk.read(_READ, 4, b.alu("add", code, walk.word("code_line")), read, bad)
+    b.start(read)
+    b.store(walk.work, _RECORD + 16, b.load(walk.work, _READ, 4, signed=True))
+    b.store(walk.work, _RECORD + 24, walk.word("ascii_size"))
+    b.store(walk.work, _RECORD + 32, walk.word("compact_size"))
     _note_code(walk, code, index, bad)
     result = b.call(h.MAP_UPDATE, [MapFd(map), frame, b.alu("add", walk.work, _RECORD), h.UPDATE_ANY],
                     "map_update_elem")

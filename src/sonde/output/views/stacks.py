@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import SondeError
 from ...memory import Memory
 from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import LOST, Frame, StackTrace, to_text
+from ...runtime.values import LOST, Frame, PythonFrame, StackTrace, to_text
 from ...spec import MapSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
 from ..progress import track_progress
@@ -23,6 +23,7 @@ KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts kno
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
+_EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
 _HOSTILE = {ord(";"): ":"} | CONTROLS
 
 Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
@@ -55,13 +56,13 @@ def fold_key(key: Any) -> tuple[str, ...]:
         if isinstance(part, StackTrace):
             if not segments[-1].can_take(part, waker=len(segments) > 1):
                 segments.append(_Segment())
-            segments[-1].stacks[part.type.user] = part
+            segments[-1].stacks[part.type.kind] = part
         elif len(segments) == 1:
             heads.append(clean_text(to_text(part)) or "-")
         else:
             segments[-1].names.append(clean_text(to_text(part)))
     own, *wakers = segments
-    frames = [name for user in (True, False) for name in reversed(own.thread_frames(user))]
+    frames = [*reversed(own.user_frames()), *reversed(own.frames_of("kstack"))]
     for waker in wakers:
         over, last = waker.waker_frames()
         frames += over
@@ -71,28 +72,41 @@ def fold_key(key: Any) -> tuple[str, ...]:
 
 
 class _Segment:
-    """The stacks of one thread in a key, by whether they are user stacks; ``names``: what comes behind them."""
+    """The stacks of one thread in a key, by their kinds; ``names``: what comes behind them."""
 
     def __init__(self) -> None:
-        self.stacks: dict[bool, StackTrace] = {}
+        self.stacks: dict[str, StackTrace] = {}
         self.names: list[str] = []
 
     def can_take(self, stack: StackTrace, waker: bool) -> bool:
         """Whether a stack can be of the same thread."""
-        return stack.type.user not in self.stacks and not (waker and self.names)
+        return stack.type.kind not in self.stacks and not (waker and self.names)
 
-    def thread_frames(self, user: bool) -> list[str]:
-        return frame_names(self.stacks[user]) if user in self.stacks else []
+    def frames_of(self, kind: str) -> list[str]:
+        return frame_names(self.stacks[kind]) if kind in self.stacks else []
+
+    def user_frames(self) -> list[str]:
+        """Those of Python in the place of the interpreter's, if there are any."""
+        python, native = self.frames_of("pystack"), self.frames_of("ustack")
+        return merge_python_frames(python, native) if python else native
 
     def waker_frames(self) -> tuple[list[str], bool]:
         """As a waker's: ``--``, then from the innermost frame to the name; nothing if nothing is known. And whether
         it is an interrupt, whose cause lies in no thread."""
-        kernel = self.thread_frames(False)
+        kernel = self.frames_of("kstack")
         entry = next((i for i, name in enumerate(kernel) if name.startswith(_INTERRUPTS)), None)
         if entry is not None:
             return [WAKER, *kernel[:entry + 1]], True
-        found = [*kernel, *self.thread_frames(True), *filter(None, self.names)]
+        found = [*kernel, *self.user_frames(), *filter(None, self.names)]
         return [WAKER, *found] if found else [], False
+
+
+def merge_python_frames(python: list[str], native: list[str]) -> list[str]:
+    """A thread's frames as a reader of Python code knows them, innermost first: what the innermost Python function has
+    called in C, then the Python functions. Where the interpreter's own frame was not found (it was built without frame
+    pointers), only the innermost native frame is certain."""
+    inner = next((at for at, name in enumerate(native) if name.startswith(_EVALUATES)), min(len(native), 1))
+    return [*native[:inner], *python]
 
 
 def _flatten_key(key: Any) -> Iterator[Any]:
@@ -117,10 +131,10 @@ def _head_types(named: MapSpec) -> int:
     for each in _flatten_types(key_types(named)):
         if not isinstance(each, Stack):
             heads += 1
-        elif each.user in segment:
+        elif each.kind in segment:
             break
         else:
-            segment.add(each.user)
+            segment.add(each.kind)
     return heads
 
 
@@ -131,9 +145,9 @@ def frame_names(stack: StackTrace) -> list[str]:
 
 
 def frame_name(frame: Frame) -> str:
-    """A function's name; where it has none its file's in brackets."""
+    """A function's name, Python's with file and line; where it has none its file's in brackets."""
     if frame.name:
-        return clean_text(frame.name)
+        return clean_text(frame.short if isinstance(frame, PythonFrame) else frame.name)
     module = frame.module.rpartition("/")[2]
     return f"[{clean_text(module) or 'unknown'}]"
 
