@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from handmade import SEQUENCE, count, emit, only_process, program, script
+from sonde.api import live_world
 from sonde.asm import insn
 from sonde.errors import AttachError
 from sonde.runtime import links
@@ -19,6 +20,9 @@ from sonde.runtime.child import Child
 from sonde.runtime.session import Session
 from sonde.spec import Attach, ProgramSpec
 from sonde.uapi import HELPERS
+
+pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"),
+                                reason="kernel lacks atomic_fetch, by which these programs number their events")
 
 SOURCE = """
 #include <stdio.h>

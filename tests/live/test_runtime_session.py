@@ -15,6 +15,7 @@ import pytest
 
 import handmade
 from handmade import GETPPID, SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
+from sonde.api import live_world
 from sonde.arch import this_arch
 from sonde.asm import insn
 from sonde.errors import AttachError, VerifierError
@@ -26,6 +27,8 @@ from sonde.runtime.statistics import probe_costs
 from sonde.spec import Attach, ProgramSpec
 from support import environment
 
+pytestmark = pytest.mark.skipif(not live_world().has_feature("atomic_fetch"),
+                                reason="kernel lacks atomic_fetch, by which these programs number their events")
 NUMBER = GETPPID[this_arch().name]
 
 

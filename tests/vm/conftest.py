@@ -39,27 +39,37 @@ class Ring(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         table = ring()
-        names = _listed[:] = listed(table["tests"])
-        for kernel in chosen_kernels(table["kernels"]):
-            for name in [name for name in names if name not in table["without"]]:
+        names = _listed[:] = [name for name in listed(everything()) if name not in table["without"]]
+        for kernel, left_out in chosen_kernels(table):
+            for name in [name for name in names if name.partition("::")[0] not in left_out]:
                 yield Inside.from_parent(self, name=f"{kernel} {name}", kernel=kernel, test=name)
 
 
 def ring() -> dict[str, Any]:
-    """What ring.toml says for this run: "kernels", "minutes" for each of them, "tests", "without"."""
+    """What ring.toml says for this run: "kernels", "minutes" for each of them, "tests", "first", "second", "without".
+    """
     table = tomllib.loads((HERE / "ring.toml").read_text())
     return table | (table["full"] if FULL else {})
 
 
-def chosen_kernels(kernels: list[str]) -> list[str]:
-    """Those that SONDE_VM_KERNELS names, else the two whose turn it is today."""
+def everything() -> list[str]:
+    """All tests that ring.toml has for this run."""
+    table = ring()
+    return [*table["tests"], *table["first"], *table["second"]]
+
+
+def chosen_kernels(table: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """(kernel, files that it need not run): those that SONDE_VM_KERNELS names, else the two whose turn it is today.
+    These share the work; since the number of kernels is odd, each of them is first as often as second."""
+    kernels = table["kernels"]
     wanted = os.environ.get("SONDE_VM_KERNELS", "").replace(",", " ").split()
-    if wanted == ["all"]:
-        return kernels
-    if unknown := set(wanted) - set(kernels):
+    if unknown := set(wanted) - {"all", *kernels}:
         raise pytest.UsageError(f"SONDE_VM_KERNELS: not in ring.toml: {', '.join(sorted(unknown))}")
+    if wanted:
+        return [(kernel, []) for kernel in (kernels if "all" in wanted else wanted)]
     today = 2 * datetime.date.today().toordinal()
-    return wanted or [kernels[turn % len(kernels)] for turn in (today, today + 1)]
+    first, second = [kernels[turn % len(kernels)] for turn in (today, today + 1)]
+    return [(first, table["second"]), (second, table["first"])]
 
 
 def listed(tests: list[str]) -> list[str]:
@@ -177,7 +187,7 @@ def others_of(found: dict[str, tuple[str, str]], tests: list[str], status: int) 
 def selection(tests: list[str]) -> list[str]:
     """pytest's arguments: whole files, less what was not asked for (some files' parameters depend on the kernel); of
     other files, the tests one by one."""
-    whole = [name for name in ring()["tests"] if "::" not in name]
+    whole = [name for name in everything() if "::" not in name]
 
     def argument(test: str) -> str:
         file = test.partition("::")[0]

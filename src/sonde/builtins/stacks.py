@@ -28,7 +28,8 @@ def _stack_typer(user: bool) -> Callable[[CheckContext, Expr], Type]:
 
 
 def _type_of_stack_copy(context: CheckContext, node: Reference) -> Type | None:
-    if not context.world.has_feature("helper_task_pt_regs"):
+    own = context.program.kind in ("uprobe", "uretprobe", "usdt")  # the context is the registers
+    if not own and not context.world.has_feature("helper_task_pt_regs"):
         context.error("missing-feature", "dw_ustack needs a kernel that tells programs a task's registers (Linux 5.15)",
                       node)
         return None

@@ -11,6 +11,8 @@ from ..kernel.syscalls import Fd, ProgramInfo
 from ..spec import KernelDetail, ProgramSpec, Relocation, detail_of, program_name
 from ..uapi import (
     BPF_F_SLEEPABLE,
+    BPF_LOG_LEVEL1,
+    BPF_LOG_STATS,
     BPF_PSEUDO_MAP_FD,
     BPF_PSEUDO_MAP_VALUE,
     BPF_TRACE_FENTRY,
@@ -136,18 +138,22 @@ def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
 
 
 def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) -> Fd:
-    """Try again, with line information, to learn why; with a bigger log if it does not fit."""
+    """Try again, with line information, to learn why; with a bigger log if it does not fit. Before Linux 6.4 a log that
+    is full keeps its beginning: what does not fit the largest is asked for without the instructions, the reason alone.
+    """
     btf, func_info, line_info = _load_type_information(spec, spec.lines)
-    size = min(max(log_size, 1 << 16), _LARGEST_LOG)
+    size, level = min(max(log_size, 1 << 16), _LARGEST_LOG), BPF_LOG_LEVEL1
     try:
         while True:
             log = bytearray(size)
             try:
                 return syscalls.prog_load(**arguments, btf=btf, func_info=func_info, line_info=line_info,
-                                          log=log, log_level=1)
+                                          log=log, log_level=level)
             except SyscallError as error:
-                if error.errno != errno.ENOSPC or size >= _LARGEST_LOG:
+                if error.errno != errno.ENOSPC or level == BPF_LOG_STATS:
                     raise rejection_error(spec, log.split(b"\0", 1)[0].decode(errors="replace"), error.errno) from None
+                if size == _LARGEST_LOG:
+                    level = BPF_LOG_STATS
                 size = min(size * 4, _LARGEST_LOG)
     finally:
         if btf is not None:

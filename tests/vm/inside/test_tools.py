@@ -11,17 +11,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from kernel_survey import attach_obstacle
+
 # The live ring's own tests, with their oracles, of the tools that choose their probes by the kernel.
 from live.conftest import pair  # noqa: F401
 from live.test_tools_network import test_udplife  # noqa: F401
 from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
 from live.test_tools_tcp import test_tcpdrop, test_tcptop  # noqa: F401
 from namespaces import Namespace
-from sonde.api import Trace, live_world, script_environment
+from sonde.api import live_world
 from sonde.doctor import examine_tool
-from sonde.errors import CompileError
-from sonde.scripts import read_script
-from sonde.semantics.options import Options
 from sonde.tools import all_tools
 from support import Tracer
 
@@ -63,11 +62,7 @@ def test_every_tool_works_or_says_why() -> None:
     broken = set()
     for tool in all_tools():
         verdict = examine_tool(tool, world)
-        try:
-            with Trace(read_script(tool.path), Options(params=tool.sample_arguments, env=script_environment())):
-                happened = ""
-        except CompileError as error:
-            happened = error.diagnostics[0].message
+        happened = attach_obstacle(tool)
         assert verdict.works == (not happened) and (verdict.works or happened in verdict.why), (tool.name, happened)
         broken |= set() if verdict.works else {tool.name}
     assert broken == {"ieee80211scan"} | UNABLE.get(os.environ["SONDE_VM"], set())

@@ -119,7 +119,9 @@ def test_vfsstat_and_vfscount(tmp_path: Path) -> None:
         child.run()
         time.sleep(3)
     child.end()
-    exact = {"vfs_write": 13, "vfs_fsync_range": 5, "vfs_open": 1, "vfs_create": 3}  # the last write is its answer
+    exact = {"vfs_write": 13, "vfs_open": 1, "vfs_create": 3}  # the last write is its answer
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (7, 0):  # later it is inlined into do_fsync()
+        exact["vfs_fsync_range"] = 5
     for text in (seconds.stdout, tracer.stdout):
         found: dict[str, int] = {}
         for name, n in re.findall(r"^@\[(\w+)\]: (\d+)$", text, re.M):

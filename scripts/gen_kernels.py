@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Write docs/kernels.md: what each kernel of the vm ring can do, found out by booting it (tests/kernel_survey.py).
+
+    python scripts/gen_kernels.py [KERNEL ...]     these anew, the others as they were (tests/vm/kernels.json)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+VM = ROOT / "tests" / "vm"
+KEPT = VM / "kernels.json"  # series → what the survey found
+sys.path[:0] = [str(ROOT / "src")]
+
+from sonde.kernel.features import TABLE  # noqa: E402
+
+Survey = dict[str, Any]  # kernel_survey.main() says what is in it
+HEAD = """\
+# Kernels
+
+<!-- Written by scripts/gen_kernels.py from what the kernels did: boot them, do not change this file. -->
+
+Debian's kernels for clouds, each booted under QEMU, where every kind of probe was counted against a program that knows
+how often it did what, every feature was tried, and every shipped tool was attached. `make test-vm` boots two of them
+each day in turn, `make test-vm-all` all of them. What a kernel lacks is done another way, or refused in one sentence;
+`sonde doctor` says on any kernel which tools work there, and `-v` which way was taken.
+"""
+
+
+def survey(kernel: str) -> Survey:
+    """Boot a kernel and find out."""
+    with tempfile.TemporaryDirectory(prefix="sonde-kernels.") as shared:
+        found = Path(shared, "found")
+        command = [sys.executable, str(ROOT / "tests" / "kernel_survey.py"), str(found)]
+        subprocess.run([sys.executable, str(VM / "vmrun.py"), "--kernel", kernel, "--rw", shared, "--timeout",
+                        "900", "--", *command], cwd=ROOT, check=True,
+                       env=os.environ | {"SONDE_VM": kernel, "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run",
+                                         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"})
+        taken: Survey = json.loads(found.read_text())
+        return taken
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *rows])
+
+
+def page(surveys: dict[str, Survey]) -> str:
+    """The whole document."""
+    every = list(surveys.values())
+    names = [f"{series} {found['machine']}" for series, found in surveys.items()]
+    releases = ", ".join(f"{found['release']}" for found in every)
+    kinds = [[kind, *[f"{found['counts'][kind][0]:,} of {found['counts'][kind][1]:,}" for found in every]]
+             for kind in every[0]["counts"]]
+    features = [[f"`{row.name}`", row.text, row.minimum,
+                 *["yes" if found["features"].get(row.name) else "–" for found in every]] for row in TABLE]
+    reasons: dict[str, list[str]] = {}
+    for tool in every[0]["tools"]:
+        for series, found in surveys.items():
+            if found["tools"][tool]:
+                reasons.setdefault(f"| `{tool}` | {found['tools'][tool]} |", []).append(series)
+    total = len(every[0]["tools"])
+    working = [[str(total - sum(map(bool, found["tools"].values()))) for found in every]]
+    return "".join([
+        HEAD, f"\nThe releases: {releases}.\n",
+        "\n## Exact counts\n\nWhat was counted, of what happened.\n\n", table(["kind", *names], kinds),
+        "\n## Features\n\n`--no-feature NAME` does without one. The release is the first that has it.\n\n",
+        table(["feature", "what it is", "since", *names], features),
+        f"\n## Tools\n\nOf {total} tools these many attach:\n\n", table(names, working),
+        "\nThe others, and why:\n\n| tool | why | Linux |\n|---|---|---|\n",
+        *[f"{line} {', '.join(series)} |\n" for line, series in sorted(reasons.items())]])
+
+
+def main() -> None:
+    every = tomllib.loads((VM / "ring.toml").read_text())["kernels"]
+    wanted = sys.argv[1:] or every
+    kept: dict[str, Survey] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
+        kept |= dict(zip(wanted, pool.map(survey, wanted)))
+    surveys = {series: kept[series] for series in every if series in kept}
+    KEPT.write_text(json.dumps(surveys, indent=0) + "\n")
+    (ROOT / "docs" / "kernels.md").write_text(page(surveys))
+
+
+if __name__ == "__main__":
+    main()
