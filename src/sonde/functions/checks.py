@@ -341,9 +341,11 @@ ROWS = (
     Function("is_unsigned_integer", ("value:any",), None, "Whether a value is an unsigned integer.",
              "is_unsigned_integer(pid)", IS_UNSIGNED, macro=True),
     Function("kfunc_exist", ("name:literal",), None, "Whether the kernel has a kfunc.", 'kfunc_exist("bpf_strlen")',
-             check_kfunc, macro=True),
+             check_kfunc, macro=True,
+             wrong={"name": "kfunc_exist() accepts a string literal only"}),
     Function("kfunc_allowed", ("name:literal",), None, "Whether a kfunc may be called.", 'kfunc_allowed("bpf_strlen")',
-             check_kfunc, macro=True),
+             check_kfunc, macro=True,
+             wrong={"name": "kfunc_allowed() accepts a string literal only"}),
     Function("typeinfo", ("value:raw",), None, "The type of a value, as a record.", "typeinfo(pid).full_type",
              check_typeinfo, value=_write_constants),
 )

@@ -204,6 +204,6 @@ ROWS = (
     Function("str_join", ("array:ptr|array|int", "separator:literal?"), None,
              "An array of strings as one, as join() prints it; twenty at most.", 'str_join(args.argv)', check_str_join,
              text=write_str_join),
-    Function("str_concat", ("text:str", "more:str"), None, "Two strings as one.", 'str_concat(comm, "!")',
+    Function("str_concat", ("text:text", "more:text"), None, "Two strings as one.", 'str_concat(comm, "!")',
              check_str_concat, cost=150, macro=True, text=write_str_concat),
 )

@@ -18,7 +18,7 @@ from ..language.ast import (
 )
 from ..semantics import convert
 from ..semantics.calls import check_whole_map
-from ..semantics.context import CheckContext
+from ..semantics.context import CheckContext, fold_constant
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import Element, WholeMap
 from ..types import (
@@ -102,6 +102,18 @@ def _branch_on_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
     element = choice_of(call, Element)
     assert element.key is not None
     maps.branch_on_key(lo, element.map, element.key, yes, no)
+
+
+def check_is_scalar(context: CheckContext, node: Call, types: Types) -> Type | None:
+    """A constant: whether a map has no keys."""
+    target = node.args[0]
+    if not isinstance(target, MapRef) or target.key is not None:
+        context.error("bad-argument", "is_scalar() expects a map for the first argument", node)
+        return None
+    state = context.map_state(target)
+    if context.map_value_type(state, target) is None:
+        return None
+    return fold_constant(node, int(not state.keyed), BOOL)
 
 
 def check_find(context: CheckContext, node: Call, types: Types) -> Type | None:
@@ -202,6 +214,7 @@ ROWS = (
              on_map="look", macro=True, condition=_branch_on_key),
     Function("find", ("map:map", "key:raw", "value:var"), BOOL, "Look a key up and keep its value, in one step.",
              "find(@x, tid, $start)", check_find, on_map="look", macro=True, acts=True, scalar=_lower_find),
+    Function("is_scalar", ("map:raw",), BOOL, "Whether a map has no keys.", "is_scalar(@x)", check_is_scalar),
     Function("len", ("of:raw",), INT64, "Number of keys of a map or frames of a stack.", "len(@x)", check_len,
              on_map="look", macro=True, scalar=_lower_len),
 )

@@ -33,7 +33,7 @@ from .rows import FunctionRow, Parameter
 from .typed import Unfilled, WholeMap
 
 _KINDS: dict[str, Any] = {
-    "int": (Int, Enum, Bool), "integer": (Int, Enum, Bool), "ptr": (Pointer,), "str": (Str,), "buf": (Buf,),
+    "int": (Int, Enum), "integer": (Int, Enum), "ptr": (Pointer,), "str": (Str,), "text": (Str,), "buf": (Buf,),
     "array": (Array,), "bool": (Bool,), "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
 }
 _KIND_WORDS = {"ptr": "pointer", "str": "string", "buf": "buffer", "map": "a map", "literal": "a string literal",
@@ -156,8 +156,11 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             continue
         type = text_type(arg) if kinds == ["literal"] and isinstance(arg, StrLiteral) \
             else context.check_value(arg, ARGUMENT)
-        if type == PROBE and "str" in kinds and isinstance(arg, Reference):
+        if type == PROBE and isinstance(arg, Reference) and row.takes_text(at):
             type = _probe_as_text(context, arg)
+        if "text" in kinds and _points_to_text(type):
+            arg = node.args[at] = Call(arg.span, name="str", args=[arg])
+            type = context.check_value(arg, ARGUMENT)
         types.append(type)
         if type is None:
             good = False
@@ -165,6 +168,12 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
             _report_wrong_kind(context, row, node, params[at], type)
             good = False
     return types if good else None
+
+
+def _points_to_text(type: Type | None) -> bool:
+    """Whether str() of this is meant where a string is taken: a pointer to characters, or an array of them."""
+    found = type.to if isinstance(type, Pointer) else type.of if isinstance(type, Array) else None
+    return isinstance(found, Int) and found.bits == 8
 
 
 def _probe_as_text(context: CheckContext, node: Reference) -> Type:
@@ -206,6 +215,9 @@ def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, para
         return
     if param.name in row.wrong:  # where bpftrace says it in words of its own
         wrong = row.wrong[param.name].format(given=shown)
+    elif kinds == ["text"]:
+        wrong = "string-like pointers must point to a char-like type" if isinstance(given, Pointer) else \
+            "string-like values must be either strings, arrays or pointers"
     elif kinds == ["number"]:
         wrong = f"{node.name}: invalid {param.name} value (must be non-negative literal)"
     elif kinds == ["literal"]:

@@ -205,7 +205,6 @@ def binary_type(context: CheckContext, node: Expr, op: str, first: Side, second:
             return fold_constant(node, convert.wrap_int(_FOLD[op](left, right), type), type)
         return _fold_binary(context, node, op, left, right)
     if op in ("/", "%"):
-        _warn_of_mixed_signs(context, node, op, first, second)
         _warn_of_signed_division(context, node, op, first, second)
     return _arithmetic_type(op, a, b)
 
@@ -363,13 +362,20 @@ def _refuse_operator(context: CheckContext, node: Expr, op: str, left: Type, rig
     """An operator between values that do not go together, or that it is not for."""
     shown = [convert.type_name(_widened(t, other, op)) for t, other in ((left, right), (right, left))]
     if isinstance(node, ast.Binary):
-        shown = [str(context.aggregate_of(side) or name) for side, name in zip((node.left, node.right), shown)]
+        shown = [_name_side(context, side, name, op) for side, name in zip((node.left, node.right), shown)]
     alike = convert.kind_of_type(left) == convert.kind_of_type(right) and op not in ("==", "!=")
     if alike or isinstance(left, Pointer) or isinstance(right, Pointer):
         wrong = f"The {op} operator can not be used on expressions of types {shown[0]}, {shown[1]}"
     else:
         wrong = f"Type mismatch for '{op}': comparing {shown[0]} with {shown[1]}"
     context.error(code, wrong, node, hints)
+
+
+def _name_side(context: CheckContext, side: Expr, name: str, op: str) -> str:
+    """``name`` of an operand's type; hist_t and its like by what they are, and what sizeof gives as a literal."""
+    if op in _COMPARISONS and isinstance(side, (ast.SizeOf, ast.OffsetOf)) and isinstance(side.const, int):
+        return convert.type_name(convert.literal_type(side.const))
+    return "int64" if isinstance(side, (ast.SizeOf, ast.OffsetOf)) else str(context.aggregate_of(side) or name)
 
 
 def _check_logical(context: CheckContext, node: Expr, op: str, first: Side, second: Side) -> Type | None:

@@ -34,7 +34,7 @@ class FunctionRow(Callee):
     """A row. Arity, kinds of arguments, type and documentation follow from it.
 
     ``params`` are ``name:kind|kind``, with ``?`` if optional and ``...`` for "any more". Kinds: int (or integer, as
-    some messages have it) ptr str buf array bool stack any; ``literal`` a constant string, ``number`` a constant
+    some messages have it) ptr str text (a string, or a pointer to one) buf array bool stack any; ``literal`` a constant string, ``number`` a constant
     integer; and what is no value: ``map`` (@x, or @x[k]), ``var``, ``type``, ``word``, ``raw`` (the rule checks it).
     ``rule`` gives the type of a call where it is not always ``result``, None after an error, and leaves in the call's
     ``choice`` what the lowering cannot see.
@@ -79,7 +79,7 @@ class FunctionRow(Callee):
 
     def takes_text(self, at: int) -> bool:
         """Whether argument ``at`` is a string."""
-        return at < len(self.parameters) and "str" in self.parameters[at].kinds
+        return at < len(self.parameters) and not {"str", "text"}.isdisjoint(self.parameters[at].kinds)
 
 
 class BuiltinRow(Callee):

@@ -11,6 +11,7 @@ from ..types import INT64, UINT64, Aggregate, Bool, Int, NoneType, Pointer, Tupl
 from . import convert
 from .context import ARGUMENT, Assigned, CheckContext
 from .expressions import resolve_type
+from .nodes import walk_nodes
 from .operators import binary_type
 from .rows import row_of, settles_branch
 from .subprograms import check_return
@@ -259,12 +260,17 @@ def _check_loop_body(context: CheckContext, body: Sequence[Any]) -> None:
 
 def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
     context.check_value(node.count, "unroll()")
-    count = node.count.const
+    count = node.count.const if _is_written(node.count) or settles_branch(node.count) else None
     if not isinstance(count, int) or count < 0 or isinstance(node.count.type, Bool):
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
     _check_loop_body(context, node.body)
+
+
+def _is_written(node: ast.Expr) -> bool:
+    """Whether a constant is reckoned of literals alone, without asking what something's type or size is."""
+    return not any(isinstance(part, (ast.Cast, ast.Call, ast.SizeOf, ast.OffsetOf)) for part in walk_nodes(node))
 
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
