@@ -19,7 +19,8 @@ from .errors import EnvironmentProblem
 # Offsets, in an interpreter, a thread, a frame, a code object:
 WORDS = (
     "interpreters", "code_type",
-    "interp_next", "interp_threads",
+    "interp_next",
+    "interp_threads", "interp_id",  # from there on; the id is another number for each
     "thread_next", "thread_id",
     "thread_frame",    # the innermost frame; before 3.13 that of the C frame which has it
     "thread_status",   # bits; 0: the version has none
@@ -28,7 +29,7 @@ WORDS = (
     "frame_code", "frame_previous", "frame_instruction", "frame_owner",
     "shim_owner",      # from this number on a frame belongs to the C stack and is no function's
     "code_line", "code_file", "code_name", "code_table",
-    "code_version",    # u32, another for each code object; 0: the version has none
+    "code_version",    # u32, another for each code object of an interpreter; 0: the version has none
     "code_bytecode",
     "code_traceable",  # instructions before the first that Python shows: a frame that is there has not begun
     "ascii_size",      # of a str of ASCII characters: bytes before them
@@ -40,7 +41,7 @@ IMAGE_KEY = Layout("=QQQ")  # start and end of its code, start of its stack: see
 
 OF_GENERATOR = 1            # a frame's owner
 BOUND_GILSTATE = 1 << 3     # in a thread's status: it is the one of its OS thread's that ran last
-THREAD_READ, FRAME_READ, CODE_READ = 176, 80, 200  # bytes of each in which all that matters lies
+INTERP_READ, THREAD_READ, FRAME_READ, CODE_READ = 96, 176, 80, 200  # bytes of each in which all that matters lies
 
 # Of a str and a bytes object, in every version
 TEXT_LENGTH, TEXT_STATE, TEXT_HASH = 16, 32, 24
@@ -71,34 +72,35 @@ _COMMON = {
 }
 VERSIONS: dict[tuple[int, int], dict[str, int]] = {
     (3, 11): _COMMON | {
-        "interpreters": 40, "interp_threads": 16, "thread_id": 152, "thread_frame": 56, "cframe_frame": 1 + 8,
-        "root_cframe": 336, "frame_code": 32, "frame_previous": 48, "frame_owner": 69, "shim_owner": 256,
-        "code_line": 72, "code_version": 0, "code_bytecode": 184, "code_traceable": 168,
+        "interpreters": 40, "interp_threads": 16, "interp_id": 48, "thread_id": 152, "thread_frame": 56,
+        "cframe_frame": 1 + 8, "root_cframe": 336, "frame_code": 32, "frame_previous": 48, "frame_owner": 69,
+        "shim_owner": 256, "code_line": 72, "code_version": 0, "code_bytecode": 184, "code_traceable": 168,
         "ascii_size": 48, "compact_size": 72},
     (3, 12): _COMMON | {
-        "interpreters": 40, "interp_threads": 72, "thread_id": 136, "thread_frame": 56, "thread_status": 24,
-        "cframe_frame": 1 + 0, "root_cframe": 272, "frame_owner": 70, "code_bytecode": 192, "code_traceable": 176},
+        "interpreters": 40, "interp_threads": 72, "interp_id": 8, "thread_id": 136, "thread_frame": 56,
+        "thread_status": 24, "cframe_frame": 1 + 0, "root_cframe": 272, "frame_owner": 70, "code_bytecode": 192,
+        "code_traceable": 176},
     (3, 13): _COMMON | {
-        "interpreters": 632, "interp_next": 7264, "interp_threads": 7344, "thread_id": 152, "thread_frame": 72,
-        "thread_status": 32, "frame_owner": 70, "code_bytecode": 200, "code_traceable": 184},
+        "interpreters": 632, "interp_next": 7264, "interp_threads": 7344, "interp_id": 7272, "thread_id": 152,
+        "thread_frame": 72, "thread_status": 32, "frame_owner": 70, "code_bytecode": 200, "code_traceable": 184},
     (3, 14): _COMMON | {
-        "interpreters": 808, "interp_next": 7272, "interp_threads": 7344, "thread_id": 152, "thread_frame": 72,
-        "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192},
+        "interpreters": 808, "interp_next": 7272, "interp_threads": 7344, "interp_id": 7280, "thread_id": 152,
+        "thread_frame": 72, "thread_status": 32, "frame_owner": 74, "code_bytecode": 208, "code_traceable": 192},
 }
 
 # Where the u64 words of _Py_DebugOffsets are, by what they tell; 3.14 has three words more before the thread's.
 COOKIE, DEBUG_OFFSETS = b"xdebugpy", 512  # how it begins, and bytes of it that are read
 _FREE_THREADED, _INTERPRETERS = 16, 40
 _DEBUG_WORDS = {
-    "interp_next": 64, "interp_threads": 72,
+    "interp_id": 56, "interp_next": 64, "interp_threads": 72,
     "thread_next": 168, "thread_frame": 184, "thread_id": 192, "thread_status": 216,
     "frame_previous": 232, "frame_code": 240, "frame_instruction": 248, "frame_owner": 264,
     "code_file": 280, "code_name": 296, "code_table": 304, "code_line": 312, "code_bytecode": 344,
 }
 _MORE_WORDS = {(3, 13): (0, 0, 0), (3, 14): (0, 3, 5)}  # before the interpreter's, the thread's, the code's
 
-_LIMITS = {"thread": THREAD_READ - 8, "frame": FRAME_READ - 8, "code": CODE_READ - 8}
-_BEYOND = {"code_bytecode": 1 << 10, "frame_owner": FRAME_READ - 1}
+_LIMITS = {"interp": INTERP_READ - 8, "thread": THREAD_READ - 8, "frame": FRAME_READ - 8, "code": CODE_READ - 8}
+_BEYOND = {"code_bytecode": 1 << 10, "frame_owner": FRAME_READ - 1, "interp_next": 1 << 20}
 
 
 def find_offsets(version: int, debug: bytes) -> dict[str, int]:
@@ -121,8 +123,9 @@ def find_offsets(version: int, debug: bytes) -> dict[str, int]:
     told = {name: _word_at(debug, at + 8 * _words_before(release, name)) for name, at in _DEBUG_WORDS.items()}
     found = known | told | {"interpreters": _word_at(debug, _INTERPRETERS)}
     for name, offset in found.items():
+        first = found["interp_next"] if name in ("interp_threads", "interp_id") else 0
         most = _BEYOND.get(name) or _LIMITS.get(name.partition("_")[0], 1 << 20)
-        if not 0 <= offset <= most:
+        if not first <= offset <= first + most:
             raise EnvironmentProblem(f"its _Py_DebugOffsets are damaged: {name} is {offset}")
     return found
 
@@ -138,7 +141,9 @@ def _words_before(release: tuple[int, int], name: str) -> int:
 
 def pack_image(offsets: dict[str, int], runtime: int, code_type: int) -> bytes:
     """The words of an image whose ``_PyRuntime`` and ``PyCode_Type`` lie at these addresses."""
-    words = offsets | {"interpreters": runtime + offsets["interpreters"], "code_type": code_type}
+    start = offsets["interp_next"]
+    words = offsets | {"interpreters": runtime + offsets["interpreters"], "code_type": code_type,
+                       "interp_threads": offsets["interp_threads"] - start, "interp_id": offsets["interp_id"] - start}
     return b"".join([words[name].to_bytes(8, "little") for name in WORDS])
 
 

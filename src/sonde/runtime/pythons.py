@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..kernel.mappings import MappingLog
 
 _ID = Layout("=Q")
+_LINE_BREAKS = {ord("\n"): "\\n", ord("\r"): "\\r"}  # a name has one line, whatever a program calls its functions
 TRIES, PAUSE = 5, 0.0002  # looks at a program that is just being started, and seconds between them
 MOST_NAMED = 1 << 15      # frames whose names are kept here
 
@@ -126,6 +127,7 @@ class PythonFrames:
                       for part in (py.NAME_PART, py.FILE_PART))
         if name is None or file is None:
             return None
+        name, file = (text.translate(_LINE_BREAKS) for text in (name, file))
         return name, py.find_line(self._join_parts(code, py.TABLE_PART, py.MOST_TABLE), place, first_line), file
 
     def _join_parts(self, code: int, first: int, most: int) -> bytes:

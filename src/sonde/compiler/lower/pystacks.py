@@ -27,7 +27,7 @@ SHIMS = 128        # frames of the C stack between those of functions
 # The working memory of a walk; words, then what has been read, then a row for each frame.
 _WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
           "limit", "source", "left", "window", "extent", "code", "identity",
-          "traceable")
+          "traceable", "number", "current")
 _AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 _READ = 8 * len(_WORDS)                 # room for a thread, a code object or a part of a text
 _FRAMES = _READ + 256                   # room for frames
@@ -181,11 +181,12 @@ def _thread_function(lo: Lower, function: Function) -> None:
     interpreter = walk.get("interpreter")
     b.branch("jne", interpreter, 0, more, end)
     b.start(more)
-    for word, into in (("interp_threads", "thread"), ("interp_next", "interpreter")):
-        good = b.block("read")
-        walk.read(_READ, 8, b.alu("add", interpreter, walk.word(word)), good, bad)
-        b.start(good)
-        walk.put(into, b.load(walk.work, _READ))
+    good = b.block("read")
+    walk.read(_READ, py.INTERP_READ, b.alu("add", interpreter, walk.word("interp_next")), good, bad)
+    b.start(good)
+    walk.put("interpreter", b.load(walk.work, _READ))
+    walk.put("thread", walk.pick(_READ, walk.word("interp_threads")))
+    walk.put("number", walk.pick(_READ, walk.word("interp_id")))
     b.start(again)
     b.exit(0)
     b.start(end)
@@ -205,6 +206,7 @@ def _judge_thread(walk: _Walk, thread: Reg, end: Block, again: Block) -> None:
     b.branch("jne", bit, 0, mine, again)
     b.start(mine)
     walk.put("found", frame)
+    walk.put("current", walk.get("number"))
     walk.put("thread", 0)
     b.jump(end)
     b.start(oldest)
@@ -216,6 +218,7 @@ def _judge_thread(walk: _Walk, thread: Reg, end: Block, again: Block) -> None:
     b.branch("jlt", frame, known, first, again)
     b.start(first)
     walk.put("found", frame)
+    walk.put("current", walk.get("number"))
     b.jump(again)
 
 
@@ -247,7 +250,7 @@ def _take_c_frame(walk: _Walk) -> None:
 def _walk_frames(walk: _Walk, salt: Operand, frames: Mem, limit: int) -> None:
     """The rows and ``frames``: from the innermost frame to the outermost."""
     lo, b = walk.lo, walk.b
-    walk.put("salt", b.alu("xor", b.alu("mul", process_id(lo), stacks.FACTOR), salt))
+    walk.put("salt", _mix(walk, _mix(walk, process_id(lo), salt), walk.get("current")))
     walk.put("limit", limit)
     words.run_loop(lo, limit + SHIMS, [walk.image, walk.work, b.address(frames.base, frames.off)], "pystack frame",
                    lambda f: _frame_function(lo, f))
@@ -357,17 +360,13 @@ def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
     b.start(good)
     b.branch("jeq", b.load(walk.work, _READ + 8), walk.word("code_type"), typed, bad)
     b.start(typed)
-    value = _mix(walk, walk.get("salt"), code)
-    for word in ("code_file", "code_name", "code_table"):
-        value = _mix(walk, value, walk.pick(_READ, walk.word(word)))
-    value = _mix(walk, value, walk.pick(_READ, b.alu("and", walk.word("code_line"), -4), 4))
     walk.put("traceable", b.alu("lsh", walk.pick(_READ, walk.word("code_traceable"), 4), 1))
-    found = b.function.reg("version")
-    version = walk.word("code_version")
-    b.branch("jne", version, 0, versioned, named)
+    value, found = _mix(walk, walk.get("salt"), code), b.function.reg("version")
+    offset = walk.word("code_version")
+    b.branch("jne", offset, 0, versioned, named)
     b.start(versioned)
-    b.set(found, walk.pick(_READ, version, 4))
-    b.jump(on)
+    b.set(found, walk.pick(_READ, offset, 4))
+    b.branch("jne", found, 0, on, named)
     b.start(named)
     b.set(found, _hash_texts(walk, bad))
     b.start(on)
@@ -375,12 +374,12 @@ def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
 
 
 def _hash_texts(walk: _Walk, bad: Block) -> Reg:
-    """Before Python 3.12 code objects have no number: 64 bits of how name and table of lines begin, which may lie where
-    those of one that is gone did."""
+    """Before Python 3.12, and beyond 2^32 of them, code objects have no number: 64 bits of the first line and of how
+    name and table of lines begin, which may lie where those of one that is gone did."""
     b = walk.b
     name, table = (walk.pick(_READ, walk.word(word)) for word in ("code_name", "code_table"))
     value = b.function.reg("texts")
-    b.set(value, 0)
+    b.set(value, _mix(walk, walk.pick(_READ, walk.word("code_file")), walk.pick(_READ, walk.word("code_line"), 4)))
     _hash_object(walk, name, value, py.VERSIONS[3, 11]["ascii_size"], py.TEXT_LENGTH, bad)
     _hash_object(walk, table, value, py.BYTES_START, py.BYTES_LENGTH, bad)
     return value
