@@ -17,6 +17,11 @@ WORLD = Path(__file__).parent / "unit" / "world.json.z"
 OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoint", "rdonly_cast_perf_event",
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie", "spilled_bounds",
                      "uretprobe_func"), False)
+OLDEST = OLD | dict.fromkeys((
+    "attach_cookie", "tracing_cookie", "bpf_loop", "for_each_map_elem", "atomic_fetch", "long_keys",
+    "map_lookup_percpu_elem", "get_current_task_btf", "kprobe_multi", "kprobe_session", "uprobe_multi",
+    "helper_get_func_ip", "helper_get_func_arg", "helper_get_func_ret", "helper_loop", "helper_task_pt_regs",
+    "helper_trace_vprintk"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
 BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "spilled_bounds", "uretprobe_func",
                        "atomic_fetch", "long_keys"), True)
@@ -29,12 +34,13 @@ MODULES: dict[str, list[tuple[str, str, int, int]]] = {
     "mac80211:api_scan_completed": [("char", "wiphy_name[32]", 8, 32), ("bool", "aborted", 40, 1)],
 }
 KERNELS: dict[str, dict[str, bool]] = {"6.18": {}, "6.1": OLD}  # the features that differ
+OLDER = {"5.10": OLDEST}  # which refuses some scripts
 
 
 @functools.cache
 def world(kernel: str = "6.18", arch: str = "x86_64") -> RecordedWorld:
     """The recorded kernel, or what it would be if it were older or on another CPU; always of two CPUs."""
-    made = RecordedWorld(str(WORLD), BUILT | KERNELS[kernel])
+    made = RecordedWorld(str(WORLD), BUILT | (KERNELS | OLDER)[kernel])
     made.arch, made.cpus = arch, 2
     made._data["symbols"].setdefault("__per_cpu_offset", 0xFFFFFFFF82000000)
     for name, fields in MODULES.items():

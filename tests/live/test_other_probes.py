@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.api import live_world
 from sonde.kernel.syscalls import object_ids
 from support import Tracer, compile_c, environment, run_sonde, sonde_command, wait_for
 
@@ -215,3 +216,29 @@ def running(command: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+COMPAT = """
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    for (int i = 0; i < 50; i++) {
+        long result;  /* 110 is iopl() in the other numbering; level 0 is what every process has */
+        __asm__ volatile("int $0x80" : "=a"(result) : "a"(110), "b"(0) : "memory");
+    }
+    for (int i = 0; i < 7; i++)
+        syscall(SYS_getppid);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="has no second numbering of system calls")
+def test_calls_of_32_bits_are_other_calls(tmp_path: Path) -> None:
+    if not live_world().has_feature("compat_syscalls"):
+        pytest.skip("kernel lacks compat_syscalls")
+    program = compile_c(COMPAT, tmp_path)
+    done = run_sonde("-c", str(program), "-e", "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); } "
+                     "tracepoint:syscalls:sys_exit_getppid /pid == cpid/ { @r = count(); }")
+    assert "@: 7\n" in done.stdout and "@r: 7\n" in done.stdout, done.stdout + done.stderr

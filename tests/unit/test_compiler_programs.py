@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compiled import KERNELS, begin, compiled, loaded, run
+from compiled import KERNELS, begin, compiled, loaded, run, world
 from sonde.errors import CompileError
 from sonde.language.diagnostics import nearest_names
 from sonde.types import Aggregate
@@ -385,6 +385,30 @@ def test_names_in_the_kernel(script: str, names: list[str]) -> None:
     assert [program.name for program in found] == names
     assert all(len(name) <= 15 for name in names)
     assert [program.functions[0][1] for program in found] == names
+
+
+def test_the_function_of_a_kernel_probe_where_no_helper_tells_it() -> None:
+    """Each function has a program then, and that has the address from the symbol table."""
+    call = bytes([0x85, 0, 0, 0]) + (173).to_bytes(4, "little")  # bpf_get_func_ip()
+    assert call in compiled("kprobe:vfs_read { @[func] = count(); }").programs[0].code
+    old = compiled("kprobe:vfs_read, kprobe:tcp_sendmsg { @[func] = count(); }", "5.10").programs
+    assert len(old) == 2 and call not in old[0].code + old[1].code
+    address = world("5.10").kernel_symbol("vfs_read")
+    assert address is not None and (address & 0xFFFFFFFF).to_bytes(4, "little") in old[0].code
+
+
+@pytest.mark.parametrize(("script", "since"), [
+    ("kprobe:vfs_read { print(dw_ustack); }", "5.15"), ('begin { debugf("%d %d %d %d", 1, 2, 3, 4); }', "5.16"),
+    ("begin { for ($kv : @m) { } @m[1] = 1; }", "5.13"), ("begin { @m[1] = 1; print(len(@m)); }", "5.13")])
+def test_what_came_later_is_refused_in_a_sentence(script: str, since: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiled(script, "5.10")
+    errors = [found.message for found in caught.value.diagnostics if found.severity == "ERROR"]
+    assert len(errors) == 1 and errors[0].endswith(f"(Linux {since})")
+
+
+def test_a_user_probe_needs_nobody_to_tell_the_registers() -> None:
+    assert compiled("uprobe:libc:malloc { print(dw_ustack); }", "5.10").programs
 
 
 def test_the_function_of_a_user_probe() -> None:

@@ -69,6 +69,8 @@ PRINTK_ARGUMENTS = 12  # MAX_BPRINTF_VARARGS in include/linux/bpf.h
 def check_debugf(context: CheckContext, node: Call, types: Types) -> Type | None:
     context.warning("not-for-production", "The debugf() builtin is not recommended for production use. For "
                     "more information see bpf_trace_printk in bpf-helpers(7).", node)
+    if len(node.args) > 4 and not context.world.has_feature("helper_trace_vprintk"):
+        context.error("missing-feature", "this kernel prints no more than three values at once (Linux 5.16)", node)
     return _check_kernel_printf(context, node, "; printf() knows all")
 
 

@@ -26,7 +26,7 @@ from ..uapi import HELPERS
 if TYPE_CHECKING:
     from ..btf.query import Btf
 
-CACHE_VERSION = 4  # raise it when a probe changes its meaning
+CACHE_VERSION = 5  # raise it when a probe changes its meaning
 
 Probe = Callable[["Features"], "bool | None"]
 
@@ -202,10 +202,10 @@ def _has_missed_counts(host: Features) -> bool | None:
 
 
 def _has_compat_syscalls(host: Features) -> bool | None:
-    """Programs of 32 bits run too (CONFIG_IA32_EMULATION)."""
+    """Programs of 32 bits run too (CONFIG_IA32_EMULATION). Their entry itself is not in the BTF of older kernels."""
     if os.uname().machine != "x86_64":
         return False
-    return bool(host.btf.find_id("do_fast_syscall_32", codec.FUNC)) if host.btf else None
+    return bool(host.btf.find_id("__ia32_compat_sys_ioctl", codec.FUNC)) if host.btf else None
 
 
 def _has_uretprobe_func(host: Features) -> bool | None:
