@@ -462,4 +462,4 @@ def plain_losses(spec: ScriptSpec, losses: Losses) -> dict[str, Any]:
     return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
             "withheld": None if kept is None else dict(zip(kept._fields, kept.values())),
-            "unplaced": losses.unplaced, "unknown": losses.unknown}
+            "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown}

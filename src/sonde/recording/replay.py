@@ -184,7 +184,7 @@ def _read_losses(spec: ScriptSpec, plain: Any) -> Losses:
     errors = [(spec.errors[_number(index)], _number(count)) for index, count in plain["errors"]]
     return Losses(_counts(plain["records"]), errors, _counts(plain["skipped"]), _number(plain["late"]),
                   _number(plain["short"]), _number(plain["unseen"]), kept, _counts(plain.get("unplaced", [])),
-                  _number(plain.get("unknown", 0)))
+                  _counts(plain.get("unnamed", [])), _number(plain.get("unknown", 0)))
 
 
 def _counts(plain: Any) -> list[tuple[str, int]]:
