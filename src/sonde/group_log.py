@@ -12,6 +12,7 @@ import struct
 import time
 
 from .language.source import Source
+from .record import Record
 from .semantics.options import Options
 from .spec import GROUPS, UNPLACED, UNPLACED_BIT
 
@@ -50,7 +51,7 @@ rawtracepoint:cgroup_mkdir /args.cgrp.root.hierarchy_id == 0/ {{
 rawtracepoint:cgroup_release /args.cgrp.root.hierarchy_id == 0/ {{
   $id = (uint64)args.cgrp.kn.id;
   if ($1 > 0) {{ delete(@known, $id); }}
-  printf("%d %s", $id, str(0, {PATH}));
+  printf("%d", $id);
 }}
 """)
 
@@ -59,6 +60,20 @@ def follow_options(spec: ScriptSpec) -> Options:
     """What FOLLOW is to be compiled with for a script."""
     units = sum([1 << at for at, (kind, _) in enumerate(spec.groups) if kind == "service"])
     return Options(params=[str((1 << len(spec.groups)) - 1), str(units)])
+
+
+class Missed(Record):
+    """Events that the programs took for others' than those asked for, by the bits that were asked for; ``possible``
+    are those of which nobody has found out whose they were."""
+
+    certain: dict[int, int] = {}
+    possible: dict[int, int] = {}
+
+    def add(self, told: int | None, asked: int, events: int) -> None:
+        """Of a group of which this is known, more events that came before."""
+        told = asked << UNPLACED_BIT if told is None else told
+        counts = self.certain if told & asked else self.possible if told >> UNPLACED_BIT & asked else {}
+        counts[asked] = counts.get(asked, 0) + events
 
 
 class GroupLog:
@@ -74,7 +89,7 @@ class GroupLog:
         self._waiting: dict[int, float] = {}  # groups of which something is not known -> until when to ask again
         self._look = 0.0                      # the moment of the next look at them
         self._gone: set[int] = set()          # groups that are gone, and may have counts in the kernel's map
-        self._missed: dict[int, int] = {}     # events that came too early for them, by the bits that were asked for
+        self._missed = Missed()               # of those: events that came too early
         if self._answers is not None:
             session.maps["@known"] = self._answers
         try:
@@ -115,21 +130,25 @@ class GroupLog:
         now = time.monotonic()
         if self._waiting and now >= self._look:
             self._look = now + AGAIN
-            for group in list(self._waiting):
+            for group, until in list(self._waiting.items()):
                 self._answer(group)
+                if now >= until:
+                    self._waiting.pop(group, None)
 
     def _take_record(self, site: int, buffer: bytes, offset: int) -> None:
-        number, path = [offset + field.offset for field in self._session.spec.sites[site].fields]
-        text = bytes(buffer[path:path + PATH]).partition(b"\0")[0].decode("utf-8", "surrogateescape")
-        take = self._take_made if text else self._take_gone
-        take(_GROUP.unpack_from(buffer, number)[0], text)
+        number, *path = [offset + field.offset for field in self._session.spec.sites[site].fields]
+        group, = _GROUP.unpack_from(buffer, number)
+        if path:
+            self._take_made(group, bytes(buffer[path[0]:path[0] + PATH]).partition(b"\0")[0])
+        else:
+            self._take_gone(group)
 
-    def _take_made(self, group: int, path: str) -> None:
-        if len(path.encode("utf-8", "surrogateescape")) < PATH - 1:  # else it may have been cut
-            self._groups.learn(group, path)
+    def _take_made(self, group: int, path: bytes) -> None:
+        if len(path) < PATH - 1:  # else it may have been cut
+            self._groups.learn(group, path.decode("utf-8", "surrogateescape"))
         self._answer(group)
 
-    def _take_gone(self, group: int, _: str) -> None:
+    def _take_gone(self, group: int) -> None:
         self._waiting.pop(group, None)
         if self._answers is not None:
             self._answers.delete(_GROUP.pack(group))
@@ -143,7 +162,7 @@ class GroupLog:
         for group, asked, events in self._read_counts():
             if group in self._gone:
                 self._counts.delete(_UNPLACED.pack(group, asked))
-                self._missed[asked] = self._missed.get(asked, 0) + self._events_missed(group, asked, events)
+                self._missed.add(self._told.get(group), asked, events)
         for group in self._gone:
             self._told.pop(group, None)
         self._gone = set()
@@ -153,9 +172,6 @@ class GroupLog:
         return [(*_UNPLACED.unpack(key), _EVENTS.unpack(bytes(value))[0])
                 for key, value in (self._counts.items() if self._counts is not None else ())]
 
-    def _events_missed(self, group: int, asked: int, events: int) -> int:
-        return events if self._told.get(group, asked) & asked else 0
-
     # answers
 
     def _answer(self, group: int) -> None:
@@ -164,26 +180,27 @@ class GroupLog:
             return
         answers = [self._groups.is_in(kind, text, group) for kind, text in self._asked]
         now = time.monotonic()
-        if None in answers and now >= self._waiting.setdefault(group, now + PATIENCE):
-            answers = [bool(answer) for answer in answers]
-        if None not in answers:
-            self._waiting.pop(group, None)
-        found = sum([1 << (at if answer else at + UNPLACED_BIT) for at, answer in enumerate(answers)
+        known = sum([1 << (at if answer else at + UNPLACED_BIT) for at, answer in enumerate(answers)
                      if answer is not False])
-        if found:
-            self._answers.update(_GROUP.pack(group), _GROUP.pack(found))
+        self._told[group] = known
+        if known < 1 << UNPLACED_BIT:
+            self._waiting.pop(group, None)
+        elif now >= self._waiting.setdefault(group, now + PATIENCE):
+            known &= (1 << UNPLACED_BIT) - 1
+        if known:
+            self._answers.update(_GROUP.pack(group), _GROUP.pack(known))
         else:
             self._answers.delete(_GROUP.pack(group))
-        self._told[group] = found
 
     # figures
 
     def count_losses(self, losses: Losses) -> None:
         """Add the events that were taken for others', and the groups that were not seen."""
-        missed = dict(self._missed)
+        missed = Missed(self._missed.certain, self._missed.possible)
         for group, asked, events in self._read_counts():
-            missed[asked] = missed.get(asked, 0) + self._events_missed(group, asked, events)
-        losses.unplaced += [(self._name_asked(asked), events) for asked, events in missed.items() if events]
+            missed.add(self._told.get(group), asked, events)
+        losses.unplaced += [(self._name_asked(asked), events) for asked, events in missed.certain.items()]
+        losses.unnamed += [(self._name_asked(asked), events) for asked, events in missed.possible.items()]
         own = self._session.losses()
         losses.unknown += sum([count for _, count in (*own.records, *own.errors, *own.skipped)])
 

@@ -228,7 +228,7 @@ class Gatherer:
             ("late_events", COUNTER, "events that came out of order", (), [((), losses.late)]),
             ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
             ("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
-             [((name,), count) for name, count in losses.unplaced]),
+             [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)]),
             ("unknown_groups", COUNTER, "control groups that could not be followed", (), [((), losses.unknown)]),
             ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),
              _failure_counts(losses)),

@@ -50,6 +50,7 @@ class ContainerFiles:
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._known: Cache[str, Described] = Cache(_KEPT)
+        self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, dict[str, Any]]]] = {}
         self._missing: dict[str, float] = {}  # ids that had no file, and when
         self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers told it
 
@@ -66,7 +67,7 @@ class ContainerFiles:
 
     def ids(self) -> list[str]:
         """The containers that there are files of."""
-        found = _folders(self._path(_DOCKER)) + [container for container, _ in self._stored()]
+        found = _folders(self._path(_DOCKER)) + [container for entries in self._stored() for container in entries]
         for tasks in _TASKS:
             for space in _folders(self._path(tasks)):
                 found += _folders(self._path(tasks, space))
@@ -103,7 +104,7 @@ class ContainerFiles:
         return None
 
     def _read_storage(self, container: str) -> Described | None:
-        found = next((entry for number, entry in self._stored() if number == container), None)
+        found = next((entries[container] for entries in self._stored() if container in entries), None)
         if found is None:
             return None
         for folder in self._storage_folders():
@@ -118,14 +119,19 @@ class ContainerFiles:
         return [self._path(storage, kind) for storage in _STORAGE for kind in _folders(self._path(storage))
                 if kind.endswith("-containers")]
 
-    def _stored(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(id, entry) of what podman and CRI-O have in their lists."""
-        for folder in self._storage_folders():
-            for name in _LISTS:
-                entries = _read_json(os.path.join(folder, name), list) or []
-                for entry in entries[:MOST]:
-                    if isinstance(entry, dict):
-                        yield _text_in(entry, "id"), entry
+    def _stored(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """What podman and CRI-O have in each of their lists, by id; one that has not changed is not read again."""
+        for path in [os.path.join(folder, name) for folder in self._storage_folders() for name in _LISTS]:
+            try:
+                now = os.stat(path)
+            except OSError:
+                continue
+            stamp, entries = self._lists.get(path, (None, {}))
+            if stamp != (now.st_ino, now.st_mtime_ns, now.st_size):
+                entries = {_text_in(entry, "id"): entry for entry in (_read_json(path, list) or [])[:MOST]
+                           if isinstance(entry, dict)}
+                self._lists[path] = (now.st_ino, now.st_mtime_ns, now.st_size), entries
+            yield entries
 
 
 def _described_by_cri(notes: dict[str, Any]) -> Described:

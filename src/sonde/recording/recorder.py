@@ -463,4 +463,4 @@ def plain_losses(spec: ScriptSpec, losses: Losses) -> dict[str, Any]:
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
             "early": losses.early,
             "withheld": None if kept is None else dict(zip(kept._fields, kept.values())),
-            "unplaced": losses.unplaced, "unknown": losses.unknown}
+            "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown}

@@ -183,7 +183,7 @@ def _read_losses(spec: ScriptSpec, plain: Any) -> Losses:
                         _counts(kept["dropped"]))
     errors = [(spec.errors[_number(index)], _number(count)) for index, count in plain["errors"]]
     return Losses(_counts(plain["records"]), errors, _counts(plain["skipped"]), withheld=kept,
-                  unplaced=_counts(plain.get("unplaced", [])),
+                  unplaced=_counts(plain.get("unplaced", [])), unnamed=_counts(plain.get("unnamed", [])),
                   **{name: _number(plain.get(name, 0)) for name in ("late", "short", "unseen", "early", "unknown")})
 
 

@@ -64,11 +64,12 @@ class Losses(Record):
     early: int = 0                        # Python stacks of processes that were not known yet
     withheld: Withheld | None = None      # what a budget kept back; None without one
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
+    unnamed: list[tuple[str, int]] = []   # the same of containers of which nothing says what they are called
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
-                    or self.early or self.unplaced or self.unknown or self.withheld)
+                    or self.early or self.unplaced or self.unnamed or self.unknown or self.withheld)
 
     def __str__(self) -> str:
         return "; ".join(self.sentences) or "nothing was lost"
@@ -101,6 +102,8 @@ class Losses(Record):
             found.append(f"{self.early} Python stack{_plural_suffix(self.early)} not read: the process had just begun")
         found += [f"{count} event{_plural_suffix(count)} of {name} came before that was known, and count"
                   f"{'s' if count == 1 else ''} as outside of it" for name, count in self.unplaced]
+        found += [f"{count} event{_plural_suffix(count)} count{'s' if count == 1 else ''} as outside of {name}: "
+                  "nothing said what their containers are called" for name, count in self.unnamed]
         if self.unknown:
             found.append(f"{self.unknown} control group{_plural_suffix(self.unknown)} could not be followed: names of "
                          "containers may be missing, and their events count as outside of any")
