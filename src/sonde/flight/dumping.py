@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..api import Trace
 from ..errors import SondeError
+from ..invocation import recording_facts
 from ..options import Parsed
 from ..output import Output, Printer, json_kind, make_output
 from ..ownership import open_guarded
@@ -99,12 +100,25 @@ class DumpFolder:
         os.close(self._folder)
 
 
-def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder,
-               record: Callable[[int, Dump], object] | None) -> str:
-    """Write a dump to a file of the folder, by ``record`` if it is to be a recording; where it is."""
+def record_dump(trace: Trace, parsed: Parsed, dump: Dump, descriptor: int) -> None:
+    """A recording of a dump: as a run that handed over just that."""
+    from ..recording.recorder import Notes
+    notes = Notes(descriptor, trace.spec, trace.session, trace.context)
+    facts = recording_facts(parsed) | {"title": parsed.get("title") or dump.lines[0], "dump": dump.as_json()}
+    notes.write_head(trace.options.warnings, facts)
+    for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
+        for batch in notes.note_records(records).batches:
+            for _ in batch:
+                pass  # it is noted when it is taken
+    notes.look_at_maps("final", [named.name for named in trace.spec.maps if named.name.startswith("@")])
+    notes.write_end(trace.provenance)
+
+
+def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder) -> str:
+    """Write a dump to a file of the folder; where it is."""
     with folder.write_file(dump.number) as descriptor:
-        if record is not None:
-            record(descriptor, dump)
+        if parsed.get("format") == "recording":
+            record_dump(trace, parsed, dump, descriptor)
         else:
             out: Any = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
             print_dump(trace, dump, contents, out, make_printer(trace, parsed, out))

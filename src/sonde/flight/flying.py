@@ -158,7 +158,7 @@ class Flight:
                          session.losses().sentences)
         where = ""
         if self._folder is not None:
-            where = " in " + write_dump(trace, self._parsed, dump, contents, self._folder, None)
+            where = " in " + write_dump(trace, self._parsed, dump, contents, self._folder)
         else:
             print_dump(trace, dump, contents, self._out, self._printer)
         self._number += 1
