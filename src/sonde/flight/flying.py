@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..api import Trace
 from ..invocation import open_output
 from ..options import Parsed
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
-from ..running import say_attached, say_warnings
 from ..runtime.batch import Raw
 from ..runtime.dumps import read_dump
 from ..service import tell_manager
@@ -24,8 +23,8 @@ from .settings import refuse_what_acts, settings_of
 PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
 
 
-def fly(trace: Trace, parsed: Parsed) -> int:
-    """Attach, give out dumps until the end, print what ``end`` prints, maps and losses."""
+def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output], object]) -> int:
+    """Attach, ``announce`` that, give out dumps until the end, print what ``end`` prints, maps and losses."""
     refuse_what_acts(trace.spec)
     descriptor = open_output(parsed)
     out = make_output("json" if parsed.get("format") == "json" else "text", descriptor, 2, parsed.get("B", "line"),
@@ -33,6 +32,7 @@ def fly(trace: Trace, parsed: Parsed) -> int:
     trace.keeps_maps = False
     try:
         with trace:
+            announce(trace, parsed, out)
             if parsed.has("dry-run"):
                 return 0
             flight = Flight(trace, parsed, out)
@@ -66,9 +66,6 @@ class Flight:
     def run(self) -> int:
         """Until the script has ended; the exit status."""
         trace, session, out, parsed = self._trace, self._trace.session, self._out, self._parsed
-        say_warnings(trace, parsed, out)
-        session.tell = out.write_note
-        say_attached(trace, parsed, out)
         self._wait_for_dumps()
         tell_manager("STOPPING=1")
         for records in trace.drain_batches():
