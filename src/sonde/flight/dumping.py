@@ -14,6 +14,7 @@ from ..invocation import recording_facts
 from ..options import Parsed
 from ..output import Output, Printer, json_kind, make_output
 from ..ownership import open_guarded
+from ..runtime.batch import Records
 from ..runtime.dumps import Dump
 from ..runtime.flight import merge_stretches
 from ..spec import MapSpec
@@ -39,12 +40,21 @@ def read_maps(trace: Trace) -> Contents:
 def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
     """Its head, what ``begin`` has printed, the records, and the maps."""
     out.write_dump_head(dump)
-    for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
+    for records in _portions(trace, dump):
+        if trace.ending.is_overdue():
+            out.write_note(f"WARNING: dump {dump.number} is not whole: the run was to end")
+            break
         printer.print_batches(records, _do_nothing)
         out.flush()
     for named, items in contents:
         out.write_map(named.name, items, kind=json_kind(named), incomplete=trace.session.is_incomplete(named.name))
     out.flush(True)
+
+
+def _portions(trace: Trace, dump: Dump) -> Iterator[Records]:
+    """What ``begin`` has printed, a heading perhaps, and then the records of all CPUs in the order of time."""
+    yield from trace.session.beginning
+    yield from merge_stretches(dump.stretches)
 
 
 def _do_nothing(site: int) -> None:
@@ -106,7 +116,7 @@ def record_dump(trace: Trace, parsed: Parsed, dump: Dump, descriptor: int) -> No
     notes = Notes(descriptor, trace.spec, trace.session, trace.context)
     facts = recording_facts(parsed) | {"title": parsed.get("title") or dump.lines[0], "dump": dump.as_json()}
     notes.write_head(trace.options.warnings, facts)
-    for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
+    for records in _portions(trace, dump):
         for batch in notes.note_records(records).batches:
             for _ in batch:
                 pass  # it is noted when it is taken
