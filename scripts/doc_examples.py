@@ -110,7 +110,7 @@ CONFIG_EXAMPLES: dict[str, str] = {
     "log_size": "4000000", "max_bpf_progs": "2000", "max_cat_bytes": "65536", "max_map_keys": "100000", "max_probes": "2000",
     "max_strlen": "4096", "missing_probes": "warn", "on_stack_limit": "64", "perf_rb_pages": "256",
     "print_maps_on_exit": "false", "show_debug_info": "false", "stack_mode": "perf", "str_trunc_trailer": '"~"',
-    "unstable_import_statement": "warn", "unstable_iter": "enable", "unstable_tseries": "enable", "unstable_typeinfo": "enable", "use_blazesym": "false",
+    "unstable_dump": "enable", "unstable_import_statement": "warn", "unstable_iter": "enable", "unstable_tseries": "enable", "unstable_typeinfo": "enable", "use_blazesym": "false",
 }
 
 # key -> command
@@ -119,7 +119,9 @@ OPTION_EXAMPLES: dict[str, str] = {
     "container": "sonde -C web script.bt", "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
     "B": "sonde -B line script.bt", "quiet": "sonde -q script.bt", "verbose": "sonde -v script.bt",
     "warnings": "sonde -k script.bt", "no-warnings": "sonde --no-warnings script.bt", "unsafe": "sonde --unsafe script.bt",
-    "budget": "sonde --budget 2% script.bt",
+    "budget": "sonde --budget 2% script.bt", "flight": "sonde --flight 30s,64M script.bt",
+    "flight-to": "sonde --flight 30s --flight-to /var/tmp/dumps script.bt",
+    "when": "sonde --flight 30s --when '@errors > 10 within 1s' script.bt",
     "dry-run": "sonde --dry-run script.bt", "test": "sonde --test tests.bt", "bench": "sonde --bench benches.bt",
     "mode": "sonde --mode test tests.bt", "fmt": "sonde --fmt script.bt", "probe-filter": "sonde --probe-filter 'vfs_.*' script.bt",
     "no-feature": "sonde --no-feature kprobe_multi script.bt", "I": "sonde -I include script.bt",
@@ -256,6 +258,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "args-left-out": ("Some arguments of a user function cannot be had: it was optimised, or they are in vector "
                       "registers.", ""),
     "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", 'uprobe:bash:readline { print(args.prompt); }'),
+    "no-flight": ("dump() without --flight.", 'begin { dump("here"); }'),
     "no-probes": ("No attach point is left.", "config = { missing_probes = ignore }\ntracepoint:sched:none { }"),
     "no-return": ("A function that is to return a value never does.", "fn f(): int64 { }\nbegin { print(f()); }"),
     "no-value": ("What has no value stands where one is needed.", "begin { $x = exit(); }"),

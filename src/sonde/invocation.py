@@ -225,9 +225,13 @@ def _record_trace(trace: Any, path: str, parsed: Parsed) -> None:
         from .api import live_world
         from .recording.events import plain_events
         events = plain_events(parsed.get("events"), live_world())
-    trace.record_to(_open_to_write(path), {
-        "tool": parsed.tool, "columns": list(parsed.columns), "title": parsed.get("title"),
-        "unit": parsed.get("unit"), "command": parsed.given, "events": events}, seconds)
+    trace.record_to(_open_to_write(path), recording_facts(parsed, events), seconds)
+
+
+def recording_facts(parsed: Parsed, events: Any = None) -> dict[str, Any]:
+    """What the head of a recording says of the command line."""
+    return {"tool": parsed.tool, "columns": list(parsed.columns), "title": parsed.get("title"),
+            "unit": parsed.get("unit"), "command": parsed.given, "events": events}
 
 
 def seconds_of(params: list[str]) -> int:

@@ -27,7 +27,7 @@ def run(trace: Trace, parsed: Parsed) -> int:
     _be_called("sonde")
     if parsed.has("flight"):
         from .flight.flying import fly
-        return fly(trace, parsed)
+        return fly(trace, parsed, _announce_run)
     if parsed.command:
         from .monitor import show_live
         return show_live(trace, parsed)
@@ -103,14 +103,13 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     from .output.losses import report_losses, report_unfinished
     session = trace.session
     printer = _make_printer(trace, parsed, out, showing)
-    say_warnings(trace, parsed, out)
-    printer.is_incomplete, session.tell = session.is_incomplete, out.write_note
+    printer.is_incomplete = session.is_incomplete
     trace.keeps_maps = False
     if os.isatty(2) and not parsed.has("quiet"):
         trace.when_reading(_reading_bar())
+    _announce_run(trace, parsed, out)
     if parsed.has("dry-run"):
         return 0
-    say_attached(trace, parsed, out)
     if trace.options.mode:
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
@@ -157,7 +156,15 @@ def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | 
     return printer
 
 
-def say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
+def _announce_run(trace: Trace, parsed: Parsed, out: Output) -> None:
+    """Say what was found out and what is attached, and have the session say the rest."""
+    _say_warnings(trace, parsed, out)
+    trace.session.tell = out.write_note
+    if not parsed.has("dry-run"):
+        _say_attached(trace, parsed, out)
+
+
+def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
     """What was found out when the programs were loaded and attached."""
     for warning in trace.session.warnings:
         out.write_note(f"WARNING: {warning.message}")
@@ -167,7 +174,7 @@ def say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
         out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
 
 
-def say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
+def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
     """To people, to test suites that wait for it, to the service manager."""
     if not trace.options.mode:
         out.report_attached(trace.session.attached)

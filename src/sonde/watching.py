@@ -67,8 +67,8 @@ def is_watched(parsed: Parsed) -> bool:
 
 
 def makes_recording(parsed: Parsed) -> bool:
-    """Whether the run is kept in a file, alone or beside what is printed."""
-    return parsed.get("format") == "recording" or parsed.has("record")
+    """Whether the run is kept in a file, alone or beside what is printed. A flight is not: its dumps may be."""
+    return (parsed.get("format") == "recording" or parsed.has("record")) and not parsed.has("flight")
 
 
 def counts_down(parsed: Parsed) -> bool:

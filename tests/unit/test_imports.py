@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE | BACK | {"api", "tables"},
     "comparing": BASE | BACK | {"api", "recording", "tables"},
     "recording": BASE | BACK | {"api", "language", "semantics", "tables"},
+    "flight": ROOMS - {"commands", "fleet", "monitor"},
     "commands": ROOMS | {"cli"},  # each is a part of the command line of its own
     "__init__": ROOMS,  # the public names, each imported when it is asked for
     "__main__": {"basics", "cli"},
@@ -102,6 +103,7 @@ WHEN_ASKED = {"output/live/serve.py": {"json"}, "output/live/bounded.py": {"sock
               "fleet/dask.py": {"asyncio", "socket", "urllib"},
               "output/live/top.py": {"textual", "rich"}, "kernel/foreign/child.py": {"json"},
               "comparing/runs.py": {"json"}, "comparing/report.py": {"json"},
+              "flight/asking.py": {"json", "socket"},
               "recording/recorder.py": {"json"}, "recording/snapshots.py": {"json"}}
 
 

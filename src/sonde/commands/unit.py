@@ -1,4 +1,4 @@
-"""``sonde unit``: a systemd service of an export, with the fewest capabilities that the script can do with."""
+"""``sonde unit``: a systemd service of an export or a flight, with the fewest capabilities that the script needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..scripts import FILE, classify_word
+from ..spec import FLIGHT
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
     from ..types import Type
 
 PAGE = """\
-unit: a systemd service that exports what a script or a tool collects
+unit: a systemd service that exports what a script or a tool collects, or that keeps the latest of it for a dump
 
 USAGE
   sonde unit --prometheus [ADDRESS] SCRIPT [parameters]
   sonde unit --otlp [URL] SCRIPT [parameters]
+  sonde unit --flight TIME[,SIZE] [--when CONDITION] [-f FORMAT] SCRIPT [parameters]
   sonde unit --agent [GROUP]
 
-  Prints a unit file; the arguments are those of `sonde export`. Nothing is installed or started. --agent prints two: a
-  socket, and the service that systemd starts for each who connects to it (`sonde agent --help`).
+  Prints a unit file; the arguments are those of `sonde export`, or of a run with --flight: its dumps are the newest 16
+  files of /var/lib/sonde/flights/NAME. Nothing is installed or started. --agent prints two: a socket,
+  and the service that systemd starts for each who connects to it (`sonde agent --help`).
 
 OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941)
@@ -38,6 +41,8 @@ COLUMNS
 EXAMPLE
   # sonde unit --prometheus runqlat > /etc/systemd/system/sonde-runqlat.service
   # systemctl enable --now sonde-runqlat
+  # sonde unit --flight 60s --when '@errors > 10 within 1s' errors.bt > /etc/systemd/system/sonde-errors.service
+  # systemctl kill -s USR2 sonde-errors
 
 NEEDS
   the Python packages of the extra `export`, where every user can read it: the service runs as a user of its own
@@ -61,9 +66,10 @@ BUDGET = "5%"  # of a service that nobody watches
 READER = 128 << 20  # bytes: the process that reads foreign files, of which an ordinary question takes 112 MiB
 KERNEL = 64 << 20   # bytes charged to the service: programs and the verifier's work, page tables, sockets
 ELEMENT = 80        # bytes of the kernel's own beside the key and the value of a hash map's element
+STATE = "/var/lib"
 TASKS = 32          # threads and processes: the session, the exporters', the reader
 # Options of a run that a service has too; the values of the second are files or folders.
-KEPT = ("warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature")
+KEPT = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature")
 KEPT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
 
 # Capability -> what it is for, in the order in which they are listed.
@@ -96,7 +102,7 @@ LimitMEMLOCK=infinity
 UMask=0077
 CacheDirectory=sonde
 Environment=XDG_CACHE_HOME=%C/sonde PYTHONDONTWRITEBYTECODE=1
-NoNewPrivileges=yes
+{folders}NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=read-only
 ProtectHostname=yes
@@ -114,6 +120,11 @@ MemoryDenyWriteExecute=yes
 WantedBy=multi-user.target
 """
 
+FOLDERS = """\
+StateDirectory={folder}
+StateDirectoryMode=0700
+RuntimeDirectory={folder}
+"""
 
 AGENT = """\
 # Made by `sonde unit --agent`: two files. Whoever may connect has scripts run as {policy} allows it.
@@ -179,23 +190,29 @@ def main(parsed: Parsed) -> int:
     from ..api import compile, live_world
     from ..memory import Memory, parse_memory
     from ..options import budget_of
-    from .export import requested_exports, script_name
+    from .export import script_name
     budget_of(parsed)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    asked = requested_exports(parsed)
+    arguments = _requested_service(parsed)
     _refuse_what_is_not_lasting(parsed)
     source, params = invocation.program_of(parsed)
     if source is None:
         return 0
     spec = compile(source, invocation.options_of(parsed, params), invocation.permitted(live_world(), parsed))
+    if parsed.has("flight"):
+        from ..flight.flying import check_flight
+        check_flight(parsed, spec)
     name = escape_text(script_name(source) or "a program")
     capabilities = needed_capabilities(spec)
     bounds = "" if parsed.has("unsafe") else f"TasksMax={TASKS}\nMemoryMax={most_memory(spec, memory.total)}\n"
+    folder = f"sonde/flights/{_flight_name(parsed)}" if parsed.has("flight") else ""
+    does = "keeps the latest of" if folder else "exports"
     text = UNIT.format(
-        what=f"Exports {name}", description=f"Sonde exports {name}".replace("%", "%%"),
+        what=f"{does.capitalize()} {name}", description=f"Sonde {does} {name}".replace("%", "%%"),
         purposes="\n".join(f"#   {cap}: {PURPOSES[cap]}" for cap in capabilities),
-        command=" ".join(map(quote_word, [*start_command(), "export", "-q", *_export_arguments(parsed, asked)])),
-        files=most_files(spec), bounds=bounds, capabilities=" ".join(capabilities))
+        command=" ".join(map(quote_word, [*start_command(), *arguments, *_run_arguments(parsed)])),
+        folders=FOLDERS.format(folder=folder) if folder else "", files=most_files(spec), bounds=bounds,
+        capabilities=" ".join(capabilities))
     descriptor = invocation.open_output(parsed)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=descriptor != 1) as file:
         file.write(text)
@@ -221,6 +238,8 @@ def most_memory(spec: ScriptSpec, own: int) -> int:
         else:
             value = each.value_size * (cpus if "percpu" in each.type else 1)
             total += each.max_entries * (each.key_size + value + (0 if "array" in each.type else ELEMENT))
+            if each.name == FLIGHT:  # of which a dump has a copy
+                total += each.max_entries * value
     return (total + (1 << 20) - 1) >> 20 << 20
 
 
@@ -230,15 +249,39 @@ def most_files(spec: ScriptSpec) -> int:
     return 1024 + 2 * possible_cpus() * sum([1 + len(program.attach) for program in spec.programs])
 
 
-def _export_arguments(parsed: Parsed, asked: dict[str, str]) -> list[str]:
-    """Those of the export: paths made absolute, options before the script."""
+def _requested_service(parsed: Parsed) -> list[str]:
+    """What the service does, as words of its command; the script is at the head of ``parsed.words`` then."""
+    from ..errors import UsageError
+    from .export import requested_exports
+    if not parsed.has("flight"):
+        return ["export", "-q", *_export_arguments(requested_exports(parsed))]
+    given = [name for name in ("prometheus", "otlp", "interval", "keys", "prefix") if name in parsed.named]
+    if given or parsed.has("flight-to"):
+        raise UsageError(f"unit: --flight and --{given[0] if given else 'flight-to'} exclude each other",
+                         [] if given else ["a service has its dumps in /var/lib/sonde/flights"])
+    del parsed.words[0]
+    return ["-q", f"--flight-to={STATE}/sonde/flights/{_flight_name(parsed)}"]
+
+
+def _flight_name(parsed: Parsed) -> str:
+    from ..flight.settings import flight_name
+    return flight_name(parsed)
+
+
+def _export_arguments(asked: dict[str, str]) -> list[str]:
+    """Those of the export."""
     found = []
     for name in ("prometheus", "otlp"):
         if name in asked:
             found += [f"--{name}", *([asked[name]] if asked[name] else [])]
     defaults = {"interval": "10", "keys": "1000"}
-    found += [f"--{name}={asked[name]}" for name in ("interval", "keys", "prefix")
-              if name in asked and asked[name] != defaults.get(name)]
+    return found + [f"--{name}={asked[name]}" for name in ("interval", "keys", "prefix")
+                    if name in asked and asked[name] != defaults.get(name)]
+
+
+def _run_arguments(parsed: Parsed) -> list[str]:
+    """Those of any run: paths made absolute, options before the script."""
+    found = []
     for name, text in parsed.named.items():
         found.append(f"--{name}={text}" if text != "true" else f"--{name}")
     found.append(f"--budget={parsed.get('budget', BUDGET)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import cpython as py
+from ..errors import UsageError
 from ..language.ast import Assign, Call, For, MapRef
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
@@ -193,6 +194,9 @@ class Unit:
 
     def flight(self, record: int) -> MapSpec:
         """The memory that records are kept in, with room for one of so many bytes behind each segment."""
+        if record > FLIGHT_SEGMENT // 2:
+            raise UsageError(f"--flight: a record of {record} bytes is too large for it: {FLIGHT_SEGMENT // 2} at most",
+                             ["lower max_strlen, or print less at a time"])
         segments = self.options.flight // FLIGHT_SEGMENT
         self.internal(HEADS, lambda: MapSpec(HEADS, "array", 4, self.world.cpus * HEADS_STRIDE, 1, MMAPABLE))
         self.internal(FLIGHT, lambda: MapSpec(

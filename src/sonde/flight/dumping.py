@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..api import Trace
 from ..errors import SondeError
+from ..invocation import recording_facts
 from ..options import Parsed
 from ..output import Output, Printer, json_kind, make_output
 from ..ownership import open_guarded
+from ..runtime.batch import Records
 from ..runtime.dumps import Dump
 from ..runtime.flight import merge_stretches
 from ..spec import MapSpec
@@ -38,12 +40,21 @@ def read_maps(trace: Trace) -> Contents:
 def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
     """Its head, what ``begin`` has printed, the records, and the maps."""
     out.write_dump_head(dump)
-    for records in [*trace.session.beginning, *merge_stretches(dump.stretches)]:
+    for records in _portions(trace, dump):
+        if trace.ending.is_overdue():
+            out.write_note(f"WARNING: dump {dump.number} is not whole: the run was to end")
+            break
         printer.print_batches(records, _do_nothing)
         out.flush()
     for named, items in contents:
         out.write_map(named.name, items, kind=json_kind(named), incomplete=trace.session.is_incomplete(named.name))
     out.flush(True)
+
+
+def _portions(trace: Trace, dump: Dump) -> Iterator[Records]:
+    """What ``begin`` has printed, a heading perhaps, and then the records of all CPUs in the order of time."""
+    yield from trace.session.beginning
+    yield from merge_stretches(dump.stretches)
 
 
 def _do_nothing(site: int) -> None:
@@ -99,12 +110,25 @@ class DumpFolder:
         os.close(self._folder)
 
 
-def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder,
-               record: Callable[[int, Dump], object] | None) -> str:
-    """Write a dump to a file of the folder, by ``record`` if it is to be a recording; where it is."""
+def record_dump(trace: Trace, parsed: Parsed, dump: Dump, descriptor: int) -> None:
+    """A recording of a dump: as a run that handed over just that."""
+    from ..recording.recorder import Notes
+    notes = Notes(descriptor, trace.spec, trace.session, trace.context)
+    facts = recording_facts(parsed) | {"title": parsed.get("title") or dump.lines[0], "dump": dump.as_json()}
+    notes.write_head(trace.options.warnings, facts)
+    for records in _portions(trace, dump):
+        for batch in notes.note_records(records).batches:
+            for _ in batch:
+                pass  # it is noted when it is taken
+    notes.look_at_maps("final", [named.name for named in trace.spec.maps if named.name.startswith("@")])
+    notes.write_end(trace.provenance)
+
+
+def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder) -> str:
+    """Write a dump to a file of the folder; where it is."""
     with folder.write_file(dump.number) as descriptor:
-        if record is not None:
-            record(descriptor, dump)
+        if parsed.get("format") == "recording":
+            record_dump(trace, parsed, dump, descriptor)
         else:
             out: Any = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
             print_dump(trace, dump, contents, out, make_printer(trace, parsed, out))

@@ -5,42 +5,57 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..api import Trace
+from ..errors import UsageError
 from ..invocation import open_output
 from ..options import Parsed
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
-from ..running import say_attached, say_warnings
 from ..runtime.batch import Raw
 from ..runtime.dumps import read_dump
 from ..service import tell_manager
+from ..spec import EventSite, ScriptSpec
 from .asking import Asked, Listener
 from .condition import Condition
 from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
-from .settings import refuse_what_acts, settings_of
+from .settings import settings_of
 
 PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
 
+_ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}  # in records
 
-def fly(trace: Trace, parsed: Parsed) -> int:
-    """Attach, give out dumps until the end, print what ``end`` prints, maps and losses."""
-    refuse_what_acts(trace.spec)
+
+def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
+    """UsageError for a script that cannot fly: with records that are orders, which would be carried out long after, and
+    again with each dump; or without what --when asks about."""
+    if parsed.has("when"):
+        Condition(parsed.get("when"), spec)
+    found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
+    if found is not None:
+        raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
+                         "when a dump is given out, once for each")
+
+
+def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output], object]) -> int:
+    """Attach, ``announce`` that, give out dumps until the end, print what ``end`` prints, maps and losses."""
+    check_flight(parsed, trace.spec)
     descriptor = open_output(parsed)
     out = make_output("json" if parsed.get("format") == "json" else "text", descriptor, 2, parsed.get("B", "line"),
                       parsed.has("quiet"), trace.ending)
     trace.keeps_maps = False
+    settings = settings_of(parsed)
+    folder = DumpFolder(settings) if settings.folder else None
+    listener = Listener(settings.name)
     try:
         with trace:
-            if parsed.has("dry-run"):
-                return 0
-            flight = Flight(trace, parsed, out)
-            try:
-                return flight.run()
-            finally:
-                flight.close()
+            announce(trace, parsed, out)
+            return 0 if parsed.has("dry-run") else Flight(trace, parsed, out, folder, listener).run()
     finally:
+        listener.close()
+        if folder is not None:
+            folder.close()
         out.flush(True)
         out.close()
         if descriptor != 1:
@@ -50,25 +65,23 @@ def fly(trace: Trace, parsed: Parsed) -> int:
 class Flight:
     """A script in flight."""
 
-    def __init__(self, trace: Trace, parsed: Parsed, out: Output) -> None:
-        self._trace, self._parsed, self._out = trace, parsed, out
+    def __init__(self, trace: Trace, parsed: Parsed, out: Output, folder: DumpFolder | None,
+                 listener: Listener) -> None:
+        self._trace, self._parsed, self._out, self._folder, self._listener = trace, parsed, out, folder, listener
         self._settings = settings_of(parsed)
         self._condition = Condition(parsed.get("when"), trace.spec) if parsed.has("when") else None
-        self._folder = DumpFolder(self._settings) if self._settings.folder else None
         self._printer: Printer = make_printer(trace, parsed, out)
         self._made = 0
         self._number = self._folder.next_number() if self._folder is not None else 1
         self._armed_at = 0.0  # monotonic: from when on the script or the condition may ask again
         self._held = 0        # times that they asked before
         self._rests = False   # dump() waits to be let ask again
-        self._listener = Listener(self._settings.name)
 
     def run(self) -> int:
         """Until the script has ended; the exit status."""
         trace, session, out, parsed = self._trace, self._trace.session, self._out, self._parsed
-        say_warnings(trace, parsed, out)
-        session.tell = out.write_note
-        say_attached(trace, parsed, out)
+        if self._listener.problem:
+            out.write_note(f"WARNING: sonde dump cannot reach this flight: {self._listener.problem}")
         self._wait_for_dumps()
         tell_manager("STOPPING=1")
         for records in trace.drain_batches():
@@ -83,12 +96,6 @@ class Flight:
             out.write_note(f"{self._made} dump{'' if self._made == 1 else 's'}{more}")
         out.flush(True)
         return session.status if session.reason == "exit" else 0
-
-    def close(self) -> None:
-        """Be no longer there for `sonde dump`."""
-        self._listener.close()
-        if self._folder is not None:
-            self._folder.close()
 
     def _wait_for_dumps(self) -> None:
         session = self._trace.session
@@ -156,14 +163,18 @@ class Flight:
         contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         dump = read_dump(session.flight, self._settings.window, trace.context.wall_clock, now, self._number, why, by,
                          session.losses().sentences)
-        where = ""
-        if self._folder is not None:
-            where = " in " + write_dump(trace, self._parsed, dump, contents, self._folder, None)
-        else:
+        head = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records"
+        if self._folder is None:
             print_dump(trace, dump, contents, self._out, self._printer)
+        else:
+            try:
+                head += " in " + write_dump(trace, self._parsed, dump, contents, self._folder)
+            except OSError as error:  # a full disk: the next may find room
+                head += f", which could not be written to {self._folder.path}: {error.strerror}"
+                self._out.write_note(f"ERROR: {head}")
+                return head
+            if not self._parsed.has("quiet"):
+                self._out.write_note(head)
         self._number += 1
         self._made += 1
-        sentence = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records{where}"
-        if where and not self._parsed.has("quiet"):
-            self._out.write_note(sentence)
-        return sentence
+        return head

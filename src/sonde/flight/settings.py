@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..kernel.host import possible_cpus
 from ..options import Parsed
 from ..record import Record
-from ..spec import FLIGHT_SEGMENT, EventSite, ScriptSpec
+from ..spec import FLIGHT_SEGMENT
 
 DEFAULT = 64 << 20           # bytes of all CPUs, unless that is less than LEAST of each
 LEAST = 4 * FLIGHT_SEGMENT   # bytes of a CPU
@@ -83,14 +83,3 @@ def region_bytes(text: str) -> int:
     if total > 64 << 30:
         raise UsageError(f"--flight takes 64G at most, not '{text}'")
     return 1 << (total // cpus).bit_length() - 1
-
-
-_ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}
-
-
-def refuse_what_acts(spec: ScriptSpec) -> None:
-    """UsageError for records that are orders: they would be carried out long after, and again with each dump."""
-    found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
-    if found is not None:
-        raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
-                         "when a dump is given out, once for each")

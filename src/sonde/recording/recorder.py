@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..ending import Ending
     from ..runtime.losses import Losses
     from ..runtime.provenance import Provenance
+    from ..runtime.session import Session
 
 _FULL = 2 << 20  # bytes of records in a block, about
 _BLOCK = MOST_RECORDS >> 2  # records in a block
@@ -154,8 +155,8 @@ class _Noted(Records):
 
     __slots__ = ("_count",)
 
-    def __init__(self, records: Records, trace: RecordingTrace) -> None:
-        super().__init__(_NotedBatches(records.batches, trace))
+    def __init__(self, records: Records, notes: Notes) -> None:
+        super().__init__(_NotedBatches(records.batches, notes))
         self._count = len(records)
 
     def __len__(self) -> int:
@@ -163,13 +164,94 @@ class _Noted(Records):
 
 
 class _NotedBatches(list[Batch]):
-    def __init__(self, batches: Sequence[Batch], trace: RecordingTrace) -> None:
+    def __init__(self, batches: Sequence[Batch], notes: Notes) -> None:
         super().__init__(batches)
-        self._trace = trace
+        self._notes = notes
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in super().__iter__():
-            yield self._trace.note_batch(batch)
+            yield self._notes.note_batch(batch)
+
+
+class Notes:
+    """Keeps what a session hands over in the file of a descriptor. ``live`` is what answers names; ``context`` answers
+    the same, and has it kept."""
+
+    def __init__(self, descriptor: int, spec: ScriptSpec, session: Session, live: Any) -> None:
+        self.recorder = Recorder(descriptor, spec)
+        self._spec, self._session, self._live = spec, session, live
+        self.context = ToldNames(live, self.recorder.tell_name)
+        self.context.moment = live.boot_time()
+        self.held: dict[str, Sequence[tuple[Any, Any]]] = {}  # what maps are said to hold, for what is handled now
+        self.reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
+                                  for name, kept in session.maps.items()}, self.context)
+        self._sites = [_SiteNotes(spec, index, self.context) for index in range(len(spec.sites))]
+        self._sizes = [site.size for site in spec.sites]
+
+    def write_head(self, warnings: bool, facts: dict[str, Any]) -> None:
+        """The first block; ``facts`` are put into it as they are."""
+        clocks = {clock: self._live.wall_clock(0, clock) for clock in ("boot", "monotonic", "tai")}
+        zone, now, machine = time.localtime(), self.context.boot_time(), os.uname()
+        self.recorder.write_json(b"HEAD", {
+            "byteorder": sys.byteorder, "clocks": clocks, "time": now,
+            "zone": [zone.tm_zone, zone.tm_gmtoff], "host": machine.nodename, "kernel": machine.release,
+            "machine": machine.machine, "cpus": os.cpu_count(), "attached": self._session.attached,
+            "missing": [[warning.message, warning.hints] for warning in self._session.warnings],
+            "warnings": [found.render() for found in self._spec.warnings] if warnings else [],
+            "spec": plain_spec(self._spec)} | facts)
+
+    def note_records(self, records: Records) -> Records:
+        """The records, each of which is noted when it is taken to be handled."""
+        return _Noted(records, self)
+
+    def note_batch(self, batch: Batch) -> Batch:
+        """The batch to be handled: it has been noted, or will be record by record."""
+        site = batch.sites
+        if not isinstance(site, int) or self._sites[site].alone:
+            return _NotedBatch(batch, self._keep_records, self._sizes)
+        size, buffer = self._sizes[site], batch.buffer
+        self._keep_records(site, [buffer[offset:offset + size] for offset in batch.offsets])
+        return batch
+
+    def _keep_records(self, site: int, records: list[bytes]) -> None:
+        """Keep records of one site that are about to be handled."""
+        notes = self._sites[site]
+        self.context.moment = int.from_bytes(records[-1][8:16], sys.byteorder) or self.context.moment
+        if notes.named:
+            records = [notes.ask_names(record) for record in records]
+        if self.held:
+            self.held = {}
+        if notes.map:
+            self.recorder.flush()
+            self.held = {notes.map: self._take_and_keep(notes.map, notes.then)}
+        self.recorder.add_records(site, records, bool(notes.map))
+
+    def look_at_maps(self, why: str, maps: Sequence[str]) -> None:
+        """Keep what maps hold now."""
+        self.recorder.flush()
+        self.context.moment = self._live.boot_time()
+        self.held = {name: self._take_and_keep(name, "") for name in maps}
+        self.recorder.write_json(b"LOOK", {"why": why, "time": self.context.moment})
+
+    def _take_and_keep(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
+        items: Sequence[tuple[Any, Any]] = self.reader(name, then)
+        named = self._spec.find_map(name)
+        if named.key is not None and not named.memory and has_names(named.key):
+            ask_names(tuple([key for key, _ in items]))
+        if named.value is not None and has_names(named.value):
+            ask_names(tuple([value for _, value in items]))
+        return items
+
+    def _keep_items(self, name: str, items: list[Item]) -> None:
+        self.recorder.attach_snapshot(name, Snapshot(items, self._session.is_incomplete(name)))
+
+    def write_end(self, run: Provenance) -> None:
+        """The last block."""
+        session = self._session
+        self.recorder.write_json(b"END ", {
+            "losses": plain_losses(self._spec, session.losses()), "run": run.as_json(),
+            "reason": session.reason, "status": session.status, "time": self.context.moment,
+            "left_out": self.recorder.left_out})
 
 
 class RecordingTrace(Trace):
@@ -179,13 +261,18 @@ class RecordingTrace(Trace):
         """To be called before :meth:`attach`. The descriptor is closed with the trace. ``every`` so many seconds maps
         that the script itself does not print are looked at, if they can be drawn over time."""
         self._descriptor, self._facts, self._every = descriptor, facts, every
-        self._held: dict[str, Sequence[tuple[Any, Any]]] = {}  # what maps are said to hold, for what is handled now
         self._on_sample: Callable[[], object] | None = None
         self._final_look = False
         self._asked = False  # the maps are to be looked at, when what came before has been handled
         self._sampled: list[str] = []
         self._run: Provenance | None = None
-        self.recorder: Recorder | None = None
+        self._notes: Notes | None = None
+
+    @property
+    def notes(self) -> Notes:
+        """What is kept."""
+        assert self._notes is not None
+        return self._notes
 
     def attach(self) -> None:
         try:
@@ -193,7 +280,7 @@ class RecordingTrace(Trace):
         except BaseException:
             self._close_file()
             raise
-        self._write_head()
+        self.notes.write_head(self.options.warnings, self._facts)
         from ..output.views.heat import is_histogram, is_series
         from ..output.views.view import is_printed
         self._sampled = [named.name for named in self.spec.shown_maps
@@ -202,40 +289,21 @@ class RecordingTrace(Trace):
 
     def _bind_session(self) -> None:
         super()._bind_session()
-        self.recorder = Recorder(self._descriptor, self.spec)
-        self._live = self._context
-        self._context = ToldNames(self._live, self.recorder.tell_name)
-        self._context.moment = self._live.boot_time()
+        self._notes = Notes(self._descriptor, self.spec, self.session, self._context)
+        self._context = self._notes.context
         from ..runtime.events import EventDecoder
         self._decoder = EventDecoder(self.spec, self._context)
         self._reader = MapReader(self.session.maps, self._context)
-        self._kept_reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
-                                       for name, kept in self.session.maps.items()}, self._context)
-        self.outside = _KeptOutside(self.recorder)
-        self._sites = [_SiteNotes(self.spec, index, self._context) for index in range(len(self.spec.sites))]
-        self._sizes = [site.size for site in self.spec.sites]
-
-    def _write_head(self) -> None:
-        assert self.recorder is not None
-        clocks = {clock: self._live.wall_clock(0, clock) for clock in ("boot", "monotonic", "tai")}
-        zone, now, machine = time.localtime(), self._context.boot_time(), os.uname()
-        self.recorder.write_json(b"HEAD", {
-            "byteorder": sys.byteorder, "clocks": clocks, "time": now,
-            "zone": [zone.tm_zone, zone.tm_gmtoff], "host": machine.nodename, "kernel": machine.release,
-            "machine": machine.machine, "cpus": os.cpu_count(), "attached": self.session.attached,
-            "missing": [[warning.message, warning.hints] for warning in self.session.warnings],
-            "warnings": [found.render() for found in self.spec.warnings] if self.options.warnings else [],
-            "spec": plain_spec(self.spec)} | self._facts)
+        self.outside = _KeptOutside(self._notes.recorder)
 
     # what is handed over
 
     def next_records(self, timeout: float | None = None) -> Records:
-        assert self.recorder is not None
-        self.recorder.flush_if_old()
-        self._held = {}
+        self.notes.recorder.flush_if_old()
+        self.notes.held = {}
         if self._looks_now():
             return Records()
-        found = _Noted(self.session.poll(self._shorten_wait(timeout)), self)
+        found = self.notes.note_records(self.session.poll(self._shorten_wait(timeout)))
         if self.session.asked:  # the maps come after these records
             self._asked, self.session.asked = True, False
         return found
@@ -244,12 +312,12 @@ class RecordingTrace(Trace):
         """Look at maps if that is due, now that all records before have been handled."""
         if self._asked:
             self._asked, self.session.asked = False, True
-            self._look("asked", self._map_names)
+            self.notes.look_at_maps("asked", self._map_names)
             return True
         if not self._sampled or time.monotonic() < self._next_sample:
             return False
         self._next_sample = max(self._next_sample + self._every, time.monotonic())
-        self._look("sample", self._sampled)
+        self.notes.look_at_maps("sample", self._sampled)
         if self._on_sample is not None:
             self._on_sample()
         return True
@@ -260,7 +328,7 @@ class RecordingTrace(Trace):
 
     def _shorten_wait(self, timeout: float | None) -> float | None:
         """Until records are to be in the file, or maps to be looked at."""
-        waits = [timeout, _AGE if self.recorder is not None and self.recorder.waits else None,
+        waits = [timeout, _AGE if self.notes.recorder.waits else None,
                  max(0.0, self._next_sample - time.monotonic()) if self._sampled else None]
         return min([wait for wait in waits if wait is not None], default=None)
 
@@ -270,64 +338,21 @@ class RecordingTrace(Trace):
 
     def drain_batches(self) -> Iterator[Records]:
         for records in self.session.stop_in_batches():
-            yield _Noted(records, self)
+            yield self.notes.note_records(records)
         if not self._final_look:
             self._final_look = True
-            self._look("final", self._map_names)
-
-    def _look(self, why: str, maps: Sequence[str]) -> None:
-        assert self.recorder is not None
-        self.recorder.flush()
-        self._context.moment = self._live.boot_time()
-        self._held = {name: self._take_and_keep(name, "") for name in maps}
-        self.recorder.write_json(b"LOOK", {"why": why, "time": self._context.moment})
-
-    def note_batch(self, batch: Batch) -> Batch:
-        """The batch to be handled: it has been noted, or will be record by record."""
-        site = batch.sites
-        if not isinstance(site, int) or self._sites[site].alone:
-            return _NotedBatch(batch, self._note_records, self._sizes)
-        size, buffer = self._sizes[site], batch.buffer
-        self._note_records(site, [buffer[offset:offset + size] for offset in batch.offsets])
-        return batch
-
-    def _note_records(self, site: int, records: list[bytes]) -> None:
-        """Keep records of one site that are about to be handled."""
-        assert self.recorder is not None
-        notes = self._sites[site]
-        self._context.moment = int.from_bytes(records[-1][8:16], sys.byteorder) or self._context.moment
-        if notes.named:
-            records = [notes.ask_names(record) for record in records]
-        if self._held:
-            self._held = {}
-        if notes.map:
-            self.recorder.flush()
-            self._held = {notes.map: self._take_and_keep(notes.map, notes.then)}
-        self.recorder.add_records(site, records, bool(notes.map))
+            self.notes.look_at_maps("final", self._map_names)
 
     def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
         """As the recording has it, if it is of a record that is being handled, or of a look; else as it is now."""
-        found = self._held.get(name)
+        found = self.notes.held.get(name)
         return found if found is not None else super().take_map(name, then)
-
-    def _take_and_keep(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
-        items: Sequence[tuple[Any, Any]] = self._kept_reader(name, then)
-        named = self.spec.find_map(name)
-        if named.key is not None and not named.memory and has_names(named.key):
-            ask_names(tuple([key for key, _ in items]))
-        if named.value is not None and has_names(named.value):
-            ask_names(tuple([value for _, value in items]))
-        return items
-
-    def _keep_items(self, name: str, items: list[Item]) -> None:
-        assert self.recorder is not None
-        self.recorder.attach_snapshot(name, Snapshot(items, self.session.is_incomplete(name)))
 
     # the end
 
     def when_reading(self, tell: Callable[[str, int, int], object]) -> None:
         super().when_reading(tell)
-        self._kept_reader.progress = tell
+        self.notes.reader.progress = tell
 
     @property
     def provenance(self) -> Provenance:
@@ -338,10 +363,10 @@ class RecordingTrace(Trace):
 
     def close(self) -> None:
         try:
-            if self.recorder is not None and self._session is not None and self.session.maps:
+            if self._notes is not None and self._session is not None and self.session.maps:
                 for _ in self.decode_records(self.drain_records()):
                     pass
-                self._write_end()
+                self.notes.write_end(self.provenance)
         finally:
             super().close()
             self._close_file()
@@ -350,14 +375,6 @@ class RecordingTrace(Trace):
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def _write_end(self) -> None:
-        assert self.recorder is not None
-        session, recorder = self.session, self.recorder
-        self.recorder.write_json(b"END ", {
-            "losses": plain_losses(self.spec, session.losses()), "run": self.provenance.as_json(),
-            "reason": session.reason, "status": session.status, "time": self._context.moment,
-            "left_out": recorder.left_out})
 
 
 class _SiteNotes:

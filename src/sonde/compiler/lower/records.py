@@ -152,7 +152,7 @@ def send_control_record(lo: Lower, kind: str, data: dict[str, Any], value: Opera
     fields, size = lay_out_fields([Int(64)] if value is not None else [], control=True)
     site = EventSite(kind, lo.b.span, fields, size, [], data)
     position = lo.b.call(h.RING_QUERY, [MapFd(lo.unit.ring(False)), h.RING_PRODUCER_POSITION], "ringbuf_query") \
-        if lo.unit.sends_data else 0
+        if lo.unit.sends_data and not lo.unit.options.flight else 0
     reserved = reserve_record(lo, site)
     lo.b.store(reserved.record, RECORD_HEADER, position)
     if value is not None:
