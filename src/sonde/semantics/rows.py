@@ -35,7 +35,8 @@ class FunctionRow(Callee):
 
     ``params`` are ``name:kind|kind``, with ``?`` if optional and ``...`` for "any more". Kinds: int (or integer, as
     some messages have it) ptr str text (a string, or a pointer to one) buf array bool stack any; ``literal`` a constant
-    string, ``number`` a constant integer; and what is no value: ``map`` (@x, or @x[k]), ``var``, ``type``, ``word``, ``raw`` (the rule checks it).
+    string, ``number`` a constant integer; and what is no value: ``map`` (@x, or @x[k]), ``var``, ``type``, ``word``,
+    ``raw`` (the rule checks it).
     ``rule`` gives the type of a call where it is not always ``result``, None after an error, and leaves in the call's
     ``choice`` what the lowering cannot see.
     """
