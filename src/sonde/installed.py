@@ -10,6 +10,7 @@ EXTRAS = {
     "headers": ("libclang",), "dwarf": ("pyelftools",), "ui": ("textual",),
     "export": ("prometheus-client", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http", "pyarrow"),
     "tables": ("pyarrow", "pandas", "polars"), "notebook": ("ipython",),
+    "fleet": ("distributed",),
 }
 
 
@@ -27,6 +28,12 @@ def command_path() -> str:
         return join([beside])
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return join(["env", f"PYTHONPATH={folder}", sys.executable, "-m", "sonde"])
+
+
+def start_again() -> list[str]:
+    """The command that starts this Sonde as a child: the single file, or the package that is imported."""
+    archive = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [sys.executable, archive] if os.path.isfile(archive) else [sys.executable, "-P", "-m", "sonde"]
 
 
 def as_root() -> str:

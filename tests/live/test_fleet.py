@@ -286,6 +286,26 @@ class Listening:
         assert not self.path.exists()
 
 
+def test_the_socket_of_a_killed_agent_is_taken_over(tmp_path: Path) -> None:
+    """That of one that lives is not, and neither is anything else that lies there."""
+    killed = Listening(tmp_path, "").__enter__()
+    killed.process.kill()
+    killed.process.wait(PATIENCE)
+    assert killed.path.exists()
+    with Listening(tmp_path, ""):
+        deadline = time.monotonic() + PATIENCE
+        while subprocess.run([*sonde_command(["fleet", "-H", f"unix:{killed.path}", "-e", "begin { exit(); }"])],
+                             env=environment(), capture_output=True, timeout=PATIENCE, check=False).returncode:
+            assert time.monotonic() < deadline
+        again = subprocess.run(sonde_command(["agent", "--socket", str(killed.path)]), env=environment(), text=True,
+                               capture_output=True, timeout=PATIENCE, check=False)
+        assert again.returncode == 1 and "Address already in use" in again.stderr
+    (tmp_path / "socket").write_text("mine")
+    again = subprocess.run(sonde_command(["agent", "--socket", str(killed.path)]), env=environment(), text=True,
+                           capture_output=True, timeout=PATIENCE, check=False)
+    assert again.returncode == 1 and (tmp_path / "socket").read_text() == "mine"
+
+
 def test_a_socket_serves_whom_the_policy_names_and_says_so(tmp_path: Path) -> None:
     with Listening(tmp_path, 'users = ["root"]\nprobes = ["tracepoint"]') as agent:
         with sonde.fleet(f"unix:{agent.path}", f"{GETPPID} {OWN} {{ @ = count(); }}") as tracing:

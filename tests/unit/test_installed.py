@@ -21,7 +21,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra, packages in installed.EXTRAS.items():
         assert [re.split(r"[<>=]", each)[0] for each in declared[extra]] == list(packages)
-    assert set(declared) - set(installed.EXTRAS) == {"fleet", "dev"}
+    assert set(declared) - set(installed.EXTRAS) == {"dev"}
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

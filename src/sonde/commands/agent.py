@@ -26,7 +26,7 @@ OPTIONS
   --stdio         serve one coordinator on standard input and output
   --socket PATH   serve those who connect to a Unix socket; who they are the kernel says (SO_PEERCRED). -: standard
                   input is such a connection
-  --group NAME    the group that may connect to the socket
+  --group NAME    the group, or its number, that may connect to the socket
   --policy FILE   what is allowed to whom (/etc/sonde/agent.toml; without that file the defaults below)
 
 COLUMNS

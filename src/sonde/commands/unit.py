@@ -81,6 +81,9 @@ PURPOSES = {
     "CAP_SYS_PTRACE": "what other users' processes map, for names in their stacks",
 }
 
+# Any script's, those of older kernels and runtimes, and what takes the reader of files its rights away.
+AGENT_CAPABILITIES = (*PURPOSES, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID")
+
 UNIT = """\
 # {what}, made by `sonde unit`. Capabilities:
 {purposes}
@@ -178,7 +181,7 @@ def _print_agent(parsed: Parsed) -> int:
     sys.stdout.write(AGENT.format(
         policy=PATH, group=group, runs=Policy().runs, memory=AGENT_MEMORY,
         command=" ".join(map(quote_word, [*start_command(), "agent", "--socket", "-"])),
-        capabilities=" ".join([*PURPOSES, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SETUID", "CAP_SETGID"])))
+        capabilities=" ".join(AGENT_CAPABILITIES)))
     return 0
 
 

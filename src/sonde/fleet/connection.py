@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Sequence
 
 from ..errors import SondeError
+from ..installed import start_again
 from .hosts import LOCAL, SOCKET
 
 PIECE = 1 << 18  # bytes that are read at once
@@ -55,7 +55,7 @@ class Way:
         if host.startswith(SOCKET):
             return Connection(_connect_socket(host.removeprefix(SOCKET)), None)
         if host.startswith(LOCAL):
-            return _start_process([sys.executable, "-P", "-m", "sonde", "agent", "--stdio"], b"")
+            return _start_process([*start_again(), "agent", "--stdio"], b"")
         from shlex import quote
         command = f"python3 -c {quote(_BOOT)} {len(self.push)}" if self.push else f"{self.remote} agent --stdio"
         remote = f"exec sh -c {quote(_AS_ROOT.format(command))}"

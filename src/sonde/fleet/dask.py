@@ -110,10 +110,13 @@ def require_safe(address: str) -> None:
 
 def _connect_client(address: str) -> Any:
     try:
-        from distributed import Client
+        from distributed import Client, Security
     except ModuleNotFoundError as error:
         from ..installed import how_to_add
         raise UsageError(f"--dask needs the Python package {error.name}", [how_to_add("fleet")]) from None
+    if address.startswith("tls:") and Security().get_connection_args("client").get("ssl_context") is None:
+        raise UsageError(f"the scheduler at {address} has TLS, and Dask's configuration no certificate", [
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT, __CLIENT__KEY; or distributed.comm.tls in a file"])
     try:
         return Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

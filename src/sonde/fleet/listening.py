@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..installed import start_again
 from ..service import tell_manager
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ def serve_socket(path: str, group: str, policy: Policy, policy_path: str) -> int
     """Accept connections until a signal ends the process; ``policy.runs`` at once, further ones wait. Of the policy
     only that is asked here: each agent reads it anew from ``policy_path``."""
     import signal
-    command = [sys.executable, "-P", "-m", "sonde", "agent", "--socket", "-",
-               *([f"--policy={policy_path}"] if policy_path else [])]
+    command = [*start_again(), "agent", "--socket", "-", *([f"--policy={policy_path}"] if policy_path else [])]
     children: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with _open_socket(path, group) as listening:
@@ -52,10 +52,10 @@ def _open_socket(path: str, group: str) -> socket.socket:
     import socket
     found = socket.socket(socket.AF_UNIX)
     try:
-        members = grp.getgrnam(group).gr_gid if group else -1
+        members = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
         before = os.umask(0o177)
         try:
-            found.bind(path)
+            _bind_socket(found, path)
         finally:
             os.umask(before)
         if group:
@@ -69,3 +69,30 @@ def _open_socket(path: str, group: str) -> socket.socket:
     except OSError as error:
         found.close()
         raise UsageError(f"cannot listen on {path}: {error.strerror}") from None
+
+
+def _bind_socket(found: socket.socket, path: str) -> None:
+    """Take the path, if need be from an agent that was killed: its socket is there still, and nobody answers."""
+    import errno
+    try:
+        found.bind(path)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not _is_abandoned(path):
+            raise
+        os.unlink(path)
+        found.bind(path)
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether a socket of this user's own is at a path, and refuses whoever connects."""
+    import socket
+    import stat
+    there = os.lstat(path)
+    if not stat.S_ISSOCK(there.st_mode) or there.st_uid != os.geteuid():
+        return False
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(path)
+        except ConnectionRefusedError:
+            return True
+    return False
