@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write docs/kernels.md: what each kernel of the vm ring can do, found out by booting it (tests/kernel_survey.py).
 
-    python scripts/gen_kernels.py [KERNEL ...]     these anew, the others as they were (tests/vm/kernels.json)
+    python scripts/gen_kernels.py                      of what they did when booted last (tests/vm/kernels.json)
+    python scripts/gen_kernels.py all, or KERNEL ...   boot these first (three minutes each)
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ sys.path[:0] = [str(ROOT / "src")]
 
 from sonde.kernel.features import TABLE  # noqa: E402
 
+TRIED = {True: "yes", False: "–", None: "?"}  # None: the row is younger than the boot
 Survey = dict[str, Any]  # kernel_survey.main() says what is in it
 HEAD = """\
 # Kernels
@@ -61,7 +63,7 @@ def page(surveys: dict[str, Survey]) -> str:
     kinds = [[kind, *[f"{found['counts'][kind][0]:,} of {found['counts'][kind][1]:,}" for found in every]]
              for kind in every[0]["counts"]]
     features = [[f"`{row.name}`", row.text, row.minimum,
-                 *["yes" if found["features"].get(row.name) else "–" for found in every]] for row in TABLE]
+                 *[TRIED[found["features"].get(row.name)] for found in every]] for row in TABLE]
     reasons: dict[str, list[str]] = {}
     for tool in every[0]["tools"]:
         for series, found in surveys.items():
@@ -81,7 +83,7 @@ def page(surveys: dict[str, Survey]) -> str:
 
 def main() -> None:
     every = tomllib.loads((VM / "ring.toml").read_text())["kernels"]
-    wanted = sys.argv[1:] or every
+    wanted = every if sys.argv[1:] == ["all"] else sys.argv[1:]
     kept: dict[str, Survey] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
         kept |= dict(zip(wanted, pool.map(survey, wanted)))

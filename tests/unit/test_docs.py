@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import gen_docs  # noqa: E402
+import gen_kernels  # noqa: E402
 from doc_examples import (  # noqa: E402
     BUILTIN_EXAMPLES,
     CONFIG_EXAMPLES,
@@ -124,6 +126,12 @@ def test_options(key: str, command: str) -> None:
 def test_the_documents_are_up_to_date() -> None:
     for name, text in (("language.md", gen_docs.language()), ("errors.md", gen_docs.errors())):
         assert (ROOT / "docs" / name).read_text() == text, "run scripts/gen_docs.py"
+
+
+def test_the_page_about_kernels_is_what_they_did() -> None:
+    kept = json.loads(gen_kernels.KEPT.read_text())
+    assert (ROOT / "docs" / "kernels.md").read_text() == gen_kernels.page(kept), "run scripts/gen_kernels.py"
+
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
