@@ -27,7 +27,7 @@ SHIMS = 128        # frames of the C stack between those of functions
 # The working memory of a walk; words, then what has been read, then a row for each frame.
 _WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
           "limit", "source", "left", "window", "extent", "code", "identity",
-          "traceable", "number", "current")
+          "traceable", "mine", "interp", "number")
 _AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 _READ = 8 * len(_WORDS)                 # room for a thread, a code object or a part of a text
 _FRAMES = _READ + 256                   # room for frames
@@ -90,7 +90,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         slot = b.function.slot(_SIZE, "walk", scratch=True)
         walk = _Walk(lo, image, b.address(slot))
         b.zero(walk.work, 0, 8 * len(_WORDS))
-        _find_thread(walk)
+        _find_thread(walk, start)
         _walk_frames(walk, start, frames, type.limit)
         _store_stack(walk, frames, type, into)
         b.jump(done)
@@ -132,22 +132,71 @@ def _count_unknown(lo: Lower, key: Mem) -> None:
 # --- the thread -----------------------------------------------------------------------------------------------
 
 
-def _find_thread(walk: _Walk) -> None:
-    """``frame``: the innermost frame of the current thread's, 0 if it runs no Python."""
+def _find_thread(walk: _Walk, start: Operand) -> None:
+    """``frame``: the innermost frame of the current thread's, 0 if it runs no Python; ``number``: its interpreter's."""
     lo, b = walk.lo, walk.b
     tls = task_memory(lo, current_task(lo), "thread").at(_thread_pointer(lo))
     walk.put("self", memory.read_scalar(lo, tls, UINT64))
-    good, bad, on = b.block("interpreters"), b.block("unread", cold=True), b.block("searched")
-    walk.read(_READ, 8, walk.word("interpreters"), good, bad)
+    search, good, bad, new, known, on = (
+        b.block(n) for n in ("search", "interpreters", "unread", "new", "found", "searched"))
+    with lo.scope():
+        key = lo.temp(py.THREAD_KEY.size, "thread")
+        b.store(key.base, key.off, walk.get("self"))
+        b.store(key.base, key.off + 8, start)
+        _recall_thread(walk, key, known, search)
+        b.start(search)
+        walk.put("found", 0)
+        walk.put("mine", 0)
+        walk.read(_READ, 8, walk.word("interpreters"), good, bad)
+        b.start(good)
+        walk.put("interpreter", b.load(walk.work, _READ))
+        words.run_loop(lo, THREADS, [walk.image, walk.work], "pystack thread", lambda f: _thread_function(lo, f))
+        b.branch("jne", walk.get("mine"), 0, new, known)
+        b.start(new)
+        b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_threads()), lo.operand_address(key),
+                              b.alu("add", walk.work, _AT["mine"]), h.UPDATE_ANY], "map_update_elem")
+    b.start(known)
+    _take_c_frame(walk, on, bad)
     b.start(bad)
     walk.put("failed", 1)
-    b.jump(on)
-    b.start(good)
-    walk.put("interpreter", b.load(walk.work, _READ))
-    words.run_loop(lo, THREADS, [walk.image, walk.work], "pystack thread", lambda f: _thread_function(lo, f))
-    _take_c_frame(walk)
-    b.jump(on)
     b.start(on)
+
+
+def _recall_thread(walk: _Walk, key: Mem, found: Block, search: Block) -> None:
+    """The thread that was found the last time, if it is what it was then: bound to this thread of the system's, and, in
+    Python 3.11, running in the only interpreter."""
+    lo, b = walk.lo, walk.b
+    there, good, own, marked, oldest, runs, first, alone = (
+        b.block(n) for n in ("there", "thread", "own", "marked", "oldest", "runs", "first", "alone"))
+    known = b.call(h.MAP_LOOKUP, [MapFd(lo.unit.python_threads()), lo.operand_address(key)], "map_lookup_elem")
+    b.branch("jne", known, 0, there, search)
+    b.start(there)
+    thread = b.load(known, 0)
+    walk.read(_READ, py.THREAD_READ, thread, good, search)
+    b.start(good)
+    b.branch("jeq", walk.pick(_READ, walk.word("thread_id")), walk.get("self"), own, search)
+    b.start(own)
+    frame, status = _note_thread(walk, thread), walk.word("thread_status")
+    b.branch("jne", status, 0, marked, oldest)
+    b.start(marked)
+    b.branch("jset", walk.pick(_READ, status, 4), py.BOUND_GILSTATE, found, search)
+    b.start(oldest)
+    b.branch("jne", frame, b.alu("add", thread, walk.word("root_cframe")), runs, search)
+    b.start(runs)
+    walk.read(_READ, 8, walk.word("interpreters"), first, search)
+    b.start(first)
+    walk.read(_READ, 8, b.alu("add", b.load(walk.work, _READ), walk.word("interp_next")), alone, search)
+    b.start(alone)
+    b.branch("jeq", b.load(walk.work, _READ), 0, found, search)
+
+
+def _note_thread(walk: _Walk, thread: Reg) -> Reg:
+    """That it is this one, for all that is known so far; its innermost frame, or C frame."""
+    frame = walk.pick(_READ, walk.word("thread_frame"))
+    walk.put("found", frame)
+    walk.put("mine", thread)
+    walk.put("interp", walk.pick(_READ, walk.word("thread_interp")))
+    return frame
 
 
 def _thread_pointer(lo: Lower) -> int:
@@ -186,7 +235,6 @@ def _thread_function(lo: Lower, function: Function) -> None:
     b.start(good)
     walk.put("interpreter", b.load(walk.work, _READ))
     walk.put("thread", walk.pick(_READ, walk.word("interp_threads")))
-    walk.put("number", walk.pick(_READ, walk.word("interp_id")))
     b.start(again)
     b.exit(0)
     b.start(end)
@@ -202,11 +250,9 @@ def _judge_thread(walk: _Walk, thread: Reg, end: Block, again: Block) -> None:
     frame, status = walk.pick(_READ, walk.word("thread_frame")), walk.word("thread_status")
     b.branch("jne", status, 0, marked, oldest)
     b.start(marked)
-    bit = b.alu("and", walk.pick(_READ, status, 4), py.BOUND_GILSTATE)
-    b.branch("jne", bit, 0, mine, again)
+    b.branch("jset", walk.pick(_READ, status, 4), py.BOUND_GILSTATE, mine, again)
     b.start(mine)
-    walk.put("found", frame)
-    walk.put("current", walk.get("number"))
+    _note_thread(walk, thread)
     walk.put("thread", 0)
     b.jump(end)
     b.start(oldest)
@@ -217,31 +263,29 @@ def _judge_thread(walk: _Walk, thread: Reg, end: Block, again: Block) -> None:
     b.start(deeper)
     b.branch("jlt", frame, known, first, again)
     b.start(first)
-    walk.put("found", frame)
-    walk.put("current", walk.get("number"))
+    _note_thread(walk, thread)
     b.jump(again)
 
 
-def _take_c_frame(walk: _Walk) -> None:
+def _take_c_frame(walk: _Walk, done: Block, bad: Block) -> None:
     """``frame`` from what was found: it, or what the C frame has. A list without end is a failure."""
     b = walk.b
-    done, there, through, plain, good, bad = (
-        b.block(n) for n in ("framed", "there", "through", "plain", "good", "bad"))
+    there, plain, through, numbered, good = (b.block(n) for n in ("there", "plain", "through", "numbered", "good"))
     b.branch("jeq", walk.get("thread"), 0, there, bad)
     b.start(there)
     found, indirect = walk.get("found"), walk.word("cframe_frame")
     walk.put("frame", found)
     b.branch("jeq", found, 0, done, plain)
     b.start(plain)
+    walk.read(_READ, py.INTERP_READ, b.alu("add", walk.get("interp"), walk.word("interp_next")), numbered, bad)
+    b.start(numbered)
+    walk.put("number", walk.pick(_READ, walk.word("interp_id")))
     b.branch("jne", indirect, 0, through, done)
     b.start(through)
     walk.read(_READ, 8, b.alu("sub", b.alu("add", found, indirect), 1), good, bad)
     b.start(good)
     walk.put("frame", b.load(walk.work, _READ))
     b.jump(done)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.start(done)
 
 
 # --- the frames -----------------------------------------------------------------------------------------------
@@ -250,7 +294,7 @@ def _take_c_frame(walk: _Walk) -> None:
 def _walk_frames(walk: _Walk, salt: Operand, frames: Mem, limit: int) -> None:
     """The rows and ``frames``: from the innermost frame to the outermost."""
     lo, b = walk.lo, walk.b
-    walk.put("salt", _mix(walk, _mix(walk, process_id(lo), salt), walk.get("current")))
+    walk.put("salt", _mix(walk, _mix(walk, process_id(lo), salt), walk.get("number")))
     walk.put("limit", limit)
     words.run_loop(lo, limit + SHIMS, [walk.image, walk.work, b.address(frames.base, frames.off)], "pystack frame",
                    lambda f: _frame_function(lo, f))
