@@ -7,6 +7,7 @@ and what notes the stack stand on one line. Runs on CPython 3.11 to 3.14 with no
 """
 
 import asyncio
+import ctypes
 import functools
 import itertools
 import json
@@ -231,6 +232,16 @@ def work(rounds):
         größe()
 
 
+def threads_of_c(count):
+    """Threads that Python did not make: the interpreter has a state for each only while it calls."""
+    libc = ctypes.CDLL(None)
+    called = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: plain(2))
+    for _ in range(count):
+        made = ctypes.c_ulong()
+        libc.pthread_create(ctypes.byref(made), None, called, None)
+        libc.pthread_join(made, None)
+
+
 def write(path):
     with open(path, "w") as file:
         file.writelines(json.dumps(each) + "\n" for each in noted)
@@ -246,6 +257,7 @@ def main():
         thread.start()
     for thread in threads:
         thread.join()
+    threads_of_c(rounds)
     forked()
     for _ in range(2):
         in_another_interpreter()
@@ -253,6 +265,7 @@ def main():
     other.start()
     plain(3)
     other.join()
+    threads_of_c(rounds)
     write(sys.argv[1])
 
 

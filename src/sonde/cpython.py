@@ -21,7 +21,7 @@ WORDS = (
     "interpreters", "code_type",
     "interp_next",
     "interp_threads", "interp_id",  # from there on; the id is another number for each
-    "thread_next", "thread_id",
+    "thread_next", "thread_interp", "thread_id",
     "thread_frame",    # the innermost frame; before 3.13 that of the C frame which has it
     "thread_status",   # bits; 0: the version has none
     "cframe_frame",    # 1 + where a C frame has the innermost frame; 0: the version has no C frames
@@ -48,6 +48,7 @@ TEXT_LENGTH, TEXT_STATE, TEXT_HASH = 16, 32, 24
 BYTES_LENGTH, BYTES_START = 16, 32
 KIND_SHIFT, KIND_BITS, COMPACT, ASCII = 2, 7, 1 << 5, 1 << 6  # in the state
 
+THREAD_KEY, THREAD = Layout("=QQ"), Layout("=Q")  # its FS base and where its process's stack begins; where it lies
 MISS = Layout("=QQ")  # stacks that were wanted of a program that is not known, and the process
 
 # What is kept of a frame that was seen (map __pyframes, by its id): u64 words.
@@ -66,8 +67,8 @@ def is_python_frame(address: int) -> bool:
 
 
 _COMMON = {
-    "interp_next": 0, "thread_next": 8, "frame_code": 0, "frame_previous": 8, "frame_instruction": 56,
-    "code_line": 68, "code_file": 112, "code_name": 128, "code_table": 136, "code_version": 92,
+    "interp_next": 0, "thread_next": 8, "thread_interp": 16, "frame_code": 0, "frame_previous": 8,
+    "frame_instruction": 56, "code_line": 68, "code_file": 112, "code_name": 128, "code_table": 136, "code_version": 92,
     "thread_status": 0, "cframe_frame": 0, "root_cframe": 0, "shim_owner": 3, "ascii_size": 40, "compact_size": 56,
 }
 VERSIONS: dict[tuple[int, int], dict[str, int]] = {
@@ -93,7 +94,7 @@ COOKIE, DEBUG_OFFSETS = b"xdebugpy", 512  # how it begins, and bytes of it that 
 _FREE_THREADED, _INTERPRETERS = 16, 40
 _DEBUG_WORDS = {
     "interp_id": 56, "interp_next": 64, "interp_threads": 72,
-    "thread_next": 168, "thread_frame": 184, "thread_id": 192, "thread_status": 216,
+    "thread_next": 168, "thread_interp": 176, "thread_frame": 184, "thread_id": 192, "thread_status": 216,
     "frame_previous": 232, "frame_code": 240, "frame_instruction": 248, "frame_owner": 264,
     "code_file": 280, "code_name": 296, "code_table": 304, "code_line": 312, "code_bytecode": 344,
 }

@@ -73,6 +73,7 @@ def parse_stacks(text: str) -> dict[int, Stack]:
     return found
 
 
+@pytest.mark.exact
 def test_equals_the_program_s_own(python: list[str], tmp_path: Path) -> None:
     noted: dict[int, Stack] = {}
     tracer = trace(f'{CLOSE} {{ printf("\\n=%d %s", args.fd, pystack); }}',

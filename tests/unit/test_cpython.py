@@ -24,7 +24,7 @@ knows_this = pytest.mark.skipif(HERE not in py.VERSIONS or bool(sysconfig.get_co
 MEMBERS = {
     "interpreters": "_PyRuntimeState, interpreters.head", "interp_next": "PyInterpreterState, next",
     "interp_threads": "PyInterpreterState, threads.head", "interp_id": "PyInterpreterState, id",
-    "thread_next": "PyThreadState, next",
+    "thread_next": "PyThreadState, next", "thread_interp": "PyThreadState, interp",
     "thread_id": "PyThreadState, thread_id", "frame_previous": "_PyInterpreterFrame, previous",
     "frame_owner": "_PyInterpreterFrame, owner", "code_line": "PyCodeObject, co_firstlineno",
     "code_file": "PyCodeObject, co_filename", "code_name": "PyCodeObject, co_qualname",

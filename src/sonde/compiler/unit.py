@@ -25,6 +25,7 @@ from ..spec import (
     PY_IMAGES,
     PY_MISSES,
     PY_TEXTS,
+    PY_THREADS,
     STACK_RESERVE,
     STACKS,
     STATE,
@@ -174,6 +175,11 @@ class Unit:
     def python_misses(self) -> str:
         """Of programs that are not among them: how many Python stacks were wanted, and of which process."""
         return self.internal(PY_MISSES, lambda: MapSpec(PY_MISSES, "lru_hash", py.IMAGE_KEY.size, py.MISS.size, 8192))
+
+    def python_threads(self) -> str:
+        """Where threads that were found lie: the next time it has only to be seen whether they are still there."""
+        return self.internal(PY_THREADS, lambda: MapSpec(PY_THREADS, "lru_hash", py.THREAD_KEY.size, py.THREAD.size,
+                                                         16384))
 
     def python_frames(self) -> str:
         """Python frames by id. Elements are there before they are needed, which may be where interrupts are off; those

@@ -32,6 +32,7 @@ class Pythons:
         self.frames = PythonFrames(maps)
         self._images, self._misses = maps[PY_IMAGES], maps[PY_MISSES]
         self._log: MappingLog | None = None
+        self._added = 0
         self._interpreters = pythons.Interpreters()
         self._refused: set[str] = set()  # files of which has been said why not
 
@@ -62,12 +63,23 @@ class Pythons:
     def _add_image(self, pid: int, key: bytes, image: bytes) -> None:
         try:
             if key:
+                self._make_room()
                 self._images.update(key, image)
             for missed in [known for known, value in self._misses.raw_elements()
                            if known == key or not key and py.MISS.unpack(value)[1] == pid]:
                 self._count_missed(missed)
         except SondeError as problem:
             show_notice(f"WARNING: a Python process is not followed: {problem.message}")
+
+    def _make_room(self) -> None:
+        """When the images are many, forget those of processes that have ended."""
+        self._added += 1
+        if self._added % (self._images.spec.max_entries // 2):
+            return
+        alive = {key for name in os.listdir("/proc") if name.isdigit() and (key := _read_key(int(name)))}
+        for key, _ in list(self._images.raw_elements()):
+            if key not in alive:
+                self._images.delete(key)
 
     def _count_missed(self, key: bytes) -> None:
         missed = self._misses.get(key)
@@ -87,14 +99,18 @@ def _mentions_python(pid: str) -> bool:
 def _wait_for_key(pid: int) -> bytes:
     """The key of a process's image; empty if it is gone. Its first mapping is reported while execve() is at work."""
     for _ in range(TRIES):
-        try:
-            key = pythons.read_image_key(pid)
-        except OSError:
-            return b""
-        if all(py.IMAGE_KEY.unpack(key)):
+        key = _read_key(pid)
+        if not key or all(py.IMAGE_KEY.unpack(key)):
             return key
         time.sleep(PAUSE)
     return b""
+
+
+def _read_key(pid: int) -> bytes:
+    try:
+        return pythons.read_image_key(pid)
+    except (OSError, ValueError):
+        return b""
 
 
 class PythonFrames:

@@ -16,58 +16,14 @@ from ..ir import Block, Function, MapFd, Operand, Reg
 from ..unit import STACK_FRAMES
 from . import memory, stacks, words
 from .core import Lower
+from .pynotes import note_frames
+from .pythreads import find_thread
+from .pywalk import FRAMES, READ, SIZE, WINDOW, Walk, at_most, mix
 from .state import Mem
 from .tasks import current_task, process_id, task_memory
 
-THREADS = 4096     # threads and interpreters that are looked at, to find the current one
-_HASHED = 128      # bytes of a text that tell it from another; a multiple of 8
-_WINDOW = 1024     # bytes that are read at once where frames lie: those of callers come before those that they called
 SHIMS = 128        # frames of the C stack between those of functions
-
-# The working memory of a walk; words, then what has been read, then a row for each frame.
-_WORDS = ("thread", "interpreter", "found", "self", "salt", "frame", "hash", "count", "failed", "deep",
-          "limit", "source", "left", "window", "extent", "code", "identity",
-          "traceable", "number", "current")
-_AT = {name: 8 * at for at, name in enumerate(_WORDS)}
-_READ = 8 * len(_WORDS)                 # room for a thread, a code object or a part of a text
-_FRAMES = _READ + 256                   # room for frames
-_KEY = _FRAMES + _WINDOW + 128          # of a part
-_RECORD = _KEY + 16                     # of a frame
-_ROWS = _RECORD + py.FRAME_RECORD.size
-_ROW_WORDS = ("identity", "code", "place")
-_ROW = {name: _ROWS + 8 * STACK_FRAMES * at for at, name in enumerate(_ROW_WORDS)}
-_SIZE = _ROWS + 8 * STACK_FRAMES * len(_ROW_WORDS)
-
-
-class _Walk:
-    """What the functions of a walk have in common: the image's words, and the working memory."""
-
-    def __init__(self, lo: Lower, image: Reg, work: Reg) -> None:
-        self.lo, self.b, self.image, self.work = lo, lo.b, image, work
-
-    def get(self, name: str) -> Reg:
-        return self.b.load(self.work, _AT[name])
-
-    def put(self, name: str, value: Operand) -> None:
-        self.b.store(self.work, _AT[name], value)
-
-    def word(self, name: str) -> Reg:
-        """A word of the image."""
-        return self.b.load(self.image, py.OFFSET[name])
-
-    def read(self, room: int, size: Operand, address: Operand, good: Block, bad: Block) -> None:
-        """Read the process's memory into the working memory."""
-        result = self.b.call(h.READ_USER, [self.b.alu("add", self.work, room), size, address], "probe_read_user")
-        self.b.branch("jsge", result, 0, good, bad)
-
-    def pick(self, room: int, offset: Operand, size: int = 8) -> Reg:
-        """A member of what was read, at an offset that the image has."""
-        at = self.b.alu("and", offset, 256 - size)
-        return self.b.load(self.b.alu("add", self.work, at), room, size)
-
-    def row(self, name: str, index: Operand) -> Reg:
-        """The address of a frame's element in one of the rows."""
-        return self.b.alu("add", self.b.alu("add", self.work, self.b.alu("lsh", index, 3)), _ROW[name])
+_HASHED = 128      # bytes of a text that tell it from another; a multiple of 8
 
 
 def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
@@ -87,10 +43,10 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         _count_unknown(lo, key)
         b.jump(done)
         b.start(known)
-        slot = b.function.slot(_SIZE, "walk", scratch=True)
-        walk = _Walk(lo, image, b.address(slot))
-        b.zero(walk.work, 0, 8 * len(_WORDS))
-        _find_thread(walk)
+        slot = b.function.slot(SIZE, "walk", scratch=True)
+        walk = Walk(lo, image, b.address(slot))
+        b.zero(walk.work, 0, READ)
+        find_thread(walk, start)
         _walk_frames(walk, start, frames, type.limit)
         _store_stack(walk, frames, type, into)
         b.jump(done)
@@ -129,128 +85,13 @@ def _count_unknown(lo: Lower, key: Mem) -> None:
     b.start(counted)
 
 
-# --- the thread -----------------------------------------------------------------------------------------------
-
-
-def _find_thread(walk: _Walk) -> None:
-    """``frame``: the innermost frame of the current thread's, 0 if it runs no Python."""
-    lo, b = walk.lo, walk.b
-    tls = task_memory(lo, current_task(lo), "thread").at(_thread_pointer(lo))
-    walk.put("self", memory.read_scalar(lo, tls, UINT64))
-    good, bad, on = b.block("interpreters"), b.block("unread", cold=True), b.block("searched")
-    walk.read(_READ, 8, walk.word("interpreters"), good, bad)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.jump(on)
-    b.start(good)
-    walk.put("interpreter", b.load(walk.work, _READ))
-    words.run_loop(lo, THREADS, [walk.image, walk.work], "pystack thread", lambda f: _thread_function(lo, f))
-    _take_c_frame(walk)
-    b.jump(on)
-    b.start(on)
-
-
-def _thread_pointer(lo: Lower) -> int:
-    """Where a task's registers have the user's FS base."""
-    thread = lo.world.find_struct("thread_struct")
-    field = thread.field("fsbase") if thread is not None else None
-    assert field is not None
-    return field.offset
-
-
-def _thread_function(lo: Lower, function: Function) -> None:
-    """callback(index, state): look at a thread; 1 ends the search."""
-    b, state = lo.b, function.params[1]
-    walk = _Walk(lo, b.load(state, 0), b.load(state, 8))
-    look, following, end, again = (b.block(n) for n in ("look", "following", "end", "again"))
-    thread = walk.get("thread")
-    b.branch("jne", thread, 0, look, following)
-    b.start(look)
-    good, bad, own = b.block("thread"), b.block("unread"), b.block("own")
-    walk.read(_READ, py.THREAD_READ, thread, good, bad)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.jump(end)
-    b.start(good)
-    walk.put("thread", walk.pick(_READ, walk.word("thread_next")))
-    b.branch("jeq", walk.pick(_READ, walk.word("thread_id")), walk.get("self"), own, again)
-    b.start(own)
-    _judge_thread(walk, thread, end, again)
-    b.start(following)
-    more = b.block("more")
-    interpreter = walk.get("interpreter")
-    b.branch("jne", interpreter, 0, more, end)
-    b.start(more)
-    good = b.block("read")
-    walk.read(_READ, py.INTERP_READ, b.alu("add", interpreter, walk.word("interp_next")), good, bad)
-    b.start(good)
-    walk.put("interpreter", b.load(walk.work, _READ))
-    walk.put("thread", walk.pick(_READ, walk.word("interp_threads")))
-    walk.put("number", walk.pick(_READ, walk.word("interp_id")))
-    b.start(again)
-    b.exit(0)
-    b.start(end)
-    b.exit(1)
-
-
-def _judge_thread(walk: _Walk, thread: Reg, end: Block, again: Block) -> None:
-    """Of the threads of several interpreters that this thread of the system's has been, the one that ran last. Python
-    3.12 marks it. Before, its C frame lies deepest on the C stack, which all of them share."""
-    b = walk.b
-    marked, oldest, mine, deeper, first, runs = (
-        b.block(n) for n in ("marked", "oldest", "mine", "deeper", "first", "runs"))
-    frame, status = walk.pick(_READ, walk.word("thread_frame")), walk.word("thread_status")
-    b.branch("jne", status, 0, marked, oldest)
-    b.start(marked)
-    bit = b.alu("and", walk.pick(_READ, status, 4), py.BOUND_GILSTATE)
-    b.branch("jne", bit, 0, mine, again)
-    b.start(mine)
-    walk.put("found", frame)
-    walk.put("current", walk.get("number"))
-    walk.put("thread", 0)
-    b.jump(end)
-    b.start(oldest)
-    b.branch("jne", frame, b.alu("add", thread, walk.word("root_cframe")), runs, again)
-    b.start(runs)
-    known = walk.get("found")
-    b.branch("jne", known, 0, deeper, first)
-    b.start(deeper)
-    b.branch("jlt", frame, known, first, again)
-    b.start(first)
-    walk.put("found", frame)
-    walk.put("current", walk.get("number"))
-    b.jump(again)
-
-
-def _take_c_frame(walk: _Walk) -> None:
-    """``frame`` from what was found: it, or what the C frame has. A list without end is a failure."""
-    b = walk.b
-    done, there, through, plain, good, bad = (
-        b.block(n) for n in ("framed", "there", "through", "plain", "good", "bad"))
-    b.branch("jeq", walk.get("thread"), 0, there, bad)
-    b.start(there)
-    found, indirect = walk.get("found"), walk.word("cframe_frame")
-    walk.put("frame", found)
-    b.branch("jeq", found, 0, done, plain)
-    b.start(plain)
-    b.branch("jne", indirect, 0, through, done)
-    b.start(through)
-    walk.read(_READ, 8, b.alu("sub", b.alu("add", found, indirect), 1), good, bad)
-    b.start(good)
-    walk.put("frame", b.load(walk.work, _READ))
-    b.jump(done)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.start(done)
-
-
 # --- the frames -----------------------------------------------------------------------------------------------
 
 
-def _walk_frames(walk: _Walk, salt: Operand, frames: Mem, limit: int) -> None:
+def _walk_frames(walk: Walk, salt: Operand, frames: Mem, limit: int) -> None:
     """The rows and ``frames``: from the innermost frame to the outermost."""
     lo, b = walk.lo, walk.b
-    walk.put("salt", _mix(walk, _mix(walk, process_id(lo), salt), walk.get("current")))
+    walk.put("salt", mix(walk, mix(walk, process_id(lo), salt), walk.get("number")))
     walk.put("limit", limit)
     words.run_loop(lo, limit + SHIMS, [walk.image, walk.work, b.address(frames.base, frames.off)], "pystack frame",
                    lambda f: _frame_function(lo, f))
@@ -267,7 +108,7 @@ def _walk_frames(walk: _Walk, salt: Operand, frames: Mem, limit: int) -> None:
 def _frame_function(lo: Lower, function: Function) -> None:
     """callback(index, state): read a frame; 1 ends the walk."""
     b, state = lo.b, function.params[1]
-    walk = _Walk(lo, b.load(state, 0), b.load(state, 8))
+    walk = Walk(lo, b.load(state, 0), b.load(state, 8))
     here, bad, end, ours, again = (b.block(n) for n in ("here", "unread", "end", "ours", "again"))
     frame = walk.get("frame")
     b.branch("jne", frame, 0, here, end)
@@ -299,11 +140,11 @@ def _frame_function(lo: Lower, function: Function) -> None:
     b.start(begun)
     for name, value in (("identity", identity), ("code", code), ("place", place)):
         b.store(walk.row(name, count), 0, value)
-    id = _mix(walk, identity, place)
+    id = mix(walk, identity, place)
     id = b.alu("rsh", b.alu("lsh", id, 2), 2)
     id = b.alu("or", id, b.alu("lsh", b.mov(py.FRAME_MARK), 62))
     b.store(b.alu("add", b.load(state, 16), b.alu("lsh", count, 3)), 0, id)
-    walk.put("hash", _mix(walk, walk.get("hash"), id))
+    walk.put("hash", mix(walk, walk.get("hash"), id))
     walk.put("count", b.alu("add", count, 1))
     b.start(again)
     b.exit(0)
@@ -316,19 +157,19 @@ def _frame_function(lo: Lower, function: Function) -> None:
     b.exit(1)
 
 
-def _read_frame(walk: _Walk, frame: Reg, bad: Block) -> Reg:
+def _read_frame(walk: Walk, frame: Reg, bad: Block) -> Reg:
     """Where a frame has been read to, with as much of what lies before it in its page as there is room for."""
     b = walk.b
     near, inside, anew, good, on = (b.block(n) for n in ("near", "inside", "anew", "good", "on"))
     offset = b.function.reg("offset")
     b.set(offset, b.alu("sub", frame, walk.get("window")))
-    b.branch("jle", offset, _WINDOW - py.FRAME_READ, near, anew)
+    b.branch("jle", offset, WINDOW - py.FRAME_READ, near, anew)
     b.start(near)
     b.branch("jlt", offset, walk.get("extent"), inside, anew)
     b.start(anew)
-    before = _at_most(walk, b.alu("and", frame, 4095), _WINDOW - py.FRAME_READ)
+    before = at_most(walk, b.alu("and", frame, 4095), WINDOW - py.FRAME_READ)
     start = b.alu("sub", frame, before)
-    walk.read(_FRAMES, b.alu("add", before, py.FRAME_READ), start, good, bad)
+    walk.read(FRAMES, b.alu("add", before, py.FRAME_READ), start, good, bad)
     b.start(good)
     walk.put("window", start)
     walk.put("extent", b.alu("add", before, 1))
@@ -336,10 +177,10 @@ def _read_frame(walk: _Walk, frame: Reg, bad: Block) -> Reg:
     b.jump(on)
     b.start(inside)
     b.start(on)
-    return b.alu("add", b.alu("add", walk.work, offset), _FRAMES)
+    return b.alu("add", b.alu("add", walk.work, offset), FRAMES)
 
 
-def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
+def _identify_code(walk: Walk, code: Reg, bad: Block) -> Reg:
     """64 bits that another code object at this address would not have; to ``bad`` if there is none."""
     b = walk.b
     identity, new, known = b.function.reg("identity"), b.block("new"), b.block("known")
@@ -353,76 +194,76 @@ def _identify_code(walk: _Walk, code: Reg, bad: Block) -> Reg:
     return identity
 
 
-def _compute_identity(walk: _Walk, code: Reg, bad: Block) -> Reg:
+def _compute_identity(walk: Walk, code: Reg, bad: Block) -> Reg:
     b = walk.b
     good, typed, named, versioned, on = (b.block(n) for n in ("code", "typed", "named", "versioned", "on"))
-    walk.read(_READ, py.CODE_READ, code, good, bad)
+    walk.read(READ, py.CODE_READ, code, good, bad)
     b.start(good)
-    b.branch("jeq", b.load(walk.work, _READ + 8), walk.word("code_type"), typed, bad)
+    b.branch("jeq", b.load(walk.work, READ + 8), walk.word("code_type"), typed, bad)
     b.start(typed)
-    walk.put("traceable", b.alu("lsh", walk.pick(_READ, walk.word("code_traceable"), 4), 1))
-    value, found = _mix(walk, walk.get("salt"), code), b.function.reg("version")
+    walk.put("traceable", b.alu("lsh", walk.pick(READ, walk.word("code_traceable"), 4), 1))
+    value, found = mix(walk, walk.get("salt"), code), b.function.reg("version")
     offset = walk.word("code_version")
     b.branch("jne", offset, 0, versioned, named)
     b.start(versioned)
-    b.set(found, walk.pick(_READ, offset, 4))
+    b.set(found, walk.pick(READ, offset, 4))
     b.branch("jne", found, 0, on, named)
     b.start(named)
     b.set(found, _hash_texts(walk, bad))
     b.start(on)
-    return _mix(walk, value, found)
+    return mix(walk, value, found)
 
 
-def _hash_texts(walk: _Walk, bad: Block) -> Reg:
+def _hash_texts(walk: Walk, bad: Block) -> Reg:
     """Before Python 3.12, and beyond 2^32 of them, code objects have no number: 64 bits of the first line and of how
     name and table of lines begin, which may lie where those of one that is gone did."""
     b = walk.b
-    name, table = (walk.pick(_READ, walk.word(word)) for word in ("code_name", "code_table"))
+    name, table = (walk.pick(READ, walk.word(word)) for word in ("code_name", "code_table"))
     value = b.function.reg("texts")
-    b.set(value, _mix(walk, walk.pick(_READ, walk.word("code_file")), walk.pick(_READ, walk.word("code_line"), 4)))
+    b.set(value, mix(walk, walk.pick(READ, walk.word("code_file")), walk.pick(READ, walk.word("code_line"), 4)))
     _hash_object(walk, name, value, py.VERSIONS[3, 11]["ascii_size"], py.TEXT_LENGTH, bad)
     _hash_object(walk, table, value, py.BYTES_START, py.BYTES_LENGTH, bad)
     return value
 
 
-def _hash_object(walk: _Walk, address: Reg, value: Reg, head: int, length: int, bad: Block) -> None:
-    """Mix the length and the first bytes of an object into ``value``. What lies in another page is left out: it need
-    not be the object's, and there."""
+def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, bad: Block) -> None:
+    """Mix the length and the first bytes of an object into ``value``. What lies in another page need not be the
+    object's, nor there."""
     b = walk.b
-    good, part, some, done = (b.block(n) for n in ("good", "part", "some", "done"))
-    rest = b.alu("sub", 4096, b.alu("and", address, 4095))
-    walk.read(_READ, _at_most(walk, rest, _HASHED), address, good, bad)
+    good, second, whole, part, some, done = (
+        b.block(n) for n in ("good", "second", "whole", "part", "some", "done"))
+    first = at_most(walk, b.alu("sub", 4096, b.alu("and", address, 4095)), _HASHED)
+    walk.read(READ, first, address, good, bad)
     b.start(good)
-    size = b.load(walk.work, _READ + length)
-    b.set(value, _mix(walk, value, size))
+    b.branch("jlt", first, _HASHED, second, whole)
+    b.start(second)
+    b.call(h.READ_USER, [b.alu("add", b.alu("add", walk.work, first), READ), b.alu("sub", _HASHED, first),
+                         b.alu("add", address, first)], "probe_read_user")
+    b.start(whole)
+    size = b.load(walk.work, READ + length)
+    b.set(value, mix(walk, value, size))
     end = b.function.reg("end")
-    b.set(end, _at_most(walk, rest, b.alu("add", head, size)))
+    b.set(end, at_most(walk, b.alu("add", head, size), _HASHED))
     word = b.function.reg("word")
     for at in range(head, _HASHED, 8):
         full = b.block("full")
-        b.set(word, b.load(walk.work, _READ + at))
+        b.set(word, b.load(walk.work, READ + at))
         b.branch("jge", end, at + 8, full, part)
         b.start(full)
-        b.set(value, _mix(walk, value, word))
+        b.set(value, mix(walk, value, word))
     b.jump(done)
     b.start(part)
     b.set(end, b.alu("and", end, 7))
     b.branch("jne", end, 0, some, done)
     b.start(some)
-    b.set(value, _mix(walk, value, b.alu("lsh", word, b.alu("sub", 64, b.alu("lsh", end, 3)))))
+    b.set(value, mix(walk, value, b.alu("lsh", word, b.alu("sub", 64, b.alu("lsh", end, 3)))))
     b.start(done)
-
-
-def _mix(walk: _Walk, value: Operand, more: Operand) -> Reg:
-    b = walk.b
-    mixed = b.alu("mul", b.alu("xor", value, more), stacks.FACTOR)
-    return b.alu("xor", mixed, b.alu("rsh", mixed, 29))
 
 
 # --- what is kept ---------------------------------------------------------------------------------------------
 
 
-def _store_stack(walk: _Walk, frames: Mem, type: Stack, into: Mem) -> None:
+def _store_stack(walk: Walk, frames: Mem, type: Stack, into: Mem) -> None:
     lo, b = walk.lo, walk.b
     none, some, bounded = b.block("none"), b.block("some"), b.block("bounded")
     count = walk.get("count")
@@ -434,145 +275,5 @@ def _store_stack(walk: _Walk, frames: Mem, type: Stack, into: Mem) -> None:
     b.store(into.base, into.off, identity)
     b.store(into.base, into.off + 8, process_id(lo), 4)
     b.store(into.base, into.off + 12, count, 4)
-    stacks.store_once(lo, frames, b.alu("lsh", count, 3), identity, lambda unkept: _note_frames(walk, frames, unkept))
+    stacks.store_once(lo, frames, b.alu("lsh", count, 3), identity, lambda unkept: note_frames(walk, frames, unkept))
     b.start(none)
-
-
-def _note_frames(walk: _Walk, frames: Mem, unkept: Block) -> None:
-    """Of a new stack: its frames, and the texts of their code. What finds no room is counted, and tried again."""
-    lo, b = walk.lo, walk.b
-    walk.put("failed", 0)
-    words.run_loop(lo, STACK_FRAMES, [walk.image, walk.work, b.address(frames.base, frames.off)], "pystack note",
-                   lambda f: _note_function(lo, f))
-    failed, on = b.block("failed", cold=True), b.block("noted")
-    b.branch("jne", walk.get("failed"), 0, failed, on)
-    b.start(failed)
-    lo.count_error("pystack_names")
-    b.jump(unkept)
-    b.start(on)
-
-
-def _note_function(lo: Lower, function: Function) -> None:
-    """callback(index, state): note a frame and its code; 1 ends the loop."""
-    b, state = lo.b, function.params[1]
-    walk = _Walk(lo, b.load(state, 0), b.load(state, 8))
-    inside, bounded, new, end, again, bad = (b.block(n) for n in ("inside", "bounded", "new", "end", "again", "bad"))
-    index = b.extend(function.params[0], 32, False)
-    b.branch("jlt", index, walk.get("count"), inside, end)
-    b.start(inside)
-    b.branch("jlt", index, STACK_FRAMES, bounded, end)
-    b.start(bounded)
-    frame = b.alu("add", b.load(state, 16), b.alu("lsh", index, 3))
-    map = lo.unit.python_frames()
-    known = b.call(h.MAP_LOOKUP, [MapFd(map), frame], "map_lookup_elem")
-    b.branch("jeq", known, 0, new, again)
-    b.start(new)
-    code = b.load(walk.row("code", index), 0)
-    b.store(walk.work, _RECORD, b.load(walk.row("identity", index), 0))
-    b.store(walk.work, _RECORD + 8, b.load(walk.row("place", index), 0))
-    read = b.block("read")
-    walk.read(_READ, 4, b.alu("add", code, walk.word("code_line")), read, bad)
-    b.start(read)
-    b.store(walk.work, _RECORD + 16, b.load(walk.work, _READ, 4, signed=True))
-    b.store(walk.work, _RECORD + 24, walk.word("ascii_size"))
-    b.store(walk.work, _RECORD + 32, walk.word("compact_size"))
-    _note_code(walk, code, index, bad)
-    result = b.call(h.MAP_UPDATE, [MapFd(map), frame, b.alu("add", walk.work, _RECORD), h.UPDATE_ANY],
-                    "map_update_elem")
-    b.branch("jslt", result, 0, bad, again, h.MAP_RESULT)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.start(end)
-    b.exit(1)
-    b.start(again)
-    b.exit(0)
-
-
-def _note_code(walk: _Walk, code: Reg, index: Reg, bad: Block) -> None:
-    """The texts of a code object; the file's name comes last, and says that they are all there."""
-    lo, b = walk.lo, walk.b
-    map = lo.unit.python_texts()
-    identity = b.load(walk.row("identity", index), 0)
-    b.store(walk.work, _KEY, identity)
-    b.store(walk.work, _KEY + 8, py.FILE_PART)
-    known = b.call(h.MAP_LOOKUP, [MapFd(map), b.alu("add", walk.work, _KEY)], "map_lookup_elem")
-    new, on = b.block("code"), b.block("noted")
-    b.branch("jeq", known, 0, new, on)
-    b.start(new)
-    for word, part in (("code_table", py.TABLE_PART), ("code_name", py.NAME_PART), ("code_file", py.FILE_PART)):
-        read = b.block("read")
-        walk.read(_READ, 8, b.alu("add", code, walk.word(word)), read, bad)
-        b.start(read)
-        source, sized = b.load(walk.work, _READ), b.block("sized")
-        walk.read(_READ, 40, source, sized, bad)
-        b.start(sized)
-        walk.put("source", source)
-        walk.put("left", _table_size(walk) if word == "code_table" else _text_size(walk))
-        b.store(walk.work, _KEY + 8, part)
-        words.run_loop(lo, 64, [walk.work], "pystack text", lambda f: _copy_function(lo, f))
-        whole = b.block("whole")
-        b.branch("jeq", walk.get("failed"), 0, whole, bad)
-        b.start(whole)
-    b.jump(on)
-    b.start(on)
-
-
-def _table_size(walk: _Walk) -> Reg:
-    length = walk.b.load(walk.work, _READ + py.BYTES_LENGTH)
-    return _at_most(walk, walk.b.alu("add", length, py.BYTES_START), py.MOST_TABLE)
-
-
-def _text_size(walk: _Walk) -> Reg:
-    """Bytes of a str object: of its head and its characters."""
-    b = walk.b
-    state = b.load(walk.work, _READ + py.TEXT_STATE, 4)
-    kind = b.alu("and", b.alu("rsh", state, py.KIND_SHIFT), py.KIND_BITS)
-    head, ascii, wide, on = b.function.reg("head"), b.block("ascii"), b.block("wide"), b.block("on")
-    b.branch("jset", state, py.ASCII, ascii, wide)
-    b.start(ascii)
-    b.set(head, walk.word("ascii_size"))
-    b.jump(on)
-    b.start(wide)
-    b.set(head, walk.word("compact_size"))
-    b.start(on)
-    characters = _at_most(walk, b.load(walk.work, _READ + py.TEXT_LENGTH), py.MOST_TEXT)
-    return _at_most(walk, b.alu("add", head, b.alu("mul", characters, kind)), py.MOST_TEXT)
-
-
-def _at_most(walk: _Walk, value: Reg, most: Operand) -> Reg:
-    b = walk.b
-    result, less, on = b.function.reg("bounded"), b.block("less"), b.block("on")
-    b.set(result, most)
-    b.branch("jlt", value, most, less, on)
-    b.start(less)
-    b.set(result, value)
-    b.start(on)
-    return result
-
-
-def _copy_function(lo: Lower, function: Function) -> None:
-    """callback(index, state): store a part of ``source``, of which ``left`` bytes are left; 1 ends the loop."""
-    b = lo.b
-    work = b.load(function.params[1], 0)
-    walk = _Walk(lo, work, work)
-    some, end, good, bad = (b.block(n) for n in ("some", "end", "good", "bad"))
-    left = walk.get("left")
-    b.branch("jne", left, 0, some, end)
-    b.start(some)
-    size = _at_most(walk, left, py.PART)
-    source = walk.get("source")
-    walk.read(_READ, size, source, good, bad)
-    b.start(good)
-    result = b.call(h.MAP_UPDATE, [MapFd(lo.unit.python_texts()), b.alu("add", work, _KEY),
-                                   b.alu("add", work, _READ), h.UPDATE_ANY], "map_update_elem")
-    kept = b.block("kept")
-    b.branch("jslt", result, 0, bad, kept, h.MAP_RESULT)
-    b.start(kept)
-    walk.put("source", b.alu("add", source, size))
-    walk.put("left", b.alu("sub", left, size))
-    b.store(work, _KEY + 8, b.alu("add", b.load(work, _KEY + 8), 1))
-    b.exit(0)
-    b.start(bad)
-    walk.put("failed", 1)
-    b.start(end)
-    b.exit(1)
