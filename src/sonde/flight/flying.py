@@ -161,7 +161,8 @@ class Flight:
         trace, session = self._trace, self._trace.session
         assert session.flight is not None
         contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        dump = read_dump(session.flight, self._settings.window, trace.context.wall_clock, now, self._number, why, by,
+        since = max(now - self._settings.window, session.begun)
+        dump = read_dump(session.flight, since, trace.context.wall_clock, now, self._number, why, by,
                          session.losses().sentences)
         head = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records"
         if self._folder is None:
