@@ -90,6 +90,9 @@ class Flight:
             self._printer.print_final_maps()
         if trace.options.warnings:
             report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        if parsed.has("stats"):
+            from ..runtime.statistics import probe_costs
+            out.report_statistics(probe_costs(session))
         self._held += session.take_held_dumps()
         if not parsed.has("quiet"):
             more = f"; {self._held} more were asked for within {PAUSE:g} s of another" if self._held else ""
