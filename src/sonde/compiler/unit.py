@@ -260,6 +260,8 @@ class Unit:
         if ZERO in self.maps:
             self.maps[ZERO].value_size = round_up(self.zero_size, 8)
         words = max(1, first + len(self.globals))
+        if self.options.flight and FLIGHT not in self.maps:  # a script that sends nothing: its dumps are its maps
+            self.flight(0).max_entries = self.world.cpus
         maps = list(self.maps.values())
         maps.append(MapSpec(STATE, "array", 4, 8 * words, 1, MMAPABLE))
         if self.uses_data_ring:

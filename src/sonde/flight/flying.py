@@ -90,6 +90,9 @@ class Flight:
             self._printer.print_final_maps()
         if trace.options.warnings:
             report_losses(out, session.losses(), reads=True, asked=parsed.has("warnings"))
+        if parsed.has("stats"):
+            from ..runtime.statistics import probe_costs
+            out.report_statistics(probe_costs(session))
         self._held += session.take_held_dumps()
         if not parsed.has("quiet"):
             more = f"; {self._held} more were asked for within {PAUSE:g} s of another" if self._held else ""
@@ -161,7 +164,8 @@ class Flight:
         trace, session = self._trace, self._trace.session
         assert session.flight is not None
         contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        dump = read_dump(session.flight, self._settings.window, trace.context.wall_clock, now, self._number, why, by,
+        since = max(now - self._settings.window, session.begun)
+        dump = read_dump(session.flight, since, trace.context.wall_clock, now, self._number, why, by,
                          session.losses().sentences)
         head = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records"
         if self._folder is None:

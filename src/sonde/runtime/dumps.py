@@ -46,7 +46,6 @@ class Dump(Record):
     why: str
     by: str
     when: int
-    window: float
     parts: list[CpuPart]
     stretches: list[Stretch]
     lost: list[str]
@@ -60,24 +59,23 @@ class Dump(Record):
     def lines(self) -> list[str]:
         """The head, for people."""
         why = f"{self.by}: {self.why}" if self.why else self.by
-        return [f"dump {self.number}: {why}", f"{strftime(_CLOCK, self.when)}, the last {self.window:g} s",
+        return [f"dump {self.number}: {why}", f"{strftime(_CLOCK, self.when)}",
                 *[part.line for part in self.parts], *self.lost]
 
     def as_json(self) -> dict[str, object]:
         """The head as plain data."""
-        return {"number": self.number, "why": self.why, "by": self.by, "time": self.when, "seconds": self.window,
-                "records": self.count,
+        return {"number": self.number, "why": self.why, "by": self.by, "time": self.when, "records": self.count,
                 "cpus": [{"cpu": part.cpu, "records": part.count, "first": part.first, "last": part.last,
                           "overwritten_bytes": part.overwritten, "holes": part.holes} for part in self.parts],
                 "lost": self.lost}
 
 
-def read_dump(reader: FlightReader, window: int, wall_clock: Callable[[int, str], int], now: int, number: int,
+def read_dump(reader: FlightReader, since: int, wall_clock: Callable[[int, str], int], now: int, number: int,
               why: str, by: str, lost: Sequence[str]) -> Dump:
-    """What flight memory holds of the last ``window`` ns before ``now`` (boot clock)."""
-    stretches = [stretch.since(now - window) for stretch in reader.read_stretches()]
+    """What flight memory holds that was not made before ``since``; ``now`` is the moment of the dump (boot clock)."""
+    stretches = [stretch.since(since) for stretch in reader.read_stretches()]
     parts = []
     for stretch in stretches:
         first, last = [wall_clock(moment, "boot") if stretch.batches else 0 for moment in stretch.moments]
         parts.append(CpuPart(stretch.cpu, stretch.count, first, last, stretch.begin, stretch.holes))
-    return Dump(number, why, by, wall_clock(now, "boot"), window / 1e9, parts, stretches, list(lost))
+    return Dump(number, why, by, wall_clock(now, "boot"), parts, stretches, list(lost))

@@ -94,10 +94,6 @@ class FlightReader:
             syscalls.wait_for_running_programs()
         return [self._read_stretch(cpu, end) for cpu, end in enumerate(ends)]
 
-    def written_bytes(self) -> int:
-        """Bytes that all CPUs have written since the beginning."""
-        return sum([self._word(cpu, HEAD) for cpu in range(self._cpus)])
-
     def _word(self, cpu: int, offset: int) -> int:
         return self._heads[(cpu * HEADS_STRIDE + offset) >> 3]
 

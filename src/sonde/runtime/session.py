@@ -100,6 +100,7 @@ class Session:
         self.dump_asked = False  # SIGUSR2 came: give out what flight memory holds
         self.flight: FlightReader | None = None  # of a script that is compiled for flight memory
         self.beginning: list[Records] = []  # what ``begin`` has sent there
+        self.begun = 0  # the boot clock when that had ended
         self.status = 0  # of exit(), or of the child
         self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
@@ -155,6 +156,7 @@ class Session:
         self._started = True
         self._run_programs("begin")
         self.beginning = self._read_flight(0)
+        self.begun = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._delivery.read_controls(self._handle_control)
         if self._share:
             from .budget import Budget
