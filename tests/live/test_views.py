@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -256,3 +257,20 @@ def test_pprof_has_what_folded_has(tmp_path: Path) -> None:
     assert lines == {line for line in folded if not line.startswith("#")}
     assert {name for labels, _ in found.samples for name, _ in labels} == {"comm"}
     assert found.comments and found.comments[-1] == "nothing was lost"
+
+
+def test_pprof_itself_reads_it(tmp_path: Path) -> None:
+    """pprof: of $PATH, or the program that SONDE_PPROF names (Go's distribution has one among its tools)."""
+    pprof = os.environ.get("SONDE_PPROF") or shutil.which("pprof")
+    if pprof is None:
+        pytest.skip("pprof is not installed (SONDE_PPROF names one that is elsewhere)")
+    file = tmp_path / "x.pb.gz"
+    done = run_sonde("-f", "pprof", "-o", str(file), "-e", "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ "
+                     "{ @[comm, kstack, ustack] = count(); }", "-c", child("import os\nfor _ in range(100):\n"
+                                                                         "    os.getppid()\n", tmp_path))
+    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"HOME": str(tmp_path)}
+    said = {form: subprocess.run([pprof, form, str(file)], capture_output=True, text=True, timeout=60, check=True,
+                                 env=environment).stdout for form in ("-top", "-comments", "-tags")}
+    assert "Type: samples" in said["-top"] and "100 total" in said["-top"]
+    assert "nothing was lost" in said["-comments"] and "comm: Total 100" in said["-tags"]
