@@ -187,6 +187,7 @@ class Trace:
         self._budget = budget
         self._context: Any = None
         self._group_log: GroupLog | None = None
+        self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
         self._reader: MapReader | None = None
         self._decoder: Any = None
         self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
@@ -283,6 +284,9 @@ class Trace:
         if "tai_offset" in wanted:
             from .kernel.host import tai_clock_offset
             values["tai_offset"] = tai_clock_offset()
+        if "groups_until" in wanted:
+            from .kernel.procfs import Cgroups
+            values["groups_until"] = self._groups_until = max(Cgroups().all_ids(), default=0)
         return values
 
     def _bind_session(self) -> None:
@@ -312,7 +316,7 @@ class Trace:
         except CompileError as error:
             raise MissingFeatureError("control groups can be followed where type information has the arguments of raw "
                                       "tracepoints (Linux 5.18)", "typed_arguments") from error
-        return GroupLog(Session(spec, values=self._global_values()), self.spec, self.session.maps, self._context.groups)
+        return GroupLog(Session(spec), self.spec, self.session.maps, self._context.groups, self._groups_until)
 
     @property
     def session(self) -> Session:

@@ -14,10 +14,12 @@ import time
 from .language.source import Source
 from .record import Record
 from .semantics.options import Options
-from .spec import GROUPS, UNPLACED, UNPLACED_BIT
+from .spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .kernel.groups import Groups
     from .runtime.losses import Losses
     from .runtime.maps import Map
@@ -30,6 +32,7 @@ SWEEP = 1024       # groups that are gone, until what was counted for them is ta
 FOLDER = 128       # bytes of a folder's name that programs compare
 PATH = 512         # bytes of a path that they tell
 _GROUP, _EVENTS, _UNPLACED = struct.Struct("=Q"), struct.Struct("=Q"), struct.Struct("=QQ")
+_ANSWERS = struct.Struct("=I")
 
 # $1: the bits of all questions; $2: of those whose answer a folder with a dot in its name, a unit of systemd, does not
 # inherit.
@@ -78,9 +81,11 @@ class Missed(Record):
 
 class GroupLog:
     """Follows control groups for a script from now on. ``session`` is that of FOLLOW, not loaded yet; ``maps`` are
-    those of the script, which is not attached yet; ``groups`` learns the names."""
+    those of the script, which is not attached yet; ``groups`` learns the names. Ids up to ``until`` are those of groups
+    that were made before."""
 
-    def __init__(self, session: Session, spec: ScriptSpec, maps: dict[str, Map], groups: Groups) -> None:
+    def __init__(self, session: Session, spec: ScriptSpec, maps: dict[str, Map], groups: Groups,
+                 until: int) -> None:
         self._session = session
         self._groups = groups
         self._asked = spec.groups
@@ -100,6 +105,7 @@ class GroupLog:
         groups.catch_up = self.drain_rings
         if self._answers is not None:
             self._answer_all()
+            self._lay_out_early(maps[EARLY].memory, until)
 
     def _answer_all(self) -> None:
         """Tell the programs which folders' names decide, and of the groups that are there already."""
@@ -113,6 +119,17 @@ class GroupLog:
                 self._session.maps["@folders"].update(name.ljust(FOLDER, b"\0"), _GROUP.pack(bits))
         for group in self._groups.all_groups():
             self._answer(group)
+
+    def _lay_out_early(self, memory: Any, until: int) -> None:
+        """What is known for good of the groups that were there before, where programs need no call to read it."""
+        slots: dict[int, set[int]] = {}
+        for group, told in self._told.items():
+            if group <= until:
+                slots.setdefault(group % EARLY_SLOTS, set()).add(told)
+        for slot, answers in slots.items():
+            first = min(answers)
+            sure = len(answers) == 1 and first < 1 << UNPLACED_BIT
+            _ANSWERS.pack_into(memory, _ANSWERS.size * slot, first if sure else EARLY_UNSURE)
 
     # following
 

@@ -36,7 +36,8 @@ OPTIONS = [
            "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
-           "output format: text, json, folded, flamegraph, heatmap, dot, html, csv, perfetto or recording"),
+           "output format: text, json, folded, flamegraph, pprof, heatmap, dot, html, csv, perfetto or "
+           "recording"),
     Option(("--record",), "FILE", "OPTIONS", "keep the run in a recording as well, for sonde replay and sonde diff"),
     Option(("--events",), "PROBES", "OPTIONS", "record: all events of these tracepoints, to be asked by replay -e"),
     Option(("--flight",), "TIME[,SIZE]", "OPTIONS",

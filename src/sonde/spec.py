@@ -39,6 +39,8 @@ Control groups (maps of scripts that compare a container, pod or service with a 
 
     __groups       u64 id of a group -> u64: bit i, it is a part of what ScriptSpec.groups[i] asks for; bit i + 16, that
                    is not known yet. A group that is not there is a part of none.
+    __early        u32[EARLY_SLOTS], by the low bits of an id: the same of groups that were there at the start, whose
+                   ids are not above the global ``groups_until``; with EARLY_UNSURE, that __groups knows more
     __unplaced     u64 id, u64 the bits that were asked for -> u64 events for which they were not known
 """
 
@@ -58,6 +60,7 @@ STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
 PY_FRAMES, PY_TEXTS = "__pyframes", "__pytexts"
 GROUPS, UNPLACED, UNPLACED_BIT = "__groups", "__unplaced", 16
+EARLY, EARLY_SLOTS, EARLY_UNSURE = "__early", 1 << 14, 1 << 30
 MOST_GROUPS = 15  # questions of one script
 BUDGET_HEAD = 2  # words of a slot before those of the probes
 FLIGHT, HEADS = "__flight", "__heads"

@@ -172,13 +172,15 @@ def test_a_filter_takes_new_containers_at_once(tmp_path: Path) -> None:
 
 
 def test_one_container_has_one_row(tmp_path: Path) -> None:
-    """Groups of one name, whichever they were, are added up."""
-    lines, truth, _ = run_containers(tmp_path, f"""tracepoint:syscalls:sys_enter_umask /args.mask >= {FIRST}/ {{
+    """Groups of one name, whichever they were, are added up: those of LXC and nspawn, whose folders have it."""
+    lines, truth, _ = run_containers(tmp_path, f"""
+        tracepoint:syscalls:sys_enter_umask /args.mask >= {FIRST} && (args.mask % 10 == 7 || args.mask % 10 == 8)/ {{
         @n[container] = count(); @sum[container] = sum(args.mask); @hist[container] = hist(args.mask);
         @low[container] = min(args.mask); @plain[container]++; }}""", "web", "db", "cache")
     rows: dict[str, list[int]] = {}
     for mask, container, _, _, count in truth:
-        rows.setdefault(str(container), []).extend([int(str(mask))] * int(str(count)))
+        if (mask - FIRST) % 10 in (7, 8):  # type: ignore[operator]
+            rows.setdefault(str(container), []).extend([int(str(mask))] * int(str(count)))
     assert counted(lines, "@n") == {name: len(masks) for name, masks in rows.items()}
     assert counted(lines, "@plain") == counted(lines, "@n")
     assert counted(lines, "@sum") == {name: sum(masks) for name, masks in rows.items()}

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from perfetto_reader import read_trace
+from pprof_reader import ReadProfile
 from support import Tracer, compile_c, run_sonde
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -236,3 +238,39 @@ def test_what_end_goes_through_and_clears_is_shown() -> None:
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert {(row["key"], row["value"]) for row in rows if row["table"] == "@a"} == {("1", "7"), ("2", "8")}
     assert not [row for row in rows if row["table"] == "@b"]
+
+
+def test_pprof_has_what_folded_has(tmp_path: Path) -> None:
+    """One run in both forms, by its recording; read by protobuf's decoder."""
+    recording, file = tmp_path / "run.sonde", tmp_path / "x.pb.gz"
+    done = run_sonde("record", "-o", str(recording), "-e", "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ "
+                     "{ @[comm, kstack, ustack] = count(); }", "-c", child("import os\nfor _ in range(100):\n"
+                                                                         "    os.getppid()\n", tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert run_sonde("replay", str(recording), "-f", "pprof", "-o", str(file)).returncode == 0
+    found = ReadProfile(file.read_bytes())
+    assert found.types == [("samples", "count")] and sum(value for value, in found.samples.values()) == 100
+    lines = {";".join([*[text for _, text in labels], *[name + "_[k]" * (mapping == "[kernel.kallsyms]")
+                                                       for name, mapping in stack]]) + f" {value}"
+             for (labels, stack), (value,) in found.samples.items()}
+    folded = run_sonde("replay", str(recording), "-f", "folded").stdout.splitlines()
+    assert lines == {line for line in folded if not line.startswith("#")}
+    assert {name for labels, _ in found.samples for name, _ in labels} == {"comm"}
+    assert found.comments and found.comments[-1] == "nothing was lost"
+
+
+def test_pprof_itself_reads_it(tmp_path: Path) -> None:
+    """pprof: of $PATH, or the program that SONDE_PPROF names (Go's distribution has one among its tools)."""
+    pprof = os.environ.get("SONDE_PPROF") or shutil.which("pprof")
+    if pprof is None:
+        pytest.skip("pprof is not installed (SONDE_PPROF names one that is elsewhere)")
+    file = tmp_path / "x.pb.gz"
+    done = run_sonde("-f", "pprof", "-o", str(file), "-e", "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ "
+                     "{ @[comm, kstack, ustack] = count(); }", "-c", child("import os\nfor _ in range(100):\n"
+                                                                         "    os.getppid()\n", tmp_path))
+    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"HOME": str(tmp_path)}
+    said = {form: subprocess.run([pprof, form, str(file)], capture_output=True, text=True, timeout=60, check=True,
+                                 env=environment).stdout for form in ("-top", "-comments", "-tags")}
+    assert "Type: samples" in said["-top"] and "100 total" in said["-top"]
+    assert "nothing was lost" in said["-comments"] and "comm: Total 100" in said["-tags"]

@@ -95,7 +95,7 @@ COUNTS = map_of("@counts", COMM, COUNT)
 
 
 @pytest.mark.parametrize(("spec", "views"), [
-    (script(STACKS), ["folded", "flamegraph", "html", "csv"]),
+    (script(STACKS), ["folded", "flamegraph", "pprof", "html", "csv"]),
     (script(LATENCY), ["heatmap", "html", "csv"]),
     (script(LATENCY, sites=[printing(LATENCY)]), ["heatmap", "html", "csv"]),
     (script(PAIRS), ["dot", "html", "csv"]),
@@ -106,7 +106,7 @@ COUNTS = map_of("@counts", COMM, COUNT)
     (script(sites=[EventSite("time", None, [], 16, [], {"format": "%H"})]), []),
     (script(map_of("@", COMM, KSTACK)), ["html", "csv"]),
     (script(map_of("@", KSTACK, t.Aggregate("avg"))), ["html", "csv"]),
-    (script(map_of("@", KSTACK, STATS)), ["folded", "flamegraph", "html", "csv"]),
+    (script(map_of("@", KSTACK, STATS)), ["folded", "flamegraph", "pprof", "html", "csv"]),
     (script(map_of("@", t.Tuple((t.Int(), t.Int())), COUNT)), ["dot", "html", "csv"]),
     (script(map_of("@", t.Tuple((t.Int(), t.Int(), t.Int())), COUNT)), ["html", "csv"]),
 ])

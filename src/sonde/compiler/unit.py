@@ -16,6 +16,8 @@ from ..spec import (
     BUDGET_HEAD,
     CONTROL_RING,
     DATA_RING,
+    EARLY,
+    EARLY_SLOTS,
     FLIGHT,
     FLIGHT_SEGMENT,
     GROUPS,
@@ -215,6 +217,7 @@ class Unit:
         """The number of a question about the task's control group: see spec.py."""
         self.internal(GROUPS, lambda: MapSpec(GROUPS, "hash", 8, 8, MOST_CGROUPS))
         self.internal(UNPLACED, lambda: MapSpec(UNPLACED, "hash", 16, 8, MOST_CGROUPS))
+        self.internal(EARLY, lambda: MapSpec(EARLY, "array", 4, 4 * EARLY_SLOTS, 1, MMAPABLE))
         if (kind, text) not in self.groups:
             self.groups.append((kind, text))
         return self.groups.index((kind, text))

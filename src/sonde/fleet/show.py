@@ -210,8 +210,8 @@ class ViewPresenter(Presenter):
         self._view = check_view(self._form, self._merged)(self._merged, self._context, self._write, target)
         self._shown = {m.name: m for m in self._merged.shown_maps if self._view.shows_map(m, self._merged)}
 
-    def _write(self, text: str) -> None:
-        self._stream.write(encode_text(text))
+    def _write(self, content: str | bytes) -> None:
+        self._stream.write(content if isinstance(content, bytes) else encode_text(content))
         self._stream.flush()
 
     def show_print(self, item: MergedPrint) -> None:

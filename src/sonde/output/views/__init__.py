@@ -30,6 +30,7 @@ from .view import View
 VIEWS = {
     "folded": "stacks as lines that flame-graph scripts read",
     "flamegraph": "stacks as a flame graph, SVG",
+    "pprof": "stacks as a profile for pprof, compressed",
     "heatmap": "histograms over time: on the terminal, or as SVG or HTML by the name of the file",
     "dot": "pairs as a graph for Graphviz",
     "html": "everything on one page",
@@ -102,6 +103,7 @@ class Showing:
     def __init__(self, name: str, spec: ScriptSpec, path: str = "", quiet: bool = False, title: str = "",
                  unit: str = "", ending: Ending | None = None, memory: Memory | None = None,
                  table: Sequence[str] = ()) -> None:
+        self._name = name
         self._class = check_view(name, spec)
         self._path = path
         name = os.path.basename(spec.source.name) if spec.source is not None else ""
@@ -117,7 +119,9 @@ class Showing:
         self.text: Output = make_output("text", 1 if path else 2, 2, LINE, quiet, ending)
 
     def open(self, descriptor: int) -> Output:
-        """The view goes to ``descriptor``; the output for everything else."""
+        """The view goes to ``descriptor``; the output for everything else. UsageError if that cannot take it."""
+        if self._class.binary and os.isatty(descriptor):
+            raise UsageError(f"-f {self._name} is no text for a terminal", ["-o FILE, or a pipe, takes it"])
         self.stream = Stream(descriptor, FULL, self._ending)
         return self.text
 
@@ -128,8 +132,8 @@ class Showing:
         stream, where = self.stream, view_target(self.stream.descriptor, self._path, self._title)
         where.unit, where.memory, where.table = self._unit, self._memory, self._table
 
-        def write_view(text: str) -> None:
-            stream.write(encode_text(text))
+        def write_view(content: str | bytes) -> None:
+            stream.write(content if isinstance(content, bytes) else encode_text(content))
             stream.flush()
         self._view = self._class(spec, context, write_view, where)
         self._view.bar = make_progress(self._quiet)

@@ -125,12 +125,14 @@ def _flatten_types(types: Iterable[Type]) -> Iterator[Type]:
             yield each
 
 
-def _head_types(named: MapSpec) -> int:
-    """How many parts of a map's key are neither stacks nor names of wakers."""
-    heads, segment = 0, set()
-    for each in _flatten_types(key_types(named)):
+def head_names(named: MapSpec) -> list[str]:
+    """What the parts of a map's key are called that are neither stacks nor names of wakers."""
+    heads, segment = list[str](), set()
+    types = key_types(named)
+    labels = [*named.labels, *[""] * len(types)]
+    for name, each in [(label, each) for label, type in zip(labels, types) for each in _flatten_types([type])]:
         if not isinstance(each, Stack):
-            heads += 1
+            heads.append(f"{name or 'key'}{len(heads) + 1 if not name or name in heads else ''}")
         elif each.kind in segment:
             break
         else:
@@ -167,6 +169,7 @@ class StackView(View):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         shown = [m.name for m in self.spec.maps if m.name.startswith("@") and self.shows_map(m, self.spec)]
+        self.map_names = shown
         self._folder = Folder(shown, self.target.memory)
 
     @classmethod
@@ -208,7 +211,7 @@ class Folder:
     def add_items(self, named: MapSpec, items: Iterable[tuple[Any, Any]], then: str) -> None:
         """A map's contents, and what happened to it in the same step (see View.map)."""
         lead = (clean_text(named.name),) if len(self.names) > 1 else ()
-        self.heads = len(lead) + _head_types(named) if len(self.names) == 1 else 1
+        self.heads = len(lead) + len(head_names(named)) if len(self.names) == 1 else 1
         found: Folded = {}
         for key, value in items:
             frames = self._named((*lead, *fold_key(key)))

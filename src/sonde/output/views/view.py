@@ -23,11 +23,12 @@ class View:
     needs = ""
     example = ""
     keeps_text = False  # are events that the view shows printed as text as well?
+    binary = False      # is what it writes no text?
     takes_rows = False  # does it want the lines of a tool's table as rows, instead of the events?
     bar: Progress | None = None  # for what takes long, where somebody looks on
     run: Provenance | None = None  # of what is shown; known when the run is over
 
-    def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str], object], target: Any) -> None:
+    def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str | bytes], object], target: Any) -> None:
         self.spec = spec
         self.context = context
         self.write = write
