@@ -238,7 +238,7 @@ def test_right_scripts_are_accepted(block: int) -> None:
         assert check(text), text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 1 << 32), st.integers(0, 10 ** 6), st.sampled_from(["", ")", "}", ";", "$x", "@", "\"", "struct",
                                                                           "0", " = "]))
 def test_damaged_scripts(seed: int, at: int, piece: str) -> None:

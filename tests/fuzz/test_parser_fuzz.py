@@ -43,19 +43,19 @@ def check(text: str) -> None:
     parse_expression(source, Diagnostics())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(st.characters(), max_size=200))
 def test_any_text(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(st.sampled_from("{}()[];,:/*\"'#\\$@=<>&|!~?.-+ \n\tbeginx1"), max_size=100))
 def test_any_punctuation(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(soup, st.sampled_from(TEMPLATES))
 def test_token_soup(text: str, template: str) -> None:
     check(template.format(text))
@@ -78,7 +78,7 @@ uprobe:"/bin/x":f, kprobe:tcp_*
 """
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.tuples(st.integers(0, len(SCRIPT)), st.integers(0, 20), st.sampled_from(["", *PIECES])), max_size=4))
 def test_damaged_script(edits: list[tuple[int, int, str]]) -> None:
     text = SCRIPT

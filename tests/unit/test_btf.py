@@ -320,7 +320,7 @@ def walk(btf: Btf) -> None:
         ctext.format_declaration(btf, number, "x")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(24, len(sample().build_blob()) - 1), st.integers(0, 255))
 def test_damaged_btf_never_breaks(at: int, value: int) -> None:
     blob = bytearray(sample().build_blob())

@@ -105,7 +105,7 @@ def test_lengths_of_columns_are_checked(rows: Any) -> None:
         decode(frame_of("map", json.dumps({**GOOD_MAP, "rows": rows}).encode()), FROM_AGENT)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_frames_or_an_error(data: bytes, led: bool) -> None:
     try:
@@ -115,7 +115,7 @@ def test_any_bytes_are_frames_or_an_error(data: bytes, led: bool) -> None:
         pass
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.sampled_from(sorted(FROM_AGENT)), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(sorted(
@@ -175,7 +175,7 @@ def mutate(value: Any, draw: Any) -> Any:
     return [mutate(each, draw) for each in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_shape_is_a_script_or_an_error(data: st.DataObject) -> None:
     try:

@@ -102,7 +102,7 @@ def newest(region: Region) -> list[tuple[int, int, bytes]]:
 
 
 @given(st.integers(), st.integers(1, 4000), st.sets(st.integers(0, 4), min_size=1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_written_last_is_read_in_order(seed: int, records: int, sites: set[int]) -> None:
     region = filled(seed, records, tuple(sites))
     stretch = region.split()
@@ -141,7 +141,7 @@ def as_word(number: int) -> bytes:
 
 
 @given(st.integers(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_torn_memory_gives_no_wrong_record(seed: int, data: st.DataObject) -> None:
     """Prefixes and sites are overwritten anywhere: what comes out are records that were written, in a row up to the
     end, unless there are none."""
@@ -166,7 +166,7 @@ def test_torn_memory_gives_no_wrong_record(seed: int, data: st.DataObject) -> No
 
 
 @given(st.integers(0, 6), st.binary(max_size=400), st.integers(0, 1 << 20), st.integers())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_hostile_memory_is_no_more_than_records(segments: int, piece: bytes, end: int, seed: int) -> None:
     """Whatever lies there: no error, and only whole records of the script's sites, none behind the end."""
     rand = random.Random(seed)
@@ -231,7 +231,7 @@ def test_what_writers_come_round_to_while_it_is_copied_is_left_out(monkeypatch: 
 
 
 @given(st.integers(), st.integers(1, 4), st.integers(1, 1500))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_cpus_are_merged_by_time(seed: int, cpus: int, records: int) -> None:
     """Also where a record was begun before others and took its time after them."""
     rand = random.Random(seed)
@@ -439,7 +439,7 @@ def test_a_flight_is_asked(listener: asking.Listener) -> None:
 @given(st.one_of(st.binary(max_size=300), st.recursive(
     st.none() | st.integers() | st.text(max_size=5), lambda part: st.lists(part, max_size=3) | st.dictionaries(
         st.sampled_from(["why", "x"]), part, max_size=2)).map(lambda value: json.dumps(value).encode())))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_nonsense_is_no_request(message: bytes) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:

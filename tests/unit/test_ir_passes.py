@@ -169,7 +169,7 @@ class Writer:
         return self.function
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 1 << 32), st.integers(2, 30), NUMBERS, NUMBERS)
 def test_passes_keep_what_a_function_computes(seed: int, pressure: int, a: int, b: int) -> None:
     """The same with and without passes, and on kernels without the newest instructions: nothing is clobbered."""
@@ -178,7 +178,7 @@ def test_passes_keep_what_a_function_computes(seed: int, pressure: int, a: int, 
     assert len(results) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 32), st.integers(2, 30))
 def test_live_registers_never_share_a_place(seed: int, pressure: int) -> None:
     """Wherever a value is live behind an operation, what is written there goes elsewhere; calls spare it."""

@@ -136,7 +136,7 @@ def test_not_a_file(path: str) -> None:
         files.open_elf(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.integers(0, 120), st.integers(0x3000, len(make()) - 1)), st.integers(0, 255))
 def test_damaged_elf_never_breaks(tmp_path_factory: pytest.TempPathFactory, at: int, value: int) -> None:
     data = bytearray(make())

@@ -80,7 +80,7 @@ def random_contents(draw: Any, width: int) -> Contents:
     return dict(draw(st.dictionaries(keys, st.lists(WORD, min_size=width, max_size=width), max_size=5)))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(st.data())
 def test_sums_are_exact_whatever_comes_late_twice_or_not_at_all(data: st.DataObject) -> None:
     """Some windows of some sources arrive, repeated and shuffled: the table has the exact sum of what each source's
@@ -108,7 +108,7 @@ def test_sums_are_exact_whatever_comes_late_twice_or_not_at_all(data: st.DataObj
     assert dict(receiver.table.words()) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_merging_is_associative(data: st.DataObject) -> None:
     """Groups of sources merged first, and the groups' sums merged then, are what all at once are."""
@@ -319,7 +319,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
                     lambda inner: st.lists(inner, max_size=6), max_leaves=12)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(JSON)
 def test_any_text_is_a_value_or_an_error(form: Any) -> None:
     from json import dumps
