@@ -229,7 +229,8 @@ class Parser(StatementParser):
         if self.kind != "word":
             self.fail_unexpected("string, int, boolean, or ident")
         self.advance()
-        return self.span_since(start).text
+        text = self.span_since(start).text
+        return {"true": "1", "false": "0"}.get(text, text)
 
     def _parse_map_declaration(self) -> None:
         """``let @m = hash(100);`` or ``let @m;``."""

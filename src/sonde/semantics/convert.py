@@ -239,7 +239,7 @@ def kind_of_type(type: Type) -> str:
 
 _WORDS: list[tuple[type, str]] = [
     (Int, "int"), (Bool, "bool"), (Enum, "int"), (Str, "string"), (Pointer, "pointer"), (Buf, "buffer"),
-    (Array, "array"), (Struct, "c_type"),
+    (Array, "array"), (Struct, "c_type"), (Inet, "inet"),
 ]
 
 
