@@ -1,6 +1,7 @@
 # make setup     a virtual environment in .venv with everything that the tests need
 # make demo      trace something real, explain what is seen, and draw it (root; needs nothing but Python 3.11)
-# make demo-fleet trace three hosts at once, namespaces of this machine, by ssh (root; sshd, which it installs by apt)
+# make demo-fleet trace three hosts at once, namespaces of this machine, by ssh, and three workers of a Dask cluster
+#                (root; sshd, which it installs by apt)
 # make pyz       dist/sonde.pyz: Sonde as a single file
 # make wheel     dist/sonde-*.whl
 # make test      style, types, and every test ring that this machine can run
@@ -46,8 +47,8 @@ test-vm-all: $(STAMP)
 demo:
 	@PYTHONPATH=src $(PYTHON) scripts/demo.py
 
-demo-fleet:
-	@PYTHONPATH=src $(PYTHON) scripts/demo_fleet.py
+demo-fleet: $(STAMP)
+	@PYTHONPATH=src $(BIN)/python scripts/demo_fleet.py
 
 pyz:
 	@$(PYTHON) scripts/make_pyz.py

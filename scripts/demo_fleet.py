@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""One histogram from three hosts: namespaces of this machine (network, mounts, host name), each with its own sshd.
+"""One histogram from three hosts: namespaces of this machine (network, mounts, host name), each with its own sshd; then
+one from three workers of a Dask cluster with TLS, beside an agent on a socket.
 
-A workload whose sizes are known runs while `sonde fleet` traces it by ssh; the merged histogram is shown beside the sum
-that the workload knows. Needs root, and installs openssh-server by apt where there is no sshd. Keys, servers and
-namespaces are made for it and removed.
+A workload whose sizes are known runs while `sonde fleet` traces it; the merged histogram is shown beside the sum that
+the workload knows. Needs root, and installs openssh-server by apt where there is no sshd. Keys, servers, namespaces and
+certificates are made for it and removed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import sonde
 
@@ -102,17 +103,48 @@ def trace_fleet(hosts: list[Host], folder: Path) -> int:
     remote.chmod(0o755)
     ssh = ["ssh", "-i", f"{folder}/user", "-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o",
            "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-l", "root"]
+    return trace_workload([host.address for host in hosts], ssh=ssh, agent=str(remote), outliers=True)
+
+
+def trace_cluster(folder: Path) -> int:
+    """Trace the workload on three workers of a cluster that is made for it; 0 if the sums are exact."""
+    try:
+        import distributed
+    except ModuleNotFoundError:
+        print("The same on a Dask cluster takes the extra `fleet`: make setup, then make demo-fleet again.")
+        return 0
+    path = folder / "agent.socket"
+    (folder / "policy").write_text('users = ["root"]\naudit = "stderr"\n')
+    (folder / "policy").chmod(0o600)
+    os.environ["PYTHONPATH"] = str(ROOT / "src")  # the agent's, and the workers'
+    agent = subprocess.Popen([sys.executable, "-P", "-m", "sonde", "agent", f"--socket={path}",
+                              f"--policy={folder}/policy"], stderr=subprocess.DEVNULL)
+    try:
+        security = distributed.Security.temporary()
+        with distributed.LocalCluster(n_workers=3, threads_per_worker=1, security=security, protocol="tls",
+                                      dashboard_address=None, silence_logs=50) as cluster, \
+                distributed.Client(cluster, security=security) as client:
+            print(f"A Dask cluster at {cluster.scheduler_address}")
+            while not path.exists() and agent.poll() is None:
+                time.sleep(0.02)
+            return trace_workload(client, socket=str(path), every=True)
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def trace_workload(hosts: Any, **way: Any) -> int:
+    """Show the workload's merged histogram beside what it knows; 0 if they are the same."""
     child = subprocess.Popen([sys.executable, "-c", WORKLOAD.format(sizes=list(SIZES.items()))], stdin=subprocess.PIPE)
     begun = time.monotonic()
-    with sonde.fleet([host.address for host in hosts], SCRIPT, params=[str(child.pid)], ssh=ssh, agent=str(remote),
-                     outliers=True) as tracing:
+    with sonde.fleet(hosts, SCRIPT, params=[str(child.pid)], **way) as tracing:
         print(f"three hosts trace after {time.monotonic() - begun:.1f} s\n")
         write_known_sizes(child)
     print(f"{tracing}\n\n@bytes:\n{tracing.maps['@bytes'].value}")
-    known = len(hosts) * SIZES.total()
+    known = len(HOSTS) * SIZES.total()
     [merged] = tracing.maps["@writes"].values()
-    print(f"merged: {merged} writes. The workload knows: {SIZES.total()}, which each of {len(hosts)} hosts of this one "
-          f"kernel sees: {known}.")
+    print(f"merged: {merged} writes. The workload knows: {SIZES.total()}, which each of {len(HOSTS)} hosts of this one "
+          f"kernel sees: {known}.\n")
     return 0 if merged == known == tracing.maps["@bytes"].value.total and not tracing.missing else 1
 
 
@@ -128,7 +160,8 @@ def main() -> int:
         with Host(HOSTS[0], 1, folder, sshd) as a, Host(HOSTS[1], 2, folder, sshd) as b, \
                 Host(HOSTS[2], 3, folder, sshd) as c:
             time.sleep(0.5)
-            return trace_fleet([a, b, c], folder)
+            status = trace_fleet([a, b, c], folder)
+        return status or trace_cluster(folder)
 
 
 if __name__ == "__main__":
