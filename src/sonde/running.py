@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from .errors import UsageError
 from .invocation import open_output
@@ -83,8 +82,10 @@ def _run_first() -> None:
     """The end is due within a second, however many processes want to run: what is left is less than that of work.
     Who started the tracer with a priority of his own choice keeps it."""
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
-        with suppress(PermissionError):
+        try:
             os.setpriority(os.PRIO_PROCESS, 0, -20)
+        except PermissionError:
+            pass
 
 
 def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:

@@ -179,7 +179,7 @@ tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
     $x = args.flags * 3 - 100000; @sum = sum($x); @unsigned = sum((uint32)$x); @narrow = sum((int8)args.flags);
     @min[comm] = min(args.dfd); @max = max((uint64)args.dfd); @stats[cpu >= 0] = stats(args.flags / 7 - 5000);
     @shift = sum(args.dfd >> 2); @left = sum(args.flags << 40); @modulo[args.flags % 5] = count();
-    @not = sum(!args.mode); @bits = sum(~args.flags & 0xff ^ 3); @either = sum(args.mode ? 7 : args.dfd);
+    @not = sum((int64)!args.mode); @bits = sum(~args.flags & 0xff ^ 3); @either = sum(args.mode ? 7 : args.dfd);
     if (args.dfd < -50 && args.flags > 0) { @steps++; } else { @others[args.dfd] = count(); }
     @same = count(); @threads[pid == tid, uid] = count(); @pointers = count();
 }

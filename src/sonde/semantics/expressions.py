@@ -201,7 +201,8 @@ def check_field(context: CheckContext, node: ast.FieldAccess) -> Type | None:
     if not isinstance(target, Struct):
         context.error("not-a-struct",
                       f"Can not access field '{node.name}' on expression of type "
-                      f"'{context.aggregate_of(node.operand) or convert.type_name(target)}'", node, _field_hints(operand))
+                      f"'{context.aggregate_of(node.operand) or convert.type_name(target)}'", node,
+                      _field_hints(operand))
         return None
     field = target.field(node.name)
     if field is None:
