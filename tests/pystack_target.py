@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import threading
+import time
 
 BASE = 1 << 20
 numbers = itertools.count(BASE)  # next() is one step, whatever thread asks
@@ -249,6 +250,7 @@ def write(path):
 
 def main():
     rounds = int(sys.argv[2])
+    time.sleep(0.5)  # a process is known a moment after it began
     work(rounds)
     for _ in range(rounds):
         asyncio.run(parent())

@@ -68,6 +68,22 @@ def test_what_was_missed_is_counted_once() -> None:
     assert log.early == 8 and not maps[PY_MISSES]
 
 
+def test_a_process_that_is_still_being_started_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, keys = fake_maps(), {5: py.IMAGE_KEY.pack(0, 0, 7)}
+    monkeypatch.setattr("sonde.kernel.pythons.read_image_key", keys.__getitem__)
+    monkeypatch.setattr("sonde.kernel.pythons.Interpreters.find_image", lambda *_: b"image")
+    found = Pythons(maps)
+    found.add_mapping(5, Mapping(0x1000, 0x2000, 0, "/bin/python3.12", "/bin/python3.12"))
+    found.look_again()
+    assert not maps[PY_IMAGES]
+    keys[5] = py.IMAGE_KEY.pack(1, 2, 7)
+    found.look_again()
+    assert maps[PY_IMAGES] == {keys[5]: b"image"}
+    maps[PY_IMAGES].clear()
+    found.look_again()
+    assert not maps[PY_IMAGES]
+
+
 def test_only_interpreters_are_looked_into() -> None:
     maps = fake_maps()
     with subprocess.Popen(["sleep", "9"]) as process:

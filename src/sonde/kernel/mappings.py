@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import uapi
+from ..basics import Protocol
 from ..errors import EnvironmentProblem, SondeError
 from ..memory import Cache, Memory
 from . import binaries, syscalls
@@ -36,22 +37,32 @@ PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
 
 
+class Watcher(Protocol):
+    """Who wants to know of mappings at once."""
+
+    def add_mapping(self, pid: int, mapping: Mapping) -> None:
+        """A process has mapped this."""
+
+    def look_again(self) -> None:
+        """A moment has passed."""
+
+
 class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
     ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
     end, ``early`` the Python stacks that were wanted of processes before they were known. ``changed`` is called with
     the id of each process that is new, or that another program runs in: what was known of that number does not hold
-    any more. ``mapped`` is told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
+    any more. ``watcher`` is told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
     """
 
     def __init__(self, changed: Callable[[int], None] = lambda pid: None,
                  memory: int = Memory().symbols // 8,
-                 mapped: Callable[[int, Mapping], None] | None = None) -> None:
+                 watcher: Watcher | None = None) -> None:
         self.lost = 0
         self.short = 0
         self.early = 0
-        self._mapped = mapped
+        self._watcher = watcher
         self.changed = changed
         self._rings: list[PerfRing] = []
         self._waiting: list[Report] = []
@@ -66,7 +77,7 @@ class MappingLog:
             for cpu in range(os.cpu_count() or 1):
                 self._rings.append(PerfRing(syscalls.perf_event_open(  # some 2000 mappings; half full it wakes us
                     uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME,
-                    wakeup=1 if self._mapped is not None else RING_BYTES // 2)))
+                    wakeup=1 if self._watcher is not None else RING_BYTES // 2)))
         except (EnvironmentProblem, SondeError):
             self.close()
         self._read_existing_maps()
@@ -84,7 +95,7 @@ class MappingLog:
     @property
     def is_prompt(self) -> bool:
         """Whether somebody has to be told as soon as there is something to read."""
-        return self._mapped is not None
+        return self._watcher is not None
 
     @property
     def fds(self) -> list[int]:
@@ -121,6 +132,8 @@ class MappingLog:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings. What
         is older than the newest report and came into one ring while another was read is there at a second reading; what
         is newer waits for the next one."""
+        if self._watcher is not None:
+            self._watcher.look_again()
         found = self._waiting + self._read_rings()
         self._waiting = []
         if not found:
@@ -150,8 +163,8 @@ class MappingLog:
             path = self._openable(pid, name) if is_file(name) else ""
             mapping = Mapping(start, start + length, offset, path, name)
             self._remember_mapping(pid, mapping)
-            if self._mapped is not None and path:
-                self._mapped(pid, mapping)
+            if self._watcher is not None and path:
+                self._watcher.add_mapping(pid, mapping)
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:

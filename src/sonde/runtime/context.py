@@ -200,7 +200,7 @@ def _new_groups(cgroups: procfs.Cgroups) -> Groups:
 
 def _start_mapping_log(memory: int, python: Pythons | None) -> Any:
     from ..kernel.mappings import MappingLog
-    log = MappingLog(memory=memory, mapped=python.add_mapping if python is not None else None)
+    log = MappingLog(memory=memory, watcher=python)
     log.start()
     if python is not None:
         python.watch(log)

@@ -33,6 +33,7 @@ class Pythons:
         self._images, self._misses = maps[PY_IMAGES], maps[PY_MISSES]
         self._log: MappingLog | None = None
         self._added = 0
+        self._begun: dict[int, bytes] = {}  # images of processes that cannot be told apart yet
         self._interpreters = pythons.Interpreters()
         self._refused: set[str] = set()  # files of which has been said why not
 
@@ -57,8 +58,22 @@ class Pythons:
                 self._refused.add(mapping.name)
                 show_notice(f"WARNING: Python stacks of {mapping.name} are not read: {problem.message}")
             return
-        if image is not None:
-            self._add_image(pid, _wait_for_key(pid), image)
+        if image is not None and not self._add_process(pid, image):
+            self._begun[pid] = image
+
+    def look_again(self) -> None:
+        """At processes whose execve() was still at work."""
+        for pid, image in list(self._begun.items()):
+            if self._add_process(pid, image):
+                del self._begun[pid]
+
+    def _add_process(self, pid: int, image: bytes) -> bool:
+        """Whether it is settled: it is known from now on, or gone."""
+        key = _wait_for_key(pid)
+        if key and not all(py.IMAGE_KEY.unpack(key)):
+            return False
+        self._add_image(pid, key, image)
+        return True
 
     def _add_image(self, pid: int, key: bytes, image: bytes) -> None:
         try:
@@ -97,13 +112,14 @@ def _mentions_python(pid: str) -> bool:
 
 
 def _wait_for_key(pid: int) -> bytes:
-    """The key of a process's image; empty if it is gone. Its first mapping is reported while execve() is at work."""
+    """The key of a process's image; empty if it is gone. Its first mapping is reported while execve() is at work: as
+    long as that is so, the key has zeros."""
     for _ in range(TRIES):
         key = _read_key(pid)
         if not key or all(py.IMAGE_KEY.unpack(key)):
             return key
         time.sleep(PAUSE)
-    return b""
+    return key
 
 
 def _read_key(pid: int) -> bytes:
