@@ -17,7 +17,6 @@ from ..record import Record
 from ..spec import (
     FLIGHT,
     FLIGHT_GAP,
-    FLIGHT_SEGMENT,
     HEAD,
     HEADS,
     HEADS_STRIDE,
@@ -81,7 +80,7 @@ class FlightReader:
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map]) -> None:
         memory = maps[FLIGHT]
         self._sites = spec.sites
-        self._size = memory.spec.value_size
+        self._element, self._size = memory.spec.value_size, memory.spec.stride
         self._cpus = memory.spec.cpus
         self._segments = memory.spec.max_entries // memory.spec.cpus
         self._view = memoryview(memory.memory)
@@ -108,18 +107,18 @@ class FlightReader:
         return self._word(cpu, SETTLED)
 
     def _read_stretch(self, cpu: int, end: int) -> Stretch:
-        last = (end - 1) // FLIGHT_SEGMENT if end else -1
+        last = (end - 1) // self._size if end else -1
         first = max(0, last - self._segments + 1)
         copies: list[bytes] = []
         for number in range(first, last + 1):
             copies.append(self._copy_segment(cpu, number))
-            if self._word(cpu, HEAD) > (number + self._segments) * FLIGHT_SEGMENT:
+            if self._word(cpu, HEAD) > (number + self._segments) * self._size:
                 copies.clear()
-        return split_stretch(cpu, last + 1 - len(copies), end, copies, self._sites)
+        return split_stretch(cpu, last + 1 - len(copies), end, self._size, copies, self._sites)
 
     def _copy_segment(self, cpu: int, number: int) -> bytes:
-        at = (cpu * self._segments + number % self._segments) * self._size
-        return bytes(self._view[at:at + self._size])
+        at = (cpu * self._segments + number % self._segments) * self._element
+        return bytes(self._view[at:at + self._element])
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -127,14 +126,16 @@ class FlightReader:
         self._heads.release()
 
 
-def split_stretch(cpu: int, first: int, end: int, segments: Sequence[bytes], sites: Sequence[EventSite]) -> Stretch:
-    """The records in copies of segments ``first`` and those that follow it, up to byte ``end``. Whatever is in them,
+def split_stretch(cpu: int, first: int, end: int, size: int, segments: Sequence[bytes],
+                  sites: Sequence[EventSite]) -> Stretch:
+    """The records in copies of segments ``first`` and those that follow it, of ``size`` bytes without their slack, up
+    to byte ``end``. Whatever is in them,
     what comes out are records of ``sites``, whole and in a row up to ``end``; what is older than a hole is left out."""
-    found = Stretch(cpu, first * FLIGHT_SEGMENT, end, [])
+    found = Stretch(cpu, first * size, end, [])
     at = found.begin
     for number, segment in enumerate(segments, first):
-        stop = min((number + 1) * FLIGHT_SEGMENT, end)
-        batch, behind = _split_segment(segment, number * FLIGHT_SEGMENT, at, stop, sites)
+        stop = min((number + 1) * size, end)
+        batch, behind = _split_segment(segment, number * size, at, stop, sites)
         if behind < stop or behind > end:
             found = Stretch(cpu, stop, end, [], found.holes + 1)
             at = stop
