@@ -45,8 +45,8 @@ def settings_of(parsed: Parsed) -> Settings:
         if parsed.has(name):
             raise UsageError(f"--flight and --{name} exclude each other")
     if parsed.command or parsed.first in _GROUNDED:
-        raise UsageError(f"sonde {parsed.command or parsed.first} lives by what comes; with --flight nothing comes until "
-                         "a dump is asked for")
+        raise UsageError(f"sonde {parsed.command or parsed.first} lives by what comes; with --flight nothing comes "
+                         "until a dump is asked for")
     return Settings(parse_duration(window, "--flight"), region_bytes(size), folder, form, flight_name(parsed))
 
 

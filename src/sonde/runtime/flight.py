@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TRIES = 1000     # looks for a moment at which nobody writes, before sleeping
 REST = 0.001     # s: between two rounds of such looks
 PATIENCE = 50    # rounds, before what has settled is taken
+ROUNDS = 20      # attempts to copy a region that writers overtake
 PREFIX = 8       # bytes before each record
 _HALF = (1 << 32) - 1
 
@@ -85,13 +86,13 @@ class FlightReader:
         self._segments = memory.spec.max_entries // memory.spec.cpus
         self._view = memoryview(memory.memory)
         self._heads = memoryview(maps[HEADS].memory).cast("Q")
+        self._reorders = os.uname().machine != "x86_64"  # stores may be seen in another order than they were made
 
     def read_stretches(self) -> list[Stretch]:
         """The newest stretch of each CPU."""
-        ends = [self._complete_end(cpu) for cpu in range(self._cpus)]
-        if os.uname().machine != "x86_64":  # where stores may be seen in another order than they were made
-            syscalls.wait_for_running_programs()
-        return [self._read_stretch(cpu, end) for cpu, end in enumerate(ends)]
+        copies = [self._copy_stretch(cpu) for cpu in range(self._cpus)]
+        return [split_stretch(cpu, first, end, self._size, segments, self._sites)
+                for cpu, (first, end, segments) in enumerate(copies)]
 
     def _word(self, cpu: int, offset: int) -> int:
         return self._heads[(cpu * HEADS_STRIDE + offset) >> 3]
@@ -106,7 +107,19 @@ class FlightReader:
             time.sleep(REST)
         return self._word(cpu, SETTLED)
 
-    def _read_stretch(self, cpu: int, end: int) -> Stretch:
+    def _copy_stretch(self, cpu: int) -> tuple[int, int, list[bytes]]:
+        """The number of the first segment that is copied, that of the byte at which all ends, and the segments. Where
+        the writers have gone all the way round meanwhile, for this process got no CPU time, it is tried again."""
+        for _ in range(ROUNDS):
+            first, end, copies = self._try_to_copy(cpu)
+            if copies or not end:
+                break
+        return first, end, copies
+
+    def _try_to_copy(self, cpu: int) -> tuple[int, int, list[bytes]]:
+        end = self._complete_end(cpu)
+        if self._reorders:
+            syscalls.wait_for_running_programs()
         last = (end - 1) // self._size if end else -1
         first = max(0, last - self._segments + 1)
         copies: list[bytes] = []
@@ -114,7 +127,7 @@ class FlightReader:
             copies.append(self._copy_segment(cpu, number))
             if self._word(cpu, HEAD) > (number + self._segments) * self._size:
                 copies.clear()
-        return split_stretch(cpu, last + 1 - len(copies), end, self._size, copies, self._sites)
+        return last + 1 - len(copies), end, copies
 
     def _copy_segment(self, cpu: int, number: int) -> bytes:
         at = (cpu * self._segments + number % self._segments) * self._element
