@@ -22,9 +22,9 @@ from ...spec import (
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
 from .core import Lower
+from .state import COMMITS, RESERVES
 from .tasks import cpu_number
 
-RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of the operations between which a record is being filled
 PREFIX = 8  # bytes before a record
 
 
