@@ -21,14 +21,15 @@ Budget memory (map ``__budget``, of scripts with a :class:`Gate`), one slot for 
     u64[probes]    events that found the gate closed, by probe
 
 Flight memory (of scripts that are compiled for ``--flight``), in place of the data ring. The map ``__flight`` has
-``cpus`` regions of so many segments each, one element a segment. A CPU's bytes are numbered from 0 on, without end:
-byte n lies in segment (n / FLIGHT_SEGMENT) modulo the segments of a CPU. A record begins with eight bytes of its own::
+``cpus`` regions of so many segments of ``stride`` bytes each, one element a segment. A CPU's bytes are numbered from 0
+on, without end: byte n lies in segment (n / stride) modulo the segments of a CPU. A record begins with eight bytes of
+its own::
 
     u32 length     of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of a gap: FLIGHT_GAP
     u32 stamp      number of the record's first byte / 8
 
 A record belongs to the segment in which it begins: what of it is beyond the segment's end lies behind that, in the
-element's ``value_size`` - FLIGHT_SEGMENT bytes of slack. The next segment then begins with a gap of that length.
+element's ``value_size`` - ``stride`` bytes of slack. The next segment then begins with a gap of that length.
 The map ``__heads`` has a slot for each CPU::
 
     u64 writers    programs that are writing a record, one interrupting the other
@@ -64,7 +65,8 @@ EARLY, EARLY_SLOTS, EARLY_UNSURE = "__early", 1 << 14, 1 << 30
 MOST_GROUPS = 15  # questions of one script
 BUDGET_HEAD = 2  # words of a slot before those of the probes
 FLIGHT, HEADS = "__flight", "__heads"
-FLIGHT_BUSY, FLIGHT_GAP, FLIGHT_SEGMENT = 1 << 30, 1 << 29, 1 << 16
+FLIGHT_BUSY, FLIGHT_GAP = 1 << 30, 1 << 29
+LEAST_SEGMENT, MOST_SEGMENT = 1 << 16, 1 << 20  # bytes
 WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size
 
 class TracepointFormat(Record):

@@ -308,6 +308,8 @@ def test_a_budget_holds_in_flight(storm: subprocess.Popen[str]) -> None:
     (["--flight", "30s", "--flight-to", "/dev/null/x", "-e", NUMBERED], "--flight-to /dev/null/x: Not a directory"),
     (["unit", "--flight", "30s", "--prometheus", "-e", NUMBERED], "exclude each other"),
     (["unit", "--flight", "30s", "--flight-to", "x", "-e", NUMBERED], "in /var/lib/sonde/flights"),
+    (["top", "--flight", "30s", "-e", NUMBERED], "sonde top lives by what comes"),
+    (["export", "--flight", "30s", "--prometheus", "-e", NUMBERED], "sonde export lives by what comes"),
     (["dump", "a", "b", "c"], "takes a flight and a reason"),
 ])
 def test_what_makes_no_sense(words: list[str], said: str) -> None:

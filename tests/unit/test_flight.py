@@ -28,9 +28,9 @@ from sonde.spec import (
     FLIGHT,
     FLIGHT_BUSY,
     FLIGHT_GAP,
-    FLIGHT_SEGMENT,
     HEADS,
     HEADS_STRIDE,
+    LEAST_SEGMENT,
     Config,
     EventSite,
     MapSpec,
@@ -41,8 +41,8 @@ from unit.fake_world import FakeWorld
 
 SIZES = (16, 24, 48, 1000, 16408)
 SITES = [EventSite("printf", None, [], size) for size in SIZES]
-SEGMENTS, SLACK = 4, 16448
-STRIDE = FLIGHT_SEGMENT + SLACK
+SEGMENT, SEGMENTS, SLACK = LEAST_SEGMENT, 4, 16448
+STRIDE = SEGMENT + SLACK
 
 
 class Region:
@@ -55,13 +55,13 @@ class Region:
         self.records: list[tuple[int, int, bytes]] = []  # (number of its first byte, site, contents)
 
     def place(self, at: int) -> int:
-        return at // FLIGHT_SEGMENT % self.segments * STRIDE + at % FLIGHT_SEGMENT
+        return at // SEGMENT % self.segments * STRIDE + at % SEGMENT
 
     def put(self, site: int, time: int, flag: int = 0) -> None:
         length, at = SIZES[site] + 8, self.head
         self.head += length
-        if at % FLIGHT_SEGMENT > FLIGHT_SEGMENT - length:
-            behind = self.head % FLIGHT_SEGMENT
+        if at % SEGMENT > SEGMENT - length:
+            behind = self.head % SEGMENT
             struct.pack_into("=II", self.memory, self.place(self.head - behind), behind | FLIGHT_GAP,
                              self.head - behind >> 3 & 0xFFFFFFFF)
         body = struct.pack("=IIQ", site, 0, time) + random.randbytes(SIZES[site] - 16)
@@ -73,9 +73,9 @@ class Region:
     def split(self, end: int | None = None) -> Stretch:
         """What the reader makes of it, as far as the segments go."""
         end = self.head if end is None else end
-        last = (end - 1) // FLIGHT_SEGMENT
+        last = (end - 1) // SEGMENT
         first = max(0, last - self.segments + 1)
-        return split_stretch(0, first, end, [self.segment(n) for n in range(first, last + 1)], SITES)
+        return split_stretch(0, first, end, SEGMENT, [self.segment(n) for n in range(first, last + 1)], SITES)
 
     def segment(self, number: int) -> bytes:
         at = number % self.segments * STRIDE
@@ -97,7 +97,7 @@ def filled(seed: int, records: int, sites: tuple[int, ...] = (0, 1, 2, 3, 4), be
 
 def newest(region: Region) -> list[tuple[int, int, bytes]]:
     """All records that begin in the segments that have not been written over."""
-    first = max(0, (region.head - 1) // FLIGHT_SEGMENT - region.segments + 1) * FLIGHT_SEGMENT
+    first = max(0, (region.head - 1) // SEGMENT - region.segments + 1) * SEGMENT
     return [record for record in region.records if record[0] >= first]
 
 
@@ -111,7 +111,7 @@ def test_what_was_written_last_is_read_in_order(seed: int, records: int, sites: 
 
 
 def test_numbers_go_on_beyond_what_a_stamp_holds() -> None:
-    region = filled(1, 20_000, (1, 2), begin=(1 << 35) - 3 * FLIGHT_SEGMENT)
+    region = filled(1, 20_000, (1, 2), begin=(1 << 35) - 3 * SEGMENT)
     assert region.head > 1 << 35
     assert found(region.split()) == newest(region)
 
@@ -127,11 +127,11 @@ def test_a_record_that_is_not_complete_breaks_off_what_is_older() -> None:
     region = filled(3, 2000, (1, 2))
     region.put(1, 1, FLIGHT_BUSY)
     last = region.head
-    while region.head // FLIGHT_SEGMENT == last // FLIGHT_SEGMENT:
+    while region.head // SEGMENT == last // SEGMENT:
         region.put(2, 5000)
     region.put(0, 5001)
     stretch = region.split()
-    behind = (last // FLIGHT_SEGMENT + 1) * FLIGHT_SEGMENT
+    behind = (last // SEGMENT + 1) * SEGMENT
     assert stretch.holes == 1 and stretch.begin == behind
     assert found(stretch) == [record for record in region.records if record[0] >= behind]
 
@@ -146,17 +146,16 @@ def test_torn_memory_gives_no_wrong_record(seed: int, data: st.DataObject) -> No
     """Prefixes and sites are overwritten anywhere: what comes out are records that were written, in a row up to the
     end, unless there are none."""
     region = filled(seed, data.draw(st.integers(1, 2500)), (0, 1, 2, 3))
-    broken = []
+    before, places = bytes(region.memory), []
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.sampled_from(newest(region)))[0]
-        broken.append(at)
+        places.append(at)
         where = region.place(at) + data.draw(st.sampled_from((0, 4, 8)))
-        old = region.memory[where:where + 4]
-        new = data.draw(st.one_of(st.binary(min_size=4, max_size=4), st.integers(0, 5).map(as_word),
-                                  st.integers(0, 1 << 17).map(lambda n: as_word(n * 8))))
-        region.memory[where:where + 4] = new
-        if new == old:
-            broken.pop()
+        region.memory[where:where + 4] = data.draw(st.one_of(
+            st.binary(min_size=4, max_size=4), st.integers(0, 5).map(as_word),
+            st.integers(0, 1 << 17).map(lambda n: as_word(n * 8))))
+    broken = [at for at in places for where in [region.place(at)]
+              if region.memory[where:where + 12] != before[where:where + 12]]
     stretch, written = region.split(), {at: (site, body) for at, site, body in region.records}
     got = found(stretch)
     assert all(written.get(at) == (site, body) for at, site, body in got)
@@ -174,9 +173,9 @@ def test_hostile_memory_is_no_more_than_records(segments: int, piece: bytes, end
     for number in range(segments):
         copy = bytearray((piece + b"\0") * (STRIDE // (len(piece) + 1) + 1))[:STRIDE]
         if rand.random() < 0.7:  # begin as a segment does
-            struct.pack_into("=IIII", copy, 0, SIZES[0] + 8, number * FLIGHT_SEGMENT >> 3, 0, 0)
+            struct.pack_into("=IIII", copy, 0, SIZES[0] + 8, number * SEGMENT >> 3, 0, 0)
         copies.append(bytes(copy))
-    stretch = split_stretch(0, 0, min(end, segments * FLIGHT_SEGMENT), copies, SITES)
+    stretch = split_stretch(0, 0, min(end, segments * SEGMENT), SEGMENT, copies, SITES)
     place = stretch.begin
     for at, site, body in found(stretch):
         assert at >= place and site < len(SITES) and len(body) == SIZES[site]
@@ -192,7 +191,7 @@ class Memory:
 def reader(region: Region, head: int, writers: int = 0, settled: int = 0) -> FlightReader:
     heads = bytearray(HEADS_STRIDE)
     struct.pack_into("=QQQ", heads, 0, writers, head, settled)
-    maps: Any = {FLIGHT: Memory(MapSpec(FLIGHT, "array", 4, STRIDE, SEGMENTS, cpus=1), region.memory),
+    maps: Any = {FLIGHT: Memory(MapSpec(FLIGHT, "array", 4, STRIDE, SEGMENTS, cpus=1, stride=SEGMENT), region.memory),
                  HEADS: Memory(MapSpec(HEADS, "array", 4, HEADS_STRIDE, 1), heads)}
     return FlightReader(ScriptSpec([], [], SITES, [], [], [], Config()), maps)
 
@@ -220,11 +219,11 @@ def test_what_writers_come_round_to_while_it_is_copied_is_left_out(monkeypatch: 
         found = copy(cpu, number)
         copies.append(number)
         if len(copies) == 2:  # the writer enters the segment that has just been copied
-            made._heads[1] = (number + SEGMENTS) * FLIGHT_SEGMENT + 8
+            made._heads[1] = (number + SEGMENTS) * SEGMENT + 8
         return found
     monkeypatch.setattr(made, "_copy_segment", copy_and_write_on)
     stretch = made.read_stretches()[0]
-    assert stretch.begin == (copies[1] + 1) * FLIGHT_SEGMENT
+    assert stretch.begin == (copies[1] + 1) * SEGMENT
     got = found(stretch)
     assert got == [record for record in region.records if record[0] >= got[0][0]] and not stretch.holes
     made.close()
@@ -266,8 +265,8 @@ def test_records_go_to_flight_memory_and_orders_to_their_ring() -> None:
     spec = compiled('begin { printf("%d\\n", pid); @x[pid] = 1; clear(@x); join((uint64)1); exit(); }')
     maps = {named.name: named for named in spec.maps}
     assert {FLIGHT, HEADS, "__control"} <= maps.keys() and "__data" not in maps
-    assert maps[FLIGHT].value_size >= FLIGHT_SEGMENT + max(site.size for site in spec.sites) + 8
-    assert maps[FLIGHT].max_entries == maps[FLIGHT].cpus * (1 << 20) // FLIGHT_SEGMENT
+    assert maps[FLIGHT].value_size >= SEGMENT + max(site.size for site in spec.sites) + 8
+    assert maps[FLIGHT].max_entries == maps[FLIGHT].cpus * (1 << 20) // SEGMENT
     plain = api.compile(Source("stdin", 'begin { printf("%d\\n", pid); }'), Options(), FakeWorld())
     assert not {FLIGHT, HEADS} & {named.name for named in plain.maps}
 

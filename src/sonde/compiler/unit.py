@@ -19,10 +19,11 @@ from ..spec import (
     EARLY,
     EARLY_SLOTS,
     FLIGHT,
-    FLIGHT_SEGMENT,
     GROUPS,
     HEADS,
     HEADS_STRIDE,
+    LEAST_SEGMENT,
+    MOST_SEGMENT,
     PY_FRAMES,
     PY_IMAGES,
     PY_MISSES,
@@ -200,17 +201,22 @@ class Unit:
         self.globals += [word for word in ("gate", "allowance") if word not in self.globals]
         return self.maps[name]
 
+    @property
+    def segment(self) -> int:
+        """Bytes of a segment of flight memory: a power of two."""
+        return min(max(self.options.flight // 16, LEAST_SEGMENT), MOST_SEGMENT)
+
     def flight(self, record: int) -> MapSpec:
         """The memory that records are kept in, with room for one of so many bytes behind each segment."""
-        if record > FLIGHT_SEGMENT // 2:
-            raise UsageError(f"--flight: a record of {record} bytes is too large for it: {FLIGHT_SEGMENT // 2} at most",
-                             ["lower max_strlen, or print less at a time"])
-        segments = self.options.flight // FLIGHT_SEGMENT
+        if record > self.segment // 2:
+            raise UsageError(f"--flight: a record of {record} bytes is too large for so little memory: "
+                             f"{self.segment // 2} at most", ["give it more (--flight 30s,64M), or lower max_strlen"])
+        segments = self.options.flight // self.segment
         self.internal(HEADS, lambda: MapSpec(HEADS, "array", 4, self.world.cpus * HEADS_STRIDE, 1, MMAPABLE))
         self.internal(FLIGHT, lambda: MapSpec(
-            FLIGHT, "array", 4, FLIGHT_SEGMENT, self.world.cpus * segments, MMAPABLE, cpus=self.world.cpus))
+            FLIGHT, "array", 4, 0, self.world.cpus * segments, MMAPABLE, cpus=self.world.cpus, stride=self.segment))
         memory = self.maps[FLIGHT]
-        memory.value_size = max(memory.value_size, FLIGHT_SEGMENT + round_up(record, 64))
+        memory.value_size = max(memory.value_size, self.segment + round_up(record, 64))
         return memory
 
     def number_group(self, kind: str, text: str) -> int:

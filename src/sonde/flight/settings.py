@@ -8,12 +8,13 @@ from ..errors import UsageError
 from ..kernel.host import possible_cpus
 from ..options import Parsed
 from ..record import Record
-from ..spec import FLIGHT_SEGMENT
+from ..spec import LEAST_SEGMENT
 
 DEFAULT = 64 << 20           # bytes of all CPUs, unless that is less than LEAST of each
-LEAST = 4 * FLIGHT_SEGMENT   # bytes of a CPU
+LEAST = 4 * LEAST_SEGMENT    # bytes of a CPU
 KEPT = 16                    # dumps that stay in a folder
 FORMATS = {"text": "txt", "json": "json", "recording": "sonde"}  # and how their files end
+_GROUNDED = ("export", "cost", "flame", "fleet", "diff", "overhead", "check")
 _UNITS = {"ms": 10 ** 6, "s": 10 ** 9, "m": 60 * 10 ** 9, "h": 3600 * 10 ** 9}
 _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -43,9 +44,9 @@ def settings_of(parsed: Parsed) -> Settings:
     for name in ("record", "count", "redraw", "test", "bench", "mode", "events"):
         if parsed.has(name):
             raise UsageError(f"--flight and --{name} exclude each other")
-    if parsed.command:
-        raise UsageError(f"sonde {parsed.command} shows what comes; with --flight nothing comes until a dump is asked "
-                         "for")
+    if parsed.command or parsed.first in _GROUNDED:
+        raise UsageError(f"sonde {parsed.command or parsed.first} lives by what comes; with --flight nothing comes "
+                         "until a dump is asked for")
     return Settings(parse_duration(window, "--flight"), region_bytes(size), folder, form, flight_name(parsed))
 
 

@@ -17,7 +17,6 @@ from ..record import Record
 from ..spec import (
     FLIGHT,
     FLIGHT_GAP,
-    FLIGHT_SEGMENT,
     HEAD,
     HEADS,
     HEADS_STRIDE,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 TRIES = 1000     # looks for a moment at which nobody writes, before sleeping
 REST = 0.001     # s: between two rounds of such looks
 PATIENCE = 50    # rounds, before what has settled is taken
+ROUNDS = 20      # attempts to copy a region that writers overtake
 PREFIX = 8       # bytes before each record
 _HALF = (1 << 32) - 1
 
@@ -81,18 +81,18 @@ class FlightReader:
     def __init__(self, spec: ScriptSpec, maps: Mapping[str, Map]) -> None:
         memory = maps[FLIGHT]
         self._sites = spec.sites
-        self._size = memory.spec.value_size
+        self._element, self._size = memory.spec.value_size, memory.spec.stride
         self._cpus = memory.spec.cpus
         self._segments = memory.spec.max_entries // memory.spec.cpus
         self._view = memoryview(memory.memory)
         self._heads = memoryview(maps[HEADS].memory).cast("Q")
+        self._reorders = os.uname().machine != "x86_64"  # stores may be seen in another order than they were made
 
     def read_stretches(self) -> list[Stretch]:
         """The newest stretch of each CPU."""
-        ends = [self._complete_end(cpu) for cpu in range(self._cpus)]
-        if os.uname().machine != "x86_64":  # where stores may be seen in another order than they were made
-            syscalls.wait_for_running_programs()
-        return [self._read_stretch(cpu, end) for cpu, end in enumerate(ends)]
+        copies = [self._copy_stretch(cpu) for cpu in range(self._cpus)]
+        return [split_stretch(cpu, first, end, self._size, segments, self._sites)
+                for cpu, (first, end, segments) in enumerate(copies)]
 
     def _word(self, cpu: int, offset: int) -> int:
         return self._heads[(cpu * HEADS_STRIDE + offset) >> 3]
@@ -107,19 +107,31 @@ class FlightReader:
             time.sleep(REST)
         return self._word(cpu, SETTLED)
 
-    def _read_stretch(self, cpu: int, end: int) -> Stretch:
-        last = (end - 1) // FLIGHT_SEGMENT if end else -1
+    def _copy_stretch(self, cpu: int) -> tuple[int, int, list[bytes]]:
+        """The number of the first segment that is copied, that of the byte at which all ends, and the segments. Where
+        the writers have gone all the way round meanwhile, for this process got no CPU time, it is tried again."""
+        for _ in range(ROUNDS):
+            first, end, copies = self._try_to_copy(cpu)
+            if copies or not end:
+                break
+        return first, end, copies
+
+    def _try_to_copy(self, cpu: int) -> tuple[int, int, list[bytes]]:
+        end = self._complete_end(cpu)
+        if self._reorders:
+            syscalls.wait_for_running_programs()
+        last = (end - 1) // self._size if end else -1
         first = max(0, last - self._segments + 1)
         copies: list[bytes] = []
         for number in range(first, last + 1):
             copies.append(self._copy_segment(cpu, number))
-            if self._word(cpu, HEAD) > (number + self._segments) * FLIGHT_SEGMENT:
+            if self._word(cpu, HEAD) > (number + self._segments) * self._size:
                 copies.clear()
-        return split_stretch(cpu, last + 1 - len(copies), end, copies, self._sites)
+        return last + 1 - len(copies), end, copies
 
     def _copy_segment(self, cpu: int, number: int) -> bytes:
-        at = (cpu * self._segments + number % self._segments) * self._size
-        return bytes(self._view[at:at + self._size])
+        at = (cpu * self._segments + number % self._segments) * self._element
+        return bytes(self._view[at:at + self._element])
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -127,14 +139,16 @@ class FlightReader:
         self._heads.release()
 
 
-def split_stretch(cpu: int, first: int, end: int, segments: Sequence[bytes], sites: Sequence[EventSite]) -> Stretch:
-    """The records in copies of segments ``first`` and those that follow it, up to byte ``end``. Whatever is in them,
+def split_stretch(cpu: int, first: int, end: int, size: int, segments: Sequence[bytes],
+                  sites: Sequence[EventSite]) -> Stretch:
+    """The records in copies of segments ``first`` and those that follow it, of ``size`` bytes without their slack, up
+    to byte ``end``. Whatever is in them,
     what comes out are records of ``sites``, whole and in a row up to ``end``; what is older than a hole is left out."""
-    found = Stretch(cpu, first * FLIGHT_SEGMENT, end, [])
+    found = Stretch(cpu, first * size, end, [])
     at = found.begin
     for number, segment in enumerate(segments, first):
-        stop = min((number + 1) * FLIGHT_SEGMENT, end)
-        batch, behind = _split_segment(segment, number * FLIGHT_SEGMENT, at, stop, sites)
+        stop = min((number + 1) * size, end)
+        batch, behind = _split_segment(segment, number * size, at, stop, sites)
         if behind < stop or behind > end:
             found = Stretch(cpu, stop, end, [], found.holes + 1)
             at = stop

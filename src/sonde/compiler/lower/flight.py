@@ -12,7 +12,6 @@ from __future__ import annotations
 from ...spec import (
     FLIGHT_BUSY,
     FLIGHT_GAP,
-    FLIGHT_SEGMENT,
     HEAD,
     HEADS,
     HEADS_STRIDE,
@@ -23,9 +22,9 @@ from ...spec import (
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
 from .core import Lower
+from .state import COMMITS, RESERVES
 from .tasks import cpu_number
 
-RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of the operations between which a record is being filled
 PREFIX = 8  # bytes before a record
 
 
@@ -41,10 +40,10 @@ def reserve_place(lo: Lower, size: int, have: Block, lost: Block) -> tuple[Reg, 
     own = lo.b.alu("add", lo.b.address(MapAddr(HEADS)), lo.b.alu("mul", cpu, HEADS_STRIDE))
     _enter(lo, own, length, leave)
     at = _advance_head(lo, own, length)
-    within = lo.b.alu("and", at, FLIGHT_SEGMENT - 8)
+    within = lo.b.alu("and", at, memory.stride - 8)
     place = _locate_segment(lo, memory, cpu, at, leave)
     long, on = lo.b.block("long", cold=True), lo.b.block("place")
-    lo.b.branch("jgt", within, FLIGHT_SEGMENT - length, long, on)
+    lo.b.branch("jgt", within, memory.stride - length, long, on)
     lo.b.start(long)
     _begin_segment(lo, memory, cpu, lo.b.alu("add", at, length), leave)
     lo.b.start(on)
@@ -83,7 +82,7 @@ def _enter(lo: Lower, own: Reg, length: int, leave: Block) -> None:
     lo.b.branch("jeq", others, 0, alone, several)
     lo.b.start(several)
     if lo.unit.feature("atomic_fetch"):
-        farthest = lo.b.alu("add", lo.b.load(own, SETTLED), lo.unit.options.flight - FLIGHT_SEGMENT - length)
+        farthest = lo.b.alu("add", lo.b.load(own, SETTLED), lo.unit.options.flight - lo.unit.segment - length)
         lo.b.branch("jlt", lo.b.load(own, HEAD), farthest, on, leave)
     else:
         lo.b.jump(leave)
@@ -112,7 +111,7 @@ def _advance_head(lo: Lower, own: Reg, length: int) -> Operand:
 def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Block) -> Reg:
     """The address of the segment that has byte ``at``."""
     segments = memory.max_entries // memory.cpus
-    number = lo.b.alu("and", lo.b.alu("rsh", at, FLIGHT_SEGMENT.bit_length() - 1), segments - 1)
+    number = lo.b.alu("and", lo.b.alu("rsh", at, memory.stride.bit_length() - 1), segments - 1)
     with lo.scope():
         key = lo.temp(4)
         lo.b.store(key.base, key.off, lo.b.alu("add", lo.b.alu("mul", cpu, segments), number), 4)
@@ -126,7 +125,7 @@ def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Bl
 def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: Block) -> None:
     """A record ends at ``end``, in the next segment: that begins with a gap up to there."""
     place = _locate_segment(lo, memory, cpu, end, leave)
-    length = lo.b.alu("and", end, FLIGHT_SEGMENT - 8)
+    length = lo.b.alu("and", end, memory.stride - 8)
     lo.b.store(place, 0, _prefix(lo, lo.b.alu("sub", end, length), lo.b.alu("or", length, FLIGHT_GAP)))
 
 

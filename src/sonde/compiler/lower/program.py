@@ -12,8 +12,9 @@ from ..gate import asks_for_group, has_gate, is_exempt
 from ..ir import Block, Function, MapAddr, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
-from . import conditions, expressions, flight, gate, groups, locations, loops, statements, subprograms, writing
+from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
 from .core import Lower
+from .state import COMMITS, RESERVES
 from .tasks import process_id
 
 
@@ -112,10 +113,10 @@ def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Bloc
     found = place
     for i, step in enumerate(way):
         for number, op in enumerate(step.ops[:at] if step is block else step.ops):
-            if op.label == flight.RESERVES or op.kind == "call" and op.imm == h.RING_RESERVE and (
+            if op.label == RESERVES or op.kind == "call" and op.imm == h.RING_RESERVE and (
                     step is block or _has_record(step, way[i + 1])):
                 found = step, number
-            elif op.label == flight.COMMITS or op.kind == "call" and op.imm == h.RING_SUBMIT:
+            elif op.label == COMMITS or op.kind == "call" and op.imm == h.RING_SUBMIT:
                 found = place
     return found
 

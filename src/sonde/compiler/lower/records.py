@@ -13,7 +13,7 @@ from ...spec import CONTROL_HEADER, FLIGHT_GAP, RECORD_HEADER, EventField, Event
 from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
 from ..ir import Block, MapFd, Operand, Reg
-from . import flight, memory
+from . import memory
 from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
@@ -54,6 +54,7 @@ def reserve_record(lo: Lower, site: EventSite) -> Reserved:
     index: Operand = lo.probe_index() if len(lo.attach) > 1 else lo.first_probe
     own = None
     if lo.unit.options.flight and not site.control:
+        from . import flight
         record, own = flight.reserve_place(lo, site.size, have, lost)
     else:
         record = lo.b.call(h.RING_RESERVE, [MapFd(lo.unit.ring(site.control)), site.size, 0], "ringbuf_reserve")
@@ -87,6 +88,7 @@ def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
     """Write the time that orders the record, hand it over."""
     lo.b.store(reserved.record, 8, time)
     if reserved.own is not None:
+        from . import flight
         flight.commit_place(lo, reserved.record, reserved.own, reserved.size)
     else:
         lo.b.call(h.RING_SUBMIT, [reserved.record, 0], "ringbuf_submit")
@@ -96,6 +98,7 @@ def submit_record(lo: Lower, reserved: Reserved, time: Operand) -> None:
 def discard_record(lo: Lower, reserved: Reserved) -> None:
     """Give a record up that was reserved."""
     if reserved.own is not None:
+        from . import flight
         flight.commit_place(lo, reserved.record, reserved.own, reserved.size, FLIGHT_GAP)
     else:
         lo.b.call(h.RING_DISCARD, [reserved.record, 0], "ringbuf_discard")

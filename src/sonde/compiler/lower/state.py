@@ -15,6 +15,7 @@ from ...semantics.typed import CheckedFunction
 from ..builder import Builder
 from ..ir import Block, Function, Operand, Reg, Slot
 
+RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of operations between which a record is being filled
 CONTEXT, OUTCOME, SHARED = 0, 8, 16  # offsets in the frame
 ENDING, BROKEN, RETURNING = 1, 2, 3  # the program is to end; a break; a function of the script is to return
 
