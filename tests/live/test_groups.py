@@ -6,6 +6,7 @@ A task tells its place by the mask that it gives to umask(). All of it runs in a
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -213,3 +214,33 @@ def test_tools_that_ask_nobody_refuse(tmp_path: Path) -> None:
     done = subprocess.run(sonde_command(("-C", "web", "biolatency")), capture_output=True, text=True, timeout=60,
                           env=environment(), check=False)
     assert done.returncode != 0 and "biolatency cannot be limited to a container" in done.stderr
+
+
+def test_a_tool_shows_containers_for_processes(tmp_path: Path) -> None:
+    """--by, in the heading and in tables that views make of it."""
+    group, file = f"{MOUNT}/lxc.payload.sonde-{os.getpid()}", tmp_path / "x.csv"
+    work = tmp_path / "work.sh"
+    work.write_text(f"echo $$ > {group}/cgroup.procs\nread line < {tmp_path}/work.sh\necho $$ > {MOUNT}/cgroup.procs\n")
+    os.mkdir(group)
+    try:
+        done = subprocess.run(sonde_command(("--by", "container", "opensnoop", "-n", "sh", "-c", f"/bin/sh {work}")),
+                              capture_output=True, text=True, timeout=60, env=environment(), check=False)
+        subprocess.run(sonde_command(("--by", "container", "-f", "csv", "-o", str(file), "opensnoop", "-c",
+                                      f"/bin/sh {work}")), timeout=60, env=environment(), check=True)
+    finally:
+        os.rmdir(group)
+    heading, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert heading == ["PID", "CONTAINER", "FD", "ERR", "PATH"]
+    opened = [row for row in rows if row[-1] == str(work)]
+    assert [row[1] for row in opened if len(row) == 5] == [f"sonde-{os.getpid()}"]
+    with file.open() as text:
+        table = list(csv.DictReader(line for line in text if not line.startswith("#")))
+    assert {row["CONTAINER"] for row in table if row["PATH"] == str(work)} == {"", f"sonde-{os.getpid()}"}
+
+
+def test_by_needs_names_of_processes() -> None:
+    for words, said in ((("--by", "host", "opensnoop"), "--by takes container, pod or service, not 'host'"),
+                        (("--by", "pod", "biolatency"), "no names of processes are shown here")):
+        done = subprocess.run(sonde_command(words), capture_output=True, text=True, timeout=60, env=environment(),
+                              check=False)
+        assert done.returncode != 0 and said in done.stderr
