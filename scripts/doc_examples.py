@@ -300,7 +300,7 @@ ERRORS: dict[str, tuple[str, str]] = {
                         "struct a { char x; };\nstruct b { struct a y[4000000]; };\nbegin { $p = (struct b *)curtask; print(*$p); }"),
     "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "(" * 250 + "1" + ")" * 250 + "); }"),
     "no-process-names": ("With `--by`, a script that shows no names of processes (`comm`).",
-                         "sonde --by container -e 'begin { print(1); }'"),
+                         "// sonde --by container script.bt\nbegin { print(1); }"),
     "too-many-groups": ("Up to 15 names of containers, pods and services can be compared with; -C takes three of them.",
                         "tracepoint:syscalls:sys_enter_openat / " + " || ".join(
                             [f'container == "{name}"' for name in "abcdefghijklmnop"]) + " / { @ = count(); }"),
