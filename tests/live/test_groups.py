@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import sonde
 from sonde.kernel.procfs import cgroup2_mount_point
 from support import environment, sonde_command
 
@@ -244,3 +245,19 @@ def test_by_needs_names_of_processes() -> None:
         done = subprocess.run(sonde_command(words), capture_output=True, text=True, timeout=60, env=environment(),
                               check=False)
         assert done.returncode != 0 and said in done.stderr
+
+
+def test_from_python() -> None:
+    """Names are known when the trace, and the group, are gone; everything is closed."""
+    group = f"{MOUNT}/lxc.payload.sonde-{os.getpid()}"
+    os.mkdir(group)
+    command = [sys.executable, "-c", f"open('{group}/cgroup.procs', 'w').write('0'); import os; os.umask({FIRST}); "
+               f"open('{MOUNT}/cgroup.procs', 'w').write('0'); os.umask({FIRST})"]
+    with sonde.trace(f"tracepoint:syscalls:sys_enter_umask /args.mask == {FIRST}/ {{ @[container, service]++; }}",
+                     command=command, container=f"sonde-{os.getpid()}") as tracing:
+        for _ in tracing.events(timeout=60):
+            pass
+    os.rmdir(group)
+    assert [(str(container), str(service), count) for (container, service), count in tracing.maps["@"].items()] == [
+        (f"sonde-{os.getpid()}", "", 1)]
+    assert not tracing.losses.unplaced and not tracing.losses.unknown
