@@ -211,10 +211,14 @@ def test_a_tool_is_limited_to_a_container(tmp_path: Path) -> None:
     assert sorted(filter(None, done.stdout.splitlines())) == [f"@[{tmp_path}/{at}, web]: 1" for at in range(2)], done
 
 
-def test_tools_that_ask_nobody_refuse(tmp_path: Path) -> None:
-    done = subprocess.run(sonde_command(("-C", "web", "biolatency")), capture_output=True, text=True, timeout=60,
-                          env=environment(), check=False)
-    assert done.returncode != 0 and "biolatency cannot be limited to a container" in done.stderr
+def test_tools_that_ask_nobody_refuse() -> None:
+    for words, said in ((("biolatency",), "biolatency cannot be limited to a container"),
+                        (("runqlat",), "runqlat cannot be limited to a container"),
+                        (("flame", "--off-cpu", "1"), "-C is for time on the CPU"),
+                        (("fleet", "-H", "a", "-e", "begin { exit(); }"), "-C is not sent to the hosts")):
+        done = subprocess.run(sonde_command(("-C", "web", *words)), capture_output=True, text=True, timeout=60,
+                              env=environment(), check=False)
+        assert done.returncode != 0 and said in done.stderr
 
 
 def test_a_tool_shows_containers_for_processes(tmp_path: Path) -> None:
