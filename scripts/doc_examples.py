@@ -116,7 +116,7 @@ CONFIG_EXAMPLES: dict[str, str] = {
 # key -> command
 OPTION_EXAMPLES: dict[str, str] = {
     "e": "sonde -e 'begin { print(1); exit(); }'", "list": "sonde -l 'tracepoint:sched:*'", "pid": "sonde -p 1234 script.bt",
-    "container": "sonde -C web script.bt", "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
+    "container": "sonde -C web script.bt", "by": "sonde --by container script.bt", "cmd": "sonde -c 'ls -l' script.bt", "output": "sonde -o trace.txt script.bt", "format": "sonde -f json script.bt",
     "B": "sonde -B line script.bt", "quiet": "sonde -q script.bt", "verbose": "sonde -v script.bt",
     "warnings": "sonde -k script.bt", "no-warnings": "sonde --no-warnings script.bt", "unsafe": "sonde --unsafe script.bt",
     "budget": "sonde --budget 2% script.bt", "flight": "sonde --flight 30s,64M script.bt",
@@ -299,6 +299,8 @@ ERRORS: dict[str, tuple[str, str]] = {
     "value-too-large": ("What is printed, or kept in a map, has at most two million parts: a struct counts for eight and its members.",
                         "struct a { char x; };\nstruct b { struct a y[4000000]; };\nbegin { $p = (struct b *)curtask; print(*$p); }"),
     "too-deep": ("Parentheses or blocks are nested too deeply.", "begin { print(" + "(" * 250 + "1" + ")" * 250 + "); }"),
+    "no-process-names": ("With `--by`, a script that shows no names of processes (`comm`).",
+                         "// sonde --by container script.bt\nbegin { print(1); }"),
     "too-many-groups": ("Up to 15 names of containers, pods and services can be compared with; -C takes three of them.",
                         "tracepoint:syscalls:sys_enter_openat / " + " || ".join(
                             [f'container == "{name}"' for name in "abcdefghijklmnop"]) + " / { @ = count(); }"),

@@ -488,13 +488,14 @@ def keep_stacks(values: Sequence[Any]) -> None:
 
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
           unsafe: bool = False, world: World | None = None, handle_signals: bool = False,
-          memory: int | None = None, budget: float = 0.0) -> Trace:
+          memory: int | None = None, budget: float = 0.0, container: str = "") -> Trace:
     """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
 
     ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
     probes are attached, and its end ends the trace; ``memory`` bounds, in bytes, what is held beyond maps and rings
     (128 MiB). ``budget`` is the share of one CPU's time that the programs may take (0.02 is ``--budget 2%``; 0: no
-    budget); what it kept back is in ``losses.withheld``. Raises CompileError at once, and PrivilegeError,
+    budget); what it kept back is in ``losses.withheld``. ``container`` limits it to the tasks in the container, pod or
+    service of that name, as ``-C`` does. Raises CompileError at once, and PrivilegeError,
     MissingFeatureError, AttachError or VerifierError on entering.
     """
     process: Process | None = None
@@ -504,7 +505,8 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
     elif pid:
         from .runtime.child import Process as Watched
         process = Watched(pid)
-    options = Options(params=list(params), pid=pid, cpid=process.pid if command is not None and process else 0,
-                      unsafe=unsafe, timed=True, env=script_environment())
+    options = Options(params=list(params), pid=pid, group=container,
+                      cpid=process.pid if command is not None and process else 0, unsafe=unsafe, timed=True,
+                      env=script_environment())
     return Trace(Source("stdin", source), options, process, world, handle_signals,
                  memory=Memory(memory) if memory else None, budget=budget)

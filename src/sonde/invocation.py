@@ -13,6 +13,7 @@ from .options import TOOL as TOOLS_OWN
 from .options import Option, Parsed, budget_of, usage_text
 from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
+from .types import GROUPS
 from .watching import is_watched, makes_recording
 
 TYPE_CHECKING = False
@@ -87,6 +88,8 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         if parsed.has("container"):
             tool.check_container()
         parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
+        if parsed.has("by"):
+            parsed.columns = [parsed.get("by").upper() if name == "COMM" else name for name in parsed.columns]
         if tool.parameters[:1] == ["SECONDS"]:
             parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
         elif "duration" in parsed.named:
@@ -148,7 +151,9 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
         raise UsageError("--flight-to and --when are of a flight: --flight 30s")
     if parsed.has("container") and not parsed.get("container"):
         raise UsageError("-C takes the name of a container, pod or service")
-    return Options(params=plain, named=named, pid=pid_of(parsed), group=parsed.get("container"),
+    if parsed.has("by") and parsed.get("by") not in GROUPS:
+        raise UsageError(f"--by takes {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, not '{parsed.get('by')}'")
+    return Options(params=plain, named=named, pid=pid_of(parsed), by=parsed.get("by"), group=parsed.get("container"),
                    unsafe=parsed.has("unsafe"), mode=_mode(parsed),
                    warnings=not parsed.has("no-warnings"), count_reads=parsed.has("warnings"),
                    probe_filter=parsed.get("probe-filter"),

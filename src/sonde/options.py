@@ -32,6 +32,7 @@ OPTIONS = [
     Option(("-p", "--pid"), "PID", "OPTIONS", "trace this process only, and end with it"),
     Option(("-C", "--container"), "NAME", "OPTIONS",
            "trace this container, pod or service only: its name, or a container's id"),
+    Option(("--by",), "KIND", "OPTIONS", "container, pod or service: shown in the place of processes' names"),
     Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
            "run a command once all is attached, end with it; tools that take -p trace it alone"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),

@@ -6,6 +6,7 @@ A task tells its place by the mask that it gives to umask(). All of it runs in a
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import sonde
 from sonde.kernel.procfs import cgroup2_mount_point
 from support import environment, sonde_command
 
@@ -209,7 +211,57 @@ def test_a_tool_is_limited_to_a_container(tmp_path: Path) -> None:
     assert sorted(filter(None, done.stdout.splitlines())) == [f"@[{tmp_path}/{at}, web]: 1" for at in range(2)], done
 
 
-def test_tools_that_ask_nobody_refuse(tmp_path: Path) -> None:
-    done = subprocess.run(sonde_command(("-C", "web", "biolatency")), capture_output=True, text=True, timeout=60,
-                          env=environment(), check=False)
-    assert done.returncode != 0 and "biolatency cannot be limited to a container" in done.stderr
+def test_tools_that_ask_nobody_refuse() -> None:
+    for words, said in ((("biolatency",), "biolatency cannot be limited to a container"),
+                        (("runqlat",), "runqlat cannot be limited to a container"),
+                        (("flame", "--off-cpu", "1"), "-C is for time on the CPU"),
+                        (("fleet", "-H", "a", "-e", "begin { exit(); }"), "-C is not sent to the hosts")):
+        done = subprocess.run(sonde_command(("-C", "web", *words)), capture_output=True, text=True, timeout=60,
+                              env=environment(), check=False)
+        assert done.returncode != 0 and said in done.stderr
+
+
+def test_a_tool_shows_containers_for_processes(tmp_path: Path) -> None:
+    """--by, in the heading and in tables that views make of it."""
+    group, file = f"{MOUNT}/lxc.payload.sonde-{os.getpid()}", tmp_path / "x.csv"
+    work = tmp_path / "work.sh"
+    work.write_text(f"echo $$ > {group}/cgroup.procs\nread line < {tmp_path}/work.sh\necho $$ > {MOUNT}/cgroup.procs\n")
+    os.mkdir(group)
+    try:
+        done = subprocess.run(sonde_command(("--by", "container", "opensnoop", "-n", "sh", "-c", f"/bin/sh {work}")),
+                              capture_output=True, text=True, timeout=60, env=environment(), check=False)
+        subprocess.run(sonde_command(("--by", "container", "-f", "csv", "-o", str(file), "opensnoop", "-c",
+                                      f"/bin/sh {work}")), timeout=60, env=environment(), check=True)
+    finally:
+        os.rmdir(group)
+    heading, *rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert heading == ["PID", "CONTAINER", "FD", "ERR", "PATH"]
+    opened = [row for row in rows if row[-1] == str(work)]
+    assert [row[1] for row in opened if len(row) == 5] == [f"sonde-{os.getpid()}"]
+    with file.open() as text:
+        table = list(csv.DictReader(line for line in text if not line.startswith("#")))
+    assert {row["CONTAINER"] for row in table if row["PATH"] == str(work)} == {"", f"sonde-{os.getpid()}"}
+
+
+def test_by_needs_names_of_processes() -> None:
+    for words, said in ((("--by", "host", "opensnoop"), "--by takes container, pod or service, not 'host'"),
+                        (("--by", "pod", "biolatency"), "no names of processes are shown here")):
+        done = subprocess.run(sonde_command(words), capture_output=True, text=True, timeout=60, env=environment(),
+                              check=False)
+        assert done.returncode != 0 and said in done.stderr
+
+
+def test_from_python() -> None:
+    """Names are known when the trace, and the group, are gone; everything is closed."""
+    group = f"{MOUNT}/lxc.payload.sonde-{os.getpid()}"
+    os.mkdir(group)
+    command = [sys.executable, "-c", f"open('{group}/cgroup.procs', 'w').write('0'); import os; os.umask({FIRST}); "
+               f"open('{MOUNT}/cgroup.procs', 'w').write('0'); os.umask({FIRST})"]
+    with sonde.trace(f"tracepoint:syscalls:sys_enter_umask /args.mask == {FIRST}/ {{ @[container, service]++; }}",
+                     command=command, container=f"sonde-{os.getpid()}") as tracing:
+        for _ in tracing.events(timeout=60):
+            pass
+    os.rmdir(group)
+    assert [(str(container), str(service), count) for (container, service), count in tracing.maps["@"].items()] == [
+        (f"sonde-{os.getpid()}", "", 1)]
+    assert not tracing.losses.unplaced and not tracing.losses.unknown

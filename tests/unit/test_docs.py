@@ -75,7 +75,7 @@ def test_errors(code: str, example: str, tmp_path: Path, monkeypatch: pytest.Mon
     how, _, rest = example.removeprefix("// ").partition("\n")
     if example.startswith("// sonde "):
         line = options.parse_command_line(shlex.split(how)[1:])
-        assert code in finding(rest, probe_filter=line.get("probe-filter"),
+        assert code in finding(rest, probe_filter=line.get("probe-filter"), by=line.get("by"),
                                named=dict(word[2:].split("=") for word in line.rest))
     elif example.startswith("// on "):
         assert code in finding(rest, world(arch=how.removeprefix("on ")))

@@ -80,6 +80,9 @@ def main(parsed: Parsed) -> int:
     if len(asked) > 1:
         raise UsageError(f"one flame graph at a time: {' or '.join('--' + kind for kind in asked)}")
     script, title, options["unit"] = KINDS[asked[0] if asked else "on-cpu"]
+    if "container" in options and script != "on-cpu.bt":
+        raise UsageError("-C is for time on the CPU: a thread goes on where another, of any container, leaves off",
+                         ["--by container shows whose the stacks are"])
     process = invocation.process_of(parsed)
     options.pop("pid", None)  # the scripts ask for it themselves: switches to a process happen in another
     named["pid"] = str(process.pid if process else 0)

@@ -97,6 +97,8 @@ def _own_options(parsed: Parsed) -> dict[str, str]:
     from ..invocation import options_of_tool
     for name in [name for name in _REFUSED if parsed.has(name)]:
         raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts")
+    if parsed.has("container"):
+        raise UsageError("fleet: -C is not sent to the hosts", ['the script can ask: /container == "web"/'])
     del parsed.words[0]
     tools = {row.key for row in options_of_tool(parsed.words[0])} if parsed.words and not parsed.has("e") else set()
     behind = {name: parsed.named[name] for name in OWN if name in parsed.named and name not in tools}

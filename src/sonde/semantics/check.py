@@ -20,6 +20,7 @@ from ..language.diagnostics import ERROR, Diagnostics, nearest_names
 from ..language.source import Source, Span
 from ..types import Int
 from . import attach
+from .by import show_groups
 from .config import read_config
 from .context import Assigned, CheckContext, MapState, ProbeProgram, VarState
 from .convert import can_be_condition, kind_of_type, meant_equal, plain_type
@@ -51,6 +52,9 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     types = TypeNames(world, diagnostics)
     types.define_types(script.definitions)
     expand_macros([*script.clauses, *script.functions], script.macros, language, diagnostics)
+    if options.by and not show_groups([script.clauses, script.functions], options.by, language.functions):
+        diagnostics.error("no-process-names", "no names of processes are shown here that --by "
+                          f"{options.by} could take the place of", None, [f"a script can ask for {options.by} itself"])
     programs = attach.expand_programs(script.clauses, world, options, config, language.functions, diagnostics)
     context = CheckContext(world, options, config, types, script.defines, language)
     context.evaluate, context.statements = check_expression, check_statements

@@ -12,6 +12,7 @@ class Options(Record):
     named: dict[str, str] = {}  # --name=value after --
     pid: int = 0                # -p
     group: str = ""             # -C: events of tasks in this container, pod or service only
+    by: str = ""                # --by: container, pod or service, to be shown instead of tasks' names
     cpid: int = 0               # pid of the -c child
     unsafe: bool = False
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end

@@ -1,0 +1,42 @@
+"""``--by container``: a task's container, pod or service in the place of its name, wherever a script shows that."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..language.ast import Binary, Call, Name, Node, StrLiteral
+from .nodes import walk_nodes
+from .rows import Functions
+
+_COLUMN = re.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
+
+
+def show_groups(trees: Any, by: str, functions: Functions) -> bool:
+    """Put ``by`` in the place of ``comm``, but where it is compared with, or is the text that a function looks into: a
+    script may choose tasks by their names and show their containers. Headings follow. False if nothing was shown."""
+    replaced = 0
+    for node in list(walk_nodes(trees)):
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, list):
+                shown = [_shown(item, by) if _may_show(node, at, functions) else item for at, item in enumerate(value)]
+                replaced += sum([new is not old for new, old in zip(shown, value)])
+                value[:] = shown
+            elif _may_show(node, 0, functions) and _shown(value, by) is not value:
+                setattr(node, field, _shown(value, by))
+                replaced += 1
+        if isinstance(node, StrLiteral):
+            node.value = _COLUMN.sub(lambda found: by.upper().ljust(4 + len(found[1])), node.value)
+    return replaced > 0
+
+
+def _may_show(node: Node, at: int, functions: Functions) -> bool:
+    """Whether what a node has at a place is a value to be shown, or kept for that."""
+    if isinstance(node, Call) and node.name in functions:
+        return not functions[node.name].takes_text(at)
+    return not (isinstance(node, Binary) and node.op in ("==", "!=", "<", ">", "<=", ">="))
+
+
+def _shown(value: Any, by: str) -> Any:
+    return Name(value.span, name=by) if isinstance(value, Name) and value.name == "comm" else value
