@@ -362,7 +362,7 @@ class Writer(Things):
         value = self.pick(f"ntop((uint32)({number}))", f"strerror(({number}) & 31)",
                           f"signal_name(({number} & 15) + 1)",
                           f"(uint8[4])(uint32)({number})", f"(uint16[4])(uint64)({number})", f"(bool)({number})",
-                          f"({self.condition(1)}, ({number}, (int8[2])(int16)({number})))", f"buf({self.text(1)})",
+                          f"({self.condition(1)}, ({number}, (int8[2])(int16)({number})))", f"buf({self.text(1)}, 40)",
                           f"(a={self.condition(1)}, b=(c={number}, d={self.text(0)}))", f"({number},)",
                           f"buf({self.text(1)}, {self.random.randrange(1, 9)})")
         return f"print({value});"

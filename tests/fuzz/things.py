@@ -124,7 +124,7 @@ class Things:
     def buffer(self) -> str:
         member = self.pick(*BUFFERS)
         return self.one(
-            lambda: f"buf({self.place()}{member})", lambda: f"buf({self.place()}{member}, {self.random.randrange(5)})",
+            lambda: f"buf({self.place()}bytes)", lambda: f"buf({self.place()}{member}, {self.random.randrange(5)})",
             lambda: f"buf({self.place()}text, {self.random.randrange(1, 40)})",
             lambda: f"buf({self.place()}text, {self.upto(16)})",
             lambda: f"buf({self.place()}{member}, {self.upto(16)})",
