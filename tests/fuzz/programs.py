@@ -225,7 +225,7 @@ class Writer(Things):
         numbers = [m for m in self.maps if m.value in ("int", *READABLE)]
         if numbers and self.chance(0.3):
             m = self.random.choice(numbers)
-            return f"{self.pick('', '!') if m.value == 'int' else ''}{self.element(m)}"
+            return f"{self.pick('', '!')}{self.element(m)}" if m.value == "int" else f"({self.element(m)} + 0)"
         if self.chance(0.3) and not self.common:
             return self.pick(f'one_of({self.varying(depth - 1)}, "0-2,5,127-300,65535")', f"(bool)({self.varying(0)})",
                              f"({self.condition(0)} {self.pick('==', '!=')} {self.condition(0)})")
