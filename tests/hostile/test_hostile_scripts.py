@@ -101,7 +101,7 @@ SHAPES = {
                                  + f" @m{n} = pid; }}",
     "arguments": lambda c, n: "tracepoint:syscalls:sys_enter_* { $a = args; "
                               + "".join(f"@a{i}[pid, comm] = {i};" for i in range(n // 6)) + " }",
-    "choices": lambda c, n: "begin { $a = " + "1 ? (" * n + "pid" + ") : 3" * n + "; @s = " + "0 ? 3 : (" * n + "comm"
+    "choices": lambda c, n: "begin { $a = " + "1 ? (" * n + "pid" + ") : 3" * n + "; @s = " + '0 ? "x" : (' * n + "comm"
                             + ")" * n + "; " + "1 ? (" * n + "print(1)" + ") : print(2)" * n + "; print($a); }",
     "doubled": lambda c, n: "begin { " + "".join(f"@m{i} = (@m{i + 1}, @m{i + 1});" for i in range(n))
                             + f" @m{n} = 1; }}",
