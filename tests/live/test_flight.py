@@ -130,7 +130,8 @@ def test_twenty_dumps_of_a_storm_are_exact(numbers: Path) -> None:
                         assert {cpu for cpu, _ in found} == {stretch.cpu} and not stretch.holes
                         first = found[0][1]
                         assert [n for _, n in found] == list(range(first, first + len(found)))
-                        assert len(found) > 5000 and stretch.begin > 0
+                        # Of some 20,000; what writers overtake while it is copied is left out.
+                        assert len(found) > 500 and stretch.begin > 0
                         assert found[-1][1] >= last[stretch.cpu]
                         last[stretch.cpu] = found[-1][1]
                     merged = list(merge_stretches(stretches))
