@@ -39,7 +39,7 @@ def interpreters(version: str) -> Iterator[list[str]]:
 def python(request: pytest.FixtureRequest) -> list[str]:
     found = next(interpreters(request.param), None)
     if found is None:
-        pytest.skip(f"no Python {request.param} here")
+        pytest.skip(f"python{request.param} is not installed")
     return found
 
 
