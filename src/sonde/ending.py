@@ -10,13 +10,13 @@ LAST = 0.9   # s: how long after it the reader of standard output, or a command 
 
 class Ending:
     """When the run was asked to end: a moment of the monotonic clock in seconds, 0.0 while nobody has asked. ``over``:
-    it has ended."""
+    it has ended. ``first``: what is left of it goes before other processes."""
 
-    __slots__ = ("asked_at", "over")
+    __slots__ = ("asked_at", "first", "over")
 
     def __init__(self) -> None:
         self.asked_at = 0.0
-        self.over = False
+        self.first = self.over = False
 
     def request_end(self) -> None:
         """The wish is made; a repeated one changes nothing."""

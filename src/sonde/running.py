@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .api import Trace
+    from .ending import Ending
     from .monitor import Follower
     from .output import Output, Printer
     from .output.views import Showing
@@ -78,12 +79,13 @@ def _be_called(name: str) -> None:
         pass
 
 
-def _run_first() -> None:
+def _run_first(ending: Ending) -> None:
     """The end is due within a second, however many processes want to run: what is left is less than that of work.
     Who started the tracer with a priority of his own choice keeps it."""
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
         try:
             os.setpriority(os.PRIO_PROCESS, 0, -20)
+            ending.first = True
         except PermissionError:
             pass
 
@@ -115,12 +117,12 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
         return _rehearse(trace, printer, out, parsed.get("format", "text"))
     if follower is not None:
         follower.run_loop(printer, out.flush)
-        _run_first()
+        _run_first(trace.ending)
         tell_manager("STOPPING=1")
         follower.print_rest(printer)
     else:
         _follow(trace, printer, out, showing)
-        _run_first()
+        _run_first(trace.ending)
         tell_manager("STOPPING=1")
         for records in trace.drain_batches():
             printer.print_batches(records, trace.act_on_site)

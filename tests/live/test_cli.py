@@ -509,3 +509,11 @@ def test_a_service_manager_that_cannot_be_told(tmp_path: Path, address: str, why
     assert (done.returncode, done.stdout.strip()) == (0, "1")
     assert [line for line in done.stderr.splitlines() if "WARNING" in line] == [
         f"WARNING: the service manager (NOTIFY_SOCKET) was not told READY=1: {why}"]
+
+
+def test_a_command_of_the_end_has_an_ordinary_priority() -> None:
+    """The tracer itself goes before others by then; what a command leaves behind is not to."""
+    nice = "cut -d' ' -f19 /proc/self/stat"
+    before = subprocess.run(["sh", "-c", nice], capture_output=True, text=True, check=True).stdout
+    done = run_sonde("--unsafe", "-q", "-e", f'begin {{ exit(); }} end {{ system("{nice}"); }}')
+    assert done.returncode == 0 and done.stdout.split() == before.split()

@@ -15,9 +15,11 @@ _PATIENCE = 0.05  # s: how long SIGTERM may take
 
 def run_shell_command(command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
     """Run a shell command to its end and ``show`` what it prints, and whether more follows. One that still runs a
-    moment after the run was to end is sent SIGTERM. OSError, ValueError (a NUL in it)."""
+    moment after the run was to end is sent SIGTERM. It has no more than an ordinary priority, and neither has what it
+    leaves behind. OSError, ValueError (a NUL in it)."""
     import subprocess
-    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE,
+                          preexec_fn=_be_ordinary if ending.first else None) as process:
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         ready = select.poll()
@@ -39,3 +41,7 @@ def run_shell_command(command: bytes, show: Callable[[bytes, bool], object], end
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def _be_ordinary() -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, 0)

@@ -64,6 +64,9 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         context.warning("odd-format",
                         f"{name}: no conversion: '{escape_unprintable(format.const[odd[0]:odd[0] + 3])}'; it is "
                         "printed as it stands", format, ["write %% for a percent sign"])
+    if any("*" in (m.group("spec") or "") for m in _CONVERSION.finditer(format.const)):
+        context.warning("odd-format", f"{name}: a * is no width here, and takes no argument", format,
+                        ["write the width into the format: %10d"])
     conversions = [p for p in parts if p.conversion]
     if len(args) < len(conversions) and any(" " in p.spec for p in conversions):
         again = parse_format(format.const, False)
