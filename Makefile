@@ -8,7 +8,7 @@
 # make test-live only the ring that traces the running kernel (root)
 # make test-vm   only the ring that boots Debian's kernels under QEMU, two of the seven each day (root; qemu-system-x86
 #                busybox-static kmod zstd lz4); with SONDE_VM_FULL=1 all of the live ring inside
-# make test-vm-all  the same on all of them (half an hour)
+# make test-vm-all  the same on all of them, and on three of aarch64 (an hour; qemu-system-arm)
 # make bench     speed, as ratios beside bpftrace where it is installed (root)
 # make clean     remove what the above made
 
@@ -42,7 +42,7 @@ test-vm: $(STAMP)
 	@$(PYTEST) -q tests/vm
 
 test-vm-all: $(STAMP)
-	@SONDE_VM_KERNELS=all $(PYTEST) -q tests/vm
+	@SONDE_VM_ARCH=all SONDE_VM_KERNELS=all $(PYTEST) -q tests/vm
 
 demo:
 	@PYTHONPATH=src $(PYTHON) scripts/demo.py

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a coordinator costs: agents that replay made-up streams in a process of their own, over Unix sockets.
 
-    bench/fleet.py [HOSTS [KEYS [BUCKETS]]]      500 hosts, 1,000 keys of a count each
+    bench/fleet.py [HOSTS [KEYS [BUCKETS]]]      500 hosts, 1,000 keys of a count each, windows of 1 s
+    PERIOD=10 bench/fleet.py 10000               windows of 10 s
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
 from sonde.fleet.coordinator import Fleet, Request  # noqa: E402
-from sonde.language.source import Source  # noqa: E402
+from sonde.source import Source  # noqa: E402
 from sonde.types import Aggregate  # noqa: E402
 
-WINDOWS = 10
+WINDOWS = int(os.environ.get("WINDOWS", "10"))
+PERIOD = float(os.environ.get("PERIOD", "1"))  # s between two windows
 
 
 class ReplayingAgent(SimulatedAgent):
@@ -42,7 +44,7 @@ def record_stream(contents: list[Contents], aggregate: Aggregate) -> None:
     """Make the frames before they are asked for."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        agent = ReplayingAgent(theirs, "h", lambda host, window: contents[window], WINDOWS, 1.0, "", aggregate)
+        agent = ReplayingAgent(theirs, "h", lambda host, window: contents[window], WINDOWS, PERIOD, "", aggregate)
         for window in range(WINDOWS):
             agent._told = window
             agent._window_frames(contents[window])
@@ -61,7 +63,7 @@ def serve_agents(path: str, hosts: int, contents: list[Contents], aggregate: Agg
                     end, _ = listening.accept()
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
                     agents.append(ReplayingAgent(end, f"h{len(agents)}", lambda host, window: contents[window],
-                                                 WINDOWS, 1.0, "", aggregate))
+                                                 WINDOWS, PERIOD, "", aggregate))
                     selector.register(end, selectors.EVENT_READ, agents[-1])
                 else:
                     key.data.read()
@@ -84,7 +86,8 @@ def make_contents(keys: int, buckets: int) -> tuple[list[Contents], Aggregate]:
 def main() -> int:
     hosts, keys, buckets = ([*map(int, sys.argv[1:]), *(500, 1000, 1)[len(sys.argv) - 1:]])[:3]
     contents, aggregate = make_contents(keys, buckets)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4 * hosts + 100, max(4 * hosts + 100, 4096)))
+    wanted, hard = hosts + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, 1024), max(wanted, hard)))
     record_stream(contents, aggregate)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/agents"
@@ -105,7 +108,7 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
         os.makedirs(os.path.join(os.path.dirname(path), str(i)))
     asked = time.monotonic()
     first = 0.0
-    with Fleet(names, Request(Source("stdin", "")), parallel=64) as fleet:
+    with Fleet(names, Request(Source("stdin", ""), window=PERIOD), parallel=64) as fleet:
         while not fleet.begun:
             fleet.poll(0.05)
         begun, cpu = time.monotonic(), time.process_time()
@@ -119,8 +122,9 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
         merged = time.process_time() - merged
     total = {key: hosts * sum(words) for key, words in last.items()}
     exact = {key: getattr(value, "total", value) for key, value in pairs.items()} == total
-    print(f"{hosts} hosts, {keys} keys of {buckets} numbers, windows of 1 s: begun after {begun - asked:.2f} s, first "
-          f"merged window after {first - asked:.2f} s, {spent / took:.2f} CPU s/s, reading the whole {merged:.2f} s, "
+    print(f"{hosts} hosts, {keys} keys of {buckets} numbers, windows of {PERIOD:g} s: begun after "
+          f"{begun - asked:.2f} s, first merged window after {first - asked:.2f} s, {spent / took:.2f} CPU s/s, "
+          f"{spent / hosts / WINDOWS * 1e6:.0f} µs a host and window, reading the whole {merged:.2f} s, "
           f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB, {'exact' if exact else 'WRONG'}: "
           f"{fleet.describe_state(3)}")
 

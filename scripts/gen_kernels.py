@@ -2,7 +2,7 @@
 """Write docs/kernels.md: what each kernel of the vm ring can do, found out by booting it (tests/kernel_survey.py).
 
     python scripts/gen_kernels.py                      of what they did when booted last (tests/vm/kernels.json)
-    python scripts/gen_kernels.py all, or KERNEL ...   boot these first (three minutes each)
+    python scripts/gen_kernels.py all, or KERNEL ...   boot these first ("6.12", "6.12 aarch64"; three minutes each)
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 VM = ROOT / "tests" / "vm"
-KEPT = VM / "kernels.json"  # series → what the survey found
+KEPT = VM / "kernels.json"  # kernel → what the survey found
+HOST = os.uname().machine
 sys.path[:0] = [str(ROOT / "src")]
 
 from sonde.kernel.features import TABLE  # noqa: E402
@@ -32,9 +33,10 @@ HEAD = """\
 <!-- Written by scripts/gen_kernels.py from what the kernels did: boot them, do not change this file. -->
 
 Debian's kernels for clouds, each booted under QEMU, where every kind of probe was counted against a program that knows
-how often it did what, every feature was tried, and every shipped tool was attached. `make test-vm` boots two of them
-each day in turn, `make test-vm-all` all of them. What a kernel lacks is done another way, or refused in one sentence;
-`sonde doctor` says on any kernel which tools work there, and `-v` which way was taken.
+how often it did what, every feature was tried, and every shipped tool was attached. `make test-vm` boots two of this
+machine's architecture each day in turn (`SONDE_VM_ARCH=aarch64`: two of that one), `make test-vm-all` all of them. What
+a kernel lacks is done another way, or refused in one sentence; `sonde doctor` says on any kernel which tools work
+there, and `-v` which way was taken.
 """
 
 
@@ -42,9 +44,11 @@ def survey(kernel: str) -> Survey:
     """Boot a kernel and find out."""
     with tempfile.TemporaryDirectory(prefix="sonde-kernels.") as shared:
         found = Path(shared, "found")
-        command = [sys.executable, str(ROOT / "tests" / "kernel_survey.py"), str(found)]
-        subprocess.run([sys.executable, str(VM / "vmrun.py"), "--kernel", kernel, "--rw", shared, "--timeout",
-                        "900", "--", *command], cwd=ROOT, check=True,
+        series, arch = [*kernel.split(), HOST][:2]
+        python = sys.executable if arch == HOST else "/usr/bin/python3"
+        subprocess.run([sys.executable, str(VM / "vmrun.py"), "--arch", arch, "--kernel", series, "--rw", shared,
+                        "--timeout", "900", "--", python, str(ROOT / "tests" / "kernel_survey.py"), str(found)],
+                       cwd=ROOT, check=True,
                        env=os.environ | {"SONDE_VM": kernel, "XDG_CACHE_HOME": "/run/sonde-cache", "TMPDIR": "/run",
                                          "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"})
         taken: Survey = json.loads(found.read_text())
@@ -58,36 +62,37 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def page(surveys: dict[str, Survey]) -> str:
     """The whole document."""
     every = list(surveys.values())
-    names = [f"{series} {found['machine']}" for series, found in surveys.items()]
+    names = [f"{kernel.split()[0]} {found['machine']}" for kernel, found in surveys.items()]
     releases = ", ".join(f"{found['release']}" for found in every)
     kinds = [[kind, *[f"{found['counts'][kind][0]:,} of {found['counts'][kind][1]:,}" for found in every]]
              for kind in every[0]["counts"]]
     features = [[f"`{row.name}`", row.text, row.minimum,
                  *[TRIED[found["features"].get(row.name)] for found in every]] for row in TABLE]
     reasons: dict[str, list[str]] = {}
-    for tool in every[0]["tools"]:
-        for series, found in surveys.items():
-            if found["tools"][tool]:
-                reasons.setdefault(f"| `{tool}` | {found['tools'][tool]} |", []).append(series)
-    total = len(every[0]["tools"])
-    working = [[str(total - sum(map(bool, found["tools"].values()))) for found in every]]
+    for tool in sorted({tool for found in every for tool in found["tools"]}):
+        for kernel, found in surveys.items():
+            if found["tools"].get(tool):
+                reasons.setdefault(f"| `{tool}` | {found['tools'][tool]} |", []).append(kernel)
+    working = [[f"{sum(not why for why in found['tools'].values())} of {len(found['tools'])}" for found in every]]
     return "".join([
         HEAD, f"\nThe releases: {releases}.\n",
         "\n## Exact counts\n\nWhat was counted, of what happened.\n\n", table(["kind", *names], kinds),
         "\n## Features\n\n`--no-feature NAME` does without one. The release is the first that has it.\n\n",
         table(["feature", "what it is", "since", *names], features),
-        f"\n## Tools\n\nOf {total} tools these many attach:\n\n", table(names, working),
+        "\n## Tools\n\nHow many attach, of those that there were when the kernel was booted:\n\n",
+        table(names, working),
         "\nThe others, and why:\n\n| tool | why | Linux |\n|---|---|---|\n",
-        *[f"{line} {', '.join(series)} |\n" for line, series in sorted(reasons.items())]])
+        *[f"{line} {', '.join(kernels)} |\n" for line, kernels in sorted(reasons.items())]])
 
 
 def main() -> None:
-    every = tomllib.loads((VM / "ring.toml").read_text())["kernels"]
+    listed = tomllib.loads((VM / "ring.toml").read_text())["kernels"]
+    every = [series if arch == HOST else f"{series} {arch}" for arch, kernels in listed.items() for series in kernels]
     wanted = every if sys.argv[1:] == ["all"] else sys.argv[1:]
     kept: dict[str, Survey] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
         kept |= dict(zip(wanted, pool.map(survey, wanted)))
-    surveys = {series: kept[series] for series in every if series in kept}
+    surveys = {kernel: kept[kernel] for kernel in every if kernel in kept}
     KEPT.write_text(json.dumps(surveys, indent=0) + "\n")
     (ROOT / "docs" / "kernels.md").write_text(page(surveys))
 

@@ -38,6 +38,8 @@ COLUMNS = """
 """
 LETTERS = """
   -p PID          only this process: Sonde's own option, or the tool's where an event is not its process's
+  -c COMMAND      run this command and end with it: only it and all that it starts; it alone with tools that have a -p
+                  of their own
   -T, --timestamp  a column TIME, or the time before each output of an interval
   -t, --elapsed   a column TIME(s): seconds since the tracing began
   -x, --failed    only what fails

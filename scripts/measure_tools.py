@@ -38,11 +38,15 @@ PARTS = {  # of the workload, where it is not ALL
     "memleak": ("udp",), "hrtimers": ("sleeps",) * 20, "setuids": ("identities",), "slabratetop": ("udp",),
     "stackcount": ("execs",), "funccount": ("execs",), "threadsnoop": ("threads",), "wakeuptime": ("sleeps",) * 20,
     "writeback": ("writes",) * 5, "tcpcong": ("tcp",) * 5, "tcpnagle": ("tcp",) * 5, "netqtop": ("udp",) * 10,
-    "sslsnoop": ("handshakes",), "ssllatency": ("handshakes",),
+    "sslsnoop": ("handshakes",), "ssllatency": ("handshakes",), "biopattern": ("writes",), "biolatpcts": ("writes",),
+    "cachetop": ("writes",) * 5, "dirtop": ("writes",) * 5, "readahead": ("writes",) * 5,
+    "filegone": ("execs", "writes"), "runqslower": ("sleeps",) * 20, "cpuunclaimed": ("busy",),
+    "klockstat": ("threads",), "funclatency": ("names",), "funcslower": ("names",),
 }
 # Events in programs that the workload starts.
 EVERYBODY = {"bashreadline", "capable", "statsnoop", "exitsnoop", "stackcount", "funccount"}
-OPTIONS = {"netqtop": ("-n", "lo"), "memleak": ("-z", "1")}
+OPTIONS = {"netqtop": ("-n", "lo"), "memleak": ("-z", "1"), "funclatency": ("c:getaddrinfo",),
+           "funcslower": ("c:getaddrinfo",)}
 SETTLED = ("begin", "end", "interval")
 
 

@@ -27,7 +27,8 @@ linux_binprm page folio user_struct iovec iov_iter msghdr user_msghdr cmsghdr po
 vm_area_struct rq seq_file bpf_iter_meta bpf_iter__task list_head hlist_node rb_node kprobe tcp_skb_cb neighbour
 sockaddr_storage rusage proto proto_ops trace_entry clone_args open_how statx stat epoll_event mmsghdr napi_struct
 unix_skb_parms nameidata bio_vec bdi_writeback wb_writeback_work backing_dev_info cfs_rq oom_control
-trace_event_raw_mark_victim
+trace_event_raw_mark_victim compact_control zone readahead_control file_ra_state scatterlist virtqueue virtio_device
+task_group signal_struct device device_driver pglist_data kobject cfs_rq
 """.split()
 
 TYPEDEFS = """
@@ -38,7 +39,7 @@ dma_addr_t
 """.split()
 
 ENUMS = """pid_type skb_drop_reason hrtimer_mode bpf_func_id bpf_map_type sock_type zone_type migrate_mode
-           wb_reason""".split()
+           wb_reason compact_result zone_stat_item zone_watermarks""".split()
 CONSTANTS = "TCP_ESTABLISHED IPPROTO_TCP SS_CONNECTED SKB_NOT_DROPPED_YET PG_swapbacked __REQ_PREFLUSH PG_head".split()
 
 FUNCTIONS = """
@@ -47,7 +48,9 @@ tcp_retransmit_skb tcp_rcv_established inet_csk_accept ip_rcv udp_sendmsg udp_re
 __alloc_skb build_skb napi_build_skb skb_clone skb_copy __pskb_copy_fclone skb_split skb_segment skb_gro_receive
 skb_try_coalesce kfree_skbmem napi_skb_cache_put security_socket_sendmsg bpf_rdonly_cast bpf_iter_task
 kfree_skb_reason sock_alloc_file __x64_sys_getppid vfs_create vfs_fsync_range lookup_fast d_lookup cap_capable
-swap_read_folio xfs_file_read_iter xfs_file_write_iter xfs_file_open xfs_file_fsync
+swap_read_folio do_filp_open vfs_unlink mutex_lock mutex_lock_interruptible mutex_lock_killable mutex_trylock
+mutex_unlock page_cache_ra_unbounded page_cache_ra_order virtqueue_add_sgs virtqueue_add_outbuf virtqueue_add_inbuf
+virtqueue_add_inbuf_ctx folio_mark_accessed xfs_file_read_iter xfs_file_write_iter xfs_file_open xfs_file_fsync
 """.split()
 
 TRACEPOINTS = """
@@ -56,6 +59,7 @@ sched:* sock:* tcp:* net:* skb:* raw_syscalls:* signal:* task:* irq:* udp:* qdis
 timer:hrtimer_* timer:timer_start kmem:kmem_cache_* kmem:mm_page_* kmem:kmalloc exceptions:* neigh:* power:cpu_*
 vmscan:mm_vmscan_direct_* oom:* workqueue:* ext4:ext4_sync_file_* napi:* cgroup:cgroup_mkdir fib:*
 block:block_bio_queue block:block_getrq capability:* writeback:writeback_start writeback:writeback_written
+readahead:page_cache_ra_* compaction:mm_compaction_begin compaction:mm_compaction_end lock:contention_* kvm:kvm_exit
 """.split()
 
 SYSCALLS = """
@@ -64,7 +68,7 @@ accept4 bind listen socket sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shu
 pselect6 epoll_wait epoll_ctl nanosleep clock_nanosleep futex mmap munmap newfstat newstat newfstatat statx ioctl fcntl
 dup dup2 dup3 kill tgkill exit exit_group clone clone3 unlink unlinkat rename mkdir mount umount sync fsync nanosleep
 prctl sched_yield getrandom newuname tkill setuid setreuid setresuid setfsuid statfs newlstat syncfs fdatasync msync
-sync_file_range
+sync_file_range fsopen fsmount move_mount shmget shmat shmdt shmctl rmdir renameat renameat2
 """.split()
 
 SYMBOLS = """schedule do_sys_openat2 vfs_read init_task jiffies tcp_sendmsg do_nanosleep init_net avenrun

@@ -62,6 +62,7 @@ have setpriv || install_packages util-linux || true
 # Other kernels, for the vm ring, which boots Debian's under QEMU and says so where it cannot.
 have qemu-system-x86_64 && have busybox && have depmod && have zstd && have lz4 ||
     install_packages qemu-system-x86 busybox-static kmod zstd lz4 || true
+have qemu-system-aarch64 || install_packages qemu-system-arm || true
 # Runtimes of languages with static probes, as Debian builds them; Java's tests run where a JDK is.
 have php || install_packages php-cli || true
 have ruby || install_packages ruby || true

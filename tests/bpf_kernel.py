@@ -7,7 +7,7 @@ left, with the runtime's own decoders.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bpf_machine import Machine, MachineError, Memory, Region, to_signed, words
@@ -15,7 +15,9 @@ from decoding import Names
 from sonde.compiler import helpers as h
 from sonde.runtime import merge
 from sonde.runtime.events import Event, EventDecoder, MapDecoder
-from sonde.spec import CONTROL_HEADER, RECORD_HEADER, STATE, MapSpec, ProgramSpec, ScriptSpec
+from sonde.runtime.hot import read_hot
+from sonde.runtime.slots import read_elements
+from sonde.spec import CONTROL_HEADER, CURRENT, RECORD_HEADER, STATE, MapSpec, ProgramSpec, ScriptSpec
 from sonde.types import Aggregate, Scalar
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
@@ -106,6 +108,9 @@ class Kernel:
         self.by_handle = {m.handle.base: m for m in self.maps.values()}
         self.task = self.memory.add(16384, "current task", writable=False)
         self.task.data[:] = bytes(16384)
+        if CURRENT in self.maps:
+            variable = self.memory.add(words([self.task.base]), "current_task", writable=False)
+            self.maps[CURRENT].value.data[:] = words([variable.base] * (spec.find_map(CURRENT).value_size // 8))
         self.clock = 5_000_000
         self.randoms: Iterator[int] = iter(range(7, 1 << 30, 13))
         self.signals: list[tuple[str, int]] = []
@@ -117,6 +122,7 @@ class Kernel:
         self.cookie = 0
         self.kfunc_ids = kfuncs or {}
         self.steps = 0
+        self.between: Callable[[int], object] = lambda steps: None  # before each instruction; see Machine
         self.names = Context(spec)
         self._decoder = EventDecoder(spec, self.names)
         for at, name in enumerate(spec.globals):
@@ -146,7 +152,7 @@ class Kernel:
             relocations[r.index] = target.handle.base if r.kind == "fd" else target.value.base + r.offset
         kfuncs = dict.fromkeys(self.kfunc_ids.values(), _rdonly_cast)
         machine = Machine(program.code, relocations, self.memory, {n: _bound(self, f) for n, f in HELPERS.items()},
-                          kfuncs)
+                          kfuncs, between=self.between)
         result = machine.run(ctx.base)
         self.steps += machine.steps
         if self.reserved:
@@ -167,19 +173,28 @@ class Kernel:
         decode = MapDecoder(spec, self.names)
         found = {}
         for key, regions in made.elements.items():
-            found[None if spec.memory else decode.decode_key(key)] = decode.decode_value(self._raw(spec, regions))
+            found[None if spec.memory else decode.decode_key(key)] = decode.decode_value(self._raw(spec, regions, key))
+        if spec.slots:
+            for raw, value in read_elements(memoryview(self.maps[spec.slots].value.data)).items():
+                assert decode.decode_key(raw) not in found, "an element is in its slot and in the hash"
+                found[decode.decode_key(raw)] = decode.decode_value(value)
         return found
 
     def value(self, name: str = "@") -> Any:
         return self.map(name)[None]
 
-    def _raw(self, spec: MapSpec, regions: list[Region]) -> Any:
+    def _raw(self, spec: MapSpec, regions: list[Region], key: bytes) -> Any:
         if not isinstance(spec.value, Aggregate):
             return bytes(regions[0].data)
         size = spec.value.size
         parts = [bytes(regions[0].data[i * spec.stride:][:size]) for i in range(spec.cpus)] if spec.stride \
             else [bytes(r.data[:size]) for r in regions]
-        return merge.apply_signs(spec.value, merge.merge_states(spec.value, b"".join(parts), len(parts)))[0]
+        [state] = merge.merge_states(spec.value, b"".join(parts), len(parts))
+        if spec.hot:
+            table = self.maps[spec.hot]
+            counted = read_hot(spec, table.spec, bytes(table.value.data))
+            state = merge.sum_states(state, counted[key]) if key in counted else state
+        return merge.apply_signs(spec.value, [state])[0]
 
     def lost(self) -> dict[str, int]:
         """Records lost by probe, where there are any."""

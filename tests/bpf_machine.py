@@ -136,14 +136,16 @@ def holds(op: str, a: int, b: int, bits: int) -> bool:
 
 class Machine:
     """Runs one program's code. ``helpers`` maps a helper's number to a function of the machine and as many
-    registers, from r1 on, as it has parameters, ``kfuncs`` the same by BTF id, ``relocations`` a slot to an address."""
+    registers, from r1 on, as it has parameters, ``kfuncs`` the same by BTF id, ``relocations`` a slot to an address.
+    ``between`` is called before each instruction with the number of those before it."""
 
     def __init__(self, code: bytes, relocations: dict[int, int], memory: Memory,
                  helpers: dict[int, Callable[..., int]], kfuncs: dict[int, Callable[..., int]],
-                 limit: int = 2_000_000) -> None:
+                 limit: int = 2_000_000, between: Callable[[int], object] = lambda steps: None) -> None:
         self.insns: dict[int, Insn] = dict(decode_program(code))
         self.relocations, self.memory, self.helpers, self.kfuncs = relocations, memory, helpers, kfuncs
         self.left = limit
+        self.between = between
         self.steps = 0
 
     def run(self, *params: int, start: int = 0) -> int:
@@ -157,6 +159,7 @@ class Machine:
         regs[10] = stack.base + STACK_SIZE
         at = start
         while True:
+            self.between(self.steps)
             self.steps += 1
             if self.steps > self.left:
                 raise MachineError("the program does not end")
@@ -269,6 +272,11 @@ class Machine:
             raise MachineError(f"slot {at}: bad atomic operation")
         old = int.from_bytes(self.memory.read(address, size), "little")
         given = self._get(regs, insn.src, at)
+        if insn.imm == 0xF1:
+            if old == self._get(regs, 0, at):
+                self.memory.write(address, given.to_bytes(size, "little"))
+            regs[0] = old
+            return
         new = {0: old + given, 1: old + given, 0xE1: given}[insn.imm] & ((1 << size * 8) - 1)
         self.memory.write(address, new.to_bytes(size, "little"))
         if insn.imm & 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sonde.spec import ScriptSpec
 WORLD = Path(__file__).parent / "unit" / "world.json.z"
 OLD = dict.fromkeys(("rdonly_cast", "rdonly_cast_kprobe", "rdonly_cast_tracepoint", "rdonly_cast_perf_event",
                      "rdonly_cast_raw_tracepoint", "isa_v4", "raw_tp_cookie", "spilled_bounds",
-                     "uretprobe_func"), False)
+                     "uretprobe_func", "current_task_variable"), False)
 OLDEST = OLD | dict.fromkeys((
     "attach_cookie", "tracing_cookie", "bpf_loop", "for_each_map_elem", "atomic_fetch", "long_keys",
     "map_lookup_percpu_elem", "get_current_task_btf", "kprobe_multi", "kprobe_session", "uprobe_multi",
@@ -24,7 +25,7 @@ OLDEST = OLD | dict.fromkeys((
     "helper_trace_vprintk"), False)
 # What the recorded kernel was built without, and what was not asked of it, so that it can be compiled for.
 BUILT = dict.fromkeys(("kprobes", "fentry", "override", "write_user", "spilled_bounds", "uretprobe_func",
-                       "atomic_fetch", "long_keys"), True)
+                       "atomic_fetch", "long_keys", "current_task_variable"), True)
 # Tracepoints of modules that the recorded machine did not have: (type, name, offset, size) of each field, from 6.12.
 MODULES: dict[str, list[tuple[str, str, int, int]]] = {
     "cfg80211:rdev_scan": [("char", "wiphy_name[32]", 8, 32)],
@@ -61,15 +62,42 @@ def compiled(text: str, kernel: str = "6.18", arch: str = "x86_64", **options: A
     return compile(text, Options(**options), world(kernel, arch), verify=True)
 
 
+def kernel_of(spec: ScriptSpec, kernel: str = "6.18") -> Kernel:
+    """The programs of a spec, ready to run where no task is looked at."""
+    here = world(kernel)
+    return Kernel(spec, here.cpus, {"cast": here.kfunc_id("bpf_rdonly_cast")})
+
+
+def run_interrupted(made: Kernel, program: int, at: int, interrupt: Callable[[], object]) -> bool:
+    """Run a program, and before its instruction number ``at`` what interrupts it; False if it ended before."""
+    done: list[int] = []
+
+    def between(steps: int) -> None:
+        if steps == at and not done:
+            done.append(steps)
+            interrupt()
+
+    made.between = between
+    made.run(program)
+    made.between = lambda steps: None
+    return bool(done)
+
+
 def loaded(text: str, kernel: str = "6.18", **options: Any) -> Kernel:
     """A script's programs, ready to run."""
     here = world(kernel)
-    made = Kernel(compiled(text, kernel, **options), here.cpus, {"cast": here.kfunc_id("bpf_rdonly_cast")})
+    made = kernel_of(compiled(text, kernel, **options), kernel)
     parent = made.memory.add(bytes(len(made.task.data)), "parent task", writable=False)
     fill_task(here, made.task, pid=made.tid, tgid=made.pid, comm=made.comm, real_parent=parent.base,
               group_leader=made.task.base)
     fill_task(here, parent, pid=77, tgid=77, comm=b"parent")
     return made
+
+
+def set_task(made: Kernel, tid: int, comm: str = "tester", kernel: str = "6.18") -> None:
+    """Let programs run for a thread."""
+    made.tid, made.comm = tid, comm.encode()
+    fill_task(world(kernel), made.task, pid=tid, tgid=made.pid, comm=made.comm.ljust(16, b"\0"))
 
 
 def fill_task(here: RecordedWorld, region: Region, **members: int | bytes) -> None:

@@ -125,6 +125,8 @@ def no_fd_leak() -> Iterator[None]:
     yield
     if (foreign := sys.modules.get("sonde.kernel.foreign.files")) is not None:
         foreign.release_files()  # what everybody shares is nobody's to close
+    if (mapped := sys.modules.get("sonde.kernel.foreign.mapped")) is not None:
+        mapped.release_held()
     leaked = {fd: what for fd, what in open_fds().items() if before.get(fd) != what}
     if leaked:
         gc.collect()

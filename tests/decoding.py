@@ -20,6 +20,9 @@ class Names:
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         return ("main", 16, "/bin/x") if (address, tgid) == (0x400010, 5) else None
 
+    def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
+        return ()
+
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return ("abcd", 0x10) if address == 0x400010 else None
 

@@ -15,7 +15,6 @@ from evaluator_json import canonical
 from evaluator_text import buckets_text
 from sonde.api import check_source, live_world
 from sonde.compiler.pipeline import compile_checked
-from sonde.language.source import Source
 from sonde.output import Printer
 from sonde.output.json import JsonOutput
 from sonde.output.text import TextOutput, element_label
@@ -26,6 +25,7 @@ from sonde.runtime.session import Session
 from sonde.semantics.options import Options
 from sonde.semantics.typed import CheckedScript
 from sonde.semantics.world import World
+from sonde.source import Source
 from sonde.spec import ScriptSpec
 
 EVENTS = 3  # how often the probe of a program with events is hit

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from sonde.api import Trace, live_world, script_environment
+from sonde.arch import this_arch
 from sonde.errors import SondeError
 from sonde.kernel.features import TABLE
 from sonde.scripts import read_script
@@ -94,7 +95,7 @@ def compile_workload(folder: Path) -> Path:
 def count_kinds(program: Path, without: str = "") -> dict[str, int]:
     """What each kind counts of the program's ROUNDS; a tracepoint's two places count together."""
     world = live_world()
-    function = next(name for name in ("__x64_sys_getpgid", "__arm64_sys_getpgid") if world.kernel_symbol(name))
+    function = f"{this_arch().syscall_prefix}getpgid"
     clauses = " ".join(f'{place} /pid == cpid && {condition}/ {{ @["{kind}"] = count(); }}'
                        for kind, (place, condition) in PLACES.items())
     script = clauses.replace("{function}", function).replace("{program}", str(program)).replace(

@@ -11,6 +11,8 @@ import json
 from numbers import Real
 from typing import Any
 
+import pytest
+
 from sonde.record import Record
 
 NEEDS = {"M": {"name", "pid", "args"}, "i": {"name", "ts", "pid", "tid", "s"}, "C": {"name", "ts", "pid", "args"},
@@ -105,3 +107,98 @@ def _async(events: list[dict[str, Any]], found: TraceFile) -> None:
         found.slices.append(Slice(begun["name"], begun["ts"], event["ts"], (event["pid"], event.get("tid", 0)), 0,
                                   begun.get("args", {})))
     assert not open, f"never end: {open}"
+
+
+# ---- Perfetto's own form
+
+PROTOS = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
+
+
+class _Sequence:
+    """The packets of a trace by the messages of Perfetto's own package; numbers are replaced by what they stand for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.protos: Any = pytest.importorskip(PROTOS, reason="perfetto is not installed")
+        trace = self.protos.Trace()
+        assert trace.ParseFromString(data) == len(data)
+        assert not has_unknown_fields(trace)
+        self.packets = list(trace.packet)
+        self.texts: list[dict[int, str]] = [{}, {}, {}]
+        self.tracks: dict[int, Any] = {}
+        self.clocks = {clock.clock_id: clock.timestamp for clock in self.packets[0].clock_snapshot.clocks}
+        self.events: list[tuple[int, Any, str, str, dict[str, Any]]] = []  # time, event, category, name, arguments
+        for at, packet in enumerate(self.packets):
+            self._take(packet, first=not at)
+
+    def _take(self, packet: Any, first: bool) -> None:
+        assert packet.trusted_packet_sequence_id == 1 and packet.sequence_flags == (1 if first else 2)
+        fresh = packet.interned_data
+        for known, rows in zip(self.texts, (fresh.event_categories, fresh.event_names, fresh.debug_annotation_names)):
+            for row in rows:
+                assert row.iid and row.iid not in known
+                known[row.iid] = row.name
+        if packet.HasField("track_descriptor"):
+            told = packet.track_descriptor
+            assert told.uuid and (not told.parent_uuid or told.parent_uuid in self.tracks)
+            self.tracks[told.uuid] = told
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            assert event.track_uuid in self.tracks and packet.timestamp
+            args = {each.name or self.texts[2][each.name_iid]: getattr(each, each.WhichOneof("value"))
+                    for each in event.debug_annotations}
+            names = [*event.categories, *[self.texts[0][each] for each in event.category_iids]]
+            name = event.name or (self.texts[1][event.name_iid] if event.name_iid else "")
+            self.events.append((packet.timestamp, event, names[0] if names else "", name, args))
+        assert packet.HasField("track_event") + packet.HasField("track_descriptor") \
+            + packet.HasField("clock_snapshot") == 1
+
+
+def has_unknown_fields(found: Any) -> bool:
+    """Whether a message, or one in it, has fields that its descriptor does not know."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    inner = [each for field, value in found.ListFields() if field.message_type is not None
+             for each in (value if hasattr(value, "__len__") else [value])]
+    return len(UnknownFieldSet(found)) > 0 or any(map(has_unknown_fields, inner))
+
+
+def read_packets(data: bytes) -> TraceFile:
+    """The contents of a trace in Perfetto's own form, as read_trace() has them of the other; counters have one row for
+    each value."""
+    sequence = _Sequence(data)
+    kinds = sequence.protos.TrackEvent
+    found = TraceFile([], [], [], {}, {}, {})
+    roots = [uuid for uuid, told in sequence.tracks.items() if not told.parent_uuid and not told.HasField("process")]
+    assert len(roots) == 1
+    found.processes[0] = sequence.tracks[roots[0]].name
+    places: dict[int, tuple[int, int]] = {roots[0]: (0, 0)}
+    for uuid, told in sequence.tracks.items():
+        if told.HasField("process"):
+            places[uuid] = (told.process.pid, told.process.pid)
+            if told.process.process_name:
+                found.processes[told.process.pid] = told.process.process_name
+        elif told.HasField("thread"):
+            assert sequence.tracks[told.parent_uuid].process.pid == told.thread.pid
+            places[uuid] = (told.thread.pid, told.thread.tid)
+            if told.thread.thread_name:
+                found.threads[told.thread.pid, told.thread.tid] = told.thread.thread_name
+        elif uuid not in places:
+            places[uuid] = (places[told.parent_uuid][0], 0)
+    open: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}
+    for time, event, category, name, args in sorted(sequence.events, key=lambda row: row[0]):
+        track = places[event.track_uuid]
+        if event.type == kinds.TYPE_SLICE_BEGIN:
+            open.setdefault(event.track_uuid, []).append((time, name, args))
+        elif event.type == kinds.TYPE_SLICE_END:
+            begin, begun, before = open[event.track_uuid].pop()
+            found.slices.append(Slice(begun, begin / 1000, time / 1000, track, len(open[event.track_uuid]),
+                                      before | args))
+        elif event.type == kinds.TYPE_INSTANT:
+            found.instants.append({"name": name, "cat": category, "ts": time / 1000, "args": args,
+                                   "pid": track[0], "tid": track[1]})
+        else:
+            assert event.type == kinds.TYPE_COUNTER and sequence.tracks[event.track_uuid].HasField("counter")
+            value = getattr(event, event.WhichOneof("counter_value_field"))
+            found.counters.append({"name": sequence.tracks[event.track_uuid].name, "ts": time / 1000, "value": value})
+    assert not any(open.values()), f"never end: {open}"
+    found.about = next((each["args"] for each in found.instants if (each["cat"], each["name"]) == ("sonde", "run")), {})
+    return found

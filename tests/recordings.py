@@ -13,7 +13,7 @@ from sonde.recording.container import BlockWriter, read_blocks
 from sonde.recording.layouts import plain_spec
 from sonde.recording.recorder import Recorder
 from sonde.recording.snapshots import Snapshot
-from sonde.runtime.maps import Item
+from sonde.runtime.maps import RawItem
 from sonde.spec import ScriptSpec
 
 BOOT = 1_700_000_000_000_000_000
@@ -30,7 +30,7 @@ def head(spec: ScriptSpec, **facts: Any) -> dict[str, Any]:
 
 
 def write_recording(path: Path, spec: ScriptSpec, records: Iterable[tuple[int, bytes]],
-                    final: Mapping[str, list[Item]] | None = None, names: Iterable[tuple[str, Any, Any]] = (),
+                    final: Mapping[str, list[RawItem]] | None = None, names: Iterable[tuple[str, Any, Any]] = (),
                     **facts: Any) -> Path:
     """A recording of ``records``, (site, bytes) each, and of what the maps held at the end."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -146,9 +146,10 @@ class SimulatedFleet(Way):
     """Agents in a thread of their own."""
 
     def __init__(self, contents: Callable[[str, int], Contents], windows: int = 4, period: float = 0.1,
-                 behaviour: Callable[[str], str] = lambda host: "", aggregate: Aggregate = COUNT) -> None:
+                 behaviour: Callable[[str], str] = lambda host: "", aggregate: Aggregate = COUNT,
+                 kind: type[SimulatedAgent] = SimulatedAgent) -> None:
         super().__init__()
-        self._make = lambda end, name: SimulatedAgent(end, name, contents, windows, period, behaviour(name), aggregate)
+        self._make = lambda end, name: kind(end, name, contents, windows, period, behaviour(name), aggregate)
         self.agents: dict[str, SimulatedAgent] = {}
         self._new: list[SimulatedAgent] = []
         self._over = False

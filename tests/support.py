@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -183,6 +183,54 @@ def threading_id() -> int:
     return threading.get_native_id()
 
 
+def interpreters(version: str) -> Iterator[list[str]]:
+    """Commands that start Pythons of a version; in $SONDE_PYTHON_ROOTS are folders of other systems."""
+    for path in (f"/usr/bin/python{version}", f"/usr/local/bin/python{version}",
+                 *map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")))):
+        if os.access(path, os.X_OK):
+            yield [path]
+    for root in filter(None, os.environ.get("SONDE_PYTHON_ROOTS", "").split(":")):
+        if os.access(f"{root}/usr/bin/python{version}", os.X_OK):
+            yield ["chroot", root, f"/usr/bin/python{version}"]
+
+
+# Threads that call getppid(): how many, how often each, what the process is called.
+PRODUCER = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static long calls;
+static pthread_barrier_t start;
+
+static void *produce(void *unused)
+{
+    (void)unused;
+    pthread_barrier_wait(&start);
+    for (long i = 0; i < calls; i++)
+        syscall(SYS_getppid);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = atoi(argv[1]);
+    pthread_t id[64];
+
+    calls = atol(argv[2]);
+    prctl(PR_SET_NAME, argv[3]);
+    pthread_barrier_init(&start, NULL, threads);
+    for (int i = 0; i < threads; i++)
+        pthread_create(&id[i], NULL, produce, NULL);
+    for (int i = 0; i < threads; i++)
+        pthread_join(id[i], NULL);
+    return argc > 9;
+}
+"""
+
+
 def compile_c(source: str, directory: Path, name: str = "target", *flags: str) -> Path:
     """Compile a C program; skips with the reason where there is no compiler."""
     import pytest
@@ -195,6 +243,24 @@ def compile_c(source: str, directory: Path, name: str = "target", *flags: str) -
     binary = directory / name
     subprocess.run([compiler, "-O1", "-g", "-fno-inline", *flags, "-o", str(binary), str(code), "-pthread"], check=True)
     return binary
+
+
+# getppid() by hand, in the function that calls it: at a system call all frames are complete, as they are not at the
+# first instruction of a function.
+BARE_CALL = r"""
+#include <sys/syscall.h>
+static inline __attribute__((always_inline)) long bare_getppid(void)
+{
+#ifdef __x86_64__
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_getppid) : "rcx", "r11", "memory");
+#else
+    register long result __asm__("x0"), number __asm__("x8") = SYS_getppid;
+    __asm__ volatile("svc 0" : "=r"(result) : "r"(number) : "memory");
+#endif
+    return result;
+}
+"""
 
 
 def disk_of(place: int | Path) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .api import Trace, compile, trace
     from .fleet.trace import FleetTrace, fleet
+    from .flight.reading import FlightDump
     from .map_view import MapView
     from .runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
     from .runtime.events import Event
@@ -31,8 +32,9 @@ __version__ = "0.1.0"
 # Where the names come from that are only imported when they are used: start-up stays short.
 _LAZY = {
     "compile": "api", "trace": "api", "Trace": "api", "MapView": "map_view", "Options": "semantics.options",
-    "FleetTrace": "fleet.trace", "Event": "runtime.events", "Losses": "runtime.losses", "Bucket": "runtime.aggregates",
-    "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates", "Stats": "runtime.aggregates",
+    "FleetTrace": "fleet.trace", "FlightDump": "flight.reading", "Event": "runtime.events", "Losses": "runtime.losses",
+    "Bucket": "runtime.aggregates", "Histogram": "runtime.aggregates", "LinearHistogram": "runtime.aggregates",
+    "Stats": "runtime.aggregates",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "EnvironmentProblem",
     "Event",
     "FleetTrace",
+    "FlightDump",
     "Histogram",
     "LinearHistogram",
     "Losses",

@@ -16,37 +16,50 @@ import sys
 from .ending import Ending
 from .errors import UsageError, VerifierError
 from .kernel import notices
-from .language.source import Source
 from .memory import Memory
 from .semantics.options import Options
+from .source import Source
+from .spec import FAMILY, ScriptSpec
+from .unwinding import unwind_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Self, TypeAlias
 
+    from .family import FamilyLog
+    from .flight.reading import Dumps, Flight, FlightDump
     from .group_log import GroupLog
+    from .kernel.groups import Groups
     from .language.files import Files
     from .map_view import MapView
     from .output.outside import Outside
     from .reading import Events
     from .runtime.batch import Records
     from .runtime.child import Process
-    from .runtime.events import Event, MapReader
+    from .runtime.events import Event, EventDecoder, MapReader
     from .runtime.losses import Losses
     from .runtime.provenance import Provenance
     from .runtime.session import Session
+    from .runtime.values import DecodingContext, Items
     from .semantics.typed import CheckedScript
     from .semantics.world import World
-    from .spec import ScriptSpec
 
 Show: TypeAlias = "Callable[[str, str], None]"
 DIRECT = ("rdonly_cast", "typed_arguments")  # features by which programs load kernel memory without a helper call
+COSTLY = (*DIRECT, "atomic_fetch")  # features by which programs run faster, and the verifier has more to look at
 RECURSION = 12000  # Python's own limit is too low for scripts that nest as deeply as language.cursor.MAX_DEPTH allows
 
 
+def without(world: World, denied: Iterable[str]) -> World:
+    """The World without some features: for --no-feature, and to compile again without direct loads."""
+    found: Any = Without(world, frozenset(denied))
+    less: World = found
+    return less
+
+
 class Without:
-    """A World that denies some features: for --no-feature, and to compile again without direct loads."""
+    """A World that denies some features."""
 
     def __init__(self, world: World, denied: frozenset[str]) -> None:
         self._world = world
@@ -108,7 +121,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     """A script parsed and checked, before anything is made of it. Raises CompileError with every diagnostic."""
     from .builtins import BUILTINS
     from .functions import FUNCTIONS
-    from .language.diagnostics import Diagnostics
+    from .language.diagnostics import FOUND_LATE, Diagnostics
     from .language.files import Files
     from .language.parser import parse_script
     from .semantics.check import check_script
@@ -121,6 +134,7 @@ def check_source(source: str | Source, options: Options, world: World, show: Sho
     if show is not None:
         from .language.dump import dump_script
         show("ast", dump_script(script))
+    diagnostics.items.sort(key=lambda item: item.code in FOUND_LATE)
     diagnostics.raise_if_errors()
     checked = check_script(script, source, world, options, diagnostics, Language(FUNCTIONS, BUILTINS))
     if show is not None:
@@ -162,12 +176,15 @@ def script_environment() -> dict[str, str]:
 class Trace:
     """A script that traces. Enter it to attach, leave it to detach; then maps and losses can still be read."""
 
+    _flight: Flight | None = None
+
     def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
                  show: Show | None = None, memory: Memory | None = None, budget: float = 0.0) -> None:
         self.source = source if isinstance(source, Source) else Source("stdin", source)
         self.options = options or Options(env=script_environment())
         self.options.gated = budget > 0
+        self.options.unwind_rows = unwind_rows((memory or Memory()).total)
         self.process = process
         self._world = world
         self.ending = Ending()
@@ -179,19 +196,20 @@ class Trace:
             self.ending.over = True
             self._release_process()
             raise
-        self.retried: VerifierError | None = None  # why the script was compiled again, with helper reads
+        self.retried: VerifierError | None = None  # why the script was compiled again, without COSTLY
         self._session: Session | None = None
         self._handle_signals = handle_signals
         self.memory = memory or Memory()
         self._statistics = run_statistics
         self._budget = budget
-        self._context: Any = None
+        self._context: DecodingContext | None = None
         self._group_log: GroupLog | None = None
+        self._family_log: FamilyLog | None = None
         self._groups_until = 0  # the id of the youngest control group, before this trace looked at them
         self._reader: MapReader | None = None
-        self._decoder: Any = None
+        self._decoder: EventDecoder | None = None
         self.outside: Outside | None = None  # what stands for this machine where events are printed; None: it itself
-        self._final: dict[str, Any] = {}
+        self._final: dict[str, Items] = {}
         self._incomplete: set[str] = set()  # of the maps in _final
         self._losses: Losses | None = None
         self.words: Sequence[str] = ()  # of the command line that asked for it, if one did
@@ -236,10 +254,10 @@ class Trace:
             raise
 
     def _close_context(self) -> None:
-        for thing in (self._group_log, self._context):
+        for thing in (self._group_log, self._family_log, self._context):
             if thing is not None:
                 thing.close()
-        self._group_log = None
+        self._group_log = self._family_log = None
 
     def _release_process(self) -> None:
         """A command that was forked and waits for its probes must not wait for ever."""
@@ -251,18 +269,18 @@ class Trace:
         try:
             self._session.load()
         except VerifierError as error:
-            if self.options.count_reads or not any(self.world.has_feature(name) for name in DIRECT):
+            if self.options.count_reads or not any(self.world.has_feature(name) for name in COSTLY):
                 raise
             self._session.process = None  # stays ours
             self._session.close()
-            self._compile_without_loads(error)
+            self._compile_plainly(error)
         self._bind_session()
 
-    def _compile_without_loads(self, error: VerifierError) -> None:
-        """The verifier did not accept a direct load of kernel memory: read it with helper calls instead."""
+    def _compile_plainly(self, error: VerifierError) -> None:
+        """The verifier did not accept a direct load of kernel memory, or gave up: read memory with helper calls, and
+        keep elements of maps nowhere but in the kernel's hash."""
         self.retried = error
-        world: Any = Without(self.world, frozenset(DIRECT))
-        self.spec = compile(self.source, self.options, world)
+        self.spec = compile(self.source, self.options, without(self.world, COSTLY))
         self._session = self._new_session()
         try:
             self._session.load()
@@ -292,17 +310,22 @@ class Trace:
     def _bind_session(self) -> None:
         from .runtime.context import LiveContext
         from .runtime.events import EventDecoder, MapReader
-        self._context = LiveContext(self.spec, self.session.maps, memory=self.memory)
-        self.session.follow(self._context.mapping_log)
-        if self._context.groups is not None:
-            self._group_log = self._follow_groups()
+        self._context = context = LiveContext(self.spec, self.session.maps, memory=self.memory)
+        self.session.follow(context.mapping_log)
+        self.session.follow(context.unwind_tables)
+        context.prepare_unwinding(self.process)
+        if context.groups is not None:
+            self._group_log = self._follow_groups(context.groups)
             self.session.follow(self._group_log)
+        if FAMILY in self.session.maps:
+            self._family_log = self._follow_family()
+            self.session.follow(self._family_log)
         if self.process is not None and not hasattr(self.process, "start"):  # a command's program is not yet there
-            self._context.remember_process(self.process.pid)
+            context.remember_process(self.process.pid)
         self._reader = MapReader(self.session.maps, self._context)
         self._decoder = EventDecoder(self.spec, self._context)
 
-    def _follow_groups(self) -> GroupLog:
+    def _follow_groups(self, groups: Groups) -> GroupLog:
         """Names of the control groups that come and go while this script runs, and answers for its filters."""
         from .errors import CompileError, MissingFeatureError
         from .group_log import FOLLOW, GroupLog, follow_options
@@ -316,7 +339,15 @@ class Trace:
         except CompileError as error:
             raise MissingFeatureError("control groups can be followed where type information has the arguments of raw "
                                       "tracepoints (Linux 5.18)", "typed_arguments") from error
-        return GroupLog(Session(spec), self.spec, self.session.maps, self._context.groups, self._groups_until)
+        return GroupLog(Session(spec), self.spec, self.session.maps, groups, self._groups_until)
+
+    def _follow_family(self) -> FamilyLog:
+        """What the command of -c starts, from now on."""
+        from .family import FOLLOW, FamilyLog
+        from .runtime.session import Session
+        assert self.process is not None
+        values = self._global_values() | {"cpid": self.process.pid}
+        return FamilyLog(Session(compile_or_recall(FOLLOW, Options()), values=values), self.session.maps)
 
     @property
     def session(self) -> Session:
@@ -326,8 +357,9 @@ class Trace:
         return self._session
 
     @property
-    def context(self) -> Any:
+    def context(self) -> DecodingContext:
         """What turns addresses and numbers into names."""
+        assert self._context is not None
         return self._context
 
     @property
@@ -340,7 +372,7 @@ class Trace:
         """Have ``tell(map, elements read, of how many)`` called while a large map is read."""
         self.map_reader.progress = tell
 
-    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+    def take_map(self, name: str, then: str = "") -> Items:
         """A map's pairs; with ``then`` "clear" or "zero" it is emptied or zeroed in the same step."""
         return self.map_reader(name, then)
 
@@ -350,7 +382,7 @@ class Trace:
         """The next records (site, buffer, offset), in order; none after ``timeout`` seconds or at the end."""
         return self.session.poll(timeout)
 
-    def drain_records(self) -> Iterator[tuple[int, Any, int]]:
+    def drain_records(self) -> Iterator[tuple[int, bytes, int]]:
         """Detach with the first step, give what is left, run ``end`` when all of that has been taken, and give that."""
         for records in self.drain_batches():
             yield from records
@@ -380,7 +412,29 @@ class Trace:
         A ``print(@map)`` is an event of kind ``print_map`` whose args are the map's name and its pairs.
         """
         from .reading import Events
+        if self._flight is not None:
+            raise UsageError("what a flight sends stays in the kernel: dump() and dumps() give it out")
         return Events(self, timeout)
+
+    @property
+    def _flying(self) -> Flight:
+        if self._flight is None:
+            raise UsageError("there is no flight recorder: trace(..., flight=\"30s\")")
+        return self._flight
+
+    def fly(self, window: int) -> None:
+        """The script is compiled for flight memory: dumps go back ``window`` ns. UsageError if it cannot fly."""
+        from .flight.reading import Flight
+        self._flight = Flight(self, window)
+
+    def dump(self, why: str = "") -> FlightDump:
+        """Of a flight: what was sent lately. The flight stays armed; the next dump may have some of it again."""
+        return self._flying.dump(why)
+
+    def dumps(self, timeout: float | None = None) -> Dumps:
+        """Of a flight: the dumps that the script's dump("why") asks for, until it ends or ``timeout`` seconds have
+        passed."""
+        return self._flying.follow(timeout)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events())
@@ -395,8 +449,10 @@ class Trace:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def decode_records(self, records: Iterable[tuple[int, Any, int]]) -> Iterator[Event]:
+    def decode_records(self, records: Iterable[tuple[int, bytes, int]]) -> Iterator[Event]:
         """The events of records; what the script asks for on the way (print a map, clear it) is done."""
+        from .runtime.values import keep_stacks
+        assert self._decoder is not None
         for site, buffer, offset in records:
             event = self._decoder.decode(buffer, offset)
             if event.kind == "print_map":
@@ -410,7 +466,7 @@ class Trace:
 
     def stop(self) -> list[Event]:
         """Detach, run ``end``, and give the events that are left."""
-        return list(self.decode_records(self.drain_records()))
+        return list(self.decode_records(self.drain_records())) if self._flight is None else self._flight.take_last()
 
     def show(self, timeout: float | None = None, every: float = 0.5) -> None:
         """In a notebook: the maps, drawn again and again in one output until the script ends or ``timeout`` seconds
@@ -466,6 +522,7 @@ class Trace:
             self._release_process()
             return
         if self._reader is not None and self.session.maps:
+            from .runtime.values import keep_stacks
             for _ in self.decode_records(self.drain_records()):
                 pass
             for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
@@ -477,27 +534,23 @@ class Trace:
         self.session.close()
 
 
-def keep_stacks(values: Sequence[Any]) -> None:
-    """Fetch the frames of all stacks in values while the kernel has them; their names can be looked up later."""
-    for value in values:
-        if isinstance(value, tuple):
-            keep_stacks(value)
-        elif hasattr(value, "kept"):
-            value.kept = value.addresses
-
-
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,
           unsafe: bool = False, world: World | None = None, handle_signals: bool = False,
-          memory: int | None = None, budget: float = 0.0, container: str = "") -> Trace:
+          memory: int | None = None, budget: float = 0.0, container: str = "", flight: str = "") -> Trace:
     """Compile ``source`` (a script's text) for tracing; use the result as a context manager.
 
     ``params`` are $1, $2 ...; ``pid`` limits it to a process and ends with it; ``command`` is started when the
     probes are attached, and its end ends the trace; ``memory`` bounds, in bytes, what is held beyond maps and rings
     (128 MiB). ``budget`` is the share of one CPU's time that the programs may take (0.02 is ``--budget 2%``; 0: no
     budget); what it kept back is in ``losses.withheld``. ``container`` limits it to the tasks in the container, pod or
-    service of that name, as ``-C`` does. Raises CompileError at once, and PrivilegeError,
+    service of that name, as ``-C`` does. ``flight`` ("30s", "5m,256M") keeps what the script sends in the kernel, until
+    ``dump()`` gives out the latest. Raises CompileError at once, and PrivilegeError,
     MissingFeatureError, AttachError or VerifierError on entering.
     """
+    window = region = 0
+    if flight:
+        from .flight.settings import parse_flight
+        window, region = parse_flight(flight)
     process: Process | None = None
     if command is not None:
         from .runtime.child import Child
@@ -507,6 +560,13 @@ def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str
         process = Watched(pid)
     options = Options(params=list(params), pid=pid, group=container,
                       cpid=process.pid if command is not None and process else 0, unsafe=unsafe, timed=True,
-                      env=script_environment())
-    return Trace(Source("stdin", source), options, process, world, handle_signals,
-                 memory=Memory(memory) if memory else None, budget=budget)
+                      env=script_environment(), flight=region)
+    found = Trace(Source("stdin", source), options, process, world, handle_signals,
+                  memory=Memory(memory) if memory else None, budget=budget)
+    if flight:
+        try:
+            found.fly(window)
+        except UsageError:
+            found.close()
+            raise
+    return found

@@ -19,15 +19,17 @@ from .invocation import (
     program_of,
 )
 from .kernel import notices
-from .language.source import Source
 from .options import Parsed, parse_command_line, usage_text
 from .running import run
 from .scripts import FILE, classify_word, read_script
+from .source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from typing import NoReturn
+
+    from .api import Show
 
 VERSION = "0.1.0"
 
@@ -44,24 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None and (parsed.command == "top" or not parsed.command and not sys.warnoptions):
             _exit_at_once(status)
         return status
-    except CompileError as error:
-        for text in commands.compile_findings(error, parsed):
-            print_to_stderr(text)
-        return 2 if any(item.code == "header-not-found" for item in error.diagnostics) else 1  # as bpftrace
-    except VerifierError as error:
-        _explain_rejection(error, parsed is not None and parsed.has("verbose"))
-        return 255  # as bpftrace
-    except OptionError as error:
-        print_to_stderr("\n".join([f"ERROR: {shorten_message(error.message)}",
-                                   *[f"HINT: {hint}" for hint in error.hints]]))
-        if arguments[0].startswith("-"):
-            print_to_stderr("\n" + usage_text())
-        return 1
     except SondeError as error:
-        print_to_stderr(f"ERROR: {shorten_message(error.message)}")
-        for hint in error.hints:
-            print_to_stderr(f"HINT: {shorten_message(hint)}")
-        return 1
+        return _report_error(error, parsed, arguments)
     except BrokenPipeError:
         _give_up_stdout()
         return 0
@@ -71,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_to_stderr("ERROR: the program is nested too deeply")
         return 1
     except MemoryError:
-        print_to_stderr("ERROR: out of memory")
+        os.write(2, b"ERROR: out of memory\n")  # without what more memory would be needed for
         return 1
     except OSError as error:  # a full disk, a terminal that is gone
         _give_up_stdout()
@@ -83,6 +69,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_to_stderr(f"ERROR: internal error, please report it: {type(error).__name__}: {error}\n"
                   "HINT: -v shows where it happened")
         return 1
+
+
+def _report_error(error: SondeError, parsed: Parsed | None, arguments: Sequence[str]) -> int:
+    """Say what is wrong; the exit status."""
+    if isinstance(error, CompileError):
+        for text in commands.compile_findings(error, parsed):
+            print_to_stderr(text)
+        return 2 if any(item.code == "header-not-found" for item in error.diagnostics) else 1  # as bpftrace
+    if isinstance(error, VerifierError):
+        _explain_rejection(error, parsed is not None and parsed.has("verbose"))
+        return 255  # as bpftrace
+    print_to_stderr(f"ERROR: {shorten_message(error.message)}")
+    for hint in error.hints:
+        print_to_stderr(f"HINT: {shorten_message(hint)}")
+    if isinstance(error, OptionError) and arguments[0].startswith("-"):
+        print_to_stderr("\n" + usage_text())
+    return 1
 
 
 def _have_standard_streams() -> None:
@@ -111,7 +114,8 @@ def _give_up_stdout() -> None:
 
 
 def _explain_rejection(error: VerifierError, verbose: bool) -> None:
-    from .language.diagnostics import ERROR, Diagnostic
+    from .errors import ERROR
+    from .source import Diagnostic
     hints = [] if verbose else ["-v shows the verifier's log"]
     print_to_stderr(Diagnostic(ERROR, "verifier", f"{error.message}: {error.cause}" if error.cause not in error.message
                          else error.message, error.span, hints).render())
@@ -138,7 +142,7 @@ def _dispatch_command(parsed: Parsed) -> int:
         return 0
     if parsed.has("info"):
         return _print_info()
-    if parsed.has("debuginfo") or parsed.has("traceable-functions"):
+    if parsed.has("debuginfo") or parsed.has("debuginfod") or parsed.has("traceable-functions"):
         _look_elsewhere(parsed)
     if parsed.has("list"):
         return _list_probes(parsed)
@@ -146,11 +150,17 @@ def _dispatch_command(parsed: Parsed) -> int:
         return commands.run_command(parsed.first, parsed)
     if parsed.command and not words and not parsed.has("e"):
         return commands.run_command(parsed.command, parsed)
+    if parsed.command == "top" and words:
+        from .commands.top import is_recording, look_back
+        if is_recording(words[0]):
+            return look_back(parsed)
     return _trace_script(parsed)
 
 
 def _look_elsewhere(parsed: Parsed) -> None:
-    from .kernel.places import set_search_places
+    from .kernel.places import set_debuginfod_servers, set_search_places
+    if parsed.has("debuginfod"):
+        set_debuginfod_servers(parsed.get("debuginfod"))
     set_search_places(parsed.get("debuginfo"), parsed.get("traceable-functions"))
 
 
@@ -242,7 +252,7 @@ def _print_formatted(source: Source, params: list[str]) -> int:
     return 0
 
 
-def _stage_printer(wanted: str, tool: str = "") -> Any:
+def _stage_printer(wanted: str, tool: str = "") -> Show:
     """-d: print the stages that were asked for, a list with commas."""
     from .compiler.pipeline import BPFTRACE_STAGES, STAGES
     stages = {BPFTRACE_STAGES.get(name, name) for name in wanted.split(",")}

@@ -21,9 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .language.source import Source
     from .semantics.options import Options
-    from .spec import ScriptSpec, TracepointFormat
+    from .source import Source
+    from .spec import KernelFunction, ScriptSpec, TracepointFormat
 
 PREFIX = "spec-"
 MOST_FILES, MOST_BYTES = 256, 32 << 20
@@ -55,10 +55,11 @@ class Witness:
         self.lasting &= answer or self._world.is_certain(name)
         return answer
 
-    def kernel_function(self, name: str, module: str = "") -> Any:
+    def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
         """As the World says; loaded BPF programs come and go."""
         self.lasting &= not module.startswith("bpf:")
-        return self._world.kernel_function(name, module)
+        answer: KernelFunction | None = self._world.kernel_function(name, module)
+        return answer
 
     def tracepoints(self) -> list[tuple[str, str]]:
         """As the World says."""
@@ -105,9 +106,14 @@ def load_compiled(key: bytes) -> ScriptSpec | None:
 
 def keep_compiled(key: bytes, spec: ScriptSpec, witness: Witness) -> None:
     """Keep a spec for the next start, if it can be."""
+    from .spec import CURRENT
     from .spec_data import NotPlain, pack_spec
     if not witness.lasting:
         return
+    for kept in spec.maps:
+        if kept.name == CURRENT:
+            from .kernel.current_task import locator_of_kernel
+            spec.locator = locator_of_kernel(kept.cpus)  # so that the next start need not look into BTF
     try:
         data = marshal.dumps([key, witness.texts, pack_spec(spec)], FORM)
     except NotPlain:

@@ -27,6 +27,7 @@ WORDS = (
     "cframe_frame",    # 1 + where a C frame has the innermost frame; 0: the version has no C frames
     "root_cframe",     # the C frame of a thread that runs no Python
     "frame_code", "frame_previous", "frame_instruction", "frame_owner",
+    "frame_entered",   # not 0: C has called the interpreter for this frame; 0: a frame of the C stack follows instead
     "shim_owner",      # from this number on a frame belongs to the C stack and is no function's
     "code_line", "code_file", "code_name", "code_table",
     "code_version",    # u32, another for each code object of an interpreter; 0: the version has none
@@ -59,6 +60,7 @@ PART_KEY, PART = Layout("=QQ"), 192
 FILE_PART, NAME_PART, TABLE_PART = 0, 64, 128  # numbers of the first part of each
 MOST_TEXT, MOST_TABLE = 6 * PART, 64 * PART    # bytes of each that are read
 FRAME_MARK = 2  # the two highest bits of a frame's id: neither a user's nor the kernel's address has them
+ENTERED = 1 << 61  # in a frame's id: C has called the interpreter for it, and stands below it
 
 
 def is_python_frame(address: int) -> bool:
@@ -69,12 +71,14 @@ def is_python_frame(address: int) -> bool:
 _COMMON = {
     "interp_next": 0, "thread_next": 8, "thread_interp": 16, "frame_code": 0, "frame_previous": 8,
     "frame_instruction": 56, "code_line": 68, "code_file": 112, "code_name": 128, "code_table": 136, "code_version": 92,
-    "thread_status": 0, "cframe_frame": 0, "root_cframe": 0, "shim_owner": 3, "ascii_size": 40, "compact_size": 56,
+    "thread_status": 0, "cframe_frame": 0, "root_cframe": 0, "frame_entered": 0, "shim_owner": 3,
+    "ascii_size": 40, "compact_size": 56,
 }
 VERSIONS: dict[tuple[int, int], dict[str, int]] = {
     (3, 11): _COMMON | {
         "interpreters": 40, "interp_threads": 16, "interp_id": 48, "thread_id": 152, "thread_frame": 56,
         "cframe_frame": 1 + 8, "root_cframe": 336, "frame_code": 32, "frame_previous": 48, "frame_owner": 69,
+        "frame_entered": 68,
         "shim_owner": 256, "code_line": 72, "code_version": 0, "code_bytecode": 184, "code_traceable": 168,
         "ascii_size": 48, "compact_size": 72},
     (3, 12): _COMMON | {

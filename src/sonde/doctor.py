@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from . import api, tools
 from .errors import SondeError
 from .kinds import KINDS
-from .output.progress import track_progress
+from .output.progress import Progress, track_progress
 from .record import Record
 from .scripts import read_script
 from .semantics.options import Options
 
 if TYPE_CHECKING:
-    from .output.progress import Progress
     from .semantics.world import World
     from .spec import ProgramSpec, ScriptSpec
-
 
 
 class Verdict(Record):

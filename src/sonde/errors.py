@@ -20,8 +20,10 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from .source import Diagnostic, Span
+
+ERROR, WARNING = "ERROR", "WARNING"
 _WIDEST = 400  # characters of a line, and twice that of a message, that are shown whole
 
 
@@ -57,8 +59,8 @@ class SondeError(Exception):
 class CompileError(SondeError):
     """The script does not compile. ``diagnostics`` has every finding, errors and warnings, in order."""
 
-    def __init__(self, diagnostics: Sequence[Any]) -> None:
-        first = next((d.message for d in diagnostics if d.severity == "ERROR"), "compilation failed")
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        first = next((d.message for d in diagnostics if d.severity == ERROR), "compilation failed")
         super().__init__(first)
         self.diagnostics = list(diagnostics)
 
@@ -107,7 +109,7 @@ class VerifierError(SondeError):
     (None if unknown), ``program`` the name of the rejected program.
     """
 
-    def __init__(self, message: str, program: str, log: str, cause: str, span: Any = None) -> None:
+    def __init__(self, message: str, program: str, log: str, cause: str, span: Span | None = None) -> None:
         super().__init__(message)
         self.program = program
         self.log = log

@@ -11,20 +11,19 @@ from __future__ import annotations
 import struct
 import time
 
-from .language.source import Source
 from .record import Record
 from .semantics.options import Options
-from .spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
+from .source import Source
+from .spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT, ScriptSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from mmap import mmap
 
     from .kernel.groups import Groups
     from .runtime.losses import Losses
     from .runtime.maps import Map
     from .runtime.session import Session
-    from .spec import ScriptSpec
 
 PATIENCE = 2.0     # s: for a name that its runtime has not written yet
 AGAIN = 0.05       # s between looks for it
@@ -120,7 +119,7 @@ class GroupLog:
         for group in self._groups.all_groups():
             self._answer(group)
 
-    def _lay_out_early(self, memory: Any, until: int) -> None:
+    def _lay_out_early(self, memory: mmap, until: int) -> None:
         """What is known for good of the groups that were there before, where programs need no call to read it."""
         slots: dict[int, set[int]] = {}
         for group, told in self._told.items():

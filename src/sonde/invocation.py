@@ -7,21 +7,23 @@ import sys
 
 from . import commands
 from .errors import UsageError
-from .language.source import Source
 from .numerals import parse_whole
 from .options import TOOL as TOOLS_OWN
 from .options import Option, Parsed, budget_of, usage_text
 from .ownership import open_guarded
 from .scripts import COMMAND, LARGEST, TOOL, classify_word, read_script, script_of
+from .source import Source
 from .types import GROUPS
 from .watching import is_watched, makes_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .api import Trace
+    from .api import Show, Trace
+    from .plain import Json, JsonObject
+    from .recording.recorder import RecordingTrace
+    from .runtime.child import Process
     from .semantics.options import Options
+    from .semantics.world import World
 
 
 def print_to_stderr(text: str) -> None:
@@ -39,7 +41,7 @@ def options_of_tool(name: str) -> list[Option]:
     return [Option(row.names, row.value, TOOLS_OWN, row.help) for row in tool.options] if tool else []
 
 
-def kernel_of(parsed: Parsed) -> Any:
+def kernel_of(parsed: Parsed) -> World:
     """The World to compile for: this machine, or the kernel whose BTF --btf names."""
     if parsed.has("btf"):
         from .kernel.recorded import BtfWorld
@@ -48,11 +50,11 @@ def kernel_of(parsed: Parsed) -> Any:
     return live_world()
 
 
-def permitted(world: Any, parsed: Parsed) -> Any:
+def permitted(world: World, parsed: Parsed) -> World:
     """The World without the features that --no-feature denies."""
-    from .api import Without
+    from .api import without
     denied = [name for name in parsed.get("no-feature").split(",") if name]
-    return Without(world, frozenset(denied)) if denied else world
+    return without(world, denied) if denied else world
 
 
 def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
@@ -82,12 +84,14 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         for warning in check_arguments(tool, params, parsed.named):
             print_to_stderr(warning)
         if parsed.named.pop("regexp", ""):
-            params[0], parsed.options["probe-filter"] = probes_by_regex(params[0])
+            for place, pattern in enumerate(params):
+                params[place], parsed.options["probe-filter"] = probes_by_regex(pattern)
         if parsed.has("pid"):
             tool.check_process()
         if parsed.has("container"):
             tool.check_container()
         parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
+        parsed.follows_command = tool.asks_who_runs
         if parsed.has("by"):
             parsed.columns = [parsed.get("by").upper() if name == "COMM" else name for name in parsed.columns]
         if tool.parameters[:1] == ["SECONDS"]:
@@ -111,7 +115,7 @@ def pid_of(parsed: Parsed) -> int:
     return number
 
 
-def process_of(parsed: Parsed) -> Any:
+def process_of(parsed: Parsed) -> Process | None:
     """The process of -p or -c; None without either."""
     if parsed.has("cmd") and parsed.has("pid"):
         raise UsageError("USAGE: Cannot use both -c and -p.")
@@ -121,8 +125,8 @@ def process_of(parsed: Parsed) -> Any:
     pid = pid_of(parsed)
     if not pid:
         return None
-    from .runtime.child import Process
-    return Process(pid)
+    from .runtime import child
+    return child.Process(pid)
 
 
 def options_of(parsed: Parsed, params: list[str]) -> Options:
@@ -163,36 +167,38 @@ def options_of(parsed: Parsed, params: list[str]) -> Options:
                    headers=parsed.get("include").split("\n") if parsed.has("include") else [])
 
 
-def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Any]:
+def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Process | None]:
     """What is asked of the compiler, and the process of -p or -c. A tool or command that can be limited to a process
-    traces that of -c alone; a script asks for ``cpid`` itself."""
+    traces that of -c alone, unless it follows what the command starts; a script asks for ``cpid`` itself."""
     options = options_of(parsed, params)
     process = process_of(parsed)
-    if parsed.has("cmd"):
+    if parsed.has("cmd") and process is not None:
         options.cpid = process.pid
-        if parsed.process_option == "pid":
+        if parsed.follows_command:
+            options.family = True
+        elif parsed.process_option == "pid":
             options.pid = process.pid
         elif parsed.process_option:
             options.named.setdefault(parsed.process_option, str(process.pid))
     return options, process
 
 
-def new_trace(source: Source, options: Options, process: Any, parsed: Parsed, show: Any = None) -> Trace:
+def new_trace(source: Source, options: Options, process: Process | None, parsed: Parsed,
+              show: Show | None = None) -> Trace:
     """The trace of a script, as the options of the command line have it."""
     from .api import Trace, live_world
     from .memory import Memory, parse_memory
     measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
     world = permitted(live_world(), parsed) if parsed.has("no-feature") else None
-    kind = Trace
+    arguments = source, options, process, world, True, measured, show, memory, budget_of(parsed)
     if makes_recording(parsed):
         from .recording.recorder import RecordingTrace
         path = _recording_path(parsed)
-        kind = RecordingTrace
-    trace = kind(source, options, process, world, True, measured, show, memory, budget_of(parsed))
+        trace: Trace = _record_trace(RecordingTrace(*arguments), path, parsed)
+    else:
+        trace = Trace(*arguments)
     trace.words = parsed.given
-    if makes_recording(parsed):
-        _record_trace(trace, path, parsed)
     return trace
 
 
@@ -221,7 +227,7 @@ def _recording_path(parsed: Parsed) -> str:
     return path
 
 
-def _record_trace(trace: Any, path: str, parsed: Parsed) -> None:
+def _record_trace(trace: RecordingTrace, path: str, parsed: Parsed) -> RecordingTrace:
     """Have a RecordingTrace write its file."""
     from .watching import every
     seconds = every(parsed)
@@ -231,9 +237,10 @@ def _record_trace(trace: Any, path: str, parsed: Parsed) -> None:
         from .recording.events import plain_events
         events = plain_events(parsed.get("events"), live_world())
     trace.record_to(_open_to_write(path), recording_facts(parsed, events), seconds)
+    return trace
 
 
-def recording_facts(parsed: Parsed, events: Any = None) -> dict[str, Any]:
+def recording_facts(parsed: Parsed, events: Json = None) -> JsonObject:
     """What the head of a recording says of the command line."""
     return {"tool": parsed.tool, "columns": list(parsed.columns), "title": parsed.get("title"),
             "unit": parsed.get("unit"), "command": parsed.given, "events": events}

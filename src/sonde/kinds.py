@@ -23,6 +23,8 @@ class ProbeKind(Record):
     returns: bool = False        # fires when a function ends
     typed: bool = False          # its arguments have the types of the kernel's type information
     user: bool = False           # in programs and libraries
+    function: bool = False       # at a function's entry or end
+    signals: bool = False        # signal() can be used: there is a task that is traced
     registers: bool = False      # reg() has those of the traced code
     counted: bool = False        # its last part is a number: a period, events per firing
     newest_first: bool = False
@@ -37,27 +39,28 @@ KINDS = {kind.name: kind for kind in (
     ProbeKind("begin", ("BEGIN",), session=True, exempt=True, programs=_RAW),
     ProbeKind("end", ("END",), session=True, exempt=True, programs=_RAW),
     ProbeKind("self", session=True, exempt=True, programs=_RAW),
-    ProbeKind("tracepoint", ("t",), programs=("raw_tracepoint", "tracepoint")),
-    ProbeKind("rawtracepoint", ("rt",), programs=_RAW),
-    ProbeKind("kprobe", ("k",), registers=True, newest_first=True, twin="fentry", feature="kprobes",
-              multi="kprobe_multi", programs=_PROBE),
-    ProbeKind("kretprobe", ("kr",), returns=True, registers=True, newest_first=True, twin="fexit", feature="kprobes",
-              multi="kprobe_multi", programs=_PROBE),
-    ProbeKind("fentry", ("f", "kfunc"), typed=True, newest_first=True, twin="kprobe", feature="fentry"),
-    ProbeKind("fexit", ("fr", "kretfunc"), returns=True, typed=True, newest_first=True, twin="kretprobe",
+    ProbeKind("tracepoint", ("t",), signals=True, programs=("raw_tracepoint", "tracepoint")),
+    ProbeKind("rawtracepoint", ("rt",), signals=True, programs=_RAW),
+    ProbeKind("kprobe", ("k",), function=True, signals=True, registers=True, newest_first=True, twin="fentry",
+              feature="kprobes", multi="kprobe_multi", programs=_PROBE),
+    ProbeKind("kretprobe", ("kr",), function=True, signals=True, returns=True, registers=True, newest_first=True,
+              twin="fexit", feature="kprobes", multi="kprobe_multi", programs=_PROBE),
+    ProbeKind("fentry", ("f", "kfunc"), function=True, signals=True, typed=True, newest_first=True, twin="kprobe",
               feature="fentry"),
-    ProbeKind("uprobe", ("u",), user=True, registers=True, newest_first=True, feature="uprobes", multi="uprobe_multi",
-              programs=_PROBE),
-    ProbeKind("uretprobe", ("ur",), returns=True, user=True, registers=True, newest_first=True, feature="uprobes",
+    ProbeKind("fexit", ("fr", "kretfunc"), function=True, signals=True, returns=True, typed=True, newest_first=True,
+              twin="kretprobe", feature="fentry"),
+    ProbeKind("uprobe", ("u",), function=True, signals=True, user=True, registers=True, newest_first=True,
+              feature="uprobes", multi="uprobe_multi", programs=_PROBE),
+    ProbeKind("uretprobe", ("ur",), function=True, signals=True, returns=True, user=True, registers=True,
+              newest_first=True, feature="uprobes", multi="uprobe_multi", programs=_PROBE),
+    ProbeKind("usdt", ("U",), signals=True, user=True, registers=True, newest_first=True, feature="uprobes",
               multi="uprobe_multi", programs=_PROBE),
-    ProbeKind("usdt", ("U",), user=True, registers=True, newest_first=True, feature="uprobes", multi="uprobe_multi",
-              programs=_PROBE),
     ProbeKind("interval", ("i",), exempt=True, counted=True, programs=_PERF),
-    ProbeKind("profile", ("p",), registers=True, counted=True, programs=_PERF),
+    ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, programs=_PERF),
     ProbeKind("software", ("s",), registers=True, counted=True, programs=_PERF),
     ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
     ProbeKind("watchpoint", ("w", "asyncwatchpoint", "aw"), registers=True, programs=_PERF),
-    ProbeKind("iter", ("it",), session=True, exempt=True),
+    ProbeKind("iter", ("it",), signals=True, session=True, exempt=True),
     ProbeKind("test", ("TEST",), session=True, exempt=True, programs=_RAW),
     ProbeKind("bench", ("BENCH",), session=True, exempt=True, programs=_RAW),
 )}

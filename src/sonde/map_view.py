@@ -10,6 +10,7 @@ from .tabular import Tabular
 
 if TYPE_CHECKING:
     from .api import Trace
+    from .tables import TableColumn
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,8 +54,8 @@ class MapView(Tabular, Mapping[K, V]):
     then the values; a histogram has a row for each bucket.
     """
 
-    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]], final: Mapping[str, Any],
-                 spec: MapSpec, trace: Trace) -> None:
+    def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]],
+                 final: Mapping[str, Sequence[tuple[Any, Any]]], spec: MapSpec, trace: Trace) -> None:
         self.name = name
         self.spec = spec
         self._read = read
@@ -83,8 +84,10 @@ class MapView(Tabular, Mapping[K, V]):
 
     def pairs(self) -> Sequence[tuple[K, V]]:
         """The pairs as a list."""
-        found: Sequence[tuple[K, V]] = self._final[self.name] if self.name in self._final else self._read(self.name)
-        return found
+        return self._items()
+
+    def _items(self) -> Sequence[tuple[Any, Any]]:
+        return self._final[self.name] if self.name in self._final else self._read(self.name)
 
     @property
     def incomplete(self) -> bool:
@@ -111,10 +114,10 @@ class MapView(Tabular, Mapping[K, V]):
     def __repr__(self) -> str:
         return f"<map {self.name}: {len(self)} keys>"
 
-    def _columns(self) -> Any:
+    def _columns(self) -> list[TableColumn]:
         from .reading import warn_of_losses
         from .tables import map_columns
-        found = map_columns(self.spec, self.pairs())
+        found = map_columns(self.spec, self._items())
         warn_of_losses(self._trace)
         return found
 
@@ -122,11 +125,11 @@ class MapView(Tabular, Mapping[K, V]):
 
     def _repr_html_(self) -> str:
         from .notebook import map_html
-        return map_html(self.spec, self.pairs(), self._trace.provenance)
+        return map_html(self.spec, self._items(), self._trace.provenance)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """A histogram as bars, stacks as a flame graph, all else as a table; as text what sonde prints."""
         from .notebook import map_html, map_text
-        items = self.pairs()
+        items = self._items()
         return {"text/plain": map_text(self.name, items),
                 "text/html": map_html(self.spec, items, self._trace.provenance)}

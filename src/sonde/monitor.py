@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .errors import SondeError, UsageError
+from .errors import UsageError
 from .options import Parsed
 from .service import tell_manager
-from .watching import can_draw_on, count, counts_down, every, pictures, redraws, runs_tests, whole_number
+from .terminal import require_screen, run_app_beside
+from .watching import count, counts_down, every, pictures, redraws, runs_tests, whole_number
 
 if TYPE_CHECKING:
     from .api import Trace
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from .output.live.model import Snapshot
     from .output.progress import Progress
     from .output.views import Showing
+    from .recording.replay import ReplayTrace
     from .runtime.losses import Losses
 
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
 _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
 
-_Records = Iterable[tuple[int, Any, int]]
+_Records = Iterable[tuple[int, bytes, int]]
 
 
 def make_blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
@@ -124,7 +126,7 @@ class Follower:
         self._enough = self._enough or time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self._counter.begun > _SETTLED
         return self._enough
 
-    def _probe_of_record(self, record: tuple[int, Any, int]) -> str:
+    def _probe_of_record(self, record: tuple[int, bytes, int]) -> str:
         _, buffer, offset = record
         number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
         return self.trace.spec.probes[number] if number < len(self.trace.spec.probes) else ""
@@ -136,7 +138,7 @@ class Follower:
                 return
             printer.print_records((record,), self.trace.act_on_site)
 
-    def _accepts_record(self, probe: str, buffer: Any, offset: int) -> bool:
+    def _accepts_record(self, probe: str, buffer: bytes, offset: int) -> bool:
         """Note where a record comes from; False if it belongs to a block that is one too many."""
         self._time = int.from_bytes(buffer[offset + 8:offset + 16], sys.byteorder) or self._time
         if self.screen is not None:
@@ -257,35 +259,42 @@ def _show_in_browser(trace: Trace, parsed: Parsed, out: Output, port: int) -> in
 
 
 def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
-    """The screen belongs to this thread, the session to another one, that neither waits for the other."""
-    from threading import Thread
-    if not can_draw_on(0) or not can_draw_on(1):
-        raise UsageError("sonde top needs a terminal", ["without one: sonde serve, or the program by itself"])
-    try:
+    with require_screen("sonde serve, or the program by itself"):
         from .output.live.top import TopApp
-    except ModuleNotFoundError as error:
-        from .installed import how_to_add
-        raise UsageError(f"sonde top needs the Python package {error.name}", [how_to_add("ui")]) from None
     app = TopApp(lambda: trace.session.request_end("quit"), trace.ending)
     shown = LiveRun(trace, parsed, app.show_snapshot)
-    failed: list[BaseException] = []
 
-    def trace_in_thread() -> None:
-        try:
-            shown.trace_session()
-            if trace.session.reason == "signal":
-                app.give_up()
-        except BaseException as error:  # said by the main thread, when the terminal is its own again
-            failed.append(error)
+    def trace_session() -> None:
+        shown.trace_session()
+        if trace.session.reason == "signal":
             app.give_up()
 
-    thread = Thread(target=trace_in_thread, name="sonde-session")
-    thread.start()
-    try:
-        app.run()
-    finally:
-        trace.session.request_end("quit")
-        thread.join()
-    if failed or app.failure is not None:
-        raise failed[0] if failed else app.failure or SondeError("the view has ended")
+    run_app_beside(app, "sonde-session", trace_session, lambda: trace.session.request_end("quit"))
     return shown.finish_run(out)
+
+
+def _reading_bar() -> Callable[[int, int], None]:
+    from .output.progress import make_progress
+    bar = make_progress()
+
+    def tell(done: int, whole: int) -> None:
+        if bar is not None:
+            bar.show_progress("reading the recording", done >> 10, whole >> 10, "KiB")
+            if done >= whole:
+                bar.clear_bar()
+    return tell
+
+
+def show_recording(trace: ReplayTrace) -> int:
+    """``sonde top`` over a recording: read whole, and shown with a slider."""
+    from .recording.frames import read_frames
+    with require_screen("sonde replay"):
+        from .output.live.slider import SliderApp
+    facts = trace.recording.facts
+    with trace:
+        title = f"sonde {facts.tool or facts.title or 'recording'}"
+        app = SliderApp(read_frames(trace, title, facts.tool, facts.columns, _reading_bar()))
+        app.run()
+        if app.failure is not None:
+            raise app.failure
+    return 0

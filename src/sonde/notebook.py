@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .output import look
 from .output.text import sort_items, text_output
@@ -14,9 +13,9 @@ from .output.views.stacks import Folder, shows_stacks
 if TYPE_CHECKING:
     from .api import Trace
     from .runtime.provenance import Provenance
+    from .runtime.values import Items
     from .spec import MapSpec
 
-Items = Sequence[tuple[Any, Any]]
 
 HEIGHT = 420  # pixels of a flame graph's frame
 # Of the notebook's page only what is ours: its own paper and ink are taken.

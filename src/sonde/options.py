@@ -10,6 +10,7 @@ from .record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
 
 class Option(Record):
@@ -34,10 +35,10 @@ OPTIONS = [
            "trace this container, pod or service only: its name, or a container's id"),
     Option(("--by",), "KIND", "OPTIONS", "container, pod or service: shown in the place of processes' names"),
     Option(("-c", "--cmd"), "COMMAND", "OPTIONS",
-           "run a command once all is attached, end with it; tools that take -p trace it alone"),
+           "run a command once all is attached, end with it; tools that take -p trace it and what it starts"),
     Option(("-o", "--output"), "FILE", "OPTIONS", "write the trace's output to a file"),
     Option(("-f", "--format"), "FORMAT", "OPTIONS",
-           "output format: text, json, folded, flamegraph, pprof, heatmap, dot, html, csv, perfetto or "
+           "output format: text, json, folded, flamegraph, pprof, otlp, heatmap, dot, html, csv, perfetto or "
            "recording"),
     Option(("--record",), "FILE", "OPTIONS", "keep the run in a recording as well, for sonde replay and sonde diff"),
     Option(("--events",), "PROBES", "OPTIONS", "record: all events of these tracepoints, to be asked by replay -e"),
@@ -70,6 +71,8 @@ OPTIONS = [
     Option(("-I",), "DIR", "OPTIONS", "look for C headers there too"),
     Option(("--include",), "FILE", "OPTIONS", "as if the program began with #include FILE"),
     Option(("--debuginfo",), "DIR[:DIR]", "OPTIONS", "look for separate debug files there first"),
+    Option(("--debuginfod",), "URLS", "OPTIONS",
+           "ask these servers for debug files, by build id; '': none, not those of DEBUGINFOD_URLS either"),
     Option(("--traceable-functions",), "FILE", "OPTIONS", "the functions that can be traced, one to a line"),
     Option(("-h", "--help"), "", "OPTIONS", "this help; after a tool's name, that tool's"),
     Option(("-V", "--version"), "", "OPTIONS", "the version"),
@@ -90,7 +93,7 @@ WRAPPERS = ("fleet",)  # commands that take a program, which may be a tool with 
 _WRAPPED = [(name,) for name in WRAPPERS]
 TOOL = "TOOL"  # the group of a tool's own options
 SHARED = {"no-redraw"}  # options of ours that a tool may have by a letter of its own
-REPEATED = {"I", "include"}  # may be given several times: the values are lines
+REPEATED = {"I", "include", "hosts"}  # may be given several times: the values are lines
 FLAGS = {row.key for row in OPTIONS if not row.value}
 
 
@@ -104,6 +107,7 @@ class Parsed(Record):
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
     process_option: str = ""    # by which it is limited to a process: "pid", ours, or its own; "" if it is not
+    follows_command: bool = False  # -c: what the command starts is traced too
     seconds: int = 0            # for how long a tool or command is asked to trace; 0: not said
     command: str = ""           # top, serve or record: what is made of the run
     first: str = ""             # the first word, if it stood before any -e: perhaps a command
@@ -115,6 +119,16 @@ class Parsed(Record):
 
     def get(self, key: str, default: str = "") -> str:
         return self.options.get(key, default)
+
+    def refuse_options(self, keys: set[str], command: str, takes_seconds: bool) -> NoReturn:
+        """UsageError for one of these, as it was spelled if it was spelled by itself, which ``command`` has not."""
+        found = [(word, row.key) for row in OPTIONS if row.key in keys
+                 for word in [word for word in self.given if word in row.names] or row.names[:1]]
+        spelled, key = min(found, key=lambda each: each[0] not in self.given)
+        lasts = key == "debug" and takes_seconds and self.get(key).isdecimal()  # as some of bcc's have it
+        raise UsageError(f"sonde {command} has no {spelled}", [
+            f"seconds stand at the end: sonde {command} ... {self.get(key)}" if lasts else
+            f"sonde {command} --help explains"])
 
 
 def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
@@ -131,7 +145,8 @@ def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] |
             found.rest = pending
             break
         if word == "-" or not word.startswith("-") or _is_number(word) and word not in known:
-            if word in VIEWERS and not found.words and not found.command and not found.has("e") and own is not None:
+            if word in VIEWERS and (not found.words or tuple(found.words) in _WRAPPED) and not found.command \
+                    and not found.has("e") and own is not None:
                 found.command = word
                 continue
             if own is not None and (not found.words or tuple(found.words) in _WRAPPED) and not found.has("e"):
@@ -201,7 +216,8 @@ def _parse_option(word: str, pending: list[str], found: Parsed, known: dict[str,
         else:
             value = pending.pop(0)
     if row.group == TOOL and row.key not in SHARED:
-        found.named[row.key] = value if row.value else "true"
+        before = f"{found.named[row.key]}\n" if row.key in REPEATED and row.key in found.named else ""
+        found.named[row.key] = before + value if row.value else "true"
         return
     if row.key == "warnings" and row.key in found.options:
         raise UsageError("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map "

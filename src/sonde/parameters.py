@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .language.ast import BoolLiteral, Call, Expr, Script, StrLiteral, Unary
 from .language.diagnostics import Diagnostics
-from .language.source import Source
 from .record import Record
 from .semantics.nodes import walk_nodes
 from .semantics.options import Options
+from .source import Source
 
 
 class Parameter(Record):

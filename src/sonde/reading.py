@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .tabular import Tabular
 
 if TYPE_CHECKING:
     from .api import Trace
     from .runtime.events import Event
+    from .tables import TableColumn
 
 R = TypeVar("R")
 
@@ -19,7 +20,30 @@ _INCOMPLETE = {"map_full": "{map} was full", "map_busy": "updates of {map} faile
 _AGAIN = 0.005  # s: until the next look at records whose place in the order is not yet certain
 
 
-class Events(Tabular):
+class EventTable(Tabular):
+    """Events that can be had as rows of a class, or as a table."""
+
+    def __iter__(self) -> Iterator[Event]:
+        raise NotImplementedError
+
+    def of(self, row: type[R]) -> Iterator[R]:
+        """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
+        called as its fields are. UsageError if the script sends none so called, or values of other types."""
+        from .expected import sites_for
+        from .tables import event_values
+        sites = sites_for(self._trace.spec, row)
+        return (row(*event_values(event)) for event in self if event.site in sites)
+
+    def _columns(self) -> list[TableColumn]:
+        from .tables import event_table, import_extra
+        import_extra("pyarrow", "tables")  # before any event is taken
+        trace = self._trace
+        found = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
+        warn_of_losses(trace)
+        return found
+
+
+class Events(EventTable):
     """The events of a running trace, in order, until the script ends or ``timeout`` seconds have passed.
 
     Iterate over them with ``for`` or ``async for``, or take all of them as a table: then this waits until the end.
@@ -49,6 +73,7 @@ class Events(Tabular):
             if left is not None and left <= 0:
                 return
             yield from trace.decode_records(trace.next_records(left))
+            trace.session.asked = False  # by SIGUSR1, to print the maps: here nobody prints, and poll() would not wait
             if trace.session.done:
                 yield from trace.decode_records(trace.drain_records())
                 return
@@ -63,6 +88,7 @@ class Events(Tabular):
         while True:
             for event in trace.decode_records(trace.next_records(0)):
                 yield event
+            session.asked = False
             if session.done:
                 for event in trace.decode_records(trace.drain_records()):
                     yield event
@@ -74,22 +100,6 @@ class Events(Tabular):
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
                 await wait_readable(session.fileno(), left)
-
-    def of(self, row: type[R]) -> Iterator[R]:
-        """What printf() and print() send as ``row``, a NamedTuple or data class: one for each event whose values are
-        called as its fields are. UsageError if the script sends none so called, or values of other types."""
-        from .expected import sites_for
-        from .tables import event_values
-        sites = sites_for(self._trace.spec, row)
-        return (row(*event_values(event)) for event in self if event.site in sites)
-
-    def _columns(self) -> Any:
-        from .tables import event_table, import_extra
-        import_extra("pyarrow", "tables")  # before any event is taken
-        trace = self._trace
-        found = event_table(trace.spec, self, lambda time: trace.context.wall_clock(time, "boot"))
-        warn_of_losses(trace)
-        return found
 
 
 def warn_of_losses(trace: Trace) -> None:

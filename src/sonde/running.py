@@ -12,12 +12,13 @@ from .watching import is_watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from .api import Trace
     from .ending import Ending
     from .monitor import Follower
     from .output import Output, Printer
+    from .output.progress import Progress
     from .output.views import Showing
 
 
@@ -140,7 +141,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     if session.detaching:
         out.write_note(f"Detaching {session.detaching} probes, which this kernel does one by one ...")
     out.flush(True)
-    return session.status if session.reason == "exit" else 0
+    return session.status & 0xFF if session.reason == "exit" else 0
 
 
 def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None) -> Printer:
@@ -174,7 +175,7 @@ def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
         for hint in warning.hints if parsed.has("verbose") else []:
             out.write_note(f"HINT: {hint}")
     if trace.retried is not None and parsed.has("verbose"):
-        out.write_note(f"reads kernel memory with helper calls: {trace.retried.cause}")
+        out.write_note(f"compiled again, more plainly: {trace.retried.cause}")
 
 
 def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
@@ -193,9 +194,9 @@ def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
         out.write_note(f"Pinned: cat {path} runs it; rm {path} removes it")
 
 
-def _reading_bar() -> Any:
+def _reading_bar() -> Callable[[str, int, int], None]:
     """Says how far the reading of a large map is."""
-    bars: list[Any] = []
+    bars: list[Progress | None] = []
 
     def tell(name: str, done: int, whole: int) -> None:
         from .output.progress import make_progress

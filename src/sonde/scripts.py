@@ -11,9 +11,9 @@ import stat
 
 from .commands import COMMANDS
 from .errors import UsageError
-from .language.source import Source
 from .ownership import own_users
 from .shipped import is_shipped, read_shipped
+from .source import Source
 
 COMMAND, TOOL, FILE = "command", "tool", "file"
 LARGEST = 16 << 20  # bytes of a script

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .output import Printer, make_output
+from .output import Output, Printer, make_output
 from .output.json import quote_json
 
 if TYPE_CHECKING:
     from .api import Trace
-    from .output import Output
     from .runtime.programs import LoadedProgram
 
 MEASURED = 200_000_000  # ns that a benchmark runs for, at least
@@ -90,8 +89,10 @@ def _count_text(number: int) -> str:
     return f"{number} test{'' if number == 1 else 's'}"
 
 
-def write_raw(out: Any, text: str) -> None:
+def write_raw(out: Output, text: str) -> None:
     """Text that is output already, whatever the form."""
+    from .output.stream import Streams
+    assert isinstance(out, Streams)
     out.out.write(text.encode("utf-8", "surrogateescape"))
 
 

@@ -36,6 +36,21 @@ The map ``__heads`` has a slot for each CPU::
     u64 head       number of the first byte that is free
     u64 settled    a number: all records that begin before it are complete
 
+Slots of threads (map ``__slots@x`` of a map ``@x`` whose keys are the current thread's id; compiler/lower/threads.py)::
+
+    PURSES times PURSE bytes, of which a u64 each: elements that may still be made; max_entries less those that are
+    a power of two of slots of SLOT bytes:
+        u64 owner  0: free; a thread's id: being taken; SLOT_OWNED | id: the thread's element is here
+        u64 value
+        u64 others elements in the hash of threads whose slot this is too
+
+Hot elements (map ``__hot@x`` of an aggregate ``@x``; compiler/lower/hot.py), a region for each of ``cpus`` CPUs, of a
+power of two of places of ``stride`` bytes::
+
+    u64 state      0: free; HOT_TAKING; HOT_TAKEN for good
+    ...            the key, filled up to eight bytes
+    u64[]          the aggregate's words: what this CPU counted since; the hash has the key too, and what came before
+
 Control groups (maps of scripts that compare a container, pod or service with a name; see ScriptSpec.groups)::
 
     __groups       u64 id of a group -> u64: bit i, it is a part of what ScriptSpec.groups[i] asks for; bit i + 16, that
@@ -43,16 +58,34 @@ Control groups (maps of scripts that compare a container, pod or service with a 
     __early        u32[EARLY_SLOTS], by the low bits of an id: the same of groups that were there at the start, whose
                    ids are not above the global ``groups_until``; with EARLY_UNSURE, that __groups knows more
     __unplaced     u64 id, u64 the bits that were asked for -> u64 events for which they were not known
+
+Processes (map of scripts that are compiled for ``Options.family``)::
+
+    __family       u64 address of a struct signal_struct -> u64: what -c started, threads apart, but for the command
 """
 
 from __future__ import annotations
 
 from .record import Record, Value
+from .source import Diagnostic, Source, Span
 from .types import Struct, Type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from typing import TypedDict, TypeVar
+
+    class SiteData(TypedDict, total=False):
+        """What a site has beside its fields; which of it, and what it means, is for its kind to say."""
+
+        severity: str
+        format: str
+        separator: str
+        path: str
+        map: str
+        top: int
+        div: int
+        then: str
+        why: str
 
 RECORD_HEADER = 16
 CONTROL_HEADER = 24
@@ -60,13 +93,18 @@ STATE, DATA_RING, CONTROL_RING = "__state", "__data", "__control"
 STACKS, STACK_RESERVE, BUDGET = "__stacks", "__reserve", "__budget"
 PY_IMAGES, PY_MISSES, PY_THREADS = "__pyimages", "__pymisses", "__pythreads"
 PY_FRAMES, PY_TEXTS = "__pyframes", "__pytexts"
+UNWIND_ROWS, UNWIND_FILES, UNWIND_ASKS = "__unwindrows", "__unwindfiles", "__unwindasks"
 GROUPS, UNPLACED, UNPLACED_BIT = "__groups", "__unplaced", 16
+FAMILY, MOST_PROCESSES = "__family", 1 << 16
 EARLY, EARLY_SLOTS, EARLY_UNSURE = "__early", 1 << 14, 1 << 30
 MOST_GROUPS = 15  # questions of one script
 BUDGET_HEAD = 2  # words of a slot before those of the probes
+CURRENT = "__current"  # u64 by CPU: where it keeps the pointer to its current task; 0: that is not known
 FLIGHT, HEADS = "__flight", "__heads"
 FLIGHT_BUSY, FLIGHT_GAP = 1 << 30, 1 << 29
 LEAST_SEGMENT, MOST_SEGMENT = 1 << 16, 1 << 20  # bytes
+PURSES, PURSE, SLOT, SLOT_OWNED = 16, 64, 32, ((1 << 33) - 1) << 31
+HOT_TAKING, HOT_TAKEN, HOT_KEY = 1, 2, 8  # states of a place; where its key lies
 WRITERS, HEAD, SETTLED, HEADS_STRIDE = 0, 8, 16, 64  # offsets in a slot of __heads, and its size
 
 class TracepointFormat(Record):
@@ -328,8 +366,10 @@ class MapSpec(Record):
     initial: bytes = b""  # contents of element 0 of an array, written before the programs load
     read_in_kernel: bool = False  # the script reads an aggregate's merged value inside a program
     short: str = ""  # the internal map that has the keys whose strings are all short; see compiler/lower/keys.py
+    slots: str = ""  # the internal map that has most of its elements; see above
+    hot: str = ""  # the internal map of an aggregate that has what CPUs counted of the keys that they met first
     adds: bool = False  # plain numbers that the script only adds to
-    span: Any = None
+    span: Span | None = None
     labels: tuple[str, ...] = ()  # what the script calls the keys, "" for one without a name of its own
     at_end: str = ""  # where nothing print()s it, and ``end`` "clears" it, or "shows" it itself before it does
 
@@ -352,7 +392,7 @@ class ProgramSpec(Record):
     code: bytes
     attach: list[Attach]
     relocations: list[Relocation] = []
-    lines: list[tuple[int, Any]] = []  # (instruction index, Span), ascending
+    lines: list[tuple[int, Span]] = []  # by instruction index, ascending
     # "" by kind; "raw": tracepoints by their raw ones; "raw:<event>": all of them by that raw one; "session": ``parts``
     how: str = ""
     expected_attach: int = 0
@@ -413,11 +453,11 @@ class EventSite(Record):
     """
 
     kind: str
-    span: Any
+    span: Span | None
     fields: list[EventField]
     size: int  # bytes of the whole record
     parts: list[FormatPart] = []
-    data: dict[str, Any] = {}
+    data: SiteData = {}
 
     @property
     def control(self) -> bool:
@@ -432,7 +472,7 @@ class ErrorSite(Record):
     """
 
     kind: str
-    span: Any
+    span: Span | None
     helper: str = ""
     map: str = ""
 
@@ -456,7 +496,7 @@ class Config(Record):
     cpp_demangle: bool = True
     lazy_symbolication: bool = False
     cache_user_symbols: str = ""
-    show_debug_info: bool = True
+    show_debug_info: bool = False
     use_blazesym: bool = True
     unstable_dump: str = "warn"
     unstable_import_statement: str = "enable"
@@ -485,6 +525,14 @@ class Gate(Record):
     unguarded: list[str]
 
 
+class Locator(Record):
+    """A program that, run on a CPU, writes down where that keeps its current task, and which of its instructions name
+    the map that it writes to: see kernel/current_task.py."""
+
+    code: bytes
+    places: list[int]
+
+
 class ScriptSpec(Record):
     """A compiled script."""
 
@@ -495,11 +543,12 @@ class ScriptSpec(Record):
     probes: list[str]  # full names, each once; the index is what ``probe`` is at run time
     globals: list[str]  # named words of the state memory: "start_ns", "cpid" ...
     config: Config
-    source: Any = None  # Source
-    warnings: list[Any] = []  # Diagnostic
+    source: Source = Source("", "")
+    warnings: list[Diagnostic] = []
     gate: Gate | None = None
     # (kind, name) of the containers, pods and services that are asked for; the name "" is any
     groups: list[tuple[str, str]] = []
+    locator: Locator | None = None  # fills CURRENT; None: there is no such map, or nobody has asked the kernel yet
 
     def find_map(self, name: str) -> MapSpec:
         """The map called ``name``."""

@@ -10,9 +10,8 @@ struct that something points to.
 from __future__ import annotations
 
 from . import spec, types
-from .language.diagnostics import Diagnostic
-from .language.source import Source, Span
 from .record import Record
+from .source import Diagnostic, ExpandedSpan, Source, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 Plain: TypeAlias = "Any"  # None, bool, int, float, str, bytes, and lists, tuples and dicts of such
 
 TUPLE, SOURCE = -1, -2
-CLASSES: tuple[type[Record], ...] = (Span, Diagnostic, *[
+CLASSES: tuple[type[Record], ...] = (Span, ExpandedSpan, Diagnostic, *[
     found for module in (spec, types) for _, found in sorted(vars(module).items())
     if isinstance(found, type) and issubclass(found, Record) and found.__module__ == module.__name__])
 _NUMBERS = {found: number for number, found in enumerate(CLASSES)}

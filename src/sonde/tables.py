@@ -18,7 +18,7 @@ Needs the extra ``tables``. Everything is made as an Arrow table first::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import types as t
 from .errors import SondeError
@@ -28,12 +28,22 @@ from .output.views.view import key_parts, key_types
 from .record import Record
 from .runtime.aggregates import Histogram, Stats
 from .runtime.series import Series
-from .runtime.values import EnumValue, RecordValue, StackTrace, StructValue, to_text
+from .runtime.values import EnumValue, Items, Moment, ScriptValue, StackTrace, to_text, value_members
 
 if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import TypeAlias
+
+    import pandas
+    import polars
+    import pyarrow
+
     from .runtime.events import Event
     from .runtime.provenance import Provenance
     from .spec import EventSite, MapSpec, ScriptSpec
+
+ColumnType: TypeAlias = "t.Type | str"
+ArrowValue: TypeAlias = "int | str | bytes | list[ArrowValue] | dict[str, ArrowValue] | None"
 
 TIME, DURATION, CATEGORY = "time", "duration", "category"  # what a column may be besides a Type
 _SHOWN = ("printf", "print")  # kinds of events that are rows
@@ -43,15 +53,15 @@ class TableColumn(Record):
     """``type`` is the script's, or one of the words above (nanoseconds; text that comes again and again)."""
 
     name: str
-    type: Any
-    cells: list[Any]
+    type: ColumnType
+    cells: list[ScriptValue]
 
 
 class NotInstalled(SondeError):
     """A package of an extra is not there; the message says how to get it."""
 
 
-def import_extra(name: str, extra: str) -> Any:
+def import_extra(name: str, extra: str) -> ModuleType:
     """Import a package of an extra."""
     from importlib import import_module
     try:
@@ -64,7 +74,7 @@ def import_extra(name: str, extra: str) -> Any:
 
 # maps ---------------------------------------------------------------------------------------------------------------
 
-def map_columns(spec: MapSpec, items: Sequence[tuple[Any, Any]]) -> list[TableColumn]:
+def map_columns(spec: MapSpec, items: Items) -> list[TableColumn]:
     """The columns of a map: its keys, then its values."""
     keys = [TableColumn(name, _key_type(name, type), []) for name, type in zip(key_columns(spec), key_types(spec))]
     values = [TableColumn(name, type, []) for name, type in zip(value_columns(spec), _value_types(spec))]
@@ -76,14 +86,14 @@ def map_columns(spec: MapSpec, items: Sequence[tuple[Any, Any]]) -> list[TableCo
     return keys + values
 
 
-def _key_type(name: str, type: t.Type) -> Any:
+def _key_type(name: str, type: t.Type) -> ColumnType:
     return DURATION if name == "dur" and isinstance(type, t.Int) else type
 
 
-def _value_types(spec: MapSpec) -> list[Any]:
+def _value_types(spec: MapSpec) -> Sequence[ColumnType]:
     value = spec.value
     if not isinstance(value, t.Aggregate):
-        return member_types(value) if value is not None else [t.INT64]
+        return _column_types(value) if value is not None else [t.INT64]
     number = t.INT64 if value.signed else t.UINT64
     if value.kind in ("hist", "lhist"):
         return [t.INT64, t.UINT64, t.UINT64]  # the last bound of a histogram is 2**63
@@ -92,34 +102,32 @@ def _value_types(spec: MapSpec) -> list[Any]:
     return [t.UINT64, number, number] if value.kind == "stats" else [t.UINT64 if value.kind == "count" else number]
 
 
-def _value_rows(value: Any, width: int) -> Iterable[Sequence[Any]]:
+def _value_rows(value: ScriptValue, width: int) -> Iterable[Sequence[ScriptValue]]:
     if isinstance(value, Histogram):
         return [(bucket.low, bucket.high, bucket.count) for bucket in value]
     if isinstance(value, Series):
         return [(point.start, point.value) for point in value]
     if isinstance(value, Stats):
         return [(value.count, value.average, value.total)]
-    return [_value_members(value) if width > 1 else [value]]
+    return [value_members(value) if width > 1 else [value]]
 
 
-def event_values(event: Event) -> Sequence[Any]:
+def event_values(event: Event) -> Sequence[ScriptValue]:
     """What printf() or print() sent: the arguments, the members of a struct, record or tuple, or the value."""
-    value = event.args[0] if event.kind == "print" else None
-    is_several = isinstance(value, StructValue | RecordValue) or type(value) is tuple
-    return _value_members(value) if is_several else event.args
+    return value_members(event.args[0]) if event.kind == "print" else event.args
 
 
-def _value_members(value: Any) -> Sequence[Any]:
-    return list(value.values()) if isinstance(value, StructValue) else list(value)
-
-
-def member_types(type: t.Type) -> list[Any]:
-    """Types of the columns that csv.value_columns and event_columns name."""
+def member_types(type: t.Type) -> Sequence[t.Type]:
+    """Types of the members that csv.value_columns and event_columns name."""
     if isinstance(type, t.Struct):
         return [_field_type(type, name) for name in type.field_names()]
-    if isinstance(type, t.Tuple):
-        return [_key_type(name, each) for name, each in zip(type.names or [""] * len(type.of), type.of)]
-    return [type]
+    return type.of if isinstance(type, t.Tuple) else [type]
+
+
+def _column_types(type: t.Type) -> Sequence[ColumnType]:
+    if isinstance(type, t.Tuple) and type.names:
+        return [_key_type(name, each) for name, each in zip(type.names, type.of)]
+    return member_types(type)
 
 
 def _field_type(type: t.Struct, name: str) -> t.Type:
@@ -137,7 +145,7 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
     nanoseconds since 1970 of a record's time.
     """
     shapes = {index: _site_columns(site) for index, site in enumerate(spec.sites) if is_row(site)}
-    types: dict[str, Any] = {}
+    types: dict[str, ColumnType] = {}
     for shape in shapes.values():
         for name, type in shape:
             types[name] = _common_type(types[name], type) if name in types else type
@@ -161,15 +169,15 @@ def is_row(site: EventSite) -> bool:
     return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data
 
 
-def _site_columns(site: EventSite) -> list[tuple[str, Any]]:
+def _site_columns(site: EventSite) -> list[tuple[str, ColumnType]]:
     taken = {"time": "time_", "probe": "probe_"}
     names = [taken.get(name, name) for name in event_columns(site)]
     if site.kind == "print":
-        return list(zip(names, member_types(site.fields[0].type)))
+        return list(zip(names, _column_types(site.fields[0].type)))
     return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))
 
 
-def _common_type(one: Any, other: Any) -> Any:
+def _common_type(one: ColumnType, other: ColumnType) -> ColumnType:
     if isinstance(one, t.Int) and isinstance(other, t.Int):
         if one.signed == other.signed:
             return one if one.bits >= other.bits else other
@@ -182,7 +190,7 @@ def _common_type(one: Any, other: Any) -> Any:
 
 # Arrow and what is made of it ---------------------------------------------------------------------------------------
 
-def arrow_table(columns: Sequence[TableColumn], run: Provenance | None = None) -> Any:
+def arrow_table(columns: Sequence[TableColumn], run: Provenance | None = None) -> pyarrow.Table:
     """A pyarrow.Table; its metadata says of which run it is (``sonde.run``, JSON)."""
     pa = import_extra("pyarrow", "tables")
     names = [column.name for column in columns]
@@ -196,7 +204,7 @@ def metadata(run: Provenance) -> dict[str, str]:
     return {"sonde.losses": "; ".join(run.lost), "sonde.run": dumps(run.as_json())}
 
 
-def to_pandas(columns: Sequence[TableColumn], run: Provenance | None = None) -> Any:
+def to_pandas(columns: Sequence[TableColumn], run: Provenance | None = None) -> pandas.DataFrame:
     """A pandas.DataFrame. Integers stay integers: a column in which some are missing gets pandas' nullable type. Its
     ``attrs`` have the run."""
     pd = import_extra("pandas", "tables")
@@ -210,19 +218,19 @@ def to_pandas(columns: Sequence[TableColumn], run: Provenance | None = None) -> 
     return frame
 
 
-def to_polars(columns: Sequence[TableColumn]) -> Any:
+def to_polars(columns: Sequence[TableColumn]) -> polars.DataFrame:
     """A polars.DataFrame."""
     return import_extra("polars", "tables").from_arrow(arrow_table(columns))
 
 
-def _arrow_array(pa: Any, column: TableColumn) -> Any:
+def _arrow_array(pa: ModuleType, column: TableColumn) -> pyarrow.Array:
     values = [None if value is None else arrow_value(value, column.type) for value in column.cells]
     if column.type == CATEGORY or isinstance(column.type, t.Enum):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, arrow_type(pa, column.type))
 
 
-def arrow_type(pa: Any, type: Any) -> Any:
+def arrow_type(pa: ModuleType, type: ColumnType) -> pyarrow.DataType:
     """The Arrow type of values of a script's type."""
     if type == TIME or isinstance(type, t.Timestamp):
         return pa.timestamp("ns", "UTC")
@@ -243,37 +251,34 @@ def arrow_type(pa: Any, type: Any) -> Any:
     return pa.string()
 
 
-def _member_fields(type: t.Tuple | t.Struct) -> list[tuple[str, Any]]:
+def _member_fields(type: t.Tuple | t.Struct) -> list[tuple[str, t.Type]]:
     if isinstance(type, t.Struct):
         return [(name, _field_type(type, name)) for name in type.field_names()]
     return list(zip(type.names or [f"value{i}" for i in range(1, len(type.of) + 1)], type.of))
 
 
-def arrow_value(value: Any, type: Any) -> Any:
+def arrow_value(value: ScriptValue, type: ColumnType) -> ArrowValue:
     """A value as Arrow takes it: numbers, text, bytes, lists and dictionaries of those."""
-    if type in (TIME, DURATION):
-        return int(value)
     if isinstance(type, t.Timestamp):
-        return int(value.wall)
+        return value.wall if isinstance(value, Moment) else None
+    if type in (TIME, DURATION) or isinstance(type, t.Int | t.Pointer):
+        return int(value) if isinstance(value, int) else None
     if isinstance(type, t.Stack):
-        return list(reversed(frame_names(value))) if isinstance(value, StackTrace) else []
+        return [*reversed(frame_names(value))] if isinstance(value, StackTrace) else []
     if isinstance(type, t.Enum):
         return str(value) if isinstance(value, EnumValue) else to_text(value)
-    if isinstance(type, t.Int | t.Pointer):
-        return int(value)
     if isinstance(type, t.Bool):
         return bool(value)
     if isinstance(type, t.Buf):
-        return bytes(value)
+        return bytes(value) if isinstance(value, bytes) else None
     if isinstance(type, t.Array):
-        return [arrow_value(each, type.of) for each in value]
+        return [arrow_value(each, type.of) for each in value] if isinstance(value, tuple) else []
     if isinstance(type, t.Tuple | t.Struct):
-        parts = value.values() if isinstance(value, StructValue) else tuple(value)
-        return {name: arrow_value(part, each) for (name, each), part in zip(_member_fields(type), parts)}
+        return {name: arrow_value(part, each) for (name, each), part in zip(_member_fields(type), value_members(value))}
     return utf8_text(value)
 
 
-def utf8_text(value: Any) -> str:
+def utf8_text(value: ScriptValue) -> str:
     """A value's text, as UTF-8."""
     return to_text(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
 
     import pandas
     import polars
     import pyarrow
 
     from .api import Trace
+    from .tables import TableColumn
 
 class Tabular:
     """What can be had as a table; needs the extra ``tables``."""
 
     _trace: Trace
 
-    def _columns(self) -> Any:
+    def _columns(self) -> list[TableColumn]:
         raise NotImplementedError
 
     def to_arrow(self) -> pyarrow.Table:

@@ -17,17 +17,21 @@ KERNEL, USER, CTX, BPF = "kernel", "user", "ctx", "bpf"  # address spaces of a p
 
 
 class Type(Value):
-    """Base of all types."""
+    """Base of all types; ``SIZE`` and ``ALIGN`` are of those that have always the same."""
+
+    SIZE = -1
+    ALIGN = 1
 
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        raise AssertionError(f"{type(self).__name__} has no size")
+        assert self.SIZE >= 0, f"{type(self).__name__} has no size"
+        return self.SIZE
 
     @property
     def align(self) -> int:
         """Alignment in bytes (a power of two)."""
-        return 1
+        return self.ALIGN
 
     def __str__(self) -> str:
         return type(self).__name__.lower()
@@ -44,9 +48,7 @@ class Scalar(Type):
 class NoneType(Type):
     """The "value" of a call that returns nothing."""
 
-    @property
-    def size(self) -> int:
-        return 0
+    SIZE = 0
 
     def __str__(self) -> str:
         return "void"
@@ -83,9 +85,7 @@ class Int(Scalar):
 class Bool(Scalar):
     """``true`` or ``false``; one byte."""
 
-    @property
-    def size(self) -> int:
-        return 1
+    SIZE = 1
 
 
 class Enum(Scalar):
@@ -116,9 +116,7 @@ class Pointer(Scalar):
     to: Type
     space: str = ""
 
-    @property
-    def size(self) -> int:
-        return 8
+    SIZE = 8
 
     def __str__(self) -> str:
         return f"{self.to} *"
@@ -141,9 +139,7 @@ class Symbol(Scalar):
     kind: str
     filter: str = ""  # cgroup_path(id, filter)
 
-    @property
-    def size(self) -> int:
-        return 8
+    SIZE = 8
 
     def __str__(self) -> str:
         return self.kind
@@ -152,13 +148,7 @@ class Symbol(Scalar):
 class USym(Type):
     """A user address with its process: u64 address, u32 tgid, u32 index of the probe (0 if none)."""
 
-    @property
-    def size(self) -> int:
-        return 16
-
-    @property
-    def align(self) -> int:
-        return 8
+    SIZE, ALIGN = 16, 8
 
 
 PYTHON = "python"
@@ -181,13 +171,7 @@ class Stack(Type):
         """The builtin that it is of."""
         return "pystack" if self.mode == PYTHON else "ustack" if self.user else "kstack"
 
-    @property
-    def size(self) -> int:
-        return 16
-
-    @property
-    def align(self) -> int:
-        return 8
+    SIZE, ALIGN = 16, 8
 
     def __str__(self) -> str:
         return self.kind
@@ -210,19 +194,16 @@ class StackCopy(Stack):
 STACK_PAGE, STACK_COPY = 4096, 4 * 4096  # bytes
 
 
+THREAD_STACKS = ("kernel", "native", "python")  # the fields of the record that ``stack`` is; the last may be missing
+
+
 class Timestamp(Type):
     """strftime(): u64 nanoseconds of ``clock`` (boot, monotonic, tai); printed by ``format``."""
 
     format: str
     clock: str = "boot"
 
-    @property
-    def size(self) -> int:
-        return 8
-
-    @property
-    def align(self) -> int:
-        return 8
+    SIZE, ALIGN = 8, 8
 
 
 class Str(Type):
@@ -247,29 +228,19 @@ class Buf(Type):
     def size(self) -> int:
         return 4 + self.capacity
 
-    @property
-    def align(self) -> int:
-        return 4
+    ALIGN = 4
 
 
 class Inet(Type):
     """ntop()/pton(): u32 family (2 or 10), then 16 bytes of address in network order (IPv4 in the first 4)."""
 
-    @property
-    def size(self) -> int:
-        return 20
-
-    @property
-    def align(self) -> int:
-        return 4
+    SIZE, ALIGN = 20, 4
 
 
 class MacAddr(Type):
     """macaddr(): six bytes."""
 
-    @property
-    def size(self) -> int:
-        return 6
+    SIZE = 6
 
 
 class Array(Type):
@@ -437,6 +408,11 @@ class Aggregate(Type):
     agg: str = ""    # tseries
 
     @property
+    def is_additive(self) -> bool:
+        """Whether states add up, so that an earlier state can be subtracted from a later one."""
+        return self.kind not in ("min", "max", "tseries")
+
+    @property
     def words(self) -> int:
         """u64 words of state per CPU."""
         if self.kind == "hist":
@@ -451,9 +427,7 @@ class Aggregate(Type):
     def size(self) -> int:
         return 8 * self.words
 
-    @property
-    def align(self) -> int:
-        return 8
+    ALIGN = 8
 
     def __str__(self) -> str:
         return f"{self.kind}_t" if self.kind not in ("sum", "min", "max", "avg", "stats") or self.signed \

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import live_world
-from .spec import UserDetail
+from .api import Trace, live_world
+from .spec import ProgramSpec, UserDetail
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .output import Output
-    from .spec import ProgramSpec
 
 MOST = 20  # functions of a program whose inlined calls are looked for
 

@@ -12,7 +12,7 @@ from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 PARTS = ["$x = 1;", "@a[pid, comm] = count();", "if ($x == 1) {", "}", "} else {", "for ($i : 0..10) {", "while (1) {",
          "$y = (uint64)-$x;", "$z = *(struct sock *)arg0;", "print(($x, (1,), ()));", 'printf("%d /* { */\\n", $x++);',

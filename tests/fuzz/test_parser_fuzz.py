@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.parser import parse_expression, parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 PIECES = (
     "begin kprobe:f uprobe:/bin/x:f interval:s:1 config macro struct union enum typedef let import fn if else while "

@@ -4,7 +4,7 @@ A case is a file: options in ``#`` lines, the script, then for each CPU ``--- NA
 ``pytest tests/golden --update-golden`` writes the expectations anew; read the difference before committing it.
 
 ``# kernel: 6.1`` chooses the recorded kernel without the newest features, ``# pid: 5`` filters like -p,
-``# unsafe`` is --unsafe; ``# params: a b`` are positional parameters.
+``# family`` like -c of a tool, ``# unsafe`` is --unsafe; ``# params: a b`` are positional parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def read(path: Path) -> tuple[dict[str, str], str, dict[str, str]]:
 
 def result(script: str, options: dict[str, str], arch: str) -> str:
     """The code, the maps and the warnings; or the errors."""
-    chosen: dict[str, Any] = {"params": options.get("params", "").split(), "unsafe": "unsafe" in options}
+    chosen: dict[str, Any] = {"params": options.get("params", "").split(), "unsafe": "unsafe" in options,
+                              "family": "family" in options}
     if "pid" in options:
         chosen["pid"] = int(options["pid"])
     shown: list[str] = []

@@ -17,15 +17,18 @@ from typing import Any
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
 from sonde.kernel.foreign import files, reader
-from sonde.kernel.user_symbols import file_symbol
+from sonde.kernel.user_symbols import symbol_in
 
 BASE, TEXT = 0x401000, 0x1000
 QUESTIONS = {
-    "symbol": lambda path: file_symbol(path, TEXT + 4).name,
-    "name": lambda path: (files.demangle([file_symbol(path, TEXT + 4).name], path) or [""])[0],
+    "symbol": lambda path: symbol_in(files.open_elf(path), TEXT + 4, path).name,
+    "name": lambda path: (files.demangle([symbol_in(files.open_elf(path), TEXT + 4, path).name], path) or [""])[0],
     "functions": lambda path: len(files.open_elf(path).functions()),
     "object": lambda path: files.open_elf(path).find_object("nosuch"),
+    "rows": lambda path: (files.open_elf(path).unwind_rows(0) or (b"", 0))[1] == 0,
+    "needed": lambda path: files.open_elf(path).needed(),
     "frame": lambda path: files.open_elf(path).frame_row(BASE + 8) is not None,
+    "places": lambda path: files.open_elf(path).code_places(BASE + 8),
     "prototype": lambda path: "; ".join(p.declarations)
     if not (p := files.open_elf(path).function_prototype(TEXT)).problem
     else p.problem,
@@ -82,7 +85,7 @@ def main() -> None:
     watch.join()
     memory = watch.peak + peak_of("self") >> 10
     again = ask(question, path)
-    ordinary = file_symbol(sys.argv[3], TEXT + 4).name
+    ordinary = symbol_in(files.open_elf(sys.argv[3]), TEXT + 4, "").name
     files.release_files()
     print(json.dumps({"answer": answer, "seconds": seconds, "took": took, "memory": memory, "again": again,
                       "ordinary": ordinary, "told": told}))

@@ -49,6 +49,8 @@ def test_read_as_far_as_it_makes_sense(tmp_path: Path, question: str, make: Make
     ("object", made.strings_in_a_hole, "a part of it has 2147483648 bytes"),
     ("frame", made.endless_program, "reading it takes longer than 1.3 s"),
     ("frame", made.states_without_end, "reading it takes more than 112 MiB of memory"),
+    ("rows", made.endless_program, "reading it takes longer than 1.3 s"),
+    ("rows", made.states_without_end, "reading it takes more than 112 MiB of memory"),
 ], ids=lambda value: getattr(value, "__name__", None))
 def test_refused_and_said_once(tmp_path: Path, question: str, make: Make, why: str) -> None:
     found = ask(tmp_path, question, make(tmp_path / "hostile"))
@@ -82,10 +84,11 @@ def test_declarations_that_double(tmp_path: Path) -> None:
     assert "..." in found["answer"] and len(found["answer"]) < 10_000
 
 
+@pytest.mark.parametrize("question", ["prototype", "places"])
 @pytest.mark.parametrize("make", [made.immense_array, made.debug_string_bomb], ids=lambda make: make.__name__)
-def test_debug_information(tmp_path: Path, make: Make) -> None:
+def test_debug_information(tmp_path: Path, make: Make, question: str) -> None:
     pytest.importorskip("elftools")
-    found = ask(tmp_path, "prototype", make(tmp_path / "hostile"))
+    found = ask(tmp_path, question, make(tmp_path / "hostile"))
     assert len(found["told"]) <= 1, found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -49,6 +50,17 @@ def test_events_are_typed_and_in_order() -> None:
     assert [event.args[0] for event in events] == list(range(1, 51))
     assert {event.kind for event in events} == {"printf"} and {event.probe for event in events} == {GETPPID}
     assert tracing.status == 7
+
+
+def test_who_is_asked_for_maps_goes_on_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGUSR1 is for the command line, which prints them."""
+    looks = []
+    with sonde.trace("interval:s:60 { @ = 1; }", handle_signals=True) as tracing:
+        poll = tracing.session.poll
+        monkeypatch.setattr(tracing.session, "poll", lambda timeout=None: looks.append(1) or poll(timeout))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert not list(tracing.events(timeout=0.3))
+    assert len(looks) < 10
 
 
 def test_callbacks_and_printed_maps() -> None:

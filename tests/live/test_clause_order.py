@@ -79,3 +79,10 @@ def test_every_clause_of_every_place_counts_as_a_probe(program: Path) -> None:
                      "-c", str(program))
     assert done.stderr.splitlines()[0] == "Attached 3 probes"
     assert done.stdout.split() == ["@a:", "2", "@b:", "2"]
+
+
+def test_a_time_that_a_value_reads_does_not_move_the_line(program: Path) -> None:
+    script = ('tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { $then = nsecs; '
+              'printf("%.0sa\\n", strftime("%S", nsecs)); printf("b\\n"); if ($then == 0) { exit(); } } '
+              "interval:s:9 { exit(); }")
+    assert printed(script, program) == ["a", "b"]

@@ -10,13 +10,13 @@ import pytest
 
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate_kept
-from sonde.api import DIRECT, Trace, Without, check_source, compile, live_world
+from sonde.api import DIRECT, Trace, check_source, compile, live_world, without
 from sonde.errors import CompileError, SondeError
-from sonde.language.source import Source
 from sonde.semantics.options import Options
+from sonde.source import Source
 
 LIVE = live_world()
-OLDER = Without(LIVE, frozenset((*DIRECT, "isa_v4", "raw_tp_cookie", "spilled_bounds")))  # only what Linux 6.1 has
+OLDER = without(LIVE, (*DIRECT, "isa_v4", "raw_tp_cookie", "spilled_bounds"))  # only what Linux 6.1 has
 WORLDS = {"this": LIVE, "older": OLDER}
 EVERY = pytest.mark.parametrize("world", list(WORLDS))
 

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from support import compile_c, run_sonde, trace
+from support import BARE_CALL, compile_c, trace
 
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program has code for x86_64")
-
-SOURCE = r"""
+SOURCE = BARE_CALL + r"""
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #define PART __attribute__((noinline))
-PART int leaf(int n)
-{
-    long r;
-    __asm__ volatile("syscall" : "=a"(r) : "a"(110) : "rcx", "r11", "memory"); /* getppid() */
-    return n + (int)(r & 1);
-}
+PART int leaf(int n) { return n + (int)(bare_getppid() & 1); }
 PART int with_array(int n) { volatile char room[3000]; memset((void *)room, n, sizeof room); return leaf(room[n]) + 1; }
 PART int with_alloca(int n)
 { char *p = __builtin_alloca(n * 16); memset(p, 1, n * 16); return with_array(p[3]) + p[n]; }
@@ -86,7 +78,8 @@ def test_through_a_signal(target: Path) -> None:
 
 def test_what_is_deeper_than_the_copy_is_said(target: Path) -> None:
     tracer = trace(f"{PROBE} {{ print(dw_ustack); }}", lambda: subprocess.run([target, "l"], check=True))
-    assert names(tracer.stdout) == ["leaf", "large"]
+    found = names(tracer.stdout)  # where return addresses lie below the locals, it is one more
+    assert found[:2] == ["leaf", "large"] and found[2:] in ([], ["main"])
     assert "1 stack of dw_ustack ends early" in tracer.stderr
 
 
@@ -103,9 +96,3 @@ def test_sampled(target: Path) -> None:
     chains = [found[:found.index("main") + 1] for found in stacks if "main" in found]
     assert chains and all(in_order(chain, ["inner", "outer", "main"]) for chain in chains)
     assert any(chain == ["inner", "outer", "main"] for chain in chains)
-
-
-def test_it_cannot_be_kept(target: Path) -> None:
-    for action in ("@[dw_ustack] = count();", "@ = dw_ustack;", "$x = dw_ustack;", "@[1] = (1, dw_ustack);"):
-        done = run_sonde("-e", f"uprobe:{target}:leaf {{ {action} }}")
-        assert done.returncode == 1 and "dw_ustack can be printed, but not kept" in done.stderr

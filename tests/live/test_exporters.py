@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from otlp_reader import ReadProfiles
 from support import Tracer, compile_c, run_sonde
 
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -223,6 +224,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.profiles: list[tuple[str, bytes]] = []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -230,9 +232,12 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 coding = self.headers.get("Content-Encoding", "")
                 body = {"gzip": gzip.decompress, "deflate": zlib.decompress}.get(coding, bytes)(body)
-                request = metrics_service.ExportMetricsServiceRequest()
-                request.ParseFromString(body)
-                outer.requests.append((self.path, request))
+                if self.path == "/v1development/profiles":
+                    outer.profiles.append((self.headers["Content-Type"], body))
+                else:
+                    request = metrics_service.ExportMetricsServiceRequest()
+                    request.ParseFromString(body)
+                    outer.requests.append((self.path, request))
                 self.send_response(200)
                 self.send_header("Content-Type", "application/x-protobuf")
                 self.end_headers()
@@ -291,6 +296,29 @@ def test_a_collector_that_is_away_is_said_once(target: Path) -> None:
         until("the warning", lambda: "cannot be reached: Connection refused" in tracer._read(tracer._err))
         subprocess.run([target, "3"], check=True)
     assert tracer.status == 0 and tracer.stderr.count("cannot be reached") == 1
+
+
+def test_a_profile_goes_to_a_collector_and_to_a_file(target: Path, tmp_path: Path) -> None:
+    """With exact counts: also of what the script printed and cleared while it ran, and beside the metrics."""
+    program = f"""uprobe:{target}:counted {{
+            @calls[comm, ustack(1)] = count(); @sent_bytes[ustack(1)] = sum((uint64)arg0); }}
+        interval:ms:50 {{ print(@calls); clear(@calls); }}"""
+    with Receiver() as receiver:
+        url = receiver.url.replace("/v1/metrics", "/v1development/profiles")
+        with Tracer("export", "--otlp-profiles", url, "--otlp", receiver.url, "-e", program) as tracer:
+            subprocess.run([target, str(CALLS)], check=True)
+        assert tracer.status == 0 and f"Sending a profile to {url}" in tracer.stderr
+        (kind, body), = receiver.profiles
+        assert kind == "application/x-protobuf" and receiver.requests
+    file = tmp_path / "profile"
+    with Tracer("-f", "otlp", "-o", str(file), "-e", program) as tracer:
+        subprocess.run([target, str(CALLS)], check=True)
+    for found in (ReadProfiles(body, "ExportProfilesServiceRequest"), ReadProfiles(file.read_bytes())):
+        assert found.types == [("calls", "count"), ("sent_bytes", "bytes")]
+        assert found.samples == [
+            {((("comm", "counting"),), (("counted", "[user]"),)): CALLS},
+            {((), (("counted", "[user]"),)): sum(range(CALLS))}]
+        assert "sonde" in found.resource["sonde.command"] and found.times[0][0] > 0
 
 
 # Parquet ------------------------------------------------------------------------------------------------------------

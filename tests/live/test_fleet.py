@@ -221,6 +221,40 @@ def test_the_example_of_the_documentation() -> None:
     assert done.stdout.startswith("2 of 2 hosts; window ") and done.stdout.rstrip().endswith("} {}")
 
 
+def test_hosts_are_those_of_every_word(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("# mine\n[all]\nlocal:c  extra\n")
+    done = run_sonde("fleet", "-H", "local:a", "-H", f"local:b,{tmp_path}/hosts", "-e",
+                     "begin { @ = count(); exit(); }", "-H", "local:d")
+    assert done.returncode == 0 and "@: 4\n" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--parallel", "0"), "--parallel takes a whole number from 1 up, not '0'"),
+    (("--window", "0"), "--window takes a number from 0.05 up"),
+    (("-f", "nosuch", "-o", "made"), "perfetto or parquet"), (("-f", "parquet"), "-f parquet needs -o FILE"),
+    (("--dask", "tls://x:1"), "either -H HOSTS or --dask ADDRESS"), (("--by", "pod"), "--by host, not --by pod")])
+def test_what_options_cannot_be(words: tuple[str, ...], said: str, tmp_path: Path,
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_sonde("fleet", "-H", "local:a", *words, "-e", "begin { exit(); }")
+    assert done.returncode == 1 and said in done.stderr and not [*tmp_path.iterdir()], done.stderr
+
+
+def test_a_tool_explains_itself() -> None:
+    assert run_sonde("fleet", "runqlat", "--help").stdout.startswith("runqlat: ")
+    assert run_sonde("fleet", "--help").stdout.startswith("fleet: ")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_files_say_what_is_missing(form: str, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    done = run_sonde("fleet", "-q", "-H", "local:a,unix:/nonexistent", "-f", form, "-o", str(file), "-e",
+                     "begin { @ = count(); exit(); }")
+    assert done.returncode == 3
+    assert "1 of 2 hosts; missing: /nonexistent (/nonexistent: No such file" in file.read_text().splitlines()[-1]
+    assert "Tracing on 1 of 2 hosts; missing: /nonexistent (" in done.stderr  # however quiet
+
+
 # over ssh -------------------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")

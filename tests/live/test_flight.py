@@ -18,10 +18,10 @@ import pytest
 
 from sonde import api
 from sonde.kernel.world import LiveWorld
-from sonde.language.source import Source
 from sonde.runtime.flight import Stretch, merge_stretches
 from sonde.runtime.session import Session
 from sonde.semantics.options import Options
+from sonde.source import Source
 from support import PATIENCE, Tracer, compile_c, environment, run_sonde, sonde_command, wait_for
 
 SLOW = bool(os.environ.get("SONDE_VM"))

@@ -166,7 +166,7 @@ def test_formats_against_btf(world: LiveWorld) -> None:
 
 
 def test_every_system_call_has_a_number(world: LiveWorld) -> None:
-    for name in tracefs.category_events(world.tracefs, "syscalls"):
+    for name in [event for category, event in tracefs.available_events(world.tracefs) if category == "syscalls"]:
         assert world.syscall_number(name.split("_", 2)[2]) is not None, name
 
 

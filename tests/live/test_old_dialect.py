@@ -17,8 +17,8 @@ import pytest
 from sonde import api, tools
 from sonde.doctor import examine_tool
 from sonde.errors import CompileError
-from sonde.language.source import Source
 from sonde.semantics.options import Options
+from sonde.source import Source
 from support import run_sonde
 
 ROOT = Path(__file__).parents[2]
@@ -60,14 +60,17 @@ KPROBES = [
 ]
 
 
-class WithKprobes(api.Without):
+class WithKprobes:
     """This kernel as if it could probe functions: what a script means does not depend on that."""
 
     def __init__(self) -> None:
-        super().__init__(api.live_world(), frozenset())
+        self._world = api.live_world()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
 
     def has_feature(self, name: str) -> bool:
-        return name in ("kprobes", "fentry") or super().has_feature(name)
+        return name in ("kprobes", "fentry") or self._world.has_feature(name)
 
     @functools.cached_property
     def _functions(self) -> list[tuple[str, str]]:
@@ -159,7 +162,7 @@ def test_programs_load(path: Path) -> None:
 def test_what_this_kernel_lacks_is_told(text: str) -> None:
     """Where the kernel cannot probe functions, the error names what sees the same."""
     with pytest.raises(CompileError) as caught:
-        api.compile(text, world=api.Without(api.live_world(), frozenset(["kprobes", "fentry"])))
+        api.compile(text, world=api.without(api.live_world(), ["kprobes", "fentry"]))
     for found in caught.value.diagnostics:
         assert found.span is not None and found.span.text.startswith(("k:", "kr:"))
         assert any("tracepoint" in hint for hint in found.hints)

@@ -8,12 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support import Tracer, run_sonde, trace
+from support import Tracer, interpreters, run_sonde, trace
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="pystack is for x86_64")
 
@@ -22,17 +21,6 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 ROUNDS = int(os.environ.get("SONDE_PYSTACK_ROUNDS", "40"))
 CLOSE = "tracepoint:syscalls:sys_enter_close /args.fd >= 1048576 && args.fd < 1073741824/"
 Stack = list[tuple[str, str, int]]
-
-
-def interpreters(version: str) -> Iterator[list[str]]:
-    """Commands that start Pythons of a version; in $SONDE_PYTHON_ROOTS are folders of other systems."""
-    for path in (f"/usr/bin/python{version}", f"/usr/local/bin/python{version}",
-                 *map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")))):
-        if os.access(path, os.X_OK):
-            yield [path]
-    for root in filter(None, os.environ.get("SONDE_PYTHON_ROOTS", "").split(":")):
-        if os.access(f"{root}/usr/bin/python{version}", os.X_OK):
-            yield ["chroot", root, f"/usr/bin/python{version}"]
 
 
 @pytest.fixture(params=VERSIONS)

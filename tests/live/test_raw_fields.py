@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.api import Without, live_world
+from sonde.api import live_world, without
 from sonde.compiler.lower.rawfields import ROWS, raw_fields
 
 WORLD = live_world()
@@ -76,7 +76,7 @@ def both() -> tuple[dict[str, Counter[Any]], dict[str, Counter[Any]], dict[str, 
     for name in NAMES:
         values = ", ".join([f"args.{field}" for field in served(name)]) + ","
         script += f'tracepoint:{name} /comm == "{NAME}"/ {{ print(({values})); }}\n'
-    classic_world: Any = Without(WORLD, frozenset(["raw_tp"]))
+    classic_world: Any = without(WORLD, ["raw_tp"])
     with sonde.trace(script) as raw, sonde.trace(script, world=classic_world) as classic:
         assert {p.how for p in raw.spec.programs} == {"raw"} and {p.how for p in classic.spec.programs} == {""}
         subprocess.run([sys.executable, "-c", WORK, NAME], check=True)

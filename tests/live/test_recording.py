@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from sonde import api, tools
 from sonde.errors import CompileError
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
-from support import Tracer, environment, run_sonde, sonde_command
+from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
 
 SCRIPT = """
 tracepoint:syscalls:sys_enter_openat /pid == cpid/ {
@@ -171,6 +173,67 @@ def test_recordings_are_compared(tmp_path: Path) -> None:
     assert "@n: 100 -> 150 (+50%)" in done.stdout
 
 
+CALLS = """import os, sys, time
+while True:
+    for i in range(200 if os.path.exists(sys.argv[1]) else 100): os.getppid()
+    time.sleep(0.002)
+"""
+COUNTED = 'tracepoint:syscalls:sys_enter_getppid /pid == %d/ { @calls = count(); @cost = hist(args.__syscall_nr); }'
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A process that calls twice as often once a file is there: the script that counts it, and the file."""
+    (tmp_path / "calls.py").write_text(CALLS)
+    process = subprocess.Popen([sys.executable, "-S", tmp_path / "calls.py", tmp_path / "more"])
+    yield COUNTED % process.pid, tmp_path / "more"
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_before_and_after_a_change(undone: bool, caller: tuple[str, Path]) -> None:
+    """No command: what happens anyhow, for so long."""
+    script, more = caller
+    undo = ["--undo", f"rm {more}"] if undone else []
+    done = run_sonde("diff", "--duration", "500ms", "--repeat", "4", "--change", f"touch {more}", *undo, "-f", "json",
+                     "--fail-if", "@calls count > 1.2x", "-e", script, timeout=4 * PATIENCE)
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)["data"]
+    found = {each["name"]: each for each in report["findings"]}
+    assert found["@calls"]["changed"] and found["@calls"]["test"] == "Welch" and 1.2 < found["@calls"]["ratio"] < 3
+    assert len(report["before"]) == len(report["after"]) == 4 and all(run["seconds"] > 0.4 for run in report["after"])
+    assert more.exists() != undone
+
+
+def test_now_and_what_was_recorded(caller: tuple[str, Path], tmp_path: Path) -> None:
+    script, more = caller
+    folder = tmp_path / "before"
+    folder.mkdir()
+    for number in range(3):
+        with Tracer("record", "-o", str(folder / str(number)), "-e", script):
+            time.sleep(0.5)
+    more.touch()
+    done = run_sonde("diff", "--duration", "500ms", "--repeat", "3", "--baseline", str(folder), "-f", "json", "-e",
+                     script, timeout=4 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    found = {each["name"]: each for each in json.loads(done.stdout)["data"]["findings"]}
+    assert 1.2 < found["@calls"]["ratio"] < 3
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--duration", "1s", "-e", "begin { }"], "goes with"),
+    (["--change", "true", "-e", "begin { }"], "goes with"),
+    (["--duration", "soon", "--change", "true", "-e", "begin { }"], "takes a time"),
+    (["--duration", "1s", "--undo", "true", "-e", "begin { }"], "goes with"),
+    (["--duration", "1s", "--change", "true"], "and with a script"),
+    (["--duration", "100ms", "--repeat", "1", "--change", "exit 3", "-e", "interval:ms:10 { @n++; }"], "status 3"),
+    (["--duration", "1s", "--change", "true", "-e", "nonsense"], "could not be recorded")])
+def test_what_cannot_be_compared(words: list[str], said: str) -> None:
+    done = run_sonde("diff", *words)
+    assert done.returncode == 1 and said in done.stderr
+
+
 # --- questions ----------------------------------------------------------------------------------------------
 
 ASKED = """
@@ -214,14 +277,92 @@ def test_a_second_script_gets_the_answers_that_it_would_have_had(tmp_path: Path)
     assert shown.returncode == 0 and "@modulo" in shown.stdout
 
 
+# Everything that needs the order of events, or what the compiler makes of the language: run event by event.
+ORDERED = r"""
+config = { max_strlen = 128 }
+fn twice($x: int64): int64 { if ($x < 0) { return -$x * 2; } return $x * 2; }
+macro shown(x) { x + 1 }
+begin { printf("%-8s %s\n", "FLAGS", "TEXT"); @started = 1; @seen["none"] = 0; }
+tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
+    @flags[tid] = args.flags; @calls++; @paths[args.filename] = count(); @path = args.filename;
+    @order = (@order * 31 + args.flags) % 1000003;
+    let $text : string[32] = comm; $t = (args.flags, $text, (int8)args.mode);
+    @tuples[$t.0, $t.1] = $t; @last = $t;
+    if (strcontains(comm, "sk")) { @sk++; }
+    if (strncmp(comm, "ask", 3) == 0) { @three = count(); }
+    @lengths[strlen(comm)] = count(); @joined = str_concat(comm, "/x");
+    @where = strstr(comm, "ker"); @quotient = sum(args.flags / (args.mode % 5 + 1)); @rest = sum(-args.flags % 7);
+    $i = 0; while ($i < args.flags % 9) { $i++; if ($i == 5) { break; } @rounds++; }
+    for ($j : 0..4) { @ranged = sum($j * args.dfd); }
+    unroll (3) { @unrolled++; }
+    @shown = shown(args.flags); @bool[args.flags == 0, (uint8)args.flags > 3] = count(); @signs = (int16)~args.flags;
+}
+tracepoint:syscalls:sys_exit_openat /@flags[tid]/ {
+    $flags = @flags[tid]; delete(@flags, tid);
+    @by[$flags, args.ret < 0 ? "failed" : "opened"] = count();
+    @h[$flags > 1000] = hist(twice(args.ret)); @l = lhist(args.ret, 0, 20, 2); @stats[comm] = stats(args.ret);
+    @avg = avg(args.ret); @min = min(args.ret); @max = max(args.ret);
+    if (args.ret < 0) {
+        @failures[args.ret]++;
+        printf("%-8x|%8d|%s|%c|%5s|%-7s|%lld|%llu|%#x|%03d|%%\n", $flags, args.ret, comm, 65, comm,
+               args.ret == -2 ? "ENOENT" : "other", twice(args.ret), (uint64)7, $flags, 7);
+    }
+    if (has_key(@failures, -2) && @failures[-2] == 5) { print(@started); print((@calls, comm)); print(len(@tuples)); }
+    if (@calls == 200) { clear(@seen); zero(@started); }
+    if (@calls == 300) { print(@failures[-2]); delete(@failures, -2); @three = count(); }
+    if (@calls == 1500) { exit(4); }
+}
+tracepoint:syscalls:sys_exit_openat /comm == "asker"/ { @second = count(); @after = @calls; print(strerror(2)); }
+end { printf("%d calls\n", @calls); for ($kv : @failures) { @summed += $kv.1; } print(@summed); clear(@tuples); }
+"""
+
+
+def test_all_of_the_language_is_answered_event_by_event(tmp_path: Path) -> None:
+    """The same script is attached live beside the recording; both end at the same event."""
+    recording = str(tmp_path / "events.sonde")
+    with Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording), \
+            Tracer("-f", "json", "-e", ORDERED) as live:
+        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    asked = run_sonde("replay", "-f", "json", recording, "-e", ORDERED)
+    assert asked.returncode == 4, asked.stderr
+    answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
+                      for text in (asked.stdout, live.stdout))
+    assert len(truth) > 500 and {each["type"] for each in truth} >= {"printf", "map", "hist", "stats", "value"}
+    assert [each for each in answers if each["type"] == "printf"] == [e for e in truth if e["type"] == "printf"]
+    assert answers == truth
+    shown = run_sonde("replay", recording, "-e", ORDERED)
+    assert shown.stdout.startswith("FLAGS    TEXT\n") and "1500 calls\n" in shown.stdout
+
+
+def test_a_question_is_drawn_over_time(tmp_path: Path) -> None:
+    """A heat map has a column for each second that was recorded, though nobody had asked then."""
+    path = str(tmp_path / "events.sonde")
+    work = "import os, time; [(os.getppid(), time.sleep(0.05)) for i in range(80)]"
+    run_sonde("record", "-q", "--events", "tracepoint:syscalls:sys_enter_getppid", "-o", path, "-c",
+              f"{sys.executable} -S -c '{work}'")
+    shown = run_sonde("replay", "--heatmap", path, "-e",
+                      "tracepoint:syscalls:sys_enter_getppid { @h = lhist(7, 0, 10, 1); }")
+    assert shown.returncode == 0, shown.stderr
+    columns = re.search(r"^\[7\] \|(\S+)", shown.stdout, re.M)
+    assert columns and len(columns[1]) >= 3
+
+
 @pytest.mark.parametrize(("question", "message"), [
     ("tracepoint:syscalls:sys_enter_openat { @[str(args.filename)] = count(); }", "asked for str"),
-    ("tracepoint:syscalls:sys_enter_openat { printf(\"x\"); }", "asked for this"),
-    ("tracepoint:syscalls:sys_enter_openat { @x = nsecs; }", "depends on what came before"),
-    ("tracepoint:syscalls:sys_enter_openat { @[args.filename] = count(); }", "recorded without it"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = *args.filename; }", "it follows no pointers"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = *(int8*)args.dfd; }", "it follows no pointers"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = *(int8*)kaddr(\"jiffies\"); }", "kaddr"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = *kptr((int8*)1234); }", "it follows no pointers"),
     ("tracepoint:syscalls:sys_enter_open* { @ = count(); }", "patterns"),
     ("tracepoint:sched:sched_switch { @ = count(); }", "sched_switch"),
-    ("tracepoint:syscalls:sys_enter_openat { @ = sum(1 / args.mode); }", "division"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = rand; }", "asked for rand"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = ncpus; }", "asked for ncpus"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = nsecs(tai); }", "asked for nsecs"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = gid; }", "asked for gid"),
+    ("tracepoint:syscalls:sys_enter_openat { @x = elapsed; }", "asked for elapsed"),
+    ("begin { @x = pid; } tracepoint:syscalls:sys_enter_openat { @y = 1; }", "asked for pid"),
+    ("tracepoint:syscalls:sys_enter_openat { @[ksym(args.dfd)] = count(); }", "names that it did not have"),
+    ("tracepoint:syscalls:sys_enter_openat { @ = curtask; }", "asked for curtask"),
     ("tracepoint:syscalls:sys_enter_openat { @[kstack] = count(); }", "asked for kstack"),
     ("interval:s:1 { @ = count(); }", "interval:s:1, which it does not have"),
     ("tracepoint:syscalls:sys_enter_openat { @ = sum(args.nothing); }", "nothing")])
@@ -270,14 +411,15 @@ while time.time() < end:
 
 @functools.cache
 def traceable_tools() -> list[str]:
-    """Those that this kernel serves without words of the user's."""
+    """Those that this machine serves without words of the user's; it may have no hardware counters."""
     found = []
     for tool in tools.all_tools():
         try:
-            api.compile(read_script(tool.name), Options())
+            probes = api.compile(read_script(tool.name), Options()).probes
         except CompileError:
             continue
-        if not tool.required_parameters and not tool.required_options:
+        counts_hardware = any(probe.startswith("hardware:") for probe in probes)
+        if not tool.required_parameters and not tool.required_options and not counts_hardware:
             found.append(tool.name)
     return found
 

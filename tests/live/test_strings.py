@@ -17,12 +17,12 @@ import pytest
 
 import judge
 from fuzz.programs import EVENT
-from sonde.api import Without, live_world
+from sonde.api import live_world, without
 from sonde.compiler.pipeline import compile_checked
 from support import run_sonde
 
 NEW = live_world()
-WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": Without(NEW, frozenset(["bpf_loop"]))}
+WORLDS: dict[str, Any] = {"as it is": NEW, "without bpf_loop": without(NEW, ["bpf_loop"])}
 
 
 def printed(script: str, world: Any, hit: Callable[[], object] = os.getppid) -> list[str]:

@@ -32,11 +32,14 @@ def elsewhere() -> dict[str, str]:
     world = api.live_world()
     lacks = {}
     if not world.has_feature("kprobes") and not world.has_feature("fentry"):
-        lacks |= dict.fromkeys(("dcsnoop", "funcprofile", "skblife", "vfscount", "vfsstat", "xfsdist"), "this kernel (")
+        lacks |= dict.fromkeys(("dcsnoop", "filelife", "funcprofile", "skblife", "vfscount", "vfsstat",
+                                "virtiostat", "xfsdist"), "this kernel (")
     elif world.kernel_symbol("xfs_file_read_iter") is None:  # the module is not loaded
         lacks["xfsdist"] = "No matches for kprobe xfs_file_read_iter."
     if not world.tracepoint_format("mac80211", "drv_config"):
         lacks["ieee80211scan"] = "No matches for tracepoint cfg80211:rdev_scan."
+    if not world.tracepoint_format("preemptirq", "irq_disable"):
+        lacks["criticalstat"] = "this kernel is built without CONFIG_PREEMPTIRQ_TRACEPOINTS"
     return lacks
 
 
@@ -465,7 +468,7 @@ def test_what_does_not_work_here_says_why(name: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"ERROR: {name}: ") and "sonde doctor" in done.stderr
     assert len(done.stderr.splitlines()) <= 5
-    assert len(run_sonde("-v", name, *(["vfs_read"] if name == "funcprofile" else [])).stderr.splitlines()) > 5
+    assert ".bt:" in run_sonde("-v", name, *(["vfs_read"] if name == "funcprofile" else [])).stderr
 
 
 def test_tools_are_listed() -> None:
@@ -479,7 +482,7 @@ def test_every_tool_compiles_and_attaches() -> None:
         if tool.name in ELSEWHERE:
             continue
         done = run_sonde("--dry-run", tool.path, *tool.sample_arguments)
-        if OTHER_KERNEL and "ERROR: No matches for" in done.stderr:
+        if OTHER_KERNEL and "ERROR: No matches for" in done.stderr or "no such hardware counter" in done.stderr:
             continue
         assert (done.returncode, done.stdout) == (0, ""), f"{tool.name}: {done.stderr}"
         assert "WARNING" not in done.stderr, done.stderr
@@ -499,7 +502,8 @@ def test_doctor_asks_a_btf_file() -> None:
     """This kernel's own file: what compiles for it is what works here."""
     done = run_sonde("tools", "--check", "--btf", "/sys/kernel/btf/vmlinux")
     failing = {line.split()[0] for line in done.stdout.splitlines() if "does not work" in line}
-    assert failing <= {"ieee80211scan"}, done.stdout  # its tracepoints are in modules, whose types are not in this file
+    # The tracepoints of the one are in modules, whose types are not in this file.
+    assert failing <= {"ieee80211scan", "criticalstat"}, done.stdout
     assert done.returncode == bool(failing)
     assert "/sys/kernel/btf/vmlinux; whether it allows" in done.stdout.splitlines()[-1]
 

@@ -134,3 +134,57 @@ def test_a_script_that_ends_is_left_on_the_screen() -> None:
 def test_without_a_terminal() -> None:
     done = run_sonde("top", "-e", "interval:s:1 { }")
     assert done.returncode == 1 and "sonde top needs a terminal" in done.stderr
+
+
+TICKS = """begin { printf("the beginning\\n"); } interval:ms:100 { @ticks++; @half[@ticks / 10] = count();
+    if (@ticks % 5 == 0) { print(@ticks); printf("tick %d\\n", @ticks); } if (@ticks == 50) { exit(); } }"""
+
+
+def test_a_recording_has_a_slider(tmp_path: Path) -> None:
+    path = str(tmp_path / "ticks.sonde")
+    assert run_sonde("record", "-q", "-o", path, "-e", TICKS).returncode == 0
+    with Terminal("top", path) as terminal:
+        terminal.wait_for(r"@half  ", r"─● 0:0\d\.\d / 0:0\d\.\d", "recorded", r"^ ?tick 50", "nothing lost")
+        terminal.keys("Home")
+        terminal.wait_for(r"^ ●─+ 0:00\.\d / 0:0", gone=["tick 50"])
+        terminal.keys("Tab")
+        seen = []
+        for _ in range(40):
+            screen = terminal.wait_for(r"@ticks  ")
+            found = re.search(r"^ +(\d+) +", screen, re.MULTILINE)
+            seen += [int(found[1])] if found else []
+            if seen[-1:] == [50]:
+                break
+            terminal.keys("Right")
+            terminal.wait_for("recorded")
+        assert seen == sorted(seen) and len(set(seen)) >= 3 and seen[-1] == 50
+        terminal.keys("Home")
+        terminal.wait_for(r"^ ●─")
+        terminal.keys("Space")
+        terminal.wait_for("plays")
+        terminal.wait_for(r"─● 0:0[45]", "recorded", gone=["plays"])
+        terminal.keys("q")
+        assert "ended=0" in terminal.wait_for_end()
+
+
+def test_a_question_has_its_maps_at_any_time(tmp_path: Path) -> None:
+    path = str(tmp_path / "events.sonde")
+    calls = f"{sys.executable} -S -c 'import os, time; [(os.getppid(), time.sleep(0.01)) for i in range(300)]'"
+    done = run_sonde("record", "-q", "--events", "tracepoint:syscalls:sys_enter_getppid", "-o", path, "-c", calls)
+    assert done.returncode == 0, done.stderr
+    with Terminal("top", path, "-e", "tracepoint:syscalls:sys_enter_getppid { @calls[comm] = count(); }") as terminal:
+        terminal.wait_for(r"^ python\S* +3\d\d ", r"@calls  since the start, 1 row")
+        terminal.keys("Left", "Left", "Left")
+        screen = terminal.wait_for(r"^ python\S* +[12]?\d\d ")
+        assert "recorded" in screen
+        terminal.keys("q")
+        assert "ended=0" in terminal.wait_for_end()
+
+
+def test_a_recording_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "bad.sonde"
+    path.write_bytes(b"sonde recording1" + b"x" * 100)
+    done = run_sonde("top", str(path))
+    assert done.returncode == 1 and "damaged" in done.stderr
+    done = run_sonde("top", "-f", "json", str(path))
+    assert done.returncode == 1 and "the run is over" in done.stderr

@@ -11,44 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support import Tracer, compile_c
+from support import PRODUCER, Tracer, compile_c
 
 pytestmark = pytest.mark.exact
-
-PRODUCER = r"""
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-static long calls;
-static pthread_barrier_t start;
-
-static void *produce(void *unused)
-{
-    (void)unused;
-    pthread_barrier_wait(&start);
-    for (long i = 0; i < calls; i++)
-        syscall(SYS_getppid);
-    return NULL;
-}
-
-int main(int argc, char **argv)
-{
-    int threads = atoi(argv[1]);
-    pthread_t id[64];
-
-    calls = atol(argv[2]);
-    prctl(PR_SET_NAME, argv[3]);
-    pthread_barrier_init(&start, NULL, threads);
-    for (int i = 0; i < threads; i++)
-        pthread_create(&id[i], NULL, produce, NULL);
-    for (int i = 0; i < threads; i++)
-        pthread_join(id[i], NULL);
-    return argc > 9;
-}
-"""
 
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
 NAME = f"truth{os.getpid()}"  # of the producer: another run of these tests may be going on

@@ -137,11 +137,13 @@ print(function() + function())
 """
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the code is that of x86-64")
+TWENTY_ONE = {"x86_64": "b815000000 c3", "aarch64": "a0028052 c0035fd6"}  # returned
+
+
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:
-    """Code that a process has mapped from a flat file: mov $21, %eax; ret, at offset 16."""
+    """Code that a process has mapped from a flat file, at offset 16."""
     flat, program = tmp_path / "flat.bin", tmp_path / "run.py"
-    flat.write_bytes(b"\xcc" * 16 + b"\xb8\x15\0\0\0\xc3" + bytes(4074))
+    flat.write_bytes((b"\xcc" * 16 + bytes.fromhex(TWENTY_ONE[os.uname().machine])).ljust(4096, b"\0"))
     program.write_text(FLAT)
     script = f"uprobe:{flat}:0x10 {{ @ = count(); }}"
     done = run_sonde("--unsafe", "-q", "-c", f"{sys.executable} {program} {flat}", "-e", script)

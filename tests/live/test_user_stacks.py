@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,22 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from support import Tracer, compile_c, trace
+from support import BARE_CALL, Tracer, compile_c, run_sonde, trace
 
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the programs have code for x86_64")
-
-# getppid() by hand: at a system call all frames are complete, as they are not at the first instruction of a function.
-CALL = r"""
-static inline __attribute__((always_inline)) void call(void)
-{ long r; __asm__ volatile("syscall" : "=a"(r) : "a"(110) : "rcx", "r11", "memory"); }
-"""
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
-CHAIN = CALL + r"""
+CHAIN = BARE_CALL + r"""
 #include <stdio.h>
 #include <unistd.h>
 volatile int depth;
 void touch(void) { depth++; }
-void leaf(void) { call(); touch(); }
+void leaf(void) { bare_getppid(); touch(); }
 void middle(void) { leaf(); depth--; }
 void top(void) { middle(); depth++; }
 int main(int argc, char **argv) { if (argc > 1) getchar(); top(); if (argc > 1) getchar(); return 0; }
@@ -78,7 +70,7 @@ def test_another_program_in_the_same_process(tmp_path: Path) -> None:
 
 def test_modes(target: Path) -> None:
     script = (f"uprobe:{target}:leaf {{ print(ustack(perf, 1)); print(ustack(raw, 1)); print(ustack(build_id, 1)); "
-              "print(ustack(1)); print(usym(reg(\"ip\"))); }")
+              "print(ustack(1)); print(usym(reg(\"pc\"))); }")
     lines = [line.strip() for line in trace(script, lambda: subprocess.run([target], check=True)).lines]
     address = lines[1]
     notes = subprocess.run(["readelf", "-nW", target], capture_output=True, text=True, check=True).stdout
@@ -87,6 +79,46 @@ def test_modes(target: Path) -> None:
     assert lines[0] == f"{address} leaf+0 ({target})"
     assert re.fullmatch(rf"{build_id[1]} 0x[0-9a-f]+", lines[2])
     assert lines[3:] == ["leaf+0", "leaf"]
+
+
+INLINED = BARE_CALL + r"""
+volatile int depth;
+__attribute__((noinline)) void touch(void) { depth++; }
+static inline __attribute__((always_inline)) void within(int n) { bare_getppid(); depth += n; }  /* within */
+static inline __attribute__((always_inline)) void around(int n) { within(n); depth++; }  /* around */
+__attribute__((noinline)) void outer(int n) { around(n); touch(); }  /* outer */
+int main(int argc, char **argv) { outer(argc); depth++; return 0; }  /* main */
+"""
+
+
+def test_inlined_functions_and_source_lines(tmp_path: Path) -> None:
+    """show_debug_info, in each mode, folded, and replayed from a recording elsewhere."""
+    target = compile_c(INLINED, tmp_path, "inlined", *POINTERS, "-finline")
+    source = INLINED.splitlines()
+    lines = {name: next(at for at, line in enumerate(source, 1) if line.endswith(f"/* {name} */"))
+             for name in ("within", "around", "outer", "main")}
+    config = "config = { show_debug_info = true } "
+    probe = config + f'{PROBE} /comm == "inlined"/ '
+
+    def run() -> None:
+        subprocess.run([target], check=True)
+    chain = [("within [inlined]", lines["within"]),
+             ("around [inlined]", lines["around"]), (r"outer+\d+", lines["outer"]), (r"main+\d+", lines["main"])]
+    plain = trace(probe + "{ print(ustack(2)); }", run).stdout
+    found = re.findall(r"^ {8}(\S+(?: \[inlined\])?) \((.*):(\d+)\)$", plain, re.M)
+    assert [re.sub(r"\+\d+", r"+\\d+", name) for name, _, _ in found] == [name for name, _ in chain], plain
+    assert {file for _, file, _ in found} == {str(tmp_path / "inlined.c")}
+    assert [int(line) for _, _, line in found] == [line for _, line in chain]
+    perf = trace(probe + "{ print(ustack(perf, 2)); }", run).stdout
+    assert re.findall(r"^\t[0-9a-f]+ (.+) \(.*inlined\)$", re.sub(r"\+\d+", "", perf), re.M) == [
+        "within [inlined]", "around [inlined]", "outer", "main"]
+    folded = trace(probe + "{ @[ustack(2)] = count(); }", run, "-f", "folded").stdout
+    assert "main;outer;around;within 1" in folded.splitlines()
+    kept = tmp_path / "kept"
+    trace(probe + "{ print(ustack(2)); }", run, "-f", "recording", "-o", str(kept))
+    target.unlink()
+    replayed = re.sub(r"\+\d+", "", run_sonde("replay", str(kept)).stdout)
+    assert re.sub(r"\+\d+", "", plain).strip() in replayed
 
 
 def test_a_deleted_program(target: Path, tmp_path: Path) -> None:
@@ -104,21 +136,27 @@ def test_a_deleted_program(target: Path, tmp_path: Path) -> None:
     assert names(tracer.stdout) == FRAMES
 
 
-JIT = CALL + r"""
+JIT = BARE_CALL + r"""
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-__attribute__((noinline)) void hook(int n) { call(); printf("%d\n", n); }
+__attribute__((noinline)) void hook(int n) { bare_getppid(); printf("%d\n", n); }
 int main(void)
 {
+#ifdef __x86_64__
     /* push rbp; mov rbp, rsp; mov rax, rdi; mov edi, esi; call rax; pop rbp; ret */
     unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3 };
+#else
+    /* stp x29, x30, [sp, -16]!; mov x29, sp; mov x8, x0; mov w0, w1; blr x8; ldp x29, x30, [sp], 16; ret */
+    unsigned code[] = { 0xa9bf7bfd, 0x910003fd, 0xaa0003e8, 0x2a0103e0, 0xd63f0100, 0xa8c17bfd, 0xd65f03c0 };
+#endif
     char path[64];
     unsigned char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     FILE *map;
     memcpy(page, code, sizeof code);
     memcpy(page + 64, code, sizeof code);
+    __builtin___clear_cache((char *)page, (char *)page + 128);
     snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
     for (int i = 0; i < 2; i++) {
         map = fopen(path, "a");

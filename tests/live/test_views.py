@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -11,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from perfetto_reader import read_trace
+from perfetto_reader import read_packets, read_trace
 from pprof_reader import ReadProfile
 from support import Tracer, compile_c, run_sonde
 
@@ -179,6 +181,37 @@ tracepoint:syscalls:sys_exit_clock_nanosleep /pid == cpid/ { printf("%d %d %d", 
     done = run_sonde("-f", "perfetto", "-e", script, "-c", child("import time\ntime.sleep(0.05)\n", tmp_path))
     sleep, = read_trace(done.stdout).slices
     assert sleep.name == "clock_nanosleep" and 50_000 <= sleep.end - sleep.begin < 5_000_000
+
+
+def test_calls_and_counters_in_perfettos_own_form(tmp_path: Path) -> None:
+    """Each of some processes calls as often as it says; its calls are slices on the track of its thread, in order, and
+    what the map has is a counter. Their times are those of the machine."""
+    script = """tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ {
+    printf("%d %d", pid, tid); @n[pid] = count(); }
+tracepoint:syscalls:sys_exit_clock_nanosleep /pid == cpid/ { printf("%d %d %d", pid, tid, args.ret); print(@n); }"""
+    program = """import os, threading, time
+def nap():
+    for _ in range(5):
+        time.sleep(0.002)
+threads = [threading.Thread(target=nap) for _ in range(2)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(os.getpid(), *[each.native_id for each in threads])"""
+    file = tmp_path / "naps.pftrace"
+    begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    done = run_sonde("-f", "perfetto", "-o", str(file), "-e", script, "-c", child(program, tmp_path))
+    end = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    pid, *threads = map(int, done.stdout.split()[:3])
+    trace = read_packets(file.read_bytes())
+    for tid in threads:
+        naps = [each for each in trace.slices if each.track == (pid, tid)]
+        assert [each.name for each in naps] == ["clock_nanosleep"] * 5
+        assert all(2000 <= each.end - each.begin and begin <= each.begin * 1000 and each.end * 1000 <= end
+                   for each in naps)
+        assert all(one.end <= next.begin for one, next in itertools.pairwise(naps))
+    counts = [each["value"] for each in trace.counters if each["name"] == f"@n[{pid}]"]
+    assert counts and counts[-1] == 10 and counts == sorted(counts)
+    assert str(script.split()[0]) in trace.about["command"]
 
 
 CONNECTION = """import socket, threading, time

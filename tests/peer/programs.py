@@ -11,10 +11,12 @@ import os
 import random
 import re
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from peer.constructs import construct
+from peer.tracers import find_peer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -89,6 +91,37 @@ def as_json(seed: int) -> list[str]:
     return ["-f", "json", *(given(construct(seed)) if seed % 2 else given(random.Random(seed).choice(seeds())))]
 
 
+def shown(seed: int) -> list[str]:
+    """A program of which the tree is asked for: it is accepted or refused, and what is printed is each tracer's own."""
+    program = construct(seed) if seed % 2 else mutated(seed)[-1]
+    return ["-d", "ast", "-e", program]
+
+
+@functools.cache
+def _names() -> list[list[str]]:
+    """Of some kinds the probes that there are, as the peer lists them."""
+    patterns = ("tracepoint:*", "rawtracepoint:*", "iter:*", "software:*", "hardware:*", "uprobe:/bin/sh:*",
+                "uprobe:libc:*", "fentry:*", "kprobe:*")
+    found = [subprocess.run([find_peer()[0], "-l", pattern], capture_output=True, text=True, check=False).stdout.split()
+             for pattern in patterns]
+    return [names for names in found if names]
+
+
+def listed(seed: int) -> list[str]:
+    """A search among the probes: part of a name that there is, with and without wildcards."""
+    chance = random.Random(seed)
+    parts = chance.choice(chance.choice(_names())).rstrip(":").split(":")
+    at = chance.randrange(len(parts))
+    part = parts[at]
+    first = chance.randrange(len(part))
+    last = chance.randint(first + 1, len(part))
+    parts[at] = chance.choice([
+        part[:last] + "*", "*" + part[first:], f"*{part[first:last]}*", part, part[:last], "*",
+        f"{part[:first]}?{part[first + 1:]}", f"{part[:first]}[{part[first]}x]{part[first + 1:]}"])
+    wanted = chance.choice([":".join(parts)] * 6 + [parts[at], ":".join(parts[:at + 1]), f"*:{':'.join(parts[1:])}"])
+    return [chance.choice(["-l", "-l", "-lv"]), wanted]
+
+
 def given(program: str, *more: str) -> list[str]:
     """The arguments that run a program, or only compile it where it might not end."""
     return [*([] if _runs_at_once(program) else ["--mode", "codegen"]), "-e", program, *more]
@@ -108,7 +141,7 @@ def _runs_at_once(program: str) -> bool:
 
 KINDS: dict[str, Callable[[int], list[str]]] = {
     "mutated": mutated, "documented": documented, "random": written, "format": formatted, "json": as_json,
-    "construct": lambda seed: given(construct(seed))}
+    "tree": shown, "listing": listed, "construct": lambda seed: given(construct(seed))}
 
 
 def programs(kind: str, first: int, count: int) -> Iterator[tuple[str, list[str]]]:

@@ -11,7 +11,7 @@ from sonde.asm import insn as asm
 from sonde.asm.assemble import assemble, format_listing
 from sonde.asm.insn import Insn
 from sonde.errors import SondeError
-from sonde.language.source import Source, Span
+from sonde.source import Source, Span
 from sonde.spec import Relocation
 
 # Encodings and texts as the kernel knows them (kernel/bpf/disasm.c; bpftool prog dump xlated opcodes).

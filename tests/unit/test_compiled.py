@@ -15,8 +15,8 @@ from sonde.api import compile
 from sonde.btf.cache import thin_cache, write_cache
 from sonde.compiled import Witness, keep_compiled, load_compiled, script_key
 from sonde.errors import CompileError
-from sonde.language.source import Source
 from sonde.semantics.options import Options
+from sonde.source import Source
 from sonde.spec import ScriptSpec
 from sonde.spec_data import NotPlain, pack_spec, unpack_spec
 from sonde.tools import all_tools
@@ -240,7 +240,7 @@ def test_the_oldest_go_when_there_are_too_many(tracefs: Path) -> None:
 
 def test_a_script_that_looks_for_files_says_so(tmp_path: Path) -> None:
     from sonde.language.files import Files
-    from sonde.language.source import Source as Text
+    from sonde.source import Source as Text
     for name, quoted, looks in (("linux/sched.h", False, False), ("own.h", True, True), ("own.h", False, True)):
         files = Files()
         files.find_header(name, quoted, Text("stdin", ""))

@@ -7,8 +7,8 @@ import pytest
 from compiled import KERNELS, begin, run, value, world
 from reference import Expressions, cut, evaluate_kept
 from sonde.api import check_source
-from sonde.language.source import Source
 from sonde.semantics.options import Options
+from sonde.source import Source
 
 BOTH = pytest.mark.parametrize("kernel", list(KERNELS))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compiled import KERNELS, begin, compiled, loaded, run, world
+from compiled import KERNELS, begin, compiled, loaded, run, set_task, world
 from sonde.errors import CompileError
 from sonde.language.diagnostics import nearest_names
 from sonde.types import Aggregate
@@ -319,6 +319,7 @@ def test_pid_filter_and_exit_stop_programs(kernel: str) -> None:
     made = loaded("rt:sched_switch { print(1); }", kernel, pid=1234)
     made.run()
     made.pid = 5
+    set_task(made, made.tid, kernel=kernel)
     made.run()
     assert len(made.events) == 1
     made = loaded("rt:sched_switch { print(1); exit(); } END { print(2); }", kernel)
@@ -399,12 +400,30 @@ def test_the_function_of_a_kernel_probe_where_no_helper_tells_it() -> None:
 
 @pytest.mark.parametrize(("script", "since"), [
     ("kprobe:vfs_read { print(dw_ustack); }", "5.15"), ('begin { debugf("%d %d %d %d", 1, 2, 3, 4); }', "5.16"),
-    ("begin { for ($kv : @m) { } @m[1] = 1; }", "5.13"), ("begin { @m[1] = 1; print(len(@m)); }", "5.13")])
+    ("begin { for ($kv : @m) { } @m[1] = 1; }", "5.13"), ("begin { @m[1] = 1; print(len(@m)); }", "5.13"),
+    ("uprobe:libc:malloc { @ = dw_ustack; }", "5.17")])
 def test_what_came_later_is_refused_in_a_sentence(script: str, since: str) -> None:
     with pytest.raises(CompileError) as caught:
         compiled(script, "5.10")
     errors = [found.message for found in caught.value.diagnostics if found.severity == "ERROR"]
     assert len(errors) == 1 and errors[0].endswith(f"(Linux {since})")
+
+
+@pytest.mark.parametrize("action", [
+    "@[dw_ustack] = count();", "@ = dw_ustack;", "$x = dw_ustack(3); print($x);", "@[1] = (1, dw_ustack);",
+    "@[pid > 1 ? dw_ustack : dw_ustack] = count();", "@[stack] = count();", "$s = stack; @[$s.native] = 1;"])
+def test_stacks_that_are_kept_are_walked_by_the_program(action: str) -> None:
+    """And not copied: what is kept has room for an id."""
+    found = compiled(f"tracepoint:sched:sched_switch {{ {action} }}")
+    assert {"__unwindrows", "__unwindfiles", "__unwindasks", "__stacks"} <= {named.name for named in found.maps}
+    assert all(type.size <= 64 for named in found.maps for type in (named.key, named.value) if type is not None)
+    sent = compiled(f"tracepoint:sched:sched_switch {{ {action} print(dw_ustack); }}")
+    assert max(field.type.size for site in sent.sites for field in site.fields) > 1 << 14
+
+
+def test_a_script_without_them_has_no_unwind_tables() -> None:
+    for script in ("profile:hz:99 { @[ustack, kstack] = count(); }", "uprobe:libc:malloc { print(dw_ustack); }"):
+        assert not any(named.name.startswith("__unwind") for named in compiled(script).maps)
 
 
 def test_a_user_probe_needs_nobody_to_tell_the_registers() -> None:

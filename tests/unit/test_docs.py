@@ -19,11 +19,11 @@ from sonde.kinds import KINDS
 from sonde.language import libclang
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
 from sonde.semantics.config import VARIABLES
 from sonde.semantics.options import Options
 from sonde.semantics.providers import find_provider
 from sonde.semantics.world import World
+from sonde.source import Source
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))

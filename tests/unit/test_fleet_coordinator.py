@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from simulated import COUNT, Contents, SimulatedFleet
+from simulated import COUNT, Contents, SimulatedAgent, SimulatedFleet
 from sonde.fleet import coordinator
 from sonde.fleet.coordinator import Fleet, Request
 from sonde.fleet.hosts import expand_hosts
 from sonde.fleet.show import JsonPresenter, Presenter
-from sonde.language.source import Source
+from sonde.source import Source
 from sonde.types import Aggregate
 
 REQUEST = Request(Source("stdin", "begin { }"), window=0.1)
@@ -133,7 +134,7 @@ def test_what_is_missing_is_said_however_quiet(tmp_path: Path, capfd: pytest.Cap
     assert "@[1001]: 4\n" in shown(fleet, Presenter, tmp_path, quiet=True)
     assert capfd.readouterr().err.startswith("1 of 2 hosts; missing: h2 (BTF: none); window 0.4 s; ")
     lines = [json.loads(line) for line in shown(fleet, JsonPresenter, tmp_path).splitlines()]
-    assert [line["type"] for line in lines] == ["fleet", "map"]
+    assert [line["type"] for line in lines] == ["fleet", "map", "run"]
     assert lines[0]["data"]["missing"] == {"h2": "BTF: none"} and lines[1]["data"]["@"]["1001"] == 4
 
 
@@ -154,6 +155,30 @@ def test_a_million_keys_are_bounded_and_named() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sonde.merge.table.MOST_KEYS", 100_000)
         fleet = run(SimulatedFleet(flood, windows=1), "h[1-3]")
-    assert [member.name for member in fleet.missing] == ["h1"] and "more than 100000" in fleet.missing[0].reason
+    assert [member.name for member in fleet.missing] == ["h1"] and "more than 25000 keys" in fleet.missing[0].reason
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
     assert COUNT.words == 1
+
+
+def test_a_coordinator_that_was_stopped_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were stopped together, as on a machine that had no time for any of them: the hosts are not gone."""
+    monkeypatch.setattr(coordinator, "SILENT", 2.0)
+    running = threading.Event()
+    running.set()
+
+    class Stoppable(SimulatedAgent):
+        def advance(self, now: float) -> None:
+            if running.is_set():
+                super().advance(now)
+    way = SimulatedFleet(growing, windows=20, period=0.2, kind=Stoppable)
+    with way, Fleet(expand_hosts(["h[1-3]"]), REQUEST, way) as fleet:
+        while not all(member.windows for member in fleet.members):
+            fleet.poll(0.1)
+        running.clear()
+        fleet.poll(0.3)  # what is on its way
+        time.sleep(2.5)
+        fleet.poll(0)
+        running.set()
+        while not fleet.done:
+            fleet.poll(0.1)
+    assert not fleet.missing and dict(fleet.results.pairs_of("@")) == total([growing(f"h{i}", 19) for i in range(1, 4)])

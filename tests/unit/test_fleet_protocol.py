@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 from array import array
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 from compiled import compiled
 from sonde.errors import UsageError
 from sonde.fleet import protocol
+from sonde.fleet.channel import Channel, Gone
 from sonde.fleet.hosts import expand_hosts, short_names
 from sonde.fleet.policy import Audit, Policy, PolicyError, read_policy
 from sonde.fleet.protocol import (
@@ -25,6 +29,7 @@ from sonde.fleet.protocol import (
     KINDS,
     LARGEST_BODY,
     TO_AGENT,
+    VERSION,
     Decoder,
     ProtocolError,
     delta_columns,
@@ -34,23 +39,24 @@ from sonde.fleet.protocol import (
     shorten_lines,
     unpack_texts,
 )
+from sonde.fleet.rows import encode_heading, encode_row, read_row
 from sonde.fleet.shapes import ShapeError, describe_script, read_shape
-from sonde.language.source import Source
 from sonde.merge.delta import Differ, KeyNumbers
-from sonde.merge.portable import encode_value
+from sonde.merge.portable import PortableError, encode_value
 from sonde.options import parse_command_line
+from sonde.source import Source
 from sonde.types import Aggregate
 
 PING = encode_frame("ping", sent=7)
 
 
 def decode(data: bytes, expected: frozenset[str] = TO_AGENT) -> list[protocol.Frame]:
-    return Decoder(expected).feed_bytes(data)
+    return [*Decoder(expected).feed_bytes(data)]
 
 
 def frame_of(kind: str, head: bytes, body: bytes = b"") -> bytes:
     number = next(i for i, each in enumerate(KINDS) if each.name == kind)
-    return struct.pack("<4sBBII", b"SNDF", 1, number, len(head), len(body)) + head + body
+    return struct.pack("<4sBBII", b"SNDF", VERSION, number, len(head), len(body)) + head + body
 
 
 # frames ---------------------------------------------------------------------------------------------------------------
@@ -58,7 +64,8 @@ def frame_of(kind: str, head: bytes, body: bytes = b"") -> bytes:
 def test_frames_come_back_however_the_bytes_are_cut() -> None:
     text = "begin { }\udcff".encode("utf-8", "surrogateescape")
     fields: dict[str, Any] = {"run": "r", "name": "stdin", "tool": False, "params": ["1"], "named": {"a": "b"},
-                              "window": 0.5, "seconds": 0, "budget": 0.0, "unsafe": False, "args": True}
+                              "window": 0.5, "seconds": 0, "budget": 0.0, "unsafe": False, "args": True,
+                              "table": ["PID"], "live": False}
     data = PING + encode_frame("run", [text], **fields) + PING
     for step in (1, 3, 1000):
         decoder = Decoder(TO_AGENT)
@@ -72,7 +79,7 @@ def test_deltas_travel_as_columns() -> None:
     data = encode_frame("map", delta_columns(delta), sequence=0, map="@", site=-1, turn=0, wall=1, last=True,
                         incomplete=False)
     [frame] = decode(data, FROM_AGENT)
-    assert read_delta(frame.columns).values() == delta.values()
+    assert read_delta(frame).values() == delta.values()
 
 
 GOOD_MAP = {"sequence": 0, "map": "@", "site": -1, "turn": 0, "wall": 1, "last": True, "incomplete": False}
@@ -80,11 +87,11 @@ GOOD_MAP = {"sequence": 0, "map": "@", "site": -1, "turn": 0, "wall": 1, "last":
 
 @pytest.mark.parametrize(("data", "words"), [
     (b"GET / HTTP/1.1\r\n\r\n", "no frame, but b'GET"),
-    (PING.replace(b"\x01", b"\x02", 1), "protocol 2, and this is 1"),
-    (struct.pack("<4sBBII", b"SNDF", 1, 200, 0, 0), "does not belong there"),
+    (PING.replace(b"SNDF\x02", b"SNDF\x01", 1), "protocol 1, and this is 2"),
+    (struct.pack("<4sBBII", b"SNDF", VERSION, 200, 0, 0), "does not belong there"),
     (encode_frame("pong", sent=1, wall=1), "does not belong there"),
-    (struct.pack("<4sBBII", b"SNDF", 1, 3, 1 << 30, 0), "are the most"),
-    (struct.pack("<4sBBII", b"SNDF", 1, 3, 0, LARGEST_BODY + 1), "are the most"),
+    (struct.pack("<4sBBII", b"SNDF", VERSION, 3, 1 << 30, 0), "are the most"),
+    (struct.pack("<4sBBII", b"SNDF", VERSION, 3, 0, LARGEST_BODY + 1), "are the most"),
     (frame_of("ping", b"{"), "ping: no JSON"), (frame_of("ping", b"[" * 200000), "ping: no JSON"),
     (frame_of("ping", b"\xff"), "no JSON"), (frame_of("ping", b"[]"), "no object"),
     (frame_of("ping", b'{"sent": true, "rows": []}'), "no proper sent"),
@@ -125,7 +132,7 @@ def test_any_head_is_a_frame_or_an_error(kind: str, head: Any, body: bytes) -> N
     try:
         for frame in decode(frame_of(kind, json.dumps(head).encode(), body), FROM_AGENT):
             if kind == "map":
-                read_delta(frame.columns)
+                read_delta(frame)
     except ProtocolError:
         pass
 
@@ -139,6 +146,32 @@ def test_texts_that_do_not_fit_their_lengths() -> None:
 def test_lines_for_people_are_short_and_few() -> None:
     found = shorten_lines(["x" * 5000] * 200)
     assert len(found) == 101 and found[-1] == "... and 100 more" and max(map(len, found)) < 1010
+
+
+def test_rows_come_back() -> None:
+    cells = [("PID", "12", True), ("COMM", "a \udcff", False)]
+    assert read_row(encode_row(cells), {"PID", "COMM"}) == ((), tuple(cells))
+    assert read_row(encode_heading(["PID"]), {"PID", "COMM"}) == (("PID",), ())
+
+
+@pytest.mark.parametrize("value", [
+    encode_value(5), encode_value(()), encode_value(((),)), encode_value((("PID",), ("1",))), encode_heading(["X"]),
+    encode_value(((5,),)), encode_value((("PID",), (1,), (True,))), encode_value((("PID",), ("1", "2"), (True,))),
+    encode_value((("PID", "PID"), ("1",), (True,))), encode_value((("PID",), ("1",), (True,), ())), b"[", b"[[]]"])
+def test_what_is_no_row_is_named(value: bytes) -> None:
+    with pytest.raises(PortableError):
+        read_row(value, {"PID"})
+
+
+@pytest.mark.parametrize(("text", "number"), [
+    ("0", True), ("-7", True), ("0.25", True), ("12", True), ("007", False), ("1.", False), (".5", False), ("", False),
+    ("-", False), ("1e9", False), ('1, "x": 2', False), ("\u0661", False)])
+def test_a_cell_is_a_number_only_if_it_looks_like_one(text: str, number: bool) -> None:
+    """Whatever a host says of it: the text stands in JSON as it is."""
+    [cell] = read_row(encode_row([("PID", text, True)]), {"PID"})[1]
+    assert cell == ("PID", text, number)
+    if number:
+        assert isinstance(json.loads(text), int | float)
 
 
 # shapes ---------------------------------------------------------------------------------------------------------------
@@ -210,13 +243,14 @@ def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "a", "b", "web008", "web009", "web010", "db1.x", "db2.x", "db7.x"]
     assert expand_hosts([str(file)]) == ["web1", "web2", "web3"]
     assert len(expand_hosts(["r[1-3]n[01-20]"])) == 60
+    assert expand_hosts([f"a,{file},unix:/run/b,c[1-2]"]) == ["a", "web1", "web2", "web3", "unix:/run/b", "c1", "c2"]
     monkeypatch.setattr("sys.stdin", open(file))  # noqa: SIM115
     assert expand_hosts(["-"]) == ["web1", "web2", "web3"]
     sys.stdin.close()
 
 
 @pytest.mark.parametrize("word", ["", "-oProxyCommand=x", "a b", "a;b", "a[3-1]", "a[1-999999]", "a[x]", "/nowhere",
-                                  "a$b", "[1-200][1-200]"])
+                                  "a[1", "a]", "a,/nowhere/b", "a$b", "[1-200][1-200]"])
 def test_what_is_no_host(word: str) -> None:
     with pytest.raises(UsageError):
         expand_hosts([word] if word != "-oProxyCommand=x" else ["a,-oProxyCommand=x"])
@@ -234,6 +268,11 @@ def test_options_of_the_fleet_and_of_the_tool() -> None:
                                 options_of_tool)
     assert parsed.wrapping == {"hosts": "a", "window": "2"} and parsed.words == ["fleet", "runqlat", "1"]
     assert parsed.named == {"milliseconds": "true", "seconds": "5"} and parsed.first == "fleet"
+    parsed = parse_command_line(["fleet", "-H", "a", "-H", "b,c", "-e", "begin {}"], options_of_tool)
+    assert parsed.named == {"hosts": "a\nb,c"}
+    for words in (["top", "fleet", "-H", "a", "runqlat"], ["fleet", "-H", "a", "top", "runqlat"]):
+        parsed = parse_command_line(words, options_of_tool)
+        assert (parsed.command, parsed.words, parsed.wrapping) == ("top", ["fleet", "runqlat"], {"hosts": "a"})
     parsed = parse_command_line(["fleet", "-H", "a", "-e", "begin {}", "5", "--", "x"], options_of_tool)
     assert (parsed.named, parsed.words, parsed.rest) == ({"hosts": "a"}, ["fleet", "5"], ["x"])
 
@@ -338,7 +377,7 @@ def test_the_agent_never_imports_what_runs_data() -> None:
     the interpreter's own import machinery; nothing of Sonde's names it.)"""
     code = ("import sonde.commands.agent, sonde.fleet.agent, sonde.fleet.channel, sonde.fleet.policy, sonde.cli, sys\n"
             "from sonde.fleet.protocol import *\nfrom sonde.merge.portable import *\n"
-            "Decoder(TO_AGENT).feed_bytes(encode_frame('ping', sent=1)); decode_value(encode_value((1, 'x')))\n"
+            "[*Decoder(TO_AGENT).feed_bytes(encode_frame('ping', sent=1))]; decode_value(encode_value((1, 'x')))\n"
             "print(sorted({'pickle', '_pickle', 'shelve', 'dill', 'cloudpickle'} & set(sys.modules)))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")})
@@ -348,3 +387,26 @@ def test_the_agent_never_imports_what_runs_data() -> None:
             text = file.read_text()
             assert not any(f"{verb} {name}" in text for verb in ("import", "from") for name in ("pickle", "marshal"))
             assert "eval(" not in text and "exec(" not in text.replace("exec(2)", "")
+
+
+def test_an_agent_waits_for_as_long_as_its_coordinator_pings() -> None:
+    """Other hosts may take minutes to be ready; one that is silent is gone."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(theirs.fileno(), theirs.fileno())
+        begun = time.monotonic()
+
+        def ask() -> None:
+            for _ in range(8):
+                time.sleep(0.25)
+                ours.sendall(PING)
+            ours.sendall(encode_frame("start", at=5))
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert channel.next_frame("start", 1.0)["at"] == 5 and time.monotonic() - begun > 1.9
+        asking.join()
+        with pytest.raises(Gone, match="no start, and nothing else in 0 s"):
+            channel.next_frame("start", 0.1)
+        ours.shutdown(socket.SHUT_RDWR)
+        while not channel.stopped:
+            time.sleep(0.01)

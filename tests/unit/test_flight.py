@@ -21,9 +21,9 @@ from sonde.flight import asking
 from sonde.flight.condition import Condition
 from sonde.flight.dumping import DumpFolder
 from sonde.flight.settings import KEPT, LEAST, Settings, parse_duration, region_bytes
-from sonde.language.source import Source
 from sonde.runtime.flight import FlightReader, Stretch, merge_stretches, split_stretch
 from sonde.semantics.options import Options
+from sonde.source import Source
 from sonde.spec import (
     FLIGHT,
     FLIGHT_BUSY,

@@ -11,8 +11,8 @@ from compiled import world
 from sonde import api
 from sonde.errors import CompileError
 from sonde.language import libclang
-from sonde.language.source import Source
 from sonde.semantics.options import Options
+from sonde.source import Source
 from support import compile_c
 
 HEADERS = Path(__file__).parents[1] / "headers"

@@ -46,6 +46,10 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     (["tcplife", "--ifno"], ["see sonde tcplife --help"]),
     (["ipecn", "-d", "2"], ["ipecn has no -d of its own: see sonde ipecn --help"]),
     (["--fromat", "json"], ["did you mean --format?"]),
+    (["flame", "-d", "4"], ["seconds stand at the end: sonde flame ... 4"]),
+    (["overhead", "-c", "ls"], ["sonde overhead --help explains"]),
+    (["trace", "-e", "begin { }"], ["sonde trace --help explains"]),
+    (["doctor", "-p1"], ["sonde doctor --help explains"]),
 ])
 def test_hints_come_from_what_was_asked_for(line: list[str], hints: list[str],
                                             capsys: pytest.CaptureFixture[str]) -> None:

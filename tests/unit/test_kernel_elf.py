@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import places
 from sonde.kernel.foreign import elf, files
-from sonde.kernel.user_symbols import UserSymbol, file_symbol
+from sonde.kernel.user_symbols import UserSymbol, symbol_in
 
 BASE, TEXT = 0x400000, 0x1000
 SYMBOLS = [("start", 0x401000, 0x20, 2), ("_start_alias", 0x401000, 0x20, 2), ("asm", 0x401040, 0, 2),
@@ -87,10 +87,9 @@ def test_build_id_and_sections(file: files.ElfFile) -> None:
     assert opened.find_section(".nosuch") is None
 
 
-def test_file_symbol(file: files.ElfFile) -> None:
-    assert file_symbol(file.path, 0x1004, "prog") == UserSymbol("start", 4, "prog")
-    assert file_symbol(file.path, 0x1030, "prog") == UserSymbol("", 0x401030, "prog")
-    assert file_symbol(file.path + "x", 0x10) == UserSymbol("", 0x10, file.path + "x")
+def test_symbol_in(file: files.ElfFile) -> None:
+    assert symbol_in(file, 0x1004, "prog") == UserSymbol("start", 4, "prog")
+    assert symbol_in(file, 0x1030, "prog") == UserSymbol("", 0x401030, "prog")
 
 
 def test_debug_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,16 @@ def test_neither() -> None:
     assert "tracepoint:sock:inet_sock_set_state" in message("fentry:tcp_connect { }", FakeWorld())
 
 
+@pytest.mark.parametrize(("arch", "release", "why"), [
+    ("aarch64", "6.1.0-50", "this kernel (6.1.0-50) has no fentry (Linux 6.4), and kretprobe cannot serve it"),
+    ("x86_64", "6.1.0-50", "this kernel (6.1.0-50) has no fentry, and kretprobe cannot serve it"),
+    ("aarch64", "6.12.1", "this kernel (6.12.1) has no fentry, and kretprobe cannot serve it")])
+def test_what_is_too_old_for_fentry(arch: str, release: str, why: str) -> None:
+    world = KprobeWorld()
+    world.arch, world.release = arch, release
+    assert why in message("fexit:tcp_connect { print(args.sk); }", world)
+
+
 def test_functions_of_bpf_programs() -> None:
     [point] = attached("fexit:bpf:count_packets { @ = retval; @d = args.sk->sk_rcvbuf; }", FentryWorld())
     assert (point.name, point.target, point.detail.module) == ("fexit:bpf:12:count_packets", "bpf:12", "bpf:12")

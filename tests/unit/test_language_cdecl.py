@@ -8,8 +8,8 @@ from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import type_text
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
 from sonde.language.type_syntax import normalise_base_type
+from sonde.source import Source
 
 
 def definitions(text: str) -> list[ast.CStruct | ast.CEnum | ast.CTypedef]:

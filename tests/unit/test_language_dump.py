@@ -6,7 +6,7 @@ from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_clauses, dump_script
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 from sonde.types import UINT32
 
 TEXT = """#define N 2

@@ -8,10 +8,10 @@ import pytest
 
 from sonde.errors import CompileError
 from sonde.language.cursor import MAX_DEPTH, MAX_ERRORS
-from sonde.language.diagnostics import Diagnostic, Diagnostics
+from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Diagnostic, Source
 
 
 def findings(text: str, *params: str) -> list[Diagnostic]:
@@ -45,7 +45,7 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
     ('begin { print("\\q"); }', "invalid-escape", "\\q"),
     ("begin { $1x }", "invalid-parameter", "$1x"),
     ("begin { $0 }", "invalid-parameter", "$0"),
-    ("begin { @1 }", "invalid-name", "@1"),
+    ("begin { @1x }", "syntax-error", "1x"),
     # braces and separators
     ("begin { print(1);", "unclosed-brace", ""),
     ("begin { if 1 { print(1); }\nkprobe:g { exit(); }", "syntax-error", ":"),
@@ -101,8 +101,6 @@ def findings(text: str, *params: str) -> list[Diagnostic]:
     ("kprobe:a,,kprobe:b {}", "syntax-error", ","),
     ("kprobe:a,", "syntax-error", ""),
     ('uprobe:"/x:f {}', "unterminated-string", '"'),
-    ("kprobe:$1 {}", "missing-parameter", "$1"),
-    ('uprobe:"/bin/$12":f {}', "missing-parameter", "$12"),
     ("k:f /pid == 1 { exit() }", "syntax-error", "{"),
     ("k:f / / { exit() }", "syntax-error", "/"),
     ("k:f /pid == 1/", "syntax-error", ""),
@@ -133,7 +131,6 @@ def test_error(text: str, code: str, where: str) -> None:
     ("begin { if 1 {\n}\nkprobe:g { }", "a } missing before it"),
     ("kprobe:a kprobe:b {}", "commas"),
     ("print(1)", "begin { ... }"),
-    ("kprobe:$2 {}", "no parameters were given"),
 ])
 def test_hint(text: str, hint: str) -> None:
     assert hint in " ".join(findings(text)[0].hints)
@@ -157,7 +154,7 @@ def test_each_item_has_its_own_error() -> None:
         diagnostics.raise_if_errors()
 
 
-@pytest.mark.parametrize("text", ["k:a { + }\n", "k:a { $x = 08; }\n", "#nonsense\n", "}", "\"\n", "k:$9 {} ",
+@pytest.mark.parametrize("text", ["k:a { + }\n", "k:a { $x = 08; }\n", "#nonsense\n", "}", "\"\n", "k:f\n",
                                   'begin { "' + "\\q" * 1000 + '"; } '])
 def test_errors_are_limited(text: str) -> None:
     assert 0 < len(findings(text * 1000)) <= MAX_ERRORS

@@ -13,7 +13,7 @@ from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.files import Files
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 
 def script(text: str, name: str = "stdin", files: Files | None = None) -> ast.Script:

@@ -12,7 +12,7 @@ from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*(ROOT / "src" / "sonde").rglob("*.bt"), *(ROOT / "tests").rglob("*.bt")])

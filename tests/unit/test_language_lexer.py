@@ -8,7 +8,7 @@ from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.lexer import MAX_INT, parse_integer, unescape_string
 from sonde.language.parser import parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -11,7 +11,7 @@ from sonde.language import ast
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import type_text
 from sonde.language.parser import parse_expression, parse_script
-from sonde.language.source import Source
+from sonde.source import Source
 
 
 def script(text: str, *params: str) -> ast.Script:
@@ -293,13 +293,14 @@ def test_types_in_expressions(text: str, tree: str) -> None:
 
 
 def test_spans_of_expressions() -> None:
+    """What begins with parentheses begins behind them, as with bpftrace."""
     statement = body("print((a + b) * c.d[1]);")[0]
     assert isinstance(statement, ast.ExprStmt)
     call = statement.expr
     assert isinstance(call, ast.Call)
     product = call.args[0]
     assert [n.span.text for n in (statement, call, product, product.left, product.right, product.right.operand)] == [
-        "print((a + b) * c.d[1])", "print((a + b) * c.d[1])", "(a + b) * c.d[1]", "a + b", "c.d[1]", "c.d"]
+        "print((a + b) * c.d[1])", "print((a + b) * c.d[1])", "a + b) * c.d[1]", "a + b", "c.d[1]", "c.d"]
     assert str(call.span) == "stdin:1:9-32"
 
 

@@ -189,8 +189,8 @@ def test_maps_that_a_tool_keeps_for_itself_are_no_tabs() -> None:
 def test_what_end_does_with_a_map(clauses: str, found: str) -> None:
     from sonde.language.diagnostics import Diagnostics
     from sonde.language.parser import parse_script
-    from sonde.language.source import Source
     from sonde.semantics.naming import what_end_does
+    from sonde.source import Source
     script = parse_script(Source("x", f"begin {{ @a[1] = 1; @b[1] = 1; }} {clauses}"), Diagnostics(), [])
     assert what_end_does(script, FUNCTIONS).get("@a", "") == found
 

@@ -64,9 +64,9 @@ class Source:
 class Receiver:
     """Tables of one map, and the keys as each source numbers them."""
 
-    def __init__(self, aggregate: Aggregate | None, by_source: bool = False) -> None:
+    def __init__(self, aggregate: Aggregate | None, by_source: bool = False, sources: int = 1) -> None:
         self.table = Table(aggregate, by_source)
-        self.texts = KeyTexts()
+        self.texts = KeyTexts(sources)
         self.known: dict[str, SourceKeys] = {}
 
     def add(self, source: str, delta: Delta) -> None:
@@ -242,10 +242,17 @@ def test_keys_and_values_of_different_kinds_are_refused() -> None:
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sonde.merge.table.MOST_KEYS", 10)
-    with pytest.raises(MergeError, match="more than 10 different keys"):
+    with pytest.raises(MergeError, match="more than 10 keys"):
         Receiver(COUNT).add("a", Source(COUNT).tell({key: [1] for key in range(11)}))
     with pytest.raises(MergeError, match="more than 10 keys"):
         Receiver(COUNT).add("a", with_columns(keys=[b"1"] * 11))
+    several = Receiver(COUNT, sources=2)  # of whom none may have more than a quarter
+    with pytest.raises(MergeError, match="more than 2 keys"):
+        several.add("a", Source(COUNT).tell({key: [1] for key in range(3)}))
+    for number in range(5):
+        several.add(str(number), Source(COUNT).tell({2 * number: [1], 2 * number + 1: [1]}))
+    with pytest.raises(MergeError, match="more than 10 different keys"):
+        several.add("b", Source(COUNT).tell({99: [1]}))
     monkeypatch.setattr("sonde.merge.table.MOST_CELLS", 3)
     with pytest.raises(MergeError, match="more than 3 numbers"):
         Receiver(COUNT).add("a", Source(COUNT).tell({key: [1] for key in range(4)}))

@@ -25,6 +25,15 @@ GONE = "WARNING: Probe has no valid attach points. It is being removed which may
 
 @pytest.mark.parametrize(("point", "message"), [
     ("begin:x", "begin probe type requires 0 arguments, found 1"),
+    ("software:", "software probe must have a software event name"), ("test:", "test probes must have a name"),
+    ("software:cpu:", "Invalid count for software probe: invalid integer: "),
+    ("interval::1", "interval probe must have unit of time"), ("fexit:", "fentry/fexit should specify a function"),
+    ("kretprobe:", "kprobes should be attached to a function or an address"),
+    ("rawtracepoint:", "rawtracepoint should be attached to a function"),
+    ("uprobe::x", "uprobe should have a target"), ("usdt:prog:", "usdt probe must have a target function or wildcard"),
+    ("watchpoint:1::w", "Invalid length argument: invalid integer: "),
+    ("kprobe:$1", "kprobes should be attached to a function or an address"),
+    ("interval:s:$1", "Invalid rate of interval probe: invalid integer: "), ("$1", "No attach points for probe"),
     ("kprobe", "kprobe probe type requires 1 or 2 arguments, found 0"),
     ("kprobe:", "kprobes should be attached to a function or an address"),
     ("kprobe:f+", "Invalid offset"), ("kprobe:f+a", "Invalid offset: invalid integer: a"),
@@ -116,6 +125,26 @@ def test_config(entry: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("statements", "where", "message"), [
+    # void, of which each user says that it is wrong
+    ("$x = 1 + exit()", "1 + exit()", "Type mismatch for '+': comparing int64 with void"),
+    ("$x = exit() * exit()", "exit() * exit()", "The * operator can not be used on expressions of types void, void"),
+    ("$x = -exit()", "-exit()", "The - operator can not be used on expressions of type 'void'"),
+    ("$x = (int8)exit()", "(int8)", 'Cannot cast from "void" to "int8"'),
+    ("if (exit()) { }", "if (exit()) { }", "Invalid condition: void"),
+    ('printf("%d", exit())', 'printf("%d", exit())', "unable to print none type for specifier: d"),
+    ("for ($i : 0..exit()) { }", "for ($i : 0..exit()", "Loop range requires an integer for the end value"),
+    ("@ = sum(exit())", "sum(exit())", "sum() only supports integer arguments (void provided)"),
+    # what is cast or converted to another type
+    ("$x = (buffer[4])pid", "(buffer[4])", 'Cannot cast from "uint32" to "buffer[4][4]"'),
+    ('$x = (buffer)"a"', "(buffer)", 'Cannot cast from "string[2]" to "buffer[4]"'),
+    ("$x = (inet)1", "(inet)", 'Cannot cast from "int8" to "inet[0]"'),
+    ("let $a: string = 5", "let $a: string = 5", "Type mismatch for $a: trying to assign value of type 'int8' when "
+                                                 "variable already has a type 'string'"),
+    ("$x = bswap((1, 2))", "bswap((1, 2))", "bswap() only supports integer arguments (tuple provided)"),
+    ('$x = strerror("a")', 'strerror("a")', 'Cannot cast from "string[2]" to "int32"'),
+    ("$x = has_key(1, 2)", "has_key(1, 2)", "Call to has_key() has arguments that do not match any definition."),
+    ("$x = len(@none)", "len(@none)", "Unknown map: @none"),
+    ("$x = kstack(pid)", "kstack(pid)", "kstack: invalid limit value"),
     ("exit(comm)", "exit(comm)", "exit() only supports int arguments (string provided)"),
     ("print(strncmp(1, comm, 1))", "strncmp(1, comm, 1)", "strncmp() only supports string arguments (int provided)"),
     ("print(strncmp(comm, comm, pid))", "strncmp(comm, comm, pid)", "Builtin strncmp requires a non-negative literal"),
@@ -172,6 +201,10 @@ def test_config(entry: str, message: str) -> None:
                                                        "allowed."),
     ("break", "break;", "'break' statement is not allowed in a probe"),
     ("return comm", "return comm;", "Probe return values can only be integers. Found string[16]"),
+    ("@n = count(); $x = @n ? 1 : 2", "@n ? 1 : 2", "Invalid condition: count_t"),
+    ("@n[1] = max(2); if (@n[1]) { }", "if (@n[1]) { }", "Invalid condition: max_t"),
+    ("for ($i : 1 + 2) { }", "+", "syntax: expected ')'"), ("for ($i : -1) { }", "-", "syntax: expected expression"),
+    ("assert_str(pid)", "assert_str(pid)", "string-like values must be either strings, arrays or pointers"),
     ("if (comm) { }", "if (comm) { }", "Invalid condition: string"), ("unroll (pid) { }", "unroll (pid) { }",
                                                                       "invalid unroll value"),
     ("$x = comm + 1", "comm + 1", "Type mismatch for '+': comparing string[16] with int8"),
@@ -200,12 +233,22 @@ def test_programs(statements: str, where: str, message: str) -> None:
     assert said(text)[0] == f"{start}-{start + len(where)}: ERROR: {message}"
 
 
+NARROW = "WARNING: Expression of type: {} being cast to type: {}. This may cause unexpected results. Use an explicit " \
+         "cast to suppress this warning."
+
+
 @pytest.mark.parametrize(("statements", "message"), [
     ("return; print(1)", "17-26: WARNING: Unreachable statement."),
     ("exit(); print(1)", "17-26: WARNING: Unreachable statement."), ("1", "9-10: WARNING: Return value discarded."),
     ("let $x", "9-15: WARNING: Variable $x was never assigned to."),
     ("let $x: uint8 = nsecs", "25-30: WARNING: Expression of type: uint64 being cast to type: uint8. This may cause "
                               "unexpected results. Use an explicit cast to suppress this warning."),
+    ("let $x: uint8 = (int16)-3; print($x)", f"25-32: {NARROW.format('int16', 'uint8')}"),
+    ("let $x: int8; $x = 5; $x += 300; print($x)", f"34-40: {NARROW.format('int64', 'int8')}"),
+    ("let $x = -5; $x = (uint64)5; print($x)", f"27-35: {NARROW.format('uint64', 'int64')}"),
+    ("@z = 0; @z = (uint64)@z", "22-30: WARNING: Unnecessary cast: expression is already of type uint64"),
+    ("$b = true; print((bool)$b)", "26-32: WARNING: Unnecessary cast: expression is already of type bool"),
+    ("(int8)pid", "9-15: WARNING: Return value discarded."),
     ("@ = tseries(1, 1s, 2)", "WARNING: Script is using an unstable feature: tseries. To prevent this warning you must "
                               "explicitly enable it in the config e.g. unstable_tseries=enable"),
 ])
@@ -215,7 +258,9 @@ def test_warnings(statements: str, message: str) -> None:
 
 @pytest.mark.parametrize("statements", [
     'printf("%s %s %s", 1, (1, comm), curtask)', "$x = kstack == kstack", "print(kstack(200))", "$x = (int8[4])1",
-    "$x = (string[32])comm",
+    "$x = (string[32])comm", "$x = strerror(curtask)", "print((username_t)0)", "$x = (bool)(1 == 2)",
+    "let $x: struct task_struct *; $x = (struct sock *)5; print($x->pid)",
+    "$i = 3; let $x: uint8 = $i; print($x)", "@ = count(); let $x: int8 = @; print($x)",
 ])
 def test_what_bpftrace_takes_too(statements: str) -> None:
     assert said(f"BEGIN {{ {statements}; }}") == []
@@ -235,6 +280,11 @@ def test_what_bpftrace_takes_too(statements: str) -> None:
     ("begin { print(10x); }", "17-18: ERROR: syntax: invalid integer suffix 'x'"),
     ("begin { print(1e30); }",
      "15-19: ERROR: syntax: overflow error, maximum value is 18446744073709551615: 1e30"),
+    ("begin { @1x = 1; }", "10-12: ERROR: syntax: expected ';'"),
+    ("begin { offsetof(struct task_struct, 5); }", "38-39: ERROR: syntax: expected ')'"),
+    ('let @a = hash("x"); begin { }',
+     "15-16: ERROR: syntax: expected positive integer for map declaration max entries"),
+    ("$1 { print(; }", "12-13: ERROR: syntax: expected expression"),
     ("begin { (a=1, a=2); }", "15-16: ERROR: syntax: Named argument list already contains name: a"),
     ("let $a = 1; begin { }",
      "1-4: ERROR: syntax: root-level let statements need to be map declarations, e.g. let @a = hash(2);"),
@@ -243,12 +293,30 @@ def test_what_bpftrace_takes_too(statements: str) -> None:
      "12-13: ERROR: Ident for macro argument has already been used: x"),
     ("macro a(@x) { @x = 1; } begin { a(1); }",
      "33-37: ERROR: Call to a() has arguments that do not match any definition."),
+    ("macro m() { return; } begin { }", "13-20: ERROR: 'return' statement is not allowed in a macro"),
+    ("macro m() { break; } begin { }", "13-19: ERROR: 'break' statement is not allowed in a macro"),
+    ("macro m(x) { m(x) } begin { m(1); }", "14-18: ERROR: Recursive macro call detected. Call chain: m > m"),
+    ("macro a(x) { b(x) } macro b(x) { a(x) } begin { a(1); }",
+     "34-38: ERROR: Recursive macro call detected. Call chain: a > b > a"),
+    ("macro m(x) { x } macro m(x) { x } begin { m(1); }", "18-25: ERROR: Redefinition of macro: m"),
     ('import "nope"; begin { }', "1-14: ERROR: Unable to find suitable path for import"),
     ("profile:100 { }", "1-12: ERROR: Invalid rate of profile probe. Minimum is 1000 or 1us. Found: 100 nanoseconds"),
     ("begin { let $a: void; }", "17-21: ERROR: Invalid variable declaration type: void"),
 ])
 def test_syntax(text: str, message: str) -> None:
     assert said(text)[0] == message
+
+
+def test_where_a_macro_was_expanded() -> None:
+    text = "macro inner(x) { nosuch(x) }\nmacro outer(y) { inner(y) }\nbegin { $x = m(outer(1)); }\nmacro m(x) { x }"
+    with pytest.raises(CompileError) as problem:
+        check_text(text)
+    lines = problem.value.diagnostics[0].render().splitlines()
+    assert [line for line in lines if "ERROR" in line] == [
+        "stdin:1:18-27: ERROR: Unknown function: 'nosuch'", "stdin:2:18-26: ERROR: expanded from",
+        "stdin:3:16-24: ERROR: expanded from"]
+    assert lines[-1] == " " * 15 + "~" * 8
+    check_text("macro m(x) { x + 1 } begin { print(m(m(1))); }")  # an argument is no recursion
 
 
 def test_limits_and_the_environment() -> None:

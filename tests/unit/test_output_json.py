@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.language.source import Source, Span
 from sonde.output import make_output
 from sonde.output.json import JsonOutput, quote_json, to_json
 from sonde.runtime.aggregates import Histogram, LinearHistogram, Stats
 from sonde.runtime.values import ArrayValue, Buffer, EnumValue, MacAddress, PointerValue, RecordValue, StructValue
+from sonde.source import Source, Span
 
 
 def written(*calls: tuple[Any, ...]) -> str:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding import Names
-from sonde.language.source import Source, Span
 from sonde.output.stream import Stream
 from sonde.output.text import TextOutput, element_label, encode_text, sort_items
 from sonde.runtime.aggregates import Histogram, Stats
 from sonde.runtime.values import ArrayValue, EnumValue, PointerValue, StackTrace, to_text
+from sonde.source import Source, Span
 from sonde.types import Stack
 
 

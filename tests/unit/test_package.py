@@ -14,7 +14,7 @@ from support import environment
 
 PROJECT = Path(__file__).parents[2]
 PUBLIC = [
-    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "Histogram",
+    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "FlightDump", "Histogram",
     "LinearHistogram", "Losses", "MapView", "MissingFeatureError", "Options", "PrivilegeError", "SondeError",
     "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile", "fleet", "trace",
 ]  # fmt: skip

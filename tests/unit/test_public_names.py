@@ -10,9 +10,10 @@ import pytest
 import sonde
 
 NAMES = [
-    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "Histogram",
-    "LinearHistogram", "Losses", "MapView", "MissingFeatureError", "Options", "PrivilegeError", "SondeError", "Stats",
-    "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile", "fleet", "trace",
+    "AttachError", "Bucket", "CompileError", "EnvironmentProblem", "Event", "FleetTrace", "FlightDump",
+    "Histogram", "LinearHistogram", "Losses", "MapView", "MissingFeatureError", "Options", "PrivilegeError",
+    "SondeError", "Stats", "SyscallError", "Trace", "UsageError", "VerifierError", "__version__", "compile",
+    "fleet", "trace",
 ]
 
 

@@ -15,13 +15,15 @@ from reference import Expressions, cut, evaluate_kept
 from sonde import types as t
 from sonde.api import check_source
 from sonde.errors import CompileError, SondeError
-from sonde.language.source import Source
+from sonde.memory import Memory
+from sonde.recording import questions
 from sonde.recording.container import Damaged
 from sonde.recording.evaluate import Refused, hist_bucket
 from sonde.recording.events import BUILTINS
-from sonde.recording.questions import EventsWorld, open_question
+from sonde.recording.questions import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
 from sonde.semantics.options import Options
+from sonde.source import Source
 from sonde.spec import Config, EventField, EventSite, ScriptSpec
 
 NAME = "tracepoint:tests:numbers"
@@ -32,12 +34,12 @@ EVENT = t.Tuple((t.UINT64, t.UINT32, t.UINT32, t.UINT32, t.UINT32, t.Str(16), *[
                 (*BUILTINS, *[f"args_{name}" for name in FIELDS]))
 
 
-def recorded(path: Path, rows: list[dict[str, int]], text: str = FORMAT) -> Path:
+def recorded(path: Path, rows: list[dict[str, int]], text: str = FORMAT, cpu: int = 0) -> Path:
     """A recording of one event for each row."""
     site = EventSite("print", None, [EventField(EVENT, 16)], 16 + EVENT.size)
     spec = ScriptSpec([], [], [site], [], [NAME], [], Config(), Source("events", ""))
     pack = struct.Struct(f"=IIQQIIII16s{len(FIELDS)}q").pack
-    records = [(0, pack(0, 0, 1000 + i, 1000 + i, 7, 8, 0, 0, b"cat", *[cut(row.get(name, 0), t.INT64)
+    records = [(0, pack(0, 0, 1000 + i, 1000 + i, 7, 8, cpu, 0, b"cat", *[cut(row.get(name, 0), t.INT64)
                                                                       for name in FIELDS]))
                for i, row in enumerate(rows)]
     return write_recording(path, spec, records, events=[{"name": NAME, "format": text}])
@@ -109,6 +111,77 @@ def test_aggregates_over_known_events(tmp_path: Path) -> None:
     stats = found["@s"][None]
     assert (stats.count, stats.total) == (len(kept), sum([r["b"] for r in kept]))  # type: ignore[attr-defined]
     assert found["@h"][None].total == len(kept)  # type: ignore[attr-defined]
+
+
+COLUMNS = ("/args.a >= 0/ { @n[args.a] = count(); @s = stats(args.b); @m[args.a, comm] = max(args.b); "
+           "@h = hist(args.b, 2); @l[cpu] = lhist(args.b, 0, 50, 7); @i[args.b % 2 == 1] = min(args.a); @t++; "
+           "@x = sum(args.c * 3 - args.a); $y = args.c ^ args.d; if ($y < 0) { @neg[pid] = avg($y); } "
+           "@u[(uint8)$y]++; }")
+
+
+def test_both_ways_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What columns can answer is answered so; event by event it comes to the same."""
+    rng = random.Random(9)
+    rows = [{"a": rng.randrange(-5, 5), "b": rng.randrange(100), "c": rng.getrandbits(64), "d": rng.getrandbits(64)}
+            for _ in range(2000)]
+    path = recorded(tmp_path / "x", rows)
+    by_columns = answers(path, COLUMNS)
+
+    def refuse(*_: object) -> None:
+        raise Refused(None, "anything")
+    monkeypatch.setattr(questions, "Question", refuse)
+    one_by_one = answers(path, COLUMNS)
+    assert len(by_columns) == 10 and str(sorted(one_by_one)) == str(sorted(by_columns))
+    for name, held in by_columns.items():
+        assert {key: str(value) for key, value in held.items()} == \
+            {key: str(value) for key, value in one_by_one[name].items()}, name
+
+
+def told(path: Path, script: str) -> tuple[list[tuple[object, ...]], dict[str, dict[object, object]], AnsweringTrace]:
+    """What a script sends, its maps, and the trace after its end."""
+    with open_question(str(path), Source("stdin", script), Options()) as trace:
+        sent = [event.args for event in trace.events()]
+    return sent, {name: dict(view.items()) for name, view in trace.maps.items()}, trace
+
+
+def test_what_depends_on_order(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": i % 7, "b": i} for i in range(1000)])
+    sent, maps, trace = told(path, f'''
+        begin {{ @first = 1; }}
+        {NAME} {{ @before[args.a] = @last[args.a]; @last[args.a] = args.b; @n++; @c[args.a] = count(); }}
+        {NAME} /@n == 500/ {{ print(@c); clear(@c); }}
+        {NAME} /@n == 600/ {{ zero(@last); }}
+        {NAME} /@n == 900/ {{ printf("%d of %s", args.b, comm); exit(5); }}
+        end {{ printf("end %d", @n); }}''')
+    assert sent == [("@c", [(a, len([i for i in range(500) if i % 7 == a])) for a in range(7)]), (899, "cat"), (900,)]
+    assert maps["@n"] == {None: 900} and trace.status == 5 and maps["@first"] == {None: 1}
+    assert maps["@c"] == {a: len([i for i in range(500, 900) if i % 7 == a]) for a in range(7)}
+    assert maps["@before"] == {i % 7: i - 7 for i in range(893, 900)}
+
+
+def test_what_fails_is_said(tmp_path: Path) -> None:
+    """As beside the recording: counted, with the place in the script."""
+    path = recorded(tmp_path / "x", [{"a": i, "b": i % 2} for i in range(100)])
+    script = f"config = {{ max_map_keys = 10 }} {NAME} {{ @m[args.a] = args.a; @d = args.a / args.b; }}"
+    _, maps, trace = told(path, script)
+    assert len(maps["@m"]) == 10
+    assert {site.kind: count for site, count in trace.losses.errors} == {"map_full": 90, "divide": 50}
+
+
+def test_memory_of_maps_is_bounded(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": i} for i in range(5000)])
+    script = f"config = {{ max_map_keys = 100000 }} {NAME} {{ @m[args.a] = (comm, args.a); }}"
+    with closing(open_recording(str(path), Memory(1 << 20))) as recording:
+        trace = AnsweringTrace(recording, Source("stdin", script), Options(), Memory(1 << 20))
+        with pytest.raises(SondeError, match="room"):
+            trace.next_records()
+
+
+def test_a_cpu_beyond_all_is_an_error(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": 1}], cpu=5000)
+    assert told(path, f"{NAME} {{ @x = args.a; }}")[1]["@x"] == {None: 1}
+    with pytest.raises(Damaged, match="CPU 5000"):
+        told(path, f"{NAME} {{ @x = cpu; @y[cpu] = count(); }}")
 
 
 def test_too_many_keys_are_an_error_and_no_wrong_answer(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
 from sonde.kernel import syscalls
 from sonde.kinds import KINDS
-from sonde.language.source import Source, Span
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
+from sonde.source import Source, Span
 from sonde.spec import Attach, ProgramSpec
 from sonde.uapi import HELPERS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sonde.errors import CompileError
-from sonde.language.diagnostics import MAX_SHOWN, Diagnostic
+from sonde.language.diagnostics import MAX_SHOWN
+from sonde.source import Diagnostic
 from unit.fake_world import check_text, findings
 
 

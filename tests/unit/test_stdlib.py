@@ -43,7 +43,6 @@ def test_the_library_is_formatted(path: Path) -> None:
     ('begin { print(is_err("x")); }', "bad-cast", 'is_err("x")'),
     ("begin { is_err(); }", "arity", "is_err()"),
     ("begin { assert(1, 2, 3); }", "arity", "assert(1, 2, 3)"),
-    ("begin { assert_str(pid + 1); }", "static-assert", "assert_str(pid + 1)"),
     ("begin { assert(pid == $nothing); }", "undefined-variable", "$nothing"),
     ("begin { $x = assert(1); }", "no-value", "assert(1)"),
 ])

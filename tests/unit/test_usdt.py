@@ -66,7 +66,8 @@ def test_aarch64(text: str, expected: tuple[object, ...]) -> None:
 def test_several_and_what_is_not_understood() -> None:
     found = parse_arguments("8@%rdx 8f@%xmm0 -4@%nosuch 4@unknown(%rip) 4@$1", X86)
     assert [a.kind for a in found] == ["register", "unknown", "unknown", "unknown", "constant"]
-    assert [a.kind for a in parse_arguments("8@[sp, 8] 4@w3 16@[x0]", ARM)] == ["memory", "register", "unknown"]
+    found = parse_arguments("8@[sp, 8] 4@w3 16@[x0] 4@[x0, w1, sxtw 2] 8@d0", ARM)
+    assert [a.kind for a in found] == ["memory", "register", "unknown", "unknown", "unknown"]
     assert parse_arguments("", X86) == []
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from compiled import world
 from decoding import Names
-from perfetto_reader import read_trace
+from perfetto_reader import read_packets, read_trace
 from sonde import api
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
@@ -78,12 +78,17 @@ class Run:
     """A view of a script, fed by hand."""
 
     def __init__(self, name: str, spec: ScriptSpec, target: Target | None = None) -> None:
-        self.pieces: list[str] = []
+        self.pieces: list[Any] = []
         self.view = view_class(name)(spec, Names(), self.pieces.append, target or Target())
 
     def finish(self) -> str:
         self.view.finish()
         return "".join(self.pieces)
+
+    def finish_bytes(self) -> bytes:
+        """Of a view that writes no text."""
+        self.view.finish()
+        return b"".join(self.pieces)
 
 
 # --- what fits --------------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ COUNTS = map_of("@counts", COMM, COUNT)
 
 
 @pytest.mark.parametrize(("spec", "views"), [
-    (script(STACKS), ["folded", "flamegraph", "pprof", "html", "csv"]),
+    (script(STACKS), ["folded", "flamegraph", "pprof", "otlp", "html", "csv"]),
     (script(LATENCY), ["heatmap", "html", "csv"]),
     (script(LATENCY, sites=[printing(LATENCY)]), ["heatmap", "html", "csv"]),
     (script(PAIRS), ["dot", "html", "csv"]),
@@ -106,7 +111,7 @@ COUNTS = map_of("@counts", COMM, COUNT)
     (script(sites=[EventSite("time", None, [], 16, [], {"format": "%H"})]), []),
     (script(map_of("@", COMM, KSTACK)), ["html", "csv"]),
     (script(map_of("@", KSTACK, t.Aggregate("avg"))), ["html", "csv"]),
-    (script(map_of("@", KSTACK, STATS)), ["folded", "flamegraph", "pprof", "html", "csv"]),
+    (script(map_of("@", KSTACK, STATS)), ["folded", "flamegraph", "pprof", "otlp", "html", "csv"]),
     (script(map_of("@", t.Tuple((t.Int(), t.Int())), COUNT)), ["dot", "html", "csv"]),
     (script(map_of("@", t.Tuple((t.Int(), t.Int(), t.Int())), COUNT)), ["html", "csv"]),
 ])
@@ -520,6 +525,40 @@ def test_rows_of_a_tool_are_slices_that_may_overlap() -> None:
     assert [(each.name, each.begin, each.end) for each in trace.slices] == [
         ("tcplife", 4500, 9000), ("tcplife", 7000, 10000)]
     assert trace.processes == {0: "tcplife", 7: "curl"} and trace.slices[0].args["MS"] == 4.5
+
+
+def test_both_forms_of_a_trace_say_the_same() -> None:
+    """Perfetto's own, read by its own package, and Chrome's: calls that nest, slices that overlap, instants, counters;
+    texts that nobody should have in a trace."""
+    site, record = named("pid", "tid"), EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
+    spec = script(COUNTS, sites=[site, record, printing(COUNTS)])
+    spec.probes = ["tracepoint:syscalls:sys_enter_read", "tracepoint:syscalls:sys_exit_read", "kprobe:alone"]
+
+    def play(target: Target | None) -> Run:
+        run = Run("perfetto", spec, target)
+        for time, probe in enumerate([1, 0, 0, 1, 1, 2, 0, 1], 1):
+            run.view.add_event(Event("printf", (7, 8), spec.probes[probe], 1000 * time + 1, 0), site, f"n{time}")
+        for pid, comm in ((10, "cat"), (11, HOSTILE)):
+            run.view.add_event(Event("print", (RECORD(("read", pid, 12, comm, 3001, -1)),), "kprobe:alone", 9007, 1),
+                               record, "")
+        for time in (12, 13):
+            run.view.row([("PID", "7", True), ("COMM", "curl", False), ("MS", "0.005", True)], time * 1000, "p")
+        run.view.add_event(Event("printf", (7, 8), "", 20_000, 0), site, HOSTILE * 30)
+        run.view.add_map(COUNTS, [("x", 5), (HOSTILE, 0)], 21_000, "clear")
+        run.view.add_map(COUNTS, [("x", -(1 << 63)), ("y", (1 << 64) - 1)], 22_001, "clear")
+        return run
+    chrome = read_trace(play(None).finish())
+    packets = read_packets(play(Target("out.pftrace", title="")).finish_bytes())
+    rows = [sorted([(each.name, each.begin, each.end, each.track[0], each.depth, sorted(each.args.items()))
+                    for each in trace.slices], key=repr) for trace in (chrome, packets)]
+    assert rows[0] == rows[1] and len(rows[0]) == 7
+    instants = [[(each["name"], each["cat"], each["ts"], each["pid"], each["tid"], each["args"])
+                 for each in trace.instants] for trace in (chrome, packets)]
+    assert instants[0] == instants[1] and len(instants[0]) == 3
+    assert chrome.processes == packets.processes and chrome.threads == packets.threads
+    values = [(f"{each['name']}[{key}]", each["ts"], value if value < 1 << 63 else float(value))
+              for each in chrome.counters for key, value in each["args"].items()]
+    assert [(each["name"], each["ts"], each["value"]) for each in packets.counters] == values and len(values) == 4
 
 
 class Elements(html.parser.HTMLParser):

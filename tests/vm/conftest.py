@@ -1,7 +1,9 @@
 """The vm ring: ring.toml's tests, each an item per kernel. The first item of a kernel boots it and runs them all.
 
 The kernels take turns, two each day, so that a run takes no longer than two of them side by side;
-``SONDE_VM_KERNELS=all`` is all of them, ``SONDE_VM_KERNELS="5.10 7.2"`` these.
+``SONDE_VM_KERNELS=all`` is all of them, ``SONDE_VM_KERNELS="5.10 7.2"`` these. They are of this machine's architecture;
+``SONDE_VM_ARCH=aarch64`` are those of another, ``SONDE_VM_ARCH=all`` are those of all. A kernel's name here is its
+series, and behind it the architecture if it is another: "6.12 aarch64".
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INSIDE = os.environ.get("SONDE_VM", "")  # set in the guest: the kernel's series
+HOST = os.uname().machine
 FULL = os.environ.get("SONDE_VM_FULL", "") not in ("", "0")
 
 if not INSIDE:
@@ -59,17 +62,34 @@ def everything() -> list[str]:
 
 
 def chosen_kernels(table: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """(kernel, files that it need not run): those that SONDE_VM_KERNELS names, else the two whose turn it is today.
-    These share the work; since the number of kernels is odd, each of them is first as often as second."""
-    kernels = table["kernels"]
+    """(kernel, files that it need not run): those that SONDE_VM_KERNELS names, else the two of an architecture whose
+    turn it is today. These share the work; since the number of kernels is odd, each is first as often as second."""
+    arch = os.environ.get("SONDE_VM_ARCH") or HOST
+    if arch not in ("all", *table["kernels"]):
+        raise pytest.UsageError(f"SONDE_VM_ARCH: not in ring.toml: {arch}")
     wanted = os.environ.get("SONDE_VM_KERNELS", "").replace(",", " ").split()
-    if unknown := set(wanted) - {"all", *kernels}:
+    known = {series for kernels in table["kernels"].values() for series in kernels}
+    if unknown := set(wanted) - {"all", *known}:
         raise pytest.UsageError(f"SONDE_VM_KERNELS: not in ring.toml: {', '.join(sorted(unknown))}")
-    if wanted:
-        return [(kernel, []) for kernel in (kernels if "all" in wanted else wanted)]
-    today = 2 * datetime.date.today().toordinal()
-    first, second = [kernels[turn % len(kernels)] for turn in (today, today + 1)]
-    return [(first, table["second"]), (second, table["first"])]
+    chosen: list[tuple[str, list[str]]] = []
+    for kernels in (names for names in every_kernel(table) if arch in ("all", arch_of(names[0]))):
+        if wanted:
+            chosen += [(kernel, []) for kernel in kernels if {"all", kernel.split()[0]} & set(wanted)]
+        else:
+            today = 2 * datetime.date.today().toordinal()
+            first, second = [kernels[turn % len(kernels)] for turn in (today, today + 1)]
+            chosen += [(first, table["second"]), (second, table["first"])]
+    return chosen
+
+
+def every_kernel(table: dict[str, Any]) -> list[list[str]]:
+    """The names of all kernels, a list for each architecture."""
+    return [[series if arch == HOST else f"{series} {arch}" for series in kernels]
+            for arch, kernels in table["kernels"].items()]
+
+
+def arch_of(kernel: str) -> str:
+    return [*kernel.split(), HOST][1]
 
 
 def listed(tests: list[str]) -> list[str]:
@@ -130,13 +150,16 @@ def boot(kernel: str, tests: list[str]) -> dict[str, tuple[str, str]]:
     """test → (outcome, text): as reporting.py wrote them, or "not run", as this machine could not, or not in time. A
     guest that died under the emulator is booted once more for the tests that are left, and the summary says so."""
     sys.path.insert(0, str(HERE))
-    from debian_kernel import Unavailable, prepared
+    from arches import ARCHES
+    from debian import Unavailable
+    from debian_kernel import prepared
     from vmrun import obstacle
 
+    arch = ARCHES[arch_of(kernel)]
     try:
-        if why := obstacle():
+        if why := obstacle(arch):
             raise Unavailable(why)
-        prepared(kernel)
+        prepared(kernel.split()[0], arch)
     except Unavailable as problem:
         return dict.fromkeys(tests, ("not run", str(problem)))
     subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=ROOT, check=True)  # as the tests were
@@ -157,9 +180,11 @@ def guest(kernel: str, tests: list[str], deadline: float) -> dict[str, tuple[str
         Path(shared, "tests").write_text("\n".join(selection(tests)) + "\n")
         report = Path(shared, "results")
         started = time.time()
+        arch = arch_of(kernel)
+        python = sys.executable if arch == HOST else "/usr/bin/python3"
         done = subprocess.run(
-            [sys.executable, str(HERE / "vmrun.py"), "--kernel", kernel, "--rw", shared,
-             "--timeout", str(max(1, deadline - started)), "--", sys.executable, "-m", "pytest", "-v", "--tb=short",
+            [sys.executable, str(HERE / "vmrun.py"), "--arch", arch, "--kernel", kernel.split()[0], "--rw", shared,
+             "--timeout", str(max(1, deadline - started)), "--", python, "-m", "pytest", "-v", "--tb=short",
              "-o", f"timeout={PATIENCE}", "--reruns", "1", "-p", "no:randomly", "-p", "reporting", f"@{shared}/tests"],
             cwd=ROOT, capture_output=True, text=True, check=False,
             env=os.environ | {"SONDE_VM": kernel, "SONDE_REQUIRE": "", "XDG_CACHE_HOME": "/run/sonde-cache",
@@ -213,8 +238,8 @@ def read_report(kernel: str, path: Path) -> dict[str, tuple[str, str]]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say which kernels it was, and what was tried once more in a guest, or in another, and why."""
     if _running:
-        every = ring()["kernels"]
-        others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: SONDE_VM_KERNELS=all)"
+        every = [kernel for kernels in every_kernel(ring()) for kernel in kernels]
+        others = "" if len(_running) == len(every) else f" (of {', '.join(every)}: make test-vm-all)"
         terminalreporter.write_line(f"vm ring: Linux {', '.join(_running)}{others}")
     for name, text in _again:
         terminalreporter.write_sep("=", f"RERUN {name}")

@@ -1,54 +1,46 @@
-"""Debian's kernels, fetched with ``apt-get download`` and never installed, ready to boot under QEMU.
+"""Debian's kernels, ready to boot under QEMU.
 
-A kernel's directory in the cache ($SONDE_VM_CACHE, else ~/.cache/sonde-vm) has boot/vmlinuz-VERSION, vmlinux where it
-could be taken out of that, lib/modules/VERSION, base.cpio (a first root: busybox and a few drivers) and ``ready``.
+A kernel's directory in the cache has boot/vmlinuz-VERSION, vmlinux where it could be taken out of that,
+lib/modules/VERSION, base.cpio (a first root: busybox and a few drivers) and ``ready``.
 """
 
 from __future__ import annotations
 
 import lzma
-import os
 import re
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from arches import Arch
+from debian import Apt, Unavailable, cache_directory, making
+from debian_root import prepared_root
 
 # Which of Debian's suites has the kernels of a series.
 SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "bookworm-backports", "6.16": "trixie-backports",
           "6.17": "trixie-backports", "6.18": "trixie-backports", "7.2": "sid"}
 PARTS = ("linux-image-", "linux-base-", "linux-binary-", "linux-modules-")  # since 7.x a kernel is several packages
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DRIVERS = ("virtio_pci", "virtio_console", "virtiofs", "overlay")
 HERE = Path(__file__).parent
 
 Entry = tuple[str, int, bytes]  # name, mode, contents
 
 
-class Unavailable(Exception):
-    """This machine cannot have what is needed; the text says what."""
-
-
-def cache_directory() -> Path:
-    return Path(os.environ.get("SONDE_VM_CACHE") or Path.home() / ".cache" / "sonde-vm").resolve()
-
-
-def prepared(wanted: str) -> Path:
+def prepared(wanted: str, arch: Arch) -> Path:
     """The directory of the newest kernel of a series ("6.12"): from the cache, else from Debian."""
-    cache = cache_directory()
-    cache.mkdir(parents=True, exist_ok=True)
-    have = candidates([d.name for d in cache.iterdir() if (d / "ready").exists()], wanted)
+    root, cache = prepared_root(arch), cache_directory()
+    have = candidates([d.name for d in cache.iterdir() if (d / "ready").exists()], wanted, arch)
     if have:
         return cache / have[-1]
-    apt = Apt(SUITES.get(wanted, "sid"), cache)
-    return fetch(newest_package(wanted, apt), cache, apt)
+    apt = Apt(SUITES.get(wanted, "sid"), arch.debian)
+    return fetch(newest_package(wanted, arch, apt), cache, root, apt)
 
 
-def candidates(names: Iterable[str], wanted: str) -> list[str]:
+def candidates(names: Iterable[str], wanted: str, arch: Arch) -> list[str]:
     """The cloud kernels of a series (the smallest ones), oldest first."""
-    pattern = re.compile(rf"linux-image-{re.escape(wanted)}(?:[.+-].*)?-cloud-amd64")
+    pattern = re.compile(rf"linux-image-{re.escape(wanted)}(?:[.+-].*)?-cloud-{arch.debian}")
     found = [n for n in names if pattern.fullmatch(n) and not re.search(r"-(rt|dbg|unsigned)", n)]
     return sorted((n for n in found if re.match(r"linux-image-\d+\.\d+\.\d", n)), key=natural)
 
@@ -57,60 +49,19 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def newest_package(wanted: str, apt: Apt) -> str:
+def newest_package(wanted: str, arch: Arch, apt: Apt) -> str:
     for update in (False, True):
         if update:
             apt.run("update")
-        if found := candidates(apt.names(f"linux-image-{wanted}"), wanted):
+        if found := candidates(apt.names(f"linux-image-{wanted}"), wanted, arch):
             return found[-1]
-    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-amd64 can be had from {apt.suite}")
+    raise Unavailable(f"no Debian package linux-image-{wanted}.*-cloud-{arch.debian} can be had from {apt.suite}")
 
 
-class Apt:
-    """apt-get and apt-cache for one of Debian's suites, with lists of its own: nothing of this machine changes."""
-
-    def __init__(self, suite: str, cache: Path) -> None:
-        if not shutil.which("apt-get"):
-            raise Unavailable("kernels come from Debian, and this machine has no apt-get")
-        self.suite = suite
-        own = cache / "apt" / suite
-        (own / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-        (own / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
-        settings = {"Dir::Etc::SourceList": own / "sources.list", "Dir::Etc::SourceParts": "-",
-                    "Dir::State::Lists": own / "lists", "Dir::Cache": own, "Acquire::Languages": "none",
-                    "Acquire::Retries": 2, "Acquire::http::Timeout": 30, "APT::Sandbox::User": "root"}
-        self._options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-
-    def run(self, *arguments: str, cwd: Path | None = None) -> str:
-        """apt-get, for ten minutes at most; what it complained of."""
-        try:
-            done = subprocess.run(["apt-get", "-qq", *self._options, *arguments], cwd=cwd, capture_output=True,
-                                  text=True, timeout=600, check=False)
-            return done.stderr.strip()
-        except subprocess.TimeoutExpired:
-            return "it took more than ten minutes"
-
-    def names(self, prefix: str) -> list[str]:
-        """The packages whose names begin so."""
-        return subprocess.run(["apt-cache", *self._options, "pkgnames", prefix], capture_output=True, text=True,
-                              check=False).stdout.split()
-
-
-def mirror() -> str:
-    """Where this machine's apt has Debian from."""
-    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
-                            capture_output=True, text=True, check=False).stdout.split()
-    found = [address for address in listed if address.rstrip("/").endswith("/debian")]
-    if not found:
-        raise Unavailable("kernels come from Debian, and this machine's apt knows no mirror of it")
-    return found[0]
-
-
-def fetch(package: str, cache: Path, apt: Apt) -> Path:
-    """Download and prepare a package. Two at once do no harm: the last step is a rename."""
+def fetch(package: str, cache: Path, root: Path, apt: Apt) -> Path:
+    """Download and prepare a package; ``root`` has the busybox."""
     target, version = cache / package, package.removeprefix("linux-image-")
-    work = Path(tempfile.mkdtemp(prefix=f".{package}", dir=cache))
-    try:
+    with making(target) as work:
         parts = [name for name in apt.names("linux-") if name.removesuffix(version) in PARTS]
         said = apt.run("download", *parts, cwd=work)
         archives = list(work.glob("*.deb"))
@@ -124,15 +75,8 @@ def fetch(package: str, cache: Path, apt: Apt) -> Path:
         kernel = uncompressed((work / "boot" / f"vmlinuz-{version}").read_bytes())
         if kernel:
             (work / "vmlinux").write_bytes(kernel)
-        (work / "base.cpio").write_bytes(base_root(work, version))
+        (work / "base.cpio").write_bytes(base_root(work, version, busybox_of(root)))
         (work / "ready").write_text(version + "\n")
-        try:
-            work.rename(target)
-        except OSError:
-            if not (target / "ready").exists():
-                raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
 
 
@@ -155,8 +99,9 @@ def arrange(work: Path, version: str) -> None:
 
 
 def uncompressed(image: bytes) -> bytes:
-    """The ELF file inside a bzImage, which boots by PVH without unpacking itself in the guest; b"" if no tool for its
-    compression is there (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length)."""
+    """The ELF file inside a bzImage, which boots by PVH without unpacking itself in the guest; b"" of other images, and
+    if no tool for its compression is there (Documentation/arch/x86/boot.rst: setup_sects, payload_offset,
+    payload_length)."""
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = ((image[0x1F1] or 4) + 1) * 512 + offset
     payload = image[start:start + length - 4]
@@ -189,9 +134,13 @@ def modules_in_order(root: Path, version: str) -> list[Path]:
     return [base / path for path in order]
 
 
-def base_root(root: Path, version: str) -> bytes:
+def busybox_of(root: Path) -> bytes:
+    places = [root / folder / "busybox" for folder in ("usr/bin", "bin", "usr/sbin")]
+    return next(place for place in places if place.exists()).read_bytes()
+
+
+def base_root(root: Path, version: str, busybox: bytes) -> bytes:
     """The initramfs that every boot has."""
-    busybox = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
     entries: list[Entry] = [("bin", 0o040755, b""), ("mods", 0o040755, b""), ("bin/busybox", 0o100755, busybox)]
     names = []
     for path in modules_in_order(root, version):

@@ -6,8 +6,14 @@ $B mount -t devtmpfs dev /dev
 while read -r m; do [ -n "$m" ] && $B insmod /mods/$m; done </mods/order
 $B mount -t virtiofs rootfs /host || exit 1
 $B mount -t tmpfs -o mode=755 tmpfs /up
-$B mkdir /up/u /up/w
-$B mount -t overlay -o lowerdir=/host,upperdir=/up/u,workdir=/up/w overlay /new || exit 1
+. /sonde-vm/vars
+cover() {  # DIRECTORY OF THE HOST, WHERE: what is written there is in memory
+  n=$((n+1))
+  $B mkdir -p /up/$n.u /up/$n.w "$2"
+  $B mount -t overlay -o lowerdir="/host$1",upperdir=/up/$n.u,workdir=/up/$n.w overlay "$2"
+}
+cover "$ROOT" /new || exit 1
+while IFS= read -r d; do cover "$d" "/new$d"; done </sonde-vm/shared
 $B mount -t proc proc /new/proc
 $B mount -t sysfs sysfs /new/sys
 $B mount --move /dev /new/dev
@@ -22,7 +28,6 @@ $B mount -t tmpfs -o mode=755 tmpfs /new/run
 $B mkdir -p /new/run/lock /new/run/sonde-vm
 $B cp -a /sonde-vm/. /new/run/sonde-vm/
 $B cp /bin/busybox /new/run/sonde-vm/busybox
-. /sonde-vm/vars
 $B mkdir -p /new/usr/lib/modules
 [ -d /new/lib/modules ] || $B mkdir -p /new/lib/modules
 $B rm -rf /new/lib/modules/$KVER

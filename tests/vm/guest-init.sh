@@ -9,6 +9,7 @@ $B mount -t securityfs securityfs /sys/kernel/security
 $B hostname sonde-vm
 $B ip link set lo up
 modprobe -q tun
+[ -e /etc/ld.so.cache ] || ldconfig
 ulimit -n 65536
 . $R/vars
 i=0

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Run a command inside one of Debian's kernels under QEMU's software emulation.
 
-    tests/vm/vmrun.py --kernel 6.12 [--rw DIR] [--timeout S] -- COMMAND [ARG...]
+    tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S] -- COMMAND [ARG...]
 
 The guest's root is the host's root file system (virtiofs, exported read-only) under a tmpfs overlay, so that every
 interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
-except below directories given with --rw. The command starts in the current directory with the current environment;
+except below directories given with --rw. A guest of another architecture has a root of its own (Debian's, with a
+/usr/bin/python3 that finds the packages of the interpreter that runs this), and in it only the current directory and
+this checkout at their paths. The command starts in the current directory with the current environment;
 its stdout, stderr and exit status become vmrun's. Status 124: timed out; 125: the machine could not be prepared, did
 not boot, or stopped before the command ended.
 
-Needs root, and from Debian: qemu-system-x86 (which brings virtiofsd), busybox-static, kmod; zstd and lz4 make booting
-faster. Software emulation is some 18 times slower than the host; two virtual CPUs share one thread.
+Needs root, and from Debian: qemu-system-x86 (which brings virtiofsd; qemu-system-arm for aarch64), busybox-static,
+kmod; zstd and lz4 make booting faster. Software emulation is some 18 times slower than the host; two virtual CPUs
+share one thread.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -33,23 +37,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from debian_kernel import HERE, SUITES, Entry, Unavailable, cpio, prepared
+from arches import ARCHES, Arch
+from debian import Unavailable
+from debian_kernel import HERE, SUITES, Entry, cpio, prepared
+from debian_root import prepared_root
 
 VIRTIOFSD = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
-QEMU = "qemu-system-x86_64"
+OWN_PACKAGES = "/usr/lib/python3/dist-packages"  # where the Python of a guest's own root looks
 BOOT_SECONDS = 60  # until the command must have started
 
 Sink = Callable[[bytes], object]
 
 
-def obstacle() -> str:
+def obstacle(arch: Arch) -> str:
     """What this machine lacks; "" if nothing."""
     if os.geteuid() != 0:
         return "needs root"
-    tools = [tool for tool in (QEMU, "busybox", "depmod", "dpkg", "unshare") if not shutil.which(tool)]
+    tools = [tool for tool in (arch.qemu, "busybox", "depmod", "dpkg", "unshare") if not shutil.which(tool)]
     if not virtiofsd():
         tools.append("virtiofsd")
-    return f"not installed: {', '.join(tools)} (apt-get install qemu-system-x86 busybox-static kmod zstd lz4)" \
+    return f"not installed: {', '.join(tools)} (apt-get install {arch.needs} busybox-static kmod zstd lz4)" \
         if tools else ""
 
 
@@ -60,12 +67,14 @@ def virtiofsd() -> str | None:
 class Machine:
     """One boot: ``control`` is what the guest said (start SECONDS, exit STATUS SECONDS), ``console`` the kernel's."""
 
-    def __init__(self, directory: Path, command: list[str], writable: list[str], deadline: float) -> None:
-        self.directory = directory
+    def __init__(self, arch: Arch, directory: Path, root: Path, command: list[str], writable: list[str],
+                 deadline: float, forwards: list[str]) -> None:
+        self.arch, self.directory, self.root = arch, directory, root
         self.version = (directory / "ready").read_text().strip()
         self.command = command
         self.writable = writable
         self.deadline = deadline
+        self.forwards = forwards
         self.control = b""
         self.console = bytearray()
         self.errors = b""
@@ -114,13 +123,19 @@ class Machine:
         lines = [f"cd {shlex.quote(os.getcwd())} || exit 125"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in os.environ.items()
                   if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name not in ("PWD", "OLDPWD", "SHLVL")]
+        shared = []
+        if self.root != Path("/"):
+            packages = sysconfig.get_path("purelib")
+            shared = [str(HERE.parents[1]), os.getcwd(), packages, str(self.directory)]
+            lines.append(f"mkdir -p {OWN_PACKAGES} && echo {shlex.quote(packages)} >{OWN_PACKAGES}/host.pth")
         lines.append("exec " + " ".join(shlex.quote(word) for word in self.command))
         modules = self.directory / "lib" / "modules" / self.version
-        variables = f"KVER={shlex.quote(self.version)}\nMODDIR={shlex.quote(str(modules))}\n"
+        variables = f"KVER={self.version}\nMODDIR={shlex.quote(str(modules))}\nROOT={shlex.quote(str(self.root))}\n"
         entries: list[Entry] = [
             ("init", 0o100755, (HERE / "early-init.sh").read_bytes()), ("sonde-vm", 0o040755, b""),
             ("sonde-vm/guest-init", 0o100755, (HERE / "guest-init.sh").read_bytes()),
             ("sonde-vm/vars", 0o100644, variables.encode()),
+            ("sonde-vm/shared", 0o100644, "".join(f"{d}\n" for d in dict.fromkeys(shared)).encode()),
             ("sonde-vm/rw", 0o100644, "".join(f"{d}\n" for d in self.writable).encode()),
             ("sonde-vm/cmd", 0o100644, ("\n".join(lines) + "\n").encode())]
         return cpio(entries)
@@ -133,17 +148,19 @@ class Machine:
             kernel = self.directory / "boot" / f"vmlinuz-{self.version}"
         memory = "2G"
         arguments = [
-            QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-M", "q35,memory-backend=mem", "-accel", "tcg,thread=single", "-cpu", "max,la57=off", "-smp", "2",
+            self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
+            "-accel", "tcg,thread=single", "-smp", "2",
             "-m", memory, "-object", f"memory-backend-memfd,id=mem,size={memory},share=on",
             "-chardev", f"socket,id=fs,path={directory}/fs", "-device", "vhost-user-fs-pci,chardev=fs,tag=rootfs",
             "-device", "virtio-serial-pci", *self._port("con", self.console.extend), "-serial", "chardev:con"]
         for number, (name, sink) in enumerate((("out", writer(1)), ("err", writer(2)), ("ctl", self._said)), 1):
             arguments += [*self._port(name, sink), "-device", f"virtserialport,nr={number},chardev={name}"]
         arguments += ["-chardev", f"socket,id=drop,fd={drop}", "-device", "virtserialport,nr=4,chardev=drop"]
-        # A network device that reaches nobody; its driver is loaded by those who want it.
-        arguments += ["-netdev", "user,id=wire,restrict=on", "-device", "virtio-net-pci,netdev=wire,romfile="]
-        line = "console=ttyS0 quiet nokaslr mitigations=off tsc=reliable no_timer_check panic=-1"
+        # A network device that reaches nobody; its driver is loaded by those who want it. The guest is 10.0.2.15.
+        ports = [each.partition(":")[::2] for each in self.forwards]
+        wire = ["user,id=wire,restrict=on", *[f"hostfwd=tcp:127.0.0.1:{ours}-:{theirs}" for ours, theirs in ports]]
+        arguments += ["-netdev", ",".join(wire), "-device", "virtio-net-pci,netdev=wire,romfile="]
+        line = f"{self.arch.parameters} quiet nokaslr mitigations=off panic=-1"
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
 
     def _port(self, name: str, sink: Sink) -> list[str]:
@@ -228,12 +245,14 @@ def relay(fd: int, sink: Sink) -> None:
     os.close(fd)
 
 
-def run(kernel: str, command: list[str], writable: list[str], timeout: float) -> int:
+def run(arch: Arch, kernel: str, command: list[str], writable: list[str], timeout: float, forwards: list[str]) -> int:
     """The command's status; 124 or 125 as said above."""
     deadline = time.monotonic() + timeout
-    directory = prepared(kernel)
+    directory = prepared(kernel, arch)
+    root = prepared_root(arch)
     for _ in range(3):
-        machine = Machine(directory, command, [os.path.realpath(d) for d in writable], deadline)
+        machine = Machine(arch, directory, root, command, [os.path.realpath(d) for d in writable], deadline,
+                          forwards)
         machine.run()
         if machine.status is not None:
             return machine.status
@@ -251,21 +270,25 @@ def run(kernel: str, command: list[str], writable: list[str], timeout: float) ->
 def main() -> int:
     parser = argparse.ArgumentParser(prog="vmrun", usage="vmrun [options] -- COMMAND [ARG...]")
     parser.add_argument("--kernel", default="6.12", help=f"series: {', '.join(SUITES)}")
+    parser.add_argument("--arch", default=os.uname().machine, choices=ARCHES)
     parser.add_argument("--timeout", type=float, default=300, help="seconds for boot and command together")
     parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="share DIR writable (repeatable)")
+    parser.add_argument("--forward", action="append", default=[], metavar="PORT:PORT",
+                        help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
-    why = obstacle()
+    arch = ARCHES[arguments.arch]
+    why = obstacle(arch)
     try:
         if why:
             raise Unavailable(why)
         if arguments.fetch_only:
-            print(prepared(arguments.kernel))
+            print(prepared(arguments.kernel, arch))
             return 0
         if not arguments.command:
             parser.error("no command")
-        return run(arguments.kernel, arguments.command, arguments.rw, arguments.timeout)
+        return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward)
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125

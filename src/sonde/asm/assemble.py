@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ..errors import SondeError
 from ..record import Record
@@ -11,13 +10,17 @@ from ..spec import Relocation
 from .insn import JMP, JMP32, JMP_OPS, PSEUDO_FUNC, PSEUDO_MAP_VALUE, Insn
 from .relax import REACH, Item, label_positions, relax_jumps
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..source import Span
+
 
 class Assembled(Record):
     """``lines`` has (slot index, span) wherever the span changes; ``functions`` (slot index, label)."""
 
     code: bytes
     relocations: list[Relocation]
-    lines: list[tuple[int, Any]]
+    lines: list[tuple[int, Span]]
     functions: list[tuple[int, str]]
 
 
@@ -29,7 +32,7 @@ def assemble(items: Iterable[Item], functions: Iterable[str] = (),
     labels, _ = label_positions(items)
     out: list[bytes] = []
     relocations: list[Relocation] = []
-    lines: list[tuple[int, Any]] = []
+    lines: list[tuple[int, Span]] = []
     at = 0
     for item in items:
         if isinstance(item, str):
@@ -61,7 +64,7 @@ def _resolve_label(insn: Insn, at: int, labels: dict[str, int]) -> Insn:
     return Insn(insn.code, insn.dst, insn.src, distance, insn.imm)
 
 
-def format_listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Any]] = ()) -> str:
+def format_listing(code: bytes, relocations: Iterable[Relocation] = (), lines: Iterable[tuple[int, Span]] = ()) -> str:
     """Disassembly with map names and, where the source line changes, the script's text."""
     from .insn import decode_program, format_insn
     maps = {r.index: r for r in relocations}

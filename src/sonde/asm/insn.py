@@ -11,6 +11,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..source import Span
+
 LD, LDX, ST, STX, ALU, JMP, JMP32, ALU64 = range(8)
 IMM, MEM, MEMSX, ATOMIC = 0x00, 0x60, 0x80, 0xC0
 SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}
@@ -38,7 +42,7 @@ class Insn:
     __slots__ = ("code", "dst", "src", "off", "imm", "label", "map", "span")
 
     def __init__(self, code: int, dst: int = 0, src: int = 0, off: int = 0, imm: int = 0,
-                 label: str = "", map: str = "", span: object = None) -> None:
+                 label: str = "", map: str = "", span: Span | None = None) -> None:
         self.code, self.dst, self.src, self.off, self.imm = code, dst, src, off, imm
         self.label, self.map, self.span = label, map, span
 
@@ -103,6 +107,11 @@ def atomic_add(base: int, off: int, src: int, size: int) -> Insn:
 def atomic_exchange(op: str, base: int, off: int, src: int, size: int) -> Insn:
     """``src`` = the old value; memory becomes ``src`` ("xchg") or grows by it ("fetch_add"); size 4 or 8."""
     return Insn(STX | SIZES[size] | ATOMIC, base, src, off, {"xchg": 0xE1, "fetch_add": 0x01}[op])
+
+
+def compare_exchange(base: int, off: int, src: int, size: int) -> Insn:
+    """Where memory is r0 it becomes ``src``; r0 = the old value; size 4 or 8."""
+    return Insn(STX | SIZES[size] | ATOMIC, base, src, off, 0xF1)
 
 
 def load_imm64(dst: int, imm: int) -> Insn:
@@ -224,6 +233,6 @@ def format_insn(insn: Insn) -> str:
     if kind == ST:
         return f"{_format_memory(insn, insn.dst)} = {insn.imm}"
     if insn.code & 0xE0 == ATOMIC:
-        name = {0: "+=", 0xE1: "xchg", 0x01: "fetch_add"}.get(insn.imm, hex(insn.imm))
+        name = {0: "+=", 0xE1: "xchg", 0x01: "fetch_add", 0xF1: "cmpxchg"}.get(insn.imm, hex(insn.imm))
         return f"lock {_format_memory(insn, insn.dst)} {name} r{insn.src}"
     return f"{_format_memory(insn, insn.dst)} = r{insn.src}"

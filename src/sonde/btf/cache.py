@@ -13,7 +13,7 @@ from ..ownership import is_private, open_private_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -34,9 +34,49 @@ def read_cache(name: str) -> bytes | None:
         return None
 
 
-def write_cache(name: str, parts: Sequence[bytes | bytearray | memoryview]) -> bool:
+def open_cached(name: str) -> int:
+    """A descriptor, for reading, of a file in the cache directory; -1 if there is none that is the user's own."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = _use_folder(_open_cache_folder(), lambda folder: os.open(name, flags, dir_fd=folder))
+    except OSError:
+        return -1
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and is_private(found):
+        return descriptor
+    os.close(descriptor)
+    return -1
+
+
+def touch_cached(name: str) -> None:
+    """It is in use: others go before it."""
+    try:
+        _use_folder(_open_cache_folder(), lambda folder: os.utime(name, dir_fd=folder, follow_symlinks=False))
+    except OSError:
+        return
+
+
+def drop_cached(name: str) -> bool:
+    """Remove a file of the cache directory; whether there was one."""
+    try:
+        _use_folder(_open_cache_folder(), lambda folder: os.unlink(name, dir_fd=folder))
+    except OSError:
+        return False
+    return True
+
+
+def list_cached(prefix: str) -> list[tuple[str, int, float]]:
+    """(name, bytes, moment of its last use) of the files whose names begin so, those used last first."""
+    try:
+        found = _use_folder(_open_cache_folder(), lambda folder: _list_files(folder, prefix))
+    except OSError:
+        return []
+    return [(name, size, at / 1e9) for at, size, name in found]
+
+
+def write_cache(name: str, parts: Iterable[bytes | bytearray | memoryview]) -> bool:
     """Write a file in the cache directory whole or not at all (another process may be reading it); False if that is not
-    possible."""
+    possible, or ``parts`` raises OSError."""
     try:
         _use_folder(_open_cache_folder(make=True), lambda folder: _write_whole(folder, name, parts))
     except OSError:
@@ -52,18 +92,22 @@ def thin_cache(prefix: str, most_files: int, most_bytes: int) -> None:
         return
 
 
-def _remove_oldest(folder: int, prefix: str, most_files: int, most_bytes: int) -> None:
+def _list_files(folder: int, prefix: str) -> list[tuple[int, int, str]]:
+    """(last change, bytes, name), the newest first."""
     names = [name for name in os.listdir(f"/proc/self/fd/{folder}") if name.startswith(prefix)]
-    found = sorted([(made.st_mtime_ns, made.st_size, name) for name in names
-                    for made in [os.stat(name, dir_fd=folder, follow_symlinks=False)]], reverse=True)
+    return sorted([(made.st_mtime_ns, made.st_size, name) for name in names
+                   for made in [os.stat(name, dir_fd=folder, follow_symlinks=False)]], reverse=True)
+
+
+def _remove_oldest(folder: int, prefix: str, most_files: int, most_bytes: int) -> None:
     size = 0
-    for count, (_, bytes, name) in enumerate(found):
+    for count, (_, bytes, name) in enumerate(_list_files(folder, prefix)):
         size += bytes
         if count >= most_files or size > most_bytes:
             os.unlink(name, dir_fd=folder)
 
 
-def _write_whole(folder: int, name: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+def _write_whole(folder: int, name: str, parts: Iterable[bytes | bytearray | memoryview]) -> None:
     partial = f"{name}.{os.getpid()}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

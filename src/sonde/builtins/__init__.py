@@ -16,7 +16,7 @@ FAMILIES = {
     "events": "args arg0 retval ctx func probe probetype usermode",
     "machine": "cpu ncpus numaid rand config cpid has_cpid",
     "clocks": "nsecs elapsed jiffies",
-    "stacks": "kstack ustack dw_ustack pystack",
+    "stacks": "kstack ustack dw_ustack pystack stack",
 }
 _ARGUMENT = re.compile(r"arg\d{1,3}\Z")
 

@@ -6,6 +6,7 @@ from ..compiler.lower import tasks
 from ..compiler.lower.calls import Builtin
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
+from ..kinds import KINDS, kinds_with
 from ..language.ast import Reference
 from ..semantics.builtins import knows_function, probe_type
 from ..semantics.context import CheckContext
@@ -24,7 +25,7 @@ from ..types import (
     USym,
 )
 
-FUNCTIONS = ("kprobe", "kretprobe", "fentry", "fexit", "uprobe", "uretprobe")
+FUNCTIONS = kinds_with("function")
 
 def _type_of_args(context: CheckContext, node: Reference) -> Type | None:
     struct = context.program.args
@@ -78,7 +79,7 @@ def _type_of_ctx(context: CheckContext, node: Reference) -> Type | None:
 def _type_of_func(context: CheckContext, node: Reference) -> Type | None:
     if not knows_function(context, node):
         return None
-    return USym() if context.program.kind in ("uprobe", "uretprobe") else Symbol("ksym")
+    return USym() if KINDS[context.program.kind].user else Symbol("ksym")
 
 
 def _type_of_probetype(context: CheckContext, node: Reference) -> Type:

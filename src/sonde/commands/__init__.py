@@ -1,7 +1,8 @@
 """Commands that are more than a script: a module each, imported when its command is asked for.
 
 A module has ``PAGE``, its documentation in the sections of a tool's (see :mod:`sonde.tools`), and ``main(parsed)``,
-which gives the exit status. Its OPTIONS are the command's own options.
+which gives the exit status. Its OPTIONS are the command's own options. ``TAKES`` has the keys of Sonde's options that
+mean something to it, beyond EVERYWHERE; a command that has none of its own takes those of a run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from types import ModuleType
 
     from ..errors import CompileError
     from ..options import Parsed
@@ -36,8 +37,9 @@ COMMANDS = {
     "uobjnew": "uobjnew [-l LANGUAGE] [-C N] [-S N] PID [SECONDS]",
     "ustat": "ustat [-l LANGUAGE] [-S WHAT] [-p PID] [INTERVAL [COUNT]]",
     "uthreads": "uthreads [-l LANGUAGE] PID",
+    "symbols": "symbols list | take FILE... | pack -o PACK [BUILD-ID...] | use PACK | drop BUILD-ID...",
     "overhead": "overhead [[--annotate] id:NUMBER | NAME] [SECONDS]",
-    "export": "export --prometheus [ADDRESS] | --otlp [URL] | --parquet FILE SCRIPT [parameters]",
+    "export": "export --prometheus [ADDRESS] | --otlp[-profiles] [URL] | --parquet FILE SCRIPT [parameters]",
     "tools": "tools [--check]",
     "doctor": "doctor [--btf FILE]",
     "check": "check [--btf FILE] SCRIPT...",
@@ -48,8 +50,13 @@ COMMANDS = {
     "unit": "unit --prometheus [ADDRESS] | --otlp [URL] SCRIPT [parameters] | --agent [GROUP]",
 }
 
+EVERYWHERE = {"help", "version", "info", "quiet", "verbose", "warnings", "no-warnings", "memory"}
+# Options about a script, for commands that are given none.
+OF_SCRIPTS = {"e", "list", "debug", "fmt", "mode", "test", "bench", "check", "btf", "events", "port"}
+WITH_SCRIPT = ("FILE | TOOL", "SCRIPT", "RECORDING")  # in the usage of those that are
 
-def command_module(name: str) -> Any:
+
+def command_module(name: str) -> ModuleType:
     """The module of the command called ``name``."""
     from importlib import import_module
     return import_module(f".{name}", __name__)
@@ -59,18 +66,29 @@ def command_page(name: str) -> Tool:
     """Its documentation."""
     from ..tools import read_page
     found = command_module(name)
-    return read_page(name, found.__file__, found.PAGE.splitlines())
+    return read_page(name, str(found.__file__), found.PAGE.splitlines())
 
 
-def run_command(name: str, parsed: Any) -> int:
+def run_command(name: str, parsed: Parsed) -> int:
     """Run it, or print its ``--help``; the exit status."""
-    if parsed.has("help"):
+    if parsed.has("help") and not (name == "fleet" and len(parsed.words) > 1):  # else it is the tool's
         import sys
 
         from ..tools import tool_help
         sys.stdout.write(tool_help(command_page(name)))
         return 0
-    return int(command_module(name).main(parsed))
+    module = command_module(name)
+    _refuse_options(name, parsed, getattr(module, "TAKES", None))
+    return int(module.main(parsed))
+
+
+def _refuse_options(name: str, parsed: Parsed, taken: set[str] | None) -> None:
+    """UsageError for an option that would be passed over in silence."""
+    given = parsed.options.keys()
+    with_script = any(word in COMMANDS[name] for word in WITH_SCRIPT)
+    foreign = given - taken - EVERYWHERE if taken is not None else set() if with_script else given & OF_SCRIPTS
+    if foreign:
+        parsed.refuse_options(foreign, name, "[SECONDS]" in COMMANDS[name])
 
 
 def startup_warnings(spec: ScriptSpec, parsed: Parsed, pid: int) -> Iterator[str]:

@@ -53,6 +53,7 @@ NOTES
   asked. The policy file has to be root's own. Each run leaves two lines of audit: who asked for which script and
   whether it was refused, and how it ended. The agent ends with its coordinator.
 """
+TAKES = set[str]()
 
 
 def main(parsed: Parsed) -> int:

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..arch import ARCHES
 from ..record import Record
 
 if TYPE_CHECKING:
     from ..kernel.program_image import Code, Image
 
 RATE = 1999  # samples a second on each CPU; a prime, to keep out of step with what is periodic
-_MACHINES = {"x86_64": "i386:x86-64", "aarch64": "aarch64"}  # as objdump calls them
 
 
 class CodePlace(Record):
@@ -81,7 +81,7 @@ def disassemble_function(function: Code, machine: str) -> dict[int, str]:
     with tempfile.NamedTemporaryFile(prefix="sonde-") as file:
         file.write(function.code)
         file.flush()
-        done = subprocess.run([tool, "-D", "-b", "binary", "-m", _MACHINES[machine], "--no-show-raw-insn",
+        done = subprocess.run([tool, "-D", "-b", "binary", "-m", ARCHES[machine].objdump, "--no-show-raw-insn",
                                f"--adjust-vma={function.address:#x}", file.name],
                               capture_output=True, text=True, check=False)
     return {int(at, 16): " ".join(text.split())

@@ -34,6 +34,8 @@ NEEDS
 NOTES
   With --btf nothing can be tried: features that a trial would find out are taken from what the types tell.
 """
+TAKES = {"btf", "unsafe", "I", "include", "debuginfo", "debuginfod", "traceable-functions", "no-feature",
+         "probe-filter"}
 
 
 def main(parsed: Parsed) -> int:

@@ -6,19 +6,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..output.outside import Outside
+from ..output.outside import Outside, PacketSink
 
 if TYPE_CHECKING:
     from ..api import Trace
     from ..ending import Ending
-    from ..language.source import Source
     from ..options import Parsed
-    from ..output import Printer
+    from ..output import Output, Printer
     from ..runtime.statistics import ProbeCost
     from ..semantics.options import Options
+    from ..source import Source
+    from ..spec import ProgramSpec
 
 PAGE = """\
 cost: what a script would cost on this machine at the rate of its events now, before it is let loose
@@ -166,11 +167,11 @@ def _look(source: Source, options: Options, parsed: Parsed, seconds: float) -> L
         os.close(null)
 
 
-def _runs_by_itself(program: Any) -> bool:
+def _runs_by_itself(program: ProgramSpec) -> bool:
     return any(point.kind not in ("begin", "end", "self") for point in program.attach)
 
 
-def _make_printer(trace: Trace, out: Any) -> Printer:
+def _make_printer(trace: Trace, out: Output) -> Printer:
     from ..output import Printer
     return Printer(trace.spec, trace.context, out, trace.take_map, False, outside=trace.outside)
 
@@ -203,7 +204,7 @@ class _Nowhere(Outside):
     def may_run(self, ending: Ending) -> bool:
         return False
 
-    def open_packets(self, path: str) -> Any:
+    def open_packets(self, path: str) -> PacketSink:
         return self
 
     def write(self, time: int, packet: bytes, length: int) -> None:

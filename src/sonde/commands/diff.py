@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from ..errors import SondeError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..comparing.runs import Run
     from ..options import Parsed
 
@@ -18,13 +20,20 @@ diff: what differs between two runs, by how much, and whether that is more than 
 USAGE
   sonde diff [--fail-if CONDITION] [--values NAMES] [-f json] BEFORE AFTER
   sonde diff --baseline COMMAND -c COMMAND [--repeat N] FILE | TOOL | -e PROGRAM [parameters]
+  sonde diff --duration TIME --change COMMAND [--undo COMMAND] [--repeat N] FILE | TOOL | -e PROGRAM [parameters]
+  sonde diff --duration TIME --baseline PATH [--repeat N] FILE | TOOL | -e PROGRAM [parameters]
 
   BEFORE and AFTER are recordings (sonde record), or what -f json wrote; or folders of such files, which are repeats
-  of the same. With --baseline the script is run beside both commands, N times each, by turns.
+  of the same. With --baseline and -c the script is run beside both commands, N times each, by turns. With --duration
+  it is run for so long, of whatever happens on this machine: N times before a change and N times after it (with --undo
+  by turns); or N times now, to be compared with the recordings in PATH.
 
 OPTIONS
-  --baseline COMMAND     the command to compare with that of -c
+  --baseline WHAT        the command to compare with that of -c; with --duration a recording, or a folder of them
   --repeat N             so many runs of each (5)
+  --duration TIME        how long a run takes: 10s, 500ms, 2m
+  --change COMMAND       what is done between the runs before and those after
+  --undo COMMAND         what takes that back, so that runs before and after can take turns
   --values NAMES         numbers that printf() sends, or columns of a tool, to compare as distributions: us,bytes
   --fail-if CONDITION    status 2 if it holds by more than noise: 'p99 > 1.1x', '@reads count < -20%', 'value > 2x'
 
@@ -39,8 +48,11 @@ EXAMPLE
 
     @usecs: p50 12 -> 13.2 (+10%), p90 15.1 -> 16.6 (+9.9%), p99 ...; 1000 and 1000 values  p = 3e-09 (Mann-Whitney)
 
+  # sonde diff --duration 10s --change 'sysctl -q vm.swappiness=10' --undo 'sysctl -q vm.swappiness=60' biolatency
+  # sonde diff --duration 10s --baseline yesterday/ --fail-if 'p99 > 1.2x' biolatency
+
 NEEDS
-  nothing for files; what the script needs for --baseline
+  nothing for files; what the script needs for --baseline and --change
 
 NOTES
   Counts are compared by the second, those of runs that ended with their command (-c) as they are. With one run on each
@@ -62,7 +74,8 @@ def main(parsed: Parsed) -> int:
     form = parsed.get("format", "text")
     if form not in ("text", "json"):
         raise UsageError(f"sonde diff prints text or json, not {form}", ["sonde flame --diff draws flame graphs"])
-    before, after = _run_both(parsed) if "baseline" in named else _read_both(parsed)
+    before, after = _run_now(parsed) if "duration" in named or "change" in named or "undo" in named \
+        else _run_both(parsed) if "baseline" in named else _read_both(parsed)
     findings = compare_runs(before, after)
     failed = [f"{finding.label}" for finding in findings if condition is not None and condition.holds(finding)]
     text = report_json(findings, before, after, failed) if form == "json" else report_text(findings, before, after)
@@ -84,8 +97,8 @@ def _read_both(parsed: Parsed) -> tuple[list[Run], list[Run]]:
     from .replay import refuse_options
     refuse_options(parsed, _FILES)
     if len(parsed.words) != 3 or parsed.rest or "repeat" in parsed.named:
-        raise UsageError("sonde diff takes two recordings, or --baseline COMMAND -c COMMAND and a script",
-                         ["sonde diff --help explains"])
+        raise UsageError("sonde diff takes two recordings, or --baseline COMMAND -c COMMAND and a script, or "
+                         "--duration TIME --change COMMAND and a script", ["sonde diff --help explains"])
     return _read_side(parsed, parsed.words[1]), _read_side(parsed, parsed.words[2])
 
 
@@ -102,34 +115,106 @@ def _read_side(parsed: Parsed, path: str) -> list[Run]:
 
 def _run_both(parsed: Parsed) -> tuple[list[Run], list[Run]]:
     """Record the script beside both commands, by turns: what changes with time meets both."""
-    from tempfile import TemporaryDirectory
-
-    from ..comparing.runs import read_run
-    from .generated import number_option
-    if not parsed.has("cmd") or len(parsed.words) < 2 and not parsed.has("e"):
+    if not parsed.has("cmd") or not _has_script(parsed):
         raise UsageError("--baseline COMMAND needs -c COMMAND, and a script to run beside both",
-                         ["sonde diff --help explains"])
-    repeats = number_option(parsed.named, "repeat", 5, 1000)
-    sides: tuple[list[Run], list[Run]] = [], []
-    with TemporaryDirectory(prefix="sonde-diff-") as folder:
-        for number in range(repeats):
+                         ["of the whole machine, without commands: --duration 10s", "sonde diff --help explains"])
+    from functools import partial
+
+    from ..comparing.live import record_beside
+    commands = parsed.named["baseline"], parsed.get("cmd")
+    with _Runs(parsed) as runs:
+        for number in range(runs.repeats):
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                path = os.path.join(folder, f"{number}.{side}")
-                _record_run(parsed, parsed.get("cmd") if side else parsed.named["baseline"], path)
-                sides[side].append(read_run(path, _fields(parsed)))
-                os.unlink(path)
-    return sides
+                runs.add(side, partial(record_beside, commands[side], _script(parsed)))
+    return runs.sides
 
 
-def _record_run(parsed: Parsed, command: str, path: str) -> None:
+def _run_now(parsed: Parsed) -> tuple[list[Run], list[Run]]:
+    """Record the script for so long each time: before and after a change, or to be compared with recordings."""
+    from functools import partial
+
+    from ..comparing.live import record_for
+    from ..flight.settings import parse_duration
+    named = parsed.named
+    if parsed.has("cmd") or "duration" not in named or not _has_script(parsed) \
+            or ("change" in named) == ("baseline" in named) or "undo" in named and "change" not in named:
+        raise UsageError("--duration TIME goes with --change COMMAND or with --baseline RECORDINGS, and with a script",
+                         ["sonde diff --help explains"])
+    seconds = parse_duration(named["duration"], "--duration") / 1e9
+    kept = _read_side(parsed, named["baseline"]) if "baseline" in named else []
+    with _Runs(parsed) as runs:
+        def run(side: int) -> None:
+            runs.add(side, partial(record_for, seconds, _script(parsed)))
+        if kept:
+            runs.sides[0].extend(kept)
+            for _ in range(runs.repeats):
+                run(1)
+        elif "undo" in named:
+            _take_turns(run, named["change"], named["undo"], runs.repeats)
+        else:
+            for side in [0] * runs.repeats + [1] * runs.repeats:
+                if side and not runs.sides[1]:
+                    _carry_out("change", named["change"])
+                run(side)
+    return runs.sides
+
+
+def _take_turns(run: Callable[[int], None], change: str, undo: str, repeats: int) -> None:
+    """Runs before and after, by turns; what ``change`` did is undone at the end, and if something goes wrong."""
+    changed = False
+    try:
+        for number in range(2 * repeats):
+            side = number % 2 if number // 2 % 2 == 0 else 1 - number % 2
+            if bool(side) != changed:
+                _carry_out(*("change", change) if side else ("undo", undo))
+                changed = bool(side)
+            run(side)
+    finally:
+        if changed:
+            _carry_out("undo", undo)
+
+
+def _carry_out(option: str, command: str) -> None:
     import subprocess
-    from shlex import split
+    status = subprocess.run(["/bin/sh", "-c", command], stdout=sys.stderr, check=False).returncode
+    if status:
+        raise SondeError(f"--{option} {command!r} ended with status {status}")
 
-    from ..installed import command_path
+
+def _has_script(parsed: Parsed) -> bool:
+    return len(parsed.words) > 1 or parsed.has("e")
+
+
+def _script(parsed: Parsed) -> list[str]:
+    """The words that say what is to be recorded."""
     passed = [word for key in ("warnings", "no-warnings", "unsafe") if parsed.has(key) for word in [f"--{key}"]]
     script = ["-e", parsed.get("e")] if parsed.has("e") else []
-    words = [*split(command_path()), "record", "-q", "-o", path, "-c", command, *passed, *script, *parsed.words[1:],
-             *(["--", *parsed.rest] if parsed.rest else [])]
-    subprocess.run(words, stdout=sys.stderr, check=False)
-    if not os.path.exists(path):  # a status of its own is the command's affair
-        raise SondeError(f"the run beside {command!r} could not be recorded")
+    return [*passed, *script, *parsed.words[1:], *(["--", *parsed.rest] if parsed.rest else [])]
+
+
+class _Runs:
+    """Runs that are made now, each in a file that is read at once and taken away."""
+
+    def __init__(self, parsed: Parsed) -> None:
+        from ..memory import Memory, parse_memory
+        from .generated import number_option
+        self.repeats = number_option(parsed.named, "repeat", 5, 1000)
+        self.sides: tuple[list[Run], list[Run]] = [], []
+        self._fields = _fields(parsed)
+        self._memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
+
+    def __enter__(self) -> _Runs:
+        from tempfile import TemporaryDirectory
+        self._folder = TemporaryDirectory(prefix="sonde-diff-")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._folder.cleanup()
+
+    def add(self, side: int, record: Callable[[str], object]) -> None:
+        """One more run of a side."""
+        from ..comparing.runs import read_run
+        path = os.path.join(self._folder.name, "run")
+        record(path)
+        self.sides[side].append(read_run(path, self._fields, self._memory))
+        os.unlink(path)

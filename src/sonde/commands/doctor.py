@@ -37,6 +37,7 @@ NEEDS
 NOTES
   With --btf, what takes a trial (kprobes, and where fentry may attach) is taken for allowed.
 """
+TAKES = {"btf", "check"}
 
 
 def main(parsed: Parsed) -> int:

@@ -37,6 +37,7 @@ NEEDS
 NOTES
   docs/flight.md tells what a flight is. kill -USR2 PID asks for a dump too.
 """
+TAKES = set[str]()
 
 
 def main(parsed: Parsed) -> int:

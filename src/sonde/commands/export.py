@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..numerals import parse_whole
 from ..service import tell_manager
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ..api import Trace
     from ..exporters import Exporter
-    from ..exporters.metrics import Gatherer
-    from ..language.source import Source
+    from ..exporters.metrics import Family, Gatherer
     from ..options import Parsed
     from ..output import Output
+    from ..source import Source
 
 PAGE = """\
 export: give what a script or a tool collects to Prometheus, OpenTelemetry or Parquet
@@ -25,14 +27,17 @@ export: give what a script or a tool collects to Prometheus, OpenTelemetry or Pa
 USAGE
   sonde export --prometheus [ADDRESS] SCRIPT [parameters]
   sonde export --otlp [URL] [--interval SECONDS] SCRIPT [parameters]
+  sonde export --otlp-profiles [URL] SCRIPT [parameters]
   sonde export --parquet FILE SCRIPT [parameters]
 
   SCRIPT is a file, a tool, or -e PROGRAM; -p and -c work as everywhere. Runs until Ctrl-C, SIGTERM, or exit().
-  Several of the three may be given together.
+  Several of them may be given together.
 
 OPTIONS
   --prometheus [ADDRESS]   serve http://ADDRESS/metrics (127.0.0.1:9941); read anew for each scrape
   --otlp [URL]             send to a collector (http://127.0.0.1:4318/v1/metrics), and once more at the end
+  --otlp-profiles [URL]    send maps keyed by stacks to a collector as a profile when the run ends
+                           (http://127.0.0.1:4318/v1development/profiles); alpha, as OTLP's profiles are
   --interval SECONDS       between two sendings of --otlp (10)
   --parquet FILE           write events and maps; with several tables FILE.events.parquet, FILE.MAP.parquet ...
   --keys NUMBER            label sets of each map (1000); what comes later counts as "other"
@@ -59,7 +64,7 @@ EXAMPLE
   sonde_calls_total{comm="sshd"} 2371.0
 
 NEEDS
-  the Python packages of the extra `export`; without them it is said how to get them
+  the Python packages of the extra `export`, but for --otlp-profiles; without them it is said how to get them
 
 NOTES
   Labels are called as the keys are written in the script (comm, args.ret -> ret), or as in a record's key. Histograms
@@ -68,7 +73,7 @@ NOTES
   script clears in `end` and never prints: it keeps them for itself.
 """
 
-_TARGETS = ["prometheus", "otlp", "parquet"]
+_TARGETS = ["prometheus", "otlp-profiles", "otlp", "parquet"]
 
 
 def main(parsed: Parsed) -> int:
@@ -91,13 +96,14 @@ def requested_exports(parsed: Parsed) -> dict[str, str]:
     """What to export to, with its argument, and the script at the head of ``parsed.words``."""
     own = parsed.named
     del parsed.words[0]
-    for name, is_address in (("otlp", _is_url), ("prometheus", _is_address)):
+    for name, is_address in (("otlp", _is_url), ("otlp-profiles", _is_url), ("prometheus", _is_address)):
         if name in own and own[name] and not is_address(own[name]):
             parsed.words.insert(0, own[name])  # it was the script already
             own[name] = ""
     found: dict[str, str] = {name: own.pop(name) for name in _TARGETS if name in own}
     if not found:
-        raise UsageError("export where to? --prometheus, --otlp or --parquet FILE", ["sonde export --help explains"])
+        raise UsageError("export where to? --prometheus, --otlp, --otlp-profiles or --parquet FILE",
+                         ["sonde export --help explains"])
     found["interval"], found["keys"] = own.pop("interval", "10"), own.pop("keys", "1000")
     if not _is_decimal(found["interval"]) or not 0.1 <= float(found["interval"]) <= 86400:
         raise UsageError(f"--interval takes a number of seconds from 0.1 to 86400, not '{found['interval']}'")
@@ -153,10 +159,11 @@ def _run_export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
             out.write_note(line)
 
 
-def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], lock: Any) -> list[Exporter]:
+def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str],
+                    lock: AbstractContextManager[object]) -> list[Exporter]:
     from .. import invocation
 
-    def gather_families() -> Any:
+    def gather_families() -> list[Family]:
         with lock:
             return gatherer.gather_families()
 
@@ -173,6 +180,10 @@ def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], loc
             from ..exporters.otlp import OtlpExporter as Otlp
             made.append(Otlp(asked["otlp"], gather_families, float(asked["interval"]), invocation.print_to_stderr,
                              script_name(trace.source)))
+        if "otlp-profiles" in asked:
+            from ..exporters.otlp_profiles import ProfilesExporter as Profiles
+            made.append(Profiles(asked["otlp-profiles"], trace.spec, trace.memory.views, lambda: trace.provenance,
+                                 invocation.print_to_stderr))
     except BaseException:
         for exporter in made:
             exporter.finish()
@@ -180,8 +191,8 @@ def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str], loc
     return made
 
 
-def _run_exporters(trace: Trace, handlers: list[Callable[[Any, int], object]], exporters: list[Exporter], out: Output,
-                   lock: Any) -> int:
+def _run_exporters(trace: Trace, handlers: list[Callable[[bytes, int], object]], exporters: list[Exporter], out: Output,
+                   lock: AbstractContextManager[object]) -> int:
     """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
     from time import time_ns
 
@@ -194,22 +205,24 @@ def _run_exporters(trace: Trace, handlers: list[Callable[[Any, int], object]], e
     _handle_records(handlers, list(trace.drain_records()), lock)
     with lock:
         for named in trace.spec.shown_maps:
+            items = trace.take_map(named.name)
             for exporter in exporters:
-                exporter.export_map(named, trace.take_map(named.name), time_ns())
+                exporter.export_map(named, items, time_ns())
+                exporter.add_map(named, items, "final")
     report_losses(out, session.losses())
     out.flush(True)
     return session.status if session.reason == "exit" else 0
 
 
-def _handle_records(handlers: list[Callable[[Any, int], object]], records: Iterable[tuple[int, Any, int]],
-                    lock: Any) -> None:
+def _handle_records(handlers: list[Callable[[bytes, int], object]], records: Iterable[tuple[int, bytes, int]],
+                    lock: AbstractContextManager[object]) -> None:
     for site, buffer, offset in records:
         with lock:
             handlers[site](buffer, offset)
 
 
 def _make_handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
-                   out: Any) -> list[Callable[[Any, int], object]]:
+                   out: Output) -> list[Callable[[bytes, int], object]]:
     """What is done with a record, by site: maps are for the exporters, text for standard output."""
     from ..output import Printer
     from ..runtime.events import EventDecoder
@@ -217,22 +230,24 @@ def _make_handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
     plain = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings).handlers
     takers = [exporter for exporter in exporters if exporter.takes_events]
 
-    def make_handler(index: int) -> Callable[[Any, int], object]:
+    def make_handler(index: int) -> Callable[[bytes, int], object]:
         from ..tables import is_row
         site = trace.spec.sites[index]
         if site.kind in ("print_map", "clear", "zero"):
             then = site.data.get("then") or "" if site.kind == "print_map" else site.kind
             named = trace.spec.find_map(site.data["map"])
 
-            def export_map(buffer: Any, offset: int) -> None:
+            def export_map(buffer: bytes, offset: int) -> None:
                 items = gatherer.read_map(named.name, then)
+                for exporter in exporters:
+                    exporter.add_map(named, items, then)
                 if site.kind == "print_map" or then == "clear" and named.at_end == "shows":
                     when = trace.context.wall_clock(decode(buffer, offset).time, "boot")
                     for exporter in exporters:
                         exporter.export_map(named, items, when)
             return export_map
         if takers and is_row(site):
-            def export_event(buffer: Any, offset: int) -> None:
+            def export_event(buffer: bytes, offset: int) -> None:
                 for exporter in takers:
                     exporter.export_event(decode(buffer, offset), site)
             return export_event

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..language.source import Source
 from ..scripts import read_script
+from ..source import Source
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -44,14 +44,15 @@ NEEDS
   --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking
 
 NOTES
-  User stacks need frame pointers (-fno-omit-frame-pointer); without them they are short or wrong. Time off the CPU
+  User stacks are found by the unwind tables of the files (x86_64, Linux 6.1); elsewhere, and in code made at run time,
+  they need frame pointers (-fno-omit-frame-pointer), without which they are short or wrong. Time off the CPU
   includes that of waiting for one; --off-wake and --chain count sleeps alone, up to when the thread runs again. Idle
   CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded
   them: the kernel takes no sample with another program then, and does not count what it left out. sonde overhead shows
   that time.
 
   Python functions (CPython 3.11 to 3.14, x86_64, Linux 5.17) take the place of the interpreter's frames.
-  Of what they call in C all is shown where that has frame pointers, else the innermost function.
+  Of what they call in C all is shown where it can be unwound, else the innermost function.
 
   What an interrupt wakes (a timer, a packet) has that interrupt's frames over it and ends there: the thread that was
   interrupted had no part in it. A chain is made of what woke each thread the last time before it woke the next.
@@ -69,8 +70,6 @@ KINDS = {
 def main(parsed: Parsed) -> int:
     """Draw; the exit status."""
     from .. import invocation, running, tools
-    from ..api import live_world
-    from ..builtins.stacks import python_obstacle
     before, options, named = parsed.named.pop("diff", ""), parsed.options, parsed.named
     if "output" not in options and os.isatty(1) and options.get("format", "flamegraph") == "flamegraph":
         options["output"] = "flame.svg"
@@ -89,14 +88,25 @@ def main(parsed: Parsed) -> int:
     options.setdefault("format", "flamegraph")
     parsed.seconds = invocation.seconds_of(parsed.words[1:])
     options["title"] = title + (f" of {process.name} ({process.pid})" if process else "")
-    source = read_script(os.path.join(tools.FOLDER, "flame", script))
-    if named.pop("no-python", "") or python_obstacle(live_world()):
-        source = Source(source.name, source.text.replace(", pystack", ""))
+    source = _adapt_script(read_script(os.path.join(tools.FOLDER, "flame", script)), bool(named.pop("no-python", "")))
     trace = invocation.new_trace(source, invocation.options_of(parsed, parsed.words[1:] + parsed.rest), process, parsed)
     status = running.run(trace, parsed)
     if "output" in options and not parsed.has("quiet"):
         invocation.print_to_stderr(f"Wrote {options['output']}")
     return status
+
+
+def _adapt_script(source: Source, native: bool) -> Source:
+    """Stacks of Python and by unwind tables where this kernel has what they need; ``native``: none of Python."""
+    from ..api import live_world
+    from ..builtins.stacks import python_obstacle
+    from ..semantics.context import unwinding_obstacle
+    text, world = source.text, live_world()
+    if native or python_obstacle(world):
+        text = text.replace(", pystack", "")
+    if not unwinding_obstacle(world):
+        text = text.replace("ustack", "dw_ustack")
+    return Source(source.name, text)
 
 
 def _write_diff(before: str, parsed: Parsed) -> int:

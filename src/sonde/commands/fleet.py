@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..numerals import parse_whole
+from ..watching import whole_number
 
 if TYPE_CHECKING:
     from ..fleet.connection import Way
@@ -19,13 +21,14 @@ USAGE
   sonde fleet -H HOSTS [OPTIONS] -e PROGRAM [SECONDS] [-- PARAMETERS]
   sonde fleet -H HOSTS [OPTIONS] FILE | TOOL [parameters]
   sonde fleet --dask ADDRESS ...
+  sonde top fleet -H HOSTS ... | sonde serve fleet -H HOSTS ...
 
   HOSTS are names as ssh takes them, with commas and ranges (web[001-500], db[1-3,7]); a word with a slash is a file
   with one host a line (an inventory), - is standard input. local:NAME is an agent of this machine as a child process,
   unix:PATH one that listens on a socket (sonde agent --socket).
 
 OPTIONS
-  -H, --hosts HOSTS       which hosts
+  -H, --hosts HOSTS       which hosts; may be given several times
   --seconds SECONDS       trace for so long; without it until Ctrl-C, or until the script ends on all hosts
   --by host               keep hosts apart: a key `host` in front of each map's
   --outliers              rank the hosts by how far their distribution is from the rest
@@ -56,14 +59,14 @@ NOTES
   names, and the windows that they completed. Plain values are not merged: they stand under their host. The status is 0
   if all hosts came to the end, 3 if some are missing, 1 if all are.
 
-  --redraw draws the state and the maps anew with each window, on a terminal. The hosts' policy files (sonde agent
-  --help) say what may run there. -p and -c have no place here.
+  sonde top fleet and sonde serve fleet show the merged maps as they grow, the fleet's state on top and its hosts as a
+  table; --redraw draws state and maps over themselves with each window. The hosts' policy files (sonde agent --help)
+  say what may run there. -p and -c have no place here.
 """
 
 OWN = ("hosts", "seconds", "by", "outliers", "window", "parallel", "patience", "push", "ssh", "agent", "dask", "socket")
 _REFUSED = ("pid", "cmd", "test", "bench", "mode", "dry-run", "debug", "stats", "I", "include", "count",
             "every")
-MISSING_STATUS = 3
 
 
 def main(parsed: Parsed) -> int:
@@ -72,42 +75,81 @@ def main(parsed: Parsed) -> int:
     from ..fleet.forms import make_presenter
     from ..invocation import open_output
     own = _own_options(parsed)
-    if ("hosts" in own) == ("dask" in own):
-        raise UsageError("fleet needs -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
     form = parsed.get("format", "text")
+    _check_view(parsed, form)
     request = _make_request(parsed, own)
     if request is None:
         return 0
+    if ("hosts" in own) == ("dask" in own):
+        raise UsageError("fleet takes either -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
     request.args = form not in ("text", "json")
+    request.live = bool(parsed.command) or parsed.has("redraw")
+    if request.live or form != "text":
+        request.columns = parsed.columns
     hosts, way = _find_hosts(own)
     _raise_file_limit(3 * len(hosts) + 256)
-    fleet = Fleet(hosts, request, way, int(_number(own, "parallel", 64)), _number(own, "patience", 10.0),
+    fleet = Fleet(hosts, request, way, _whole(own, "parallel", 64), _number(own, "patience", 10.0),
                   "by" in own, "outliers" in own)
-    presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed), _title_of(parsed), "by" in own,
-                               parsed.has("quiet"), parsed.has("redraw"))
+    presenter = make_presenter(fleet, form, parsed.get("output"), open_output(parsed) if form != "parquet" else 1,
+                               _title_of(parsed), "by" in own, parsed.has("quiet"), parsed.has("redraw"))
+    if parsed.command:
+        from ..fleet.watch import WatchedPresenter
+        presenter = WatchedPresenter(presenter, _title_of(parsed), parsed.tool, "by" in own)
     with fleet:
         try:
-            return _follow(fleet, presenter, parsed.has("quiet"))
+            return _follow(fleet, presenter, parsed)
         finally:
             presenter.close()
+
+
+def _follow(fleet: Fleet, presenter: Presenter, parsed: Parsed) -> int:
+    """Show what comes until the end; the exit status."""
+    from ..fleet.following import FleetRun
+    from ..fleet.watch import WatchedPresenter, watch_in_browser, watch_on_terminal
+    with FleetRun(fleet, presenter, parsed.has("quiet")) as run:
+        if isinstance(presenter, WatchedPresenter):
+            if parsed.command == "serve":
+                return watch_in_browser(run, presenter, whole_number(parsed, "port", 0))
+            return watch_on_terminal(run, presenter)
+        if run.await_beginning():
+            run.follow_to_end()
+        return run.finish_run()
 
 
 def _own_options(parsed: Parsed) -> dict[str, str]:
     """The fleet's options, wherever they stand, apart from those of a tool."""
     from ..invocation import options_of_tool
     for name in [name for name in _REFUSED if parsed.has(name)]:
-        raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts")
+        raise UsageError(f"fleet: {'-' if len(name) == 1 else '--'}{name} has no place where there are many hosts",
+                         ["--window says how often hosts are asked"] if name == "every" else [])
     if parsed.has("container"):
         raise UsageError("fleet: -C is not sent to the hosts", ['the script can ask: /container == "web"/'])
     del parsed.words[0]
     tools = {row.key for row in options_of_tool(parsed.words[0])} if parsed.words and not parsed.has("e") else set()
     behind = {name: parsed.named[name] for name in OWN if name in parsed.named and name not in tools}
     own = {**parsed.wrapping, **behind}
+    if "hosts" in parsed.wrapping and "hosts" in behind:
+        own["hosts"] = f"{parsed.wrapping['hosts']}\n{behind['hosts']}"
     for name in behind:
         del parsed.named[name]
     if own.get("by", "host") != "host":
         raise UsageError(f"--by host, not --by {own['by']}")
     return own
+
+
+def _check_view(parsed: Parsed, form: str) -> None:
+    """UsageError for a form that there is not, or that ``top``, ``serve`` and ``record`` cannot make of a fleet."""
+    from ..output.views import FORMATS
+    if parsed.command == "record" or form == "recording" or parsed.has("record"):
+        raise UsageError("a fleet is not recorded", ["-f parquet -o FILE keeps what was merged"])
+    if parsed.command and form not in ("text", "json"):
+        raise UsageError(f"sonde {parsed.command} shows a running script; -f {form} has no place there")
+    if form not in (*FORMATS, "parquet"):
+        raise UsageError(f'Invalid output format "{form}"', [f"-f takes {', '.join(FORMATS)} or parquet"])
+    if form == "parquet" and not parsed.has("output"):
+        raise UsageError("-f parquet needs -o FILE")
+    if parsed.has("port") and parsed.command != "serve":
+        raise UsageError("--port is of sonde serve fleet")
 
 
 def _make_request(parsed: Parsed, own: dict[str, str]) -> Request | None:
@@ -137,7 +179,7 @@ def _find_hosts(own: dict[str, str]) -> tuple[list[str], Way]:
         way = DaskWay(own["dask"], own.get("socket", SOCKET_PATH))
         return way.hosts, way
     from ..fleet.hosts import expand_hosts
-    return expand_hosts([own["hosts"]]), _make_way(own)
+    return expand_hosts(own["hosts"].split("\n")), _make_way(own)
 
 
 def _make_way(own: dict[str, str]) -> Way:
@@ -163,6 +205,13 @@ def _number(own: dict[str, str], name: str, default: float) -> float:
     return found
 
 
+def _whole(own: dict[str, str], name: str, default: int) -> int:
+    found = parse_whole(own[name]) if name in own else default
+    if not found:
+        raise UsageError(f"--{name} takes a whole number from 1 up, not '{own[name]}'")
+    return found
+
+
 def _title_of(parsed: Parsed) -> str:
     return f"sonde fleet: {parsed.tool or (parsed.words[0] if parsed.words else 'a program')}"
 
@@ -174,59 +223,3 @@ def _raise_file_limit(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-
-
-def _follow(fleet: Fleet, presenter: Presenter, quiet: bool) -> int:
-    """Print what comes until the end; the exit status. A signal asks for the end."""
-    import signal
-    before: dict[Any, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda number, frame: fleet.stop())
-    try:
-        _print_items(fleet, presenter, quiet)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    presenter.finish()
-    if not fleet.complete:
-        return 1
-    return MISSING_STATUS if fleet.missing else fleet.status
-
-
-def _print_items(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
-    from time import monotonic
-    begun, due, items = False, 0.0, []
-    while not fleet.done:
-        items += fleet.poll(fleet.request.window)
-        if fleet.begun and not begun:
-            begun, due = True, monotonic() + fleet.request.window
-            assert fleet.results.spec is not None
-            _say_beginning(fleet, presenter, quiet)
-            presenter.begin(fleet.results.spec)
-        while begun and items:
-            presenter.show(items.pop(0))
-        if begun and monotonic() >= due:
-            presenter.sample()
-            due = monotonic() + fleet.request.window
-        presenter.out.flush()
-    if not begun:
-        from ..output.text import terminal_safe
-        for member in fleet.missing[:1]:
-            for hint in member.hints[:20]:
-                presenter.out.write_note(f"{member.name}: {terminal_safe(hint)}")
-
-
-def _say_beginning(fleet: Fleet, presenter: Presenter, quiet: bool) -> None:
-    """Warnings of the compilers, each once with the hosts that have it; and that it has begun."""
-    from ..fleet.member import ENDED, TRACING
-    found: dict[str, list[str]] = {}
-    for member in fleet.members:
-        for warning in member.warnings:
-            found.setdefault(warning, []).append(member.name)
-    for warning, names in found.items():
-        presenter.out.write_note(f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {warning}")
-    if not quiet:
-        ready = sum([member.state in (TRACING, ENDED) for member in fleet.members])
-        presenter.out.write_note(f"Tracing on {ready} of {len(fleet.members)} hosts")
-

@@ -16,7 +16,7 @@ def run_script(name: str, text: str, parsed: Parsed, seconds: int = 0) -> int:
     """Trace with the script ``text``, which ends after ``seconds`` if they are not 0, as Sonde's own options in
     ``parsed`` say; the exit status."""
     from .. import invocation, running
-    from ..language.source import Source
+    from ..source import Source
     from . import startup_warnings
     parsed.named.clear()
     parsed.process_option, parsed.seconds = "pid", seconds

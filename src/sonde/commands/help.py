@@ -27,6 +27,7 @@ NEEDS
 NOTES
   `man sonde` and `man sonde-tcplife` have the same pages, where Sonde was installed by pip or pipx.
 """
+TAKES = set[str]()
 
 
 def main(parsed: Parsed) -> int:

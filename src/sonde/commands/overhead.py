@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..output.progress import make_progress
+from ..output.progress import Progress, make_progress
 from ..record import Record
 from ..runtime.provenance import Provenance, describe_local_run
 
 if TYPE_CHECKING:
     from ..options import Parsed
-    from ..output.progress import Progress
     from ..runtime.overhead import Latency, ProgramCost
     from .annotation import Samples
 
@@ -67,6 +66,7 @@ NOTES
   what a program calls in the kernel (helpers, but for those that are built in) is not counted. objdump, of the package
   binutils, makes the instructions readable; source lines are those that the program was loaded with.
 """
+TAKES = {"format", "output"}
 
 SECONDS = 5.0
 

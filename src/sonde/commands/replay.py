@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..memory import Memory
     from ..options import Parsed
+    from ..plain import Json
     from ..recording.replay import Recording, ReplayTrace
     from ..spec import ScriptSpec
 
@@ -79,10 +80,11 @@ def main(parsed: Parsed) -> int:
 
 def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
     """The trace of a second script, over the events of the recording."""
-    from ..language.source import Source
     from ..recording.questions import open_question
     from ..semantics.options import Options
-    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory)
+    from ..source import Source
+    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory,
+                         stepwise=parsed.get("format") == "heatmap")
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:
@@ -97,13 +99,13 @@ def _take_over_facts(parsed: Parsed, recording: Recording) -> None:
     """What the run's command line said, and the zone of its machine."""
     from ..invocation import print_to_stderr
     facts = recording.facts
-    parsed.columns, parsed.tool = facts["columns"], facts["tool"]
-    for key in ("title", "unit"):
-        if facts[key]:
-            parsed.options.setdefault(key, facts[key])
+    parsed.columns, parsed.tool = facts.columns, facts.tool
+    for key, text in (("title", facts.title), ("unit", facts.unit)):
+        if text:
+            parsed.options.setdefault(key, text)
     parsed.options.setdefault("no-redraw", "yes")
-    _set_zone(facts.get("zone"))
-    for text in facts["warnings"] if not parsed.has("no-warnings") else []:
+    set_zone(facts.zone)
+    for text in facts.warnings if not parsed.has("no-warnings") else []:
         print_to_stderr(text)
 
 
@@ -113,10 +115,13 @@ def _make_terminal_safe(spec: ScriptSpec) -> None:
     for site in spec.sites:
         for part in site.parts:
             part.literal = terminal_safe(part.literal)
-        site.data |= {key: terminal_safe(text) for key, text in site.data.items() if key in ("format", "separator")}
+        if "format" in site.data:
+            site.data["format"] = terminal_safe(site.data["format"])
+        if "separator" in site.data:
+            site.data["separator"] = terminal_safe(site.data["separator"])
 
 
-def _set_zone(zone: Any) -> None:
+def set_zone(zone: Json) -> None:
     """Let local time be that of the recorded machine: [name, seconds east of Greenwich]."""
     if not isinstance(zone, list) or list(map(type, zone)) != [str, int] or abs(zone[1]) > 24 * 3600:
         return
@@ -142,7 +147,7 @@ def _report_gaps(recording: Recording, status: int) -> int:
         print_to_stderr(f"ERROR: {recording.name} ends before the run did: what came later is missing, and so are the "
                         "final maps")
         return 1
-    left_out = recording.end["left_out"] if recording.end is not None else 0
+    left_out = recording.end.left_out if recording.end is not None else 0
     if left_out:
         print_to_stderr("WARNING: the recording had no room for some names, or output of commands")
     return status

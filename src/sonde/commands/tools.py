@@ -35,6 +35,7 @@ NEEDS
 NOTES
   Each is a script in the language of all others; `sonde NAME -d types` shows it.
 """
+TAKES = {"btf", "check"}
 
 
 def main(parsed: Parsed) -> int:

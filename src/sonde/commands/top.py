@@ -12,8 +12,11 @@ top: a full-screen view of a running script or tool: its maps as tables that can
 
 USAGE
   sonde top [options] FILE | TOOL | -e PROGRAM [parameters]
+  sonde top RECORDING [-e PROGRAM]
 
-  Each map that the script prints has a tab; the last tab has what each probe costs. ? shows the keys, q ends.
+  Each map that the script prints has a tab; the last tab has what each probe costs. ? shows the keys, q ends. A
+  recording (sonde record) is shown with a slider in time: Left and Right go a step, Page Up and Page Down ten, Home and
+  End to its ends, Space plays it as fast as it happened. With -e a script is asked of it, as with sonde replay.
 
 OPTIONS
   --every SECONDS   how often the maps are read (1)
@@ -23,13 +26,48 @@ COLUMNS
 
 EXAMPLE
   # sonde top -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
+  # sonde top trace.sonde
 
 NEEDS
   a terminal, and the Python package textual
 
 NOTES
-  When it ends, the maps are printed as they are without it.
+  When it ends, the maps are printed as they are without it. What maps held is in a recording for the moments at which
+  the script printed them, for its end, and, of those that can be drawn over time, for each second; a script that is
+  asked (-e) has them at any time.
 """
+
+
+def is_recording(path: str) -> bool:
+    """Whether the file is a recording, by its first bytes."""
+    from ..recording.container import MAGIC
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC) - 1) == MAGIC[:-1]
+    except OSError:
+        return False
+
+
+def look_back(parsed: Parsed) -> int:
+    """``sonde top RECORDING``; the exit status."""
+    from ..errors import UsageError
+    from ..memory import Memory, parse_memory
+    from ..monitor import show_recording
+    from ..recording.questions import open_question
+    from ..recording.replay import open_replay
+    from ..semantics.options import Options
+    from ..source import Source
+    from .replay import set_zone
+    if len(parsed.words) != 1 or parsed.rest:
+        raise UsageError("sonde top takes one recording", ["sonde top --help explains"])
+    for key in parsed.options.keys() - {"e", "memory", "no-warnings", "verbose"}:
+        raise UsageError(f"sonde top of a recording has no {'-' if len(key) == 1 else '--'}{key}: the run is over")
+    memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
+    trace = open_question(parsed.words[0], Source("stdin", parsed.get("e")), Options(), memory, stepwise=True) \
+        if parsed.has("e") else open_replay(parsed.words[0], memory)
+    trace.options.warnings = not parsed.has("no-warnings")
+    set_zone(trace.recording.facts.zone)
+    return show_recording(trace)
 
 
 def main(parsed: Parsed) -> NoReturn:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..scripts import FILE, classify_word
-from ..spec import FLIGHT
+from ..spec import FLIGHT, ScriptSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..options import Parsed
-    from ..spec import ScriptSpec
     from ..types import Type
 
 PAGE = """\
@@ -69,7 +70,8 @@ ELEMENT = 80        # bytes of the kernel's own beside the key and the value of 
 STATE = "/var/lib"
 TASKS = 32          # threads and processes: the session, the exporters', the reader
 # Options of a run that a service has too; the values of the second are files or folders.
-KEPT = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature")
+KEPT = ("flight", "when", "format", "warnings", "no-warnings", "memory", "unsafe", "probe-filter", "no-feature",
+        "debuginfod")
 KEPT_PATHS = ("I", "include", "debuginfo", "traceable-functions")
 
 # Capability -> what it is for, in the order in which they are listed.
@@ -356,7 +358,7 @@ def needed_capabilities(spec: ScriptSpec) -> list[str]:
     return [name for name in PURPOSES if name in found]
 
 
-def _contains_type(type: Type, test: Any) -> bool:
+def _contains_type(type: Type, test: Callable[[Type], bool]) -> bool:
     from ..types import Array, Tuple
     if isinstance(type, Tuple):
         return any(_contains_type(each, test) for each in type.of)

@@ -23,6 +23,7 @@ EXAMPLE
 NEEDS
   nothing
 """
+TAKES = set[str]()
 
 
 def main(parsed: Parsed) -> int:

@@ -7,13 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from ..errors import UsageError
 from ..output.text import terminal_safe
 from ..record import Record
 from .findings import LEVEL, QUANTILES, Finding, are_timed, place_bounds
 from .runs import COUNT, DISTRIBUTION, VALUE, Bounds, Run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..plain import JsonObject
 
 _BAR = 24    # characters of the longest bar
 _NAMED = 20  # findings of a kind that are said one by one, but for those that changed
@@ -105,13 +108,13 @@ def report_json(findings: Sequence[Finding], before: Sequence[Run], after: Seque
         "level": LEVEL, "failed": list(failed), "findings": [_plain_finding(finding) for finding in findings]}}) + "\n"
 
 
-def _plain_run(run: Run) -> dict[str, Any]:
+def _plain_run(run: Run) -> JsonObject:
     return {"title": run.title, "seconds": run.seconds}
 
 
-def _plain_finding(finding: Finding) -> dict[str, Any]:
+def _plain_finding(finding: Finding) -> JsonObject:
     label = finding.label
-    plain = {"name": label.name, "key": label.key, "kind": label.kind, "before": finding.before,
+    plain: JsonObject = {"name": label.name, "key": label.key, "kind": label.kind, "before": finding.before,
              "after": finding.after, "ratio": finding.ratio, "test": finding.test, "p": finding.chance,
              "adjusted_p": finding.adjusted, "changed": finding.changed}
     if finding.buckets is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ..errors import SondeError
 from ..memory import Memory
+from ..plain import Json, JsonObject, as_object, as_text
 from ..record import Record, Value
 from ..recording.container import MAGIC
 from ..recording.replay import ReplayTrace, Sound, open_replay
 from ..runtime.aggregates import Bucket, Histogram, Stats
-from ..runtime.values import EnumValue, key_text
+from ..runtime.values import EnumValue, Item, key_text
 from ..spec import EventSite, MapSpec
 from ..tables import event_values, is_row
 from ..types import Aggregate
@@ -107,7 +107,7 @@ def _site_name(site: EventSite) -> str:
     return f"{site.kind}()" + (f" of line {site.span.line}" if site.span is not None else "")
 
 
-def _add_items(run: Run, named: MapSpec, items: Iterable[tuple[Any, Any]]) -> None:
+def _add_items(run: Run, named: MapSpec, items: Iterable[Item]) -> None:
     counts = isinstance(named.value, Aggregate) and named.value.kind == "count"
     for key, value in items:
         text = "" if key is None else key_text(key)
@@ -138,29 +138,30 @@ def _read_json(path: str, fields: Sequence[str]) -> Run:
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
-                kind, data = found["type"], found.get("data")
-                _add_object(run, kind, data, fields)
+                found = as_object(json.loads(line))
+                _add_object(run, as_text(found["type"]), found.get("data"), fields)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise SondeError(f"{path} is neither a recording nor the output of -f json: line {number}") from None
     return run
 
 
-def _add_object(run: Run, kind: str, data: Any, fields: Sequence[str]) -> None:
+def _add_object(run: Run, kind: str, data: Json, fields: Sequence[str]) -> None:
     if kind in ("map", "hist", "stats"):
-        for name, held in data.items():
+        for name, held in as_object(data).items():
             _forget(run, name)  # of a map that is printed several times the last contents count
             _add_json_map(run, kind, name, held)
     elif kind == "row":
         run.add_number(Label("row", "", COUNT), 1)
         for name in fields:
-            if type(data.get(name)) is int:
-                run.add_buckets(Label(name, "", DISTRIBUTION), [((data[name], data[name] + 1), 1)])
+            cell = as_object(data).get(name)
+            if isinstance(cell, int) and type(cell) is int:
+                run.add_buckets(Label(name, "", DISTRIBUTION), [((cell, cell + 1), 1)])
     elif kind in ("printf", "value"):
         run.add_number(Label(kind, "", COUNT), 1)
     elif kind == "run":
-        run.seconds = float(data["seconds"])
-        run.title = f"{data['command']} on {data['host']}"
+        about = as_object(data)
+        run.seconds = float(str(about["seconds"]))
+        run.title = f"{about['command']} on {about['host']}"
 
 
 def _forget(run: Run, name: str) -> None:
@@ -169,19 +170,22 @@ def _forget(run: Run, name: str) -> None:
             del held[label]
 
 
-def _add_json_map(run: Run, kind: str, name: str, held: Any) -> None:
+def _add_json_map(run: Run, kind: str, name: str, held: Json) -> None:
     is_keyed = isinstance(held, dict) and not (kind == "stats" and held.keys() == {"count", "average", "total"})
-    for key, value in held.items() if is_keyed else [("", held)]:
+    for key, value in as_object(held).items() if is_keyed else [("", held)]:
         if isinstance(value, list) and kind == "hist":
-            buckets = [((_number(b.get("min")), None if b.get("max") is None else _number(b["max"]) + 1),
-                        _number(b["count"])) for b in value]
-            run.add_buckets(Label(name, key, DISTRIBUTION), buckets)
+            run.add_buckets(Label(name, key, DISTRIBUTION), list(map(_read_bucket, map(as_object, value))))
         elif isinstance(value, dict) and kind == "stats":
             _add_stats(run, name, key, _number(value["count"]), _number(value["total"]))
         elif type(value) is int or isinstance(value, str) and value.lstrip("-").isdigit():
-            run.add_number(Label(name, key, VALUE), int(value))
+            run.add_number(Label(name, key, VALUE), _number(value))
 
 
-def _number(value: Any) -> Any:
+def _read_bucket(plain: JsonObject) -> tuple[tuple[int | None, int | None], int]:
+    low, high = plain.get("min"), plain.get("max")
+    return (None if low is None else _number(low), None if high is None else _number(high) + 1), _number(plain["count"])
+
+
+def _number(value: Json) -> int:
     """A whole number; JSON has large ones as texts."""
-    return value if value is None else int(value)
+    return int(value if isinstance(value, int | float) else as_text(value))

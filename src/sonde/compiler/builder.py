@@ -89,6 +89,10 @@ class Builder:
     def fetch_add(self, base: Operand, off: int, value: Operand, size: int = 8) -> Reg:
         return self._new("fetch_add", [base, value], off=off, size=size)
 
+    def compare_exchange(self, address: Operand, expected: Operand, value: Operand) -> Reg:
+        """64 bits of memory become ``value`` if they are ``expected``; what they were."""
+        return self._new("cmpxchg", [address, expected, value])
+
     def address(self, base: Slot | MapAddr | Reg, off: int = 0) -> Reg:
         """The address of memory as a register."""
         if isinstance(base, Reg):

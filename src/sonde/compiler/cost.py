@@ -17,8 +17,8 @@ from ..language.ast import (
     For,
     If,
     MapRef,
-    Name,
     Node,
+    Reference,
     Ternary,
     Unary,
     Unroll,
@@ -26,14 +26,14 @@ from ..language.ast import (
     While,
 )
 from ..semantics.nodes import walk_nodes
-from ..semantics.rows import row_of
+from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedFunction
 from ..types import Scalar
 
 BUDGET = 6_000   # of a loop that stays one
 ROUNDS = 256     # the most rounds of one
 CALLBACK = 3     # times that the verifier looks at a callback
-_OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2), (Name, 6))
+_OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2))
 
 
 def estimate_cost(tree: Any) -> int:
@@ -52,6 +52,8 @@ def estimate_cost(tree: Any) -> int:
 
 
 def _own_cost(node: Node) -> int:
+    if isinstance(node, Reference) and isinstance(node.callee, BuiltinRow):
+        return node.callee.cost
     if isinstance(node, Call):
         return _of_call(node)
     if isinstance(node, Binary):

@@ -245,8 +245,12 @@ class Emitter:
         self.parallel(moves)
         for register, arg in rest:
             self.move(register, arg)
-        self.put(asm.call_helper(op.imm) if op.kind == "call" else asm.call_kfunc(op.imm) if op.kind == "kfunc"
-                 else asm.call_function(op.label))
+        if op.kind == "cmpxchg":
+            self.put(asm.alu("mov", 0, 2))
+            self.put(asm.compare_exchange(1, 0, 3, 8))
+        else:
+            self.put(asm.call_helper(op.imm) if op.kind == "call" else asm.call_kfunc(op.imm) if op.kind == "kfunc"
+                     else asm.call_function(op.label))
         if op.dst is not None and op.dst in self.allocation.place:
             place = self.place(op.dst)
             if place > 0:

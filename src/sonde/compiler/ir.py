@@ -20,6 +20,7 @@ addr           slot or map address                    dst = its address + off
 call           up to five                             dst = helper ``imm``
 kfunc          up to five                             dst = kernel function with BTF id ``imm``
 function       up to five                             dst = function ``label`` of this program
+cmpxchg        address, expected, value               dst = what was there; value is there now if that was expected
 func           -                                      dst = address of callback ``label``
 barrier        value                                  keeps value's register as it is: nothing is known of it
 jump           -                                      to ``then``
@@ -37,8 +38,8 @@ COMMUTATIVE = frozenset("add mul and or xor".split())
 TERMINATORS = frozenset(("jump", "branch", "exit"))
 FUNCTIONS = frozenset(("func", "function"))  # those that name a function of the program
 MEMORY = frozenset(("load", "store", "atomic_add", "xchg", "fetch_add"))
-CALLS = frozenset(("call", "kfunc", "function"))
-EFFECTS = frozenset(("store", "atomic_add", "xchg", "fetch_add", "call", "kfunc", "function", "barrier")) | TERMINATORS
+CALLS = frozenset(("call", "kfunc", "function", "cmpxchg"))  # they take r1 to r5, and leave their result in r0
+EFFECTS = frozenset(("store", "atomic_add", "xchg", "fetch_add", "barrier")) | CALLS | TERMINATORS
 CONDITIONS = frozenset("jeq jne jgt jge jlt jle jsgt jsge jslt jsle jset".split())
 NEGATED = {"jeq": "jne", "jne": "jeq", "jgt": "jle", "jle": "jgt", "jge": "jlt", "jlt": "jge",
            "jsgt": "jsle", "jsle": "jsgt", "jsge": "jslt", "jslt": "jsge"}
@@ -221,7 +222,7 @@ def format_operand(op: Op) -> str:
         rest = f", {op.args[1]!r}" if len(op.args) > 1 else ""
         return f"{head}{op.kind}{'s' if op.signed else ''}{op.size * 8} [{base}]{rest}"
     if op.kind in CALLS:
-        return f"{head}{op.kind} {op.label or op.imm}({args})"
+        return f"{head}{op.kind} {op.label or op.imm or ''}({args})"
     if op.kind in ("swap", "sext", "zext"):
         return f"{head}{op.kind}{op.bits} {args}"
     if op.kind == "func":

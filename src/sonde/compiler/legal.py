@@ -29,7 +29,7 @@ class IllegalIR(AssertionError):
 
 
 _ARITY = {"mov": 1, "neg": 1, "swap": 1, "sext": 1, "zext": 1, "load": 1, "store": 2, "atomic_add": 2, "xchg": 2,
-          "fetch_add": 2, "addr": 1, "func": 0, "barrier": 1, "jump": 0, "branch": 2, "exit": 1}
+          "fetch_add": 2, "cmpxchg": 3, "addr": 1, "func": 0, "barrier": 1, "jump": 0, "branch": 2, "exit": 1}
 
 
 REACHED, PLACED = "reached", "placed"  # no function is unused; no operation names a slot of scratch memory

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..record import Record
 from . import optimize
+from .current import load_current_tasks
 from .ir import Function, Program
 from .legal import PLACED, REACHED, check_program
 from .lower.core import Lower
@@ -49,6 +50,7 @@ PASSES = (
     Pass("cfg2", _for_each_function(optimize.simplify_cfg)),
     Pass("values2", _for_each_function(optimize.number_values)),
     Pass("dead2", _for_each_function(optimize.remove_dead)),
+    Pass("current", load_current_tasks),
     Pass("order", _for_each_function(optimize.order_blocks)),
     Pass("unused", lambda lo: optimize.drop_unused(lo.program), leaves=(REACHED,)),
     Pass("widen", lambda lo: widen_loops(lo.program, lambda: lo.unit.global_word("zero")), leaves=(OPAQUE,)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import cpython as py
+from .. import unwinding
 from ..errors import UsageError
 from ..language.ast import Assign, Call, For, MapRef
 from ..semantics.nodes import walk_nodes
@@ -15,14 +16,18 @@ from ..spec import (
     BUDGET,
     BUDGET_HEAD,
     CONTROL_RING,
+    CURRENT,
     DATA_RING,
     EARLY,
     EARLY_SLOTS,
+    FAMILY,
     FLIGHT,
     GROUPS,
     HEADS,
     HEADS_STRIDE,
+    HOT_KEY,
     LEAST_SEGMENT,
+    MOST_PROCESSES,
     MOST_SEGMENT,
     PY_FRAMES,
     PY_IMAGES,
@@ -33,6 +38,9 @@ from ..spec import (
     STACKS,
     STATE,
     UNPLACED,
+    UNWIND_ASKS,
+    UNWIND_FILES,
+    UNWIND_ROWS,
     Config,
     ErrorSite,
     EventSite,
@@ -40,17 +48,20 @@ from ..spec import (
 )
 from ..types import Aggregate, Int, Scalar, Str, Tuple, Type, round_up
 from .ir import MapAddr
+from .thread_keys import maps_of_threads, slot_table
 
 NO_PREALLOC, RDONLY_PROG, MMAPABLE = 1 << 0, 1 << 7, 1 << 10
 # Up to here a keyed map's elements are all made when the map is: an insert then fails only where the map is full.
 PREALLOCATED_BYTES = 16 << 20
 # The kernel's limit for a plain element: KMALLOC_MAX_SIZE (4 MiB), with room for the key and its header.
+HOT_KEYS, HOT_PLACES, HOT_BYTES = 64, 256, 16 << 10  # bytes of a key; places and bytes of a CPU's region
 LARGEST_VALUE = 3 << 20
 DECLARED = {"hash": "hash", "lruhash": "lru_hash", "percpuhash": "percpu_hash", "percpulruhash": "lru_percpu_hash"}
 ZERO, LOG2 = "__zero", "__log2"
 SHORT = 64  # bytes of a string in a short key
 MOST_CGROUPS = 16384  # that are a part of what a script asks for, or of which that is not known
 STACK_FRAMES = 127  # PERF_MAX_STACK_DEPTH
+MOST_TABLED = 18  # maps of a script whose maps have tables beside them: a program uses 64 at most (MAX_USED_MAPS)
 
 
 class Unit:
@@ -79,6 +90,8 @@ class Unit:
         self.observed, self.cleared = map_uses(checked)
         self.assigned = {node.target.name for p in checked.probes for node in walk_nodes(p.trees)
                          if isinstance(node, Assign) and isinstance(node.target, MapRef) and node.op not in ("+", "-")}
+        self.tabled = self.feature("atomic_fetch") and len(checked.maps) <= MOST_TABLED
+        self.of_threads = maps_of_threads(checked, world) if self.tabled else set()
         for info in checked.maps.values():
             self.maps[info.name] = self.map_spec(info)
 
@@ -114,6 +127,9 @@ class Unit:
                        read_in_kernel=observed, span=info.span, labels=info.labels, at_end=info.at_end,
                        adds=isinstance(value, Int) and info.name not in self.assigned)
         self.make_room(spec)
+        if info.name in self.of_threads:
+            table = slot_table(spec, self.world.cpus)
+            spec.slots, self.maps[table.name] = table.name, table
         small = short_type(info.key)
         if small != info.key and type in ("hash", "percpu_hash"):
             spec.short = "__short" + info.name
@@ -121,6 +137,7 @@ class Unit:
                             cpus=spec.cpus, stride=spec.stride, adds=spec.adds, read_in_kernel=observed, span=info.span)
             short.flags = 0 if self.element_bytes(short) * entries <= PREALLOCATED_BYTES else NO_PREALLOC
             self.maps[spec.short] = short
+        self.make_hot(self.maps[spec.short] if spec.short else spec)
         return spec
 
     def element_bytes(self, spec: MapSpec) -> int:
@@ -141,6 +158,20 @@ class Unit:
         if spec.type == "percpu_hash" and isinstance(spec.value, Aggregate) and size <= LARGEST_VALUE:
             spec.type, spec.cpus, spec.stride, spec.value_size = "hash", self.world.cpus, spec.value_size, size
 
+    def make_hot(self, spec: MapSpec) -> None:
+        """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
+        name = self.script_name(spec.name)
+        adds = isinstance(spec.value, Aggregate) and spec.value.is_additive and not spec.read_in_kernel
+        if not adds or not self.tabled or spec.type != "percpu_hash" or spec.key_size > HOT_KEYS or name in self.cleared:
+            return
+        stride = HOT_KEY + round_up(spec.key_size, 8) + spec.value_size
+        places = min(1 << (HOT_BYTES // stride).bit_length() - 1, HOT_PLACES)
+        regions = 1 << (self.world.cpus - 1).bit_length()
+        if places > 1:
+            spec.hot = "__hot" + name
+            self.maps[spec.hot] = MapSpec(spec.hot, "array", 4, regions * places * stride, 1, MMAPABLE, cpus=regions,
+                                          stride=stride)
+
     def internal(self, name: str, make: Any) -> str:
         """The internal map ``name``, made when first asked for."""
         if name not in self.maps:
@@ -152,6 +183,11 @@ class Unit:
         self.zero_size = max(self.zero_size, size)
         self.internal(ZERO, lambda: MapSpec(ZERO, "array", 4, 8, 1, RDONLY_PROG))
         return MapAddr(ZERO)
+
+    def current_tasks(self) -> MapSpec:
+        """Where each CPU keeps the pointer to its current task; the runtime finds it out."""
+        cpus = 1 << (self.world.cpus - 1).bit_length()
+        return self.maps[self.internal(CURRENT, lambda: MapSpec(CURRENT, "array", 4, 8 * cpus, 1, MMAPABLE, cpus=cpus))]
 
     def log2_table(self) -> str:
         """256 bytes: floor(log2(i)) at i."""
@@ -193,6 +229,20 @@ class Unit:
         """The texts of their code; see :meth:`python_frames`."""
         return self.internal(PY_TEXTS, lambda: MapSpec(PY_TEXTS, "lru_hash", py.PART_KEY.size, py.PART, 1 << 15))
 
+    def unwind_rows(self) -> str:
+        """Unwind tables, sorted and packed; see :mod:`sonde.unwinding`."""
+        return self.internal(UNWIND_ROWS, lambda: MapSpec(
+            UNWIND_ROWS, "array", 4, unwinding.ROW.size * self.options.unwind_rows, 1, MMAPABLE))
+
+    def unwind_files(self) -> str:
+        """Where in them the rows of each file are."""
+        return self.internal(UNWIND_FILES, lambda: MapSpec(
+            UNWIND_FILES, "hash", unwinding.FILE_KEY.size, unwinding.FILE.size, unwinding.MOST_FILES))
+
+    def unwind_asks(self) -> str:
+        """Files of which programs want to know."""
+        return self.internal(UNWIND_ASKS, lambda: MapSpec(UNWIND_ASKS, "ringbuf", 0, 0, unwinding.ASKS_BYTES))
+
     def budget(self) -> MapSpec:
         """Each CPU's share of what --budget allows, and what was held back: see spec.py."""
         stride = round_up(8 * (BUDGET_HEAD + len(self.probes)), 64)
@@ -227,6 +277,10 @@ class Unit:
         if (kind, text) not in self.groups:
             self.groups.append((kind, text))
         return self.groups.index((kind, text))
+
+    def family(self) -> str:
+        """What the command of -c has started: see spec.py."""
+        return self.internal(FAMILY, lambda: MapSpec(FAMILY, "hash", 8, 8, MOST_PROCESSES))
 
     def ring(self, control: bool) -> str:
         if control:

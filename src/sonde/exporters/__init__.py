@@ -5,11 +5,12 @@ Each exporter is a module that is imported when it is asked for; each needs pack
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ..runtime.events import Event
 from ..spec import EventSite, MapSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.values import Items
 
 
 class Exporter:
@@ -21,8 +22,12 @@ class Exporter:
         """What the user is told when it begins."""
         return ""
 
-    def export_map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+    def export_map(self, named: MapSpec, items: Items, time: int) -> None:
         """A map as the script printed it, or at the end; ``time`` is nanoseconds since 1970."""
+
+    def add_map(self, named: MapSpec, items: Items, then: str) -> None:
+        """The same, and maps that the script emptied; ``then`` is what happened to the map in the same step ("clear",
+        "zero" or ""), or "final"."""
 
     def export_event(self, event: Event, site: EventSite) -> None:
         """Something that the script printed."""

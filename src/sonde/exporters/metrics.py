@@ -12,8 +12,7 @@ Each map has at most so many label sets; what comes later counts as ``other`` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ..output.views.csv import cell_value, key_columns
 from ..output.views.view import key_parts
@@ -22,9 +21,15 @@ from ..runtime.aggregates import Histogram, Stats, divide_toward_zero
 from ..runtime.losses import Losses, describe_error
 from ..runtime.provenance import Provenance
 from ..runtime.series import Series
-from ..runtime.values import EnumValue
+from ..runtime.values import EnumValue, Item, Items, ScriptValue
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate, Bool, Enum, Int
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ..runtime.aggregate_values import AggregateValue
 
 OTHER = "other"
 MOST_PROBES = 100  # that have a counter of lost events while it is 0
@@ -32,6 +37,7 @@ COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 _KINDS = {"count": COUNTER, "hist": HISTOGRAM, "lhist": HISTOGRAM, "stats": SUMMARY}
 
 Labels = tuple[str, ...]
+Point: TypeAlias = "int | float | Stats | Buckets"
 
 
 class Buckets(Record):
@@ -53,7 +59,7 @@ class Family(Record):
     kind: str
     help: str
     labels: Labels
-    points: list[tuple[Labels, Any]]
+    points: list[tuple[Labels, Point]]
 
 
 def metric_kind(named: MapSpec) -> str:
@@ -69,16 +75,17 @@ def is_additive(named: MapSpec) -> bool:
     return isinstance(named.value, Aggregate) and named.value.kind in ("count", "sum", "hist", "lhist", "stats")
 
 
-def add_values(one: Any, other: Any) -> Any:
+def add_values(one: AggregateValue, other: AggregateValue) -> AggregateValue:
     """The sum of two values of an additive map."""
-    if isinstance(one, Histogram):
+    if isinstance(one, Histogram) and isinstance(other, Histogram):
         from copy import copy
         found = copy(one)
         found.counts = [a + b for a, b in zip(one.counts, other.counts)]
         return found
-    if isinstance(one, Stats):
+    if isinstance(one, Stats) and isinstance(other, Stats):
         count, total = one.count + other.count, one.total + other.total
         return Stats(count, divide_toward_zero(total, count) if count else 0, total)
+    assert isinstance(one, int) and isinstance(other, int)
     return one + other
 
 
@@ -92,13 +99,13 @@ class MapMetric:
         self.kind = metric_kind(named)
         self.others = 0  # keys without a label set of their own: now, or when the map was last cleared
         self._most = most
-        self._gone: dict[Labels, Any] = {}  # what the script cleared away
+        self._gone: dict[Labels, AggregateValue] = {}  # what the script cleared away
         self._gone_others = 0
-        self._latest: list[tuple[Any, Any]] | None = None  # of a map that cannot be added up and is cleared
+        self._latest: list[Item] | None = None  # of a map that cannot be added up and is cleared
         self._kept: dict[Labels, None] = {}
         self._low, self._high = 1 << 30, -1  # the buckets that have been in use
 
-    def note_cleared(self, items: Sequence[tuple[Any, Any]]) -> None:
+    def note_cleared(self, items: Items) -> None:
         """The script emptied the map, or zeroed it; this was in it."""
         if not is_additive(self.named):
             self._latest = list(items) or self._latest
@@ -106,7 +113,7 @@ class MapMetric:
         values, self._gone_others = self._cap_label_sets(items)
         _add_all(self._gone, values.items())
 
-    def make_family(self, items: Sequence[tuple[Any, Any]]) -> Family:
+    def make_family(self, items: Items) -> Family:
         """The metric now, when this is in the map."""
         if self._latest is not None:
             items = self._latest
@@ -115,11 +122,12 @@ class MapMetric:
         _add_all(values, self._gone.items())
         return Family(self.name, self.kind, f"map {self.named.name}", self.labels, self._make_points(values))
 
-    def _cap_label_sets(self, items: Iterable[tuple[Any, Any]]) -> tuple[dict[Labels, Any], int]:
+    def _cap_label_sets(self, items: Iterable[Item]) -> tuple[dict[Labels, AggregateValue], int]:
         """(values by label sets, how many keys count as "other" or, where values cannot be added up, as nothing)."""
         sums = is_additive(self.named)
-        named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items]
-        found: dict[Labels, Any] = {}
+        named = [(tuple([label_text(part) for part in key_parts(key)]), value) for key, value in items
+                 if isinstance(value, int | Stats | Histogram | Series)]
+        found: dict[Labels, AggregateValue] = {}
         if sums:
             _add_all(found, named)
         else:
@@ -137,14 +145,15 @@ class MapMetric:
             _add_all(found, [(other, value) for value in rest])
         return found, len(rest)
 
-    def _make_points(self, found: dict[Labels, Any]) -> list[tuple[Labels, Any]]:
+    def _make_points(self, found: dict[Labels, AggregateValue]) -> list[tuple[Labels, Point]]:
+        histograms = {labels: value for labels, value in found.items() if isinstance(value, Histogram)}
         if self.kind != HISTOGRAM:
-            return [(labels, _to_metric_number(value)) for labels, value in found.items()]
-        for value in found.values():
+            return [(labels, _to_point(value)) for labels, value in found.items()]
+        for value in histograms.values():
             used = [i for i, count in enumerate(value.counts) if count]
             if used:
                 self._low, self._high = min(self._low, used[0]), max(self._high, used[-1])
-        return [(labels, self._make_buckets(value)) for labels, value in found.items()]
+        return [(labels, self._make_buckets(value)) for labels, value in histograms.items()]
 
     def _make_buckets(self, value: Histogram) -> Buckets:
         """The same bounds for all keys, so that they can be added up; they grow with the values."""
@@ -156,22 +165,23 @@ class MapMetric:
         return Buckets(bounds, counts if len(bounds) < len(counts) else [*counts, 0])
 
 
-def _add_all(values: dict[Labels, Any], more: Iterable[tuple[Labels, Any]]) -> None:
+def _add_all(values: dict[Labels, AggregateValue], more: Iterable[tuple[Labels, AggregateValue]]) -> None:
     """Add ``more`` to the values of an additive map."""
     for labels, value in more:
         values[labels] = add_values(values[labels], value) if labels in values else value
 
 
-def label_text(part: Any) -> str:
+def label_text(part: ScriptValue) -> str:
     """A key as the value of a label."""
     return str(cell_value(part))
 
 
-def _sort_weight(value: Any) -> int:
-    return int(value.total if isinstance(value, Histogram | Stats | Series) else value)
+def _sort_weight(value: AggregateValue) -> int:
+    return value if isinstance(value, int) else value.total
 
 
-def _to_metric_number(value: Any) -> Any:
+def _to_point(value: AggregateValue) -> int | Stats:
+    assert not isinstance(value, Histogram)
     if isinstance(value, Series):
         return next((p.value for p in reversed(value.points) if p.value is not None), 0)
     return int(value) if isinstance(value, EnumValue | bool) else value
@@ -183,8 +193,8 @@ class Gatherer:
     ``read(map, then)`` reads a map and clears or zeroes it.
     """
 
-    def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Sequence[tuple[Any, Any]]],
-                 losses: Callable[[], Any], prefix: str = "", most: int = 1000,
+    def __init__(self, spec: ScriptSpec, read: Callable[[str, str], Items],
+                 losses: Callable[[], Losses], prefix: str = "", most: int = 1000,
                  run: Callable[[], Provenance] | None = None) -> None:
         self._read = read
         self._run = run
@@ -204,7 +214,7 @@ class Gatherer:
             taken |= _sample_names(name, kind)
             self.maps[named.name] = MapMetric(named, name, key_columns(named), most)
 
-    def read_map(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
+    def read_map(self, name: str, then: str) -> Items:
         """Read a map for the script, which clears or zeroes it if ``then`` says so: nothing of it is forgotten."""
         items = self._read(name, then)
         if then and name in self.maps:
@@ -216,7 +226,7 @@ class Gatherer:
         found = [metric.make_family(self._read(name, "")) for name, metric in self.maps.items()]
         losses = self._losses()
         lost = self._quiet | dict(losses.records)
-        own: list[tuple[str, str, str, Labels, list[tuple[Labels, Any]]]] = [
+        own: list[tuple[str, str, str, Labels, list[tuple[Labels, Point]]]] = [
             ("lost_events", COUNTER, "events that found the ring full", ("probe",),
              [((probe,), count) for probe, count in lost.items()]),
             ("skipped_events", COUNTER, "events for which the kernel did not run the program", ("probe",),
@@ -229,6 +239,7 @@ class Gatherer:
             ("unseen_mappings", COUNTER, "mappings of processes that were not seen", (), [((), losses.unseen)]),
             ("unplaced_events", COUNTER, "events before it was known whose control group it is", ("name",),
              [((name,), count) for name, count in (*losses.unplaced, *losses.unnamed)]),
+            ("strayed_processes", COUNTER, "processes of -c that could not be followed", (), [((), losses.strayed)]),
             ("unknown_groups", COUNTER, "control groups that could not be followed", (), [((), losses.unknown)]),
             ("failures", COUNTER, "failures in the script, by line", ("kind", "line", "message"),
              _failure_counts(losses)),
@@ -244,13 +255,13 @@ class Gatherer:
                         for name, kind, help, labels, points in own]
 
 
-def _failure_counts(losses: Losses) -> list[tuple[Labels, Any]]:
+def _failure_counts(losses: Losses) -> list[tuple[Labels, Point]]:
     sums: dict[Labels, int] = {}
     for site, count in losses.errors:
         line = site.span.source.line_and_column(site.span.start)[0] if site.span is not None else 0
         labels = (site.kind, str(line), describe_error(site, 1))
         sums[labels] = sums.get(labels, 0) + count
-    return list(sums.items())
+    return [*sums.items()]
 
 
 def _sample_names(name: str, kind: str) -> set[str]:

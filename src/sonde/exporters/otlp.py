@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..runtime.aggregates import Stats
 from ..tables import import_extra
 from . import Exporter as Base
-from .metrics import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Family
+from .metrics import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Buckets, Family, Labels, Point
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import opentelemetry.sdk.metrics.export as metrics
+
 
 DEFAULT = "http://127.0.0.1:4318/v1/metrics"
 TIMEOUT = 5.0  # s for one sending
@@ -61,28 +65,29 @@ class OtlpExporter(Base):
                            "trying again with newer ones")
         self._failing = not well
 
-    def metrics_data(self) -> Any:
+    def metrics_data(self) -> metrics.MetricsData:
         """All metrics now, as the SDK has them."""
         sdk = self._sdk
-        metrics = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
-        scope = sdk.ScopeMetrics(self._scope, metrics, "")
-        return sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
+        found = [metric for family in self._gather() if family.points for metric in self._family_metrics(family)]
+        scope = sdk.ScopeMetrics(self._scope, found, "")
+        data: metrics.MetricsData = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
+        return data
 
-    def _family_metrics(self, family: Family) -> list[Any]:
+    def _family_metrics(self, family: Family) -> list[metrics.Metric]:
         sdk, now = self._sdk, time.time_ns()
         total = sdk.AggregationTemporality.CUMULATIVE
 
-        def number_points(points: list[tuple[Any, Any]]) -> list[Any]:
+        def number_points(points: Sequence[tuple[Labels, Point]]) -> list[metrics.NumberDataPoint]:
             return [sdk.NumberDataPoint(dict(zip(family.labels, labels)), self._began, now, value)
                     for labels, value in points]
 
         if family.kind == HISTOGRAM:
             points = [sdk.HistogramDataPoint(dict(zip(family.labels, labels)), self._began, now, value.total, None,
                                              value.counts, [float(b) for b in value.bounds], None, None)
-                      for labels, value in family.points]
+                      for labels, value in family.points if isinstance(value, Buckets)]
             return [sdk.Metric(family.name, family.help, "", sdk.Histogram(points, total))]
         if family.kind == SUMMARY:  # OTLP's own are for old systems only: two sums say the same
-            stats: list[tuple[Any, Stats]] = family.points
+            stats = [(labels, value) for labels, value in family.points if isinstance(value, Stats)]
             return [sdk.Metric(f"{family.name}_count", family.help, "",
                                sdk.Sum(number_points([(labels, s.count) for labels, s in stats]), total, True)),
                     sdk.Metric(f"{family.name}_sum", family.help, "",

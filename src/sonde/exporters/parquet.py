@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 from ..errors import UsageError
 from ..ownership import open_guarded
@@ -13,6 +13,10 @@ from ..runtime.provenance import Provenance
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..tables import TIME, TableColumn, arrow_table, event_table, import_extra, is_row, map_columns, metadata
 from . import Exporter as Base
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.values import Items
 
 ROWS = 20_000  # events that are held until they are written as one row group
 
@@ -35,7 +39,7 @@ class ParquetExporter(Base):
         if not names:
             raise UsageError("--parquet: the script has neither maps nor printf() or print()")
         self.paths = {name: path if len(names) == 1 else table_path(path, name) for name in names}
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, BinaryIO] = {}
         for name, each in self.paths.items():  # now, not after an hour of tracing
             try:
                 self._files[name] = open(open_guarded(each, os.O_WRONLY | os.O_CREAT), "wb")  # noqa: SIM115
@@ -49,7 +53,7 @@ class ParquetExporter(Base):
     def start_message(self) -> str:
         return f"Writing {', '.join(self.paths.values())}"
 
-    def export_map(self, named: MapSpec, items: Sequence[tuple[Any, Any]], time: int) -> None:
+    def export_map(self, named: MapSpec, items: Items, time: int) -> None:
         if named.name not in self.paths:
             return
         columns = map_columns(named, items)

@@ -6,13 +6,12 @@ server's connections run short, what was read within the last second will do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import Any
 
 from ..errors import UsageError
 from ..numerals import parse_whole
@@ -29,6 +28,13 @@ from ..runtime.aggregates import Stats
 from ..tables import import_extra
 from . import Exporter as Base
 from .metrics import COUNTER, HISTOGRAM, SUMMARY, Buckets, Family
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    import prometheus_client
 
 DEFAULT = "127.0.0.1:9941"
 _FORMS = 4             # in which one reading is written; to who asks for yet another, in plain text
@@ -63,7 +69,7 @@ class PrometheusExporter(Base):
 class _Scraped(BoundedServer):
     """Answers scrapes. The maps are read in a second thread: that takes long."""
 
-    def __init__(self, address: tuple[str, int], app: Any) -> None:
+    def __init__(self, address: tuple[str, int], app: Callable[..., Iterable[bytes]]) -> None:
         super().__init__(address)
         self._app = app
         self._names = own_names(address[0])
@@ -112,14 +118,14 @@ class _Scraped(BoundedServer):
 
     def _render_metrics(self, query: str, accept: str, encoding: str) -> bytes:
         """The maps, as prometheus_client writes them for one who accepts that."""
-        head: list[Any] = []
+        found: dict[str, str] = {}
         try:
             body = b"".join(self._app(
                 {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": query, "HTTP_ACCEPT": accept,
-                 "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: head.extend([status, dict(headers)])))
+                 "HTTP_ACCEPT_ENCODING": encoding}, lambda status, headers: found.update(headers)))
         except Exception as error:
             return build_response(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
-        return build_response(200, head[1].pop("Content-Type"), body, head[1])
+        return build_response(200, found.pop("Content-Type"), body, found)
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -142,11 +148,11 @@ def is_host(text: str) -> bool:
 class Collector:
     """Turns families into prometheus_client's."""
 
-    def __init__(self, core: Any, gather: Callable[[], list[Family]]) -> None:
+    def __init__(self, core: ModuleType, gather: Callable[[], list[Family]]) -> None:
         self._core = core
         self._gather = gather
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[prometheus_client.Metric]:
         """Called for each scrape."""
         for family in self._gather():
             yield self._convert_family(family)
@@ -157,7 +163,7 @@ class Collector:
             return self._convert_histogram(family)
         make = {COUNTER: core.CounterMetricFamily, SUMMARY: core.SummaryMetricFamily}.get(
             family.kind, core.GaugeMetricFamily)
-        found = make(name, help, labels=labels)
+        found: Any = make(name, help, labels=labels)
         for values, point in family.points:
             if isinstance(point, Stats):
                 found.add_metric(list(values), count_value=point.count, sum_value=point.total)
@@ -167,7 +173,7 @@ class Collector:
 
     def _convert_histogram(self, family: Family) -> Any:
         """Without a sum: a map of buckets does not know it, and a guess would look like the truth."""
-        found = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels))
+        found: Any = self._core.HistogramMetricFamily(family.name, family.help, labels=list(family.labels))
         for values, point in family.points:
             assert isinstance(point, Buckets)
             counts = list(accumulate(point.counts))

@@ -10,32 +10,28 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import SondeError
-from ..merge.delta import Delta, Differ, KeyNumbers, Words
+from ..merge.delta import Delta, Differ, Key, KeyNumbers, Words
 from ..merge.portable import encode_value
 from ..spec import MapSpec
 from ..types import Aggregate
 from .channel import Channel, Gone
 from .policy import Audit, Policy
-from .protocol import (
-    PIECE_BYTES,
-    PIECE_ROWS,
-    ProtocolError,
-    delta_columns,
-    encode_frame,
-    shorten_lines,
-)
+from .protocol import PIECE_BYTES, PIECE_ROWS, Column, Frame, ProtocolError, delta_columns, encode_frame, shorten_lines
 from .recorder import FULL, Recorder, lines_of
 from .shapes import describe_script
 
 if TYPE_CHECKING:
-    from ..api import Trace
-    from ..runtime.events import MapReader
-    from .protocol import Frame
+    from collections.abc import Iterable, Sequence
 
-ASKING = 60.0     # s that a coordinator has to ask for a run, and for its beginning once all is ready
+    from ..api import Trace
+    from ..plain import Json
+    from ..runtime.batch import Raw
+    from ..runtime.events import MapReader
+
+ASKING = 60.0     # s without a ping in which a coordinator has to ask for a run, or for its beginning
 PROMPT = 0.1      # s that a printed line waits for others, at most
 CERTAIN = 100_000_000  # ns: records that are older have been read, and lie in order
 _AT_END = -1      # in place of a site: the state at the end of a window
@@ -52,12 +48,13 @@ class SharedMap:
         self._keys = KeyNumbers(self._text_of_key)
         self._differ = Differ(self.aggregate, self._keys)
 
-    def _text_of_key(self, key: Any) -> bytes:
+    def _text_of_key(self, key: Key) -> bytes:
+        assert isinstance(key, tuple)
         part, raw = key
         return encode_value(self._reader.map_decoder(part).decode_key(raw))
 
-    def _read_items(self, then: str) -> list[tuple[Any, Words | bytes]]:
-        items: list[tuple[Any, Words | bytes]] = []
+    def _read_items(self, then: str) -> list[tuple[Key, Words | bytes]]:
+        items: list[tuple[Key, Words | bytes]] = []
         for part in self._parts:
             decoder = self._reader.map_decoder(part)
             items += [((part, key), value if self.aggregate is not None else encode_value(decoder.decode_value(value)))
@@ -91,7 +88,7 @@ class Agent:
             asked = self._channel.next_frame("run", ASKING)
         except Gone:
             return 0
-        text = asked.columns[0].decode("utf-8", "surrogateescape")
+        text = asked.bytes_at(0).decode("utf-8", "surrogateescape")
         try:
             trace = self._make_trace(asked, text)
         except SondeError as error:
@@ -101,7 +98,7 @@ class Agent:
         self._audit.write_script("started", text, run=asked["run"])
         return self._run_trace(trace, asked)
 
-    def _send(self, kind: str, columns: Any = (), **fields: Any) -> None:
+    def _send(self, kind: str, columns: Sequence[Column] = (), **fields: Json) -> None:
         self._channel.send_frame(encode_frame(kind, columns, **fields))
 
     def _refuse(self, error: SondeError) -> None:
@@ -114,8 +111,8 @@ class Agent:
     def _make_trace(self, asked: Frame, text: str) -> Trace:
         """The trace of what is asked for, compiled. SondeError if it does not compile, or is not allowed."""
         from ..api import Trace
-        from ..language.source import Source
         from ..semantics.options import Options
+        from ..source import Source
         self._policy.check_text(text, asked["unsafe"])
         options = Options(params=asked["params"], named=asked["named"], unsafe=asked["unsafe"], timed=True)
         trace = Trace(Source(asked["name"], text), options, handle_signals=True,
@@ -131,8 +128,7 @@ class Agent:
             self._send("ready", [shape], warnings=shorten_lines([found.render() for found in trace.spec.warnings]))
             at = self._channel.next_frame("start", ASKING)["at"]
             self._wait_until(at)
-            at_work = Run(trace, self._channel, asked["window"], self._policy.allowed_seconds(asked["seconds"]),
-                          asked["args"])
+            at_work = Run(trace, self._channel, asked, self._policy.allowed_seconds(asked["seconds"]))
             at_work.notes += self._policy.describe_limits(asked["seconds"], asked["budget"])
             reason = at_work.trace_windows()
         except Gone as error:
@@ -161,12 +157,12 @@ class Agent:
 class Run:
     """A script at work for a coordinator."""
 
-    def __init__(self, trace: Trace, channel: Channel, window: float, seconds: float, with_args: bool) -> None:
+    def __init__(self, trace: Trace, channel: Channel, asked: Frame, seconds: float) -> None:
         self._trace = trace
         self._channel = channel
-        self._window = window or 1.0
+        self._window = asked["window"] or 1.0
         self._end = seconds
-        self._with_args = with_args
+        self._asked = asked
         self._sequence = 0
         self._printed: dict[int, int] = {}  # by site of a print(@map): how often
         self._maps: dict[str, SharedMap] = {}
@@ -179,9 +175,8 @@ class Run:
         trace.session.tell = self.notes.append
         trace.attach()
         self.notes += [f"WARNING: {warning.message}" for warning in trace.session.warnings]
-        self._recorder = Recorder(trace, self._with_args)
-        reader: Any = trace.map_reader
-        self._maps = {m.name: SharedMap(m, reader) for m in trace.spec.maps if m.name.startswith("@")}
+        self._recorder = Recorder(trace, self._asked["args"], self._asked["table"])
+        self._maps = {m.name: SharedMap(m, trace.map_reader) for m in trace.spec.maps if m.name.startswith("@")}
         channel.send_frame(encode_frame("started", wall=time.time_ns(), probes=trace.session.attached))
         if channel.stopped:
             trace.session.request_end(channel.stopped)
@@ -210,7 +205,7 @@ class Run:
             if now >= started + self._end:
                 session.request_end("seconds")
 
-    def _handle_records(self, records: Any) -> None:
+    def _handle_records(self, records: Iterable[Raw]) -> None:
         sites = self._trace.spec.sites
         for site, buffer, offset in records:
             kind = sites[site].kind
@@ -223,7 +218,7 @@ class Run:
                 if self._recorder.size > FULL:
                     self._send_events()
 
-    def _send(self, kind: str, columns: Any = (), **fields: Any) -> None:
+    def _send(self, kind: str, columns: Sequence[Column] = (), **fields: Json) -> None:
         self._channel.send_frame(encode_frame(kind, columns, sequence=self._sequence, **fields))
         self._sequence += 1
 
@@ -241,13 +236,14 @@ class Run:
         self._send_delta(data["map"], self._maps[data["map"]].take_whole(data.get("then") or ""), site, turn, wall)
 
     def _send_window(self, final: bool = False) -> None:
-        """What changed in the maps, and what was lost so far. Plain values, which nobody adds up, come at the end."""
+        """What changed in the maps, and what was lost so far. Plain values, which nobody adds up, come at the end, but
+        where somebody looks on."""
         if self._recorder.size:
             self._send_events()
         now = time.time_ns()
         for named in self._trace.spec.shown_maps:
             shared = self._maps[named.name]
-            if final or shared.aggregate is not None:
+            if final or shared.aggregate is not None or self._asked["live"]:
                 self._send_delta(named.name, shared.take_change(), _AT_END, 0, now)
         losses = self._trace.session.losses()
         lines = self.notes + lines_of(self._recorder.notes) + losses.sentences
@@ -274,6 +270,6 @@ def _boot_id() -> str:
         return ""
 
 
-def _json_bytes(value: Any) -> bytes:
+def _json_bytes(value: Json) -> bytes:
     from json import dumps
     return dumps(value, separators=(",", ":")).encode()

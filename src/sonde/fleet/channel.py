@@ -30,16 +30,24 @@ class Channel:
         self._frames: SimpleQueue[Frame | None] = SimpleQueue()
         self.stopped = ""  # why the end has to come: "stop", "gone", or what was wrong with a frame
         self.when_stopped: Callable[[str], object] = str
+        self._heard = 0.0  # when the last ping came
         os.set_blocking(write, False)
         Thread(target=self._read_frames, name="sonde-frames", daemon=True).start()
 
     def next_frame(self, kind: str, seconds: float) -> Frame:
-        """The next frame, which has to be of this kind. Gone if none comes, ProtocolError for another."""
+        """The next frame, which has to be of this kind, however long a coordinator that pings takes for it. Gone when
+        nothing has come for so many ``seconds``, ProtocolError for another frame."""
         from queue import Empty
-        try:
-            found = self._frames.get(timeout=seconds)
-        except Empty:
-            raise Gone(f"no {kind} in {seconds:.0f} s") from None
+        self._heard = monotonic()
+        found: Frame | None = None
+        while (left := self._heard + seconds - monotonic()) > 0:
+            try:
+                found = self._frames.get(timeout=left)
+                break
+            except Empty:
+                pass
+        else:
+            raise Gone(f"no {kind}, and nothing else in {seconds:.0f} s")
         if found is None or found.kind == "stop":
             raise Gone(self.stopped)
         if found.kind != kind:
@@ -84,6 +92,7 @@ class Channel:
 
     def _handle_frame(self, frame: Frame) -> None:
         if frame.kind == "ping":
+            self._heard = monotonic()
             self.send_frame(encode_frame("pong", sent=frame["sent"], wall=time_ns()))
             return
         if frame.kind == "stop":

@@ -18,12 +18,12 @@ import os
 import selectors
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from time import monotonic, time_ns
+from time import monotonic, sleep, time_ns
 from typing import Self
 
 from ..errors import SondeError
-from ..language.source import Source
 from ..record import Record
+from ..source import Source
 from .connection import Way
 from .hosts import short_names
 from .member import COMPILING, CONNECTING, ENDED, MISSING, READY, TRACING, Member, Told
@@ -36,10 +36,14 @@ READYING = 30.0    # s that a host has from the connection to being ready
 AHEAD = 0.2        # s from now to the common beginning, at least
 SILENT = 10.0      # s without a word (and three windows): a host is taken to be gone
 _LOOK, _STARTING = 0.25, 0.05  # s: so often deadlines and clocks are looked at
+_DEAF = 1.0        # s without a look
+_FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s of patience for each
 
 
 class Request(Record):
-    """What every host is asked to run. ``seconds`` 0: until it is stopped; ``args``: events with their arguments."""
+    """What every host is asked to run. ``seconds`` 0: until it is stopped; ``args``: events with their arguments;
+    ``columns``: of a tool's table, whose lines are to come as rows; ``live``: somebody looks on, so plain values come
+    with each window."""
 
     source: Source
     params: list[str] = []
@@ -49,6 +53,8 @@ class Request(Record):
     budget: float = 0.0
     unsafe: bool = False
     args: bool = False
+    columns: list[str] = []
+    live: bool = False
 
 
 class Fleet:
@@ -57,7 +63,7 @@ class Fleet:
     def __init__(self, hosts: Sequence[str], request: Request, way: Way | None = None, parallel: int = 64,
                  patience: float = 10.0, by_host: bool = False, outliers: bool = False) -> None:
         self.request = request
-        self.results = Results(by_host, outliers)
+        self.results = Results(by_host, outliers, request.columns, len(hosts))
         names = short_names(hosts)
         self.members = [Member(names[host], host, self._take_told) for host in hosts]
         self._way = way or Way()
@@ -67,11 +73,14 @@ class Fleet:
         self._connecting: dict[Member, float] = {}  # until it has to be ready, and then until it has to have begun
         self._selector = selectors.EpollSelector()
         self._looked = 0.0
+        self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
+        self._between = max(1.0, len(hosts) / 500)  # s between two looks at a host's clock
         self._run = os.urandom(8).hex()
         self.started_at = 0      # Unix nanoseconds of the common beginning
         self._deadline = 0.0     # of the end, once it was asked for
         self.reason = ""         # why it ended: stop, or what the first host to end said
         self.done = False        # nothing more can come
+        self._end_asked = False
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -92,12 +101,18 @@ class Fleet:
             left = deadline - monotonic()
             if printed or self.done or left <= 0:
                 return printed
-            self._wait(min(left, _LOOK if self.started_at else _STARTING))
+            if self._wait(min(left, _LOOK if self.started_at else _STARTING)) and self.started_at and self._pause:
+                sleep(self._pause)  # looking at all hosts for each that says something would cost their square
+                self._wait(0)
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something for :meth:`poll`; for event loops, which have to look
         each quarter of a second beside that."""
         return self._selector.fileno()
+
+    def ask_end(self) -> None:
+        """Have :meth:`poll` stop everything, from a signal's handler or another thread."""
+        self._end_asked = True
 
     def stop(self) -> None:
         """Have all hosts end and send what they have; after COLLECTING seconds it is over."""
@@ -125,14 +140,17 @@ class Fleet:
         self._selector.close()
         self.done = True
 
-    def _wait(self, seconds: float) -> None:
-        for key, events in self._selector.select(seconds):
+    def _wait(self, seconds: float) -> bool:
+        """Read and write what can be; whether anything could."""
+        ready = self._selector.select(seconds)
+        for key, events in ready:
             member: Member = key.data
             if events & selectors.EVENT_WRITE and member.connection is not None:
                 member.connection.write_waiting()
             if events & selectors.EVENT_READ:
                 self._read_member(member)
             self._watch(member)
+        return bool(ready)
 
     def _read_member(self, member: Member) -> None:
         connection = member.connection
@@ -169,10 +187,15 @@ class Fleet:
 
     def _advance(self) -> None:
         """Connect, begin, give up, end: whatever it is time for."""
+        if self._end_asked:
+            self.stop()
         while self._pending and len(self._connecting) < self._parallel:
             self._connect(self._pending.popleft())
         now = monotonic()
         if now - self._looked >= (_LOOK if self.started_at else _STARTING):
+            if self._looked and now - self._looked > _DEAF:  # stopped, or starved: who spoke was not heard
+                for member in self.members:
+                    member.heard += now - self._looked
             self._looked = now
             self._look_at_members(now)
         if not self.started_at and not self._pending and not self._deadline \
@@ -204,7 +227,7 @@ class Fleet:
             elif self._deadline and member.is_live and now > self._deadline:
                 self._drop(member, "no answer at the end")
             else:
-                member.ask_clock()
+                member.ask_clock(self._between)
 
     def _handle_frame(self, member: Member, frame: Frame) -> None:
         if frame.kind == "hello":
@@ -212,7 +235,7 @@ class Fleet:
             text = asked.source.text.encode("utf-8", "surrogateescape")
             member.send("run", [text], run=self._run, name=asked.source.name, tool=False, params=asked.params,
                         named=asked.named, window=asked.window, seconds=asked.seconds, budget=asked.budget,
-                        unsafe=asked.unsafe, args=asked.args)
+                        unsafe=asked.unsafe, args=asked.args, table=asked.columns, live=asked.live)
         elif frame.kind in ("ready", "started"):
             self._connecting.pop(member, None)
 
@@ -239,10 +262,15 @@ class Fleet:
         for member in ready:
             member.send("start", at=max(self.started_at + member.clock.offset, 0))
 
-    def _take_told(self, member: Member, told: Told) -> None:
+    def _take_told(self, member: Member, told: list[Told]) -> None:
         self.results.add_told(member, told)
 
     # what there is to say
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end was asked for, or has come."""
+        return bool(self._deadline) or self.done
 
     @property
     def begun(self) -> bool:
@@ -283,15 +311,20 @@ class Fleet:
     def describe_state(self, most: int = 8) -> str:
         """Who is in the result, for how long, and what is missing, in a line."""
         parts = [f"{len(self.complete)} of {len(self.members)} host{'s' * (len(self.members) != 1)}"]
-        missing = self.missing
-        if missing:
-            named = ", ".join([f"{member.name} ({member.reason})" for member in missing[:most]])
-            parts.append(f"missing: {named}" + (f" and {len(missing) - most} more" if len(missing) > most else ""))
+        if missing := self.describe_missing(most):
+            parts.append(f"missing: {missing}")
         parts.append(f"window {self.seconds:.1f} s")
         if len(self.members) > 1:
             parts.append(f"clocks within {self.clock_error / 1e6:.1f} ms")
         parts.append(f"lost {self.lost} event{'s' * (self.lost != 1)}")
         return "; ".join(parts)
+
+    def describe_missing(self, most: int) -> str:
+        """The names and reasons of so many missing hosts, and how many more there are."""
+        missing = self.missing
+        named = ", ".join([f"{member.name} ({member.reason})" for member in missing[:most]])
+        more = f" and {len(missing) - most} more" if len(missing) > most else ""
+        return named + more
 
     def describe_losses(self) -> Iterator[str]:
         """A line for each thing that a host lost or has to say, and what came too late to be merged."""

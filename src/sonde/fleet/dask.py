@@ -17,6 +17,10 @@ from urllib.parse import urlsplit
 from ..errors import UsageError
 from .connection import Connection, Reach, Way
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import distributed
+
 SOCKET_PATH = "/run/sonde/agent.socket"
 _PIECE = 1 << 20  # bytes that are passed on at once
 
@@ -26,7 +30,12 @@ class Relay:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._streams: Any = None
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    @property
+    def _stream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        assert self._streams is not None
+        return self._streams
 
     async def open_socket(self) -> str:
         """Connect; "" or what kept it from that."""
@@ -39,19 +48,18 @@ class Relay:
     async def read_bytes(self) -> bytes:
         """What the agent sends next; b"" at the end."""
         try:
-            data: bytes = await self._streams[0].read(_PIECE)
+            return await self._stream[0].read(_PIECE)
         except OSError:
             return b""
-        return data
 
     async def write_bytes(self, data: bytes) -> None:
         """Send this to the agent."""
-        self._streams[1].write(data)
-        await self._streams[1].drain()
+        self._stream[1].write(data)
+        await self._stream[1].drain()
 
     async def close_socket(self) -> None:
         """Hang up."""
-        self._streams[1].close()
+        self._stream[1].close()
 
 
 class DaskWay(Way):
@@ -59,7 +67,7 @@ class DaskWay(Way):
     on each. ``client`` is a distributed.Client, or a scheduler's address: one that is not on loopback has to have
     TLS (``tls://``), since Dask's control messages are pickled."""
 
-    def __init__(self, client: Any, path: str = SOCKET_PATH, every: bool = False) -> None:
+    def __init__(self, client: distributed.Client | str, path: str = SOCKET_PATH, every: bool = False) -> None:
         super().__init__()
         self._path = path
         self._own = isinstance(client, str)
@@ -108,7 +116,7 @@ def require_safe(address: str) -> None:
                          ["tls://...; only on loopback it may be without"])
 
 
-def _connect_client(address: str) -> Any:
+def _connect_client(address: str) -> distributed.Client:
     try:
         from distributed import Client, Security
     except ModuleNotFoundError as error:
@@ -124,7 +132,7 @@ def _connect_client(address: str) -> Any:
                          ["certificates are Dask's: distributed.comm.tls in its configuration"]) from None
 
 
-def _workers_of(client: Any, every: bool) -> dict[str, str]:
+def _workers_of(client: distributed.Client, every: bool) -> dict[str, str]:
     """Addresses of workers by name: of each machine the first, or all."""
     found: dict[str, str] = {}
     machines = set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from ..errors import UsageError
 from ..output.views import view_class
 from .coordinator import Fleet
 from .live import LivePresenter
@@ -15,9 +14,6 @@ def make_presenter(fleet: Fleet, form: str, path: str, descriptor: int, title: s
                    quiet: bool, redraw: bool = False) -> Presenter:
     """What shows a fleet in a form of -f; UsageError if there is none. ``redraw``: on a terminal, while it goes on."""
     if form == "parquet":
-        os.close(descriptor) if descriptor != 1 else None
-        if not path:
-            raise UsageError("-f parquet needs -o FILE")
         return ParquetPresenter(fleet, path, by_host, quiet)
     if form == "json":
         return JsonPresenter(fleet, descriptor, quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -34,17 +35,21 @@ def expand_hosts(words: Iterable[str]) -> list[str]:
 
 
 def _expand_word(word: str) -> Iterator[str]:
-    if word == "-":
-        yield from _read_lines(sys.stdin.read(1 << 24))
-    elif "/" in word and not word.startswith(SOCKET):
-        try:
-            with open(word, encoding="utf-8", errors="replace") as file:
-                yield from _read_lines(file.read(1 << 24))
-        except OSError as error:
-            raise UsageError(f"hosts of {word}: {error.strerror}") from None
-    else:
-        for name in _split_list(word):
-            yield from _expand_ranges(name)
+    for part in [word] if "/" in word and os.path.isfile(word) else _split_list(word):
+        if part == "-":
+            yield from _read_lines(sys.stdin.read(1 << 24))
+        elif "/" in part and not part.startswith(SOCKET):
+            yield from _read_file(part)
+        else:
+            yield from _expand_ranges(part)
+
+
+def _read_file(path: str) -> Iterator[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            yield from _read_lines(file.read(1 << 24))
+    except OSError as error:
+        raise UsageError(f"hosts of {path}: {error.strerror}") from None
 
 
 def _read_lines(text: str) -> Iterator[str]:
@@ -85,6 +90,8 @@ def _check_name(host: str) -> str:
     """UsageError for what ssh would take for an option, or the shell for more than a name."""
     if host.startswith("-") or not _NAME.fullmatch(host):
         raise UsageError(f"{host!r} is no host's name")
+    if "[" in host or "]" in host:
+        raise UsageError(f"{host}: a bracket without the other one", ["ranges are written web[001-500] or db[1-3,7]"])
     return host
 
 

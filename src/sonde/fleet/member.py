@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, time_ns
-from typing import Any
 
 from ..errors import SondeError
-from ..language.source import Source
 from ..merge.delta import Delta
-from ..merge.sequence import Sequence
+from ..merge.sequence import Sequence as InOrder
 from ..merge.table import KeyTexts, SourceKeys
 from ..record import Record
+from ..source import Source
 from ..spec import ScriptSpec
 from .connection import Connection, Reach
-from .protocol import FROM_AGENT, Decoder, Frame, ProtocolError, encode_frame, read_delta
+from .protocol import FROM_AGENT, Column, Decoder, Frame, ProtocolError, encode_frame, read_delta
 from .shapes import read_shape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..plain import Json
 
 CONNECTING, COMPILING, READY, TRACING = "connecting", "compiling", "ready", "tracing"
 ENDED, MISSING = "ended", "missing"
 AT_END = -1            # a map frame's site: what changed in a window, not what a print() shows
 MOST_OPEN = 1 << 26    # bytes of a window that is not yet complete
-_PAUSE = 1.0           # s between two looks at a clock
 
 
 class Told(Record):
-    """What a host tells, with its time by our clock: a frame of events, of a map with its ``delta``, or ``window``,
-    with which all before it counts."""
+    """What a host tells, with its time by our clock: a frame of events, or of a map with its ``delta``."""
 
     frame: Frame
     wall: int
@@ -53,9 +54,10 @@ class Clock:
 
 
 class Member:
-    """A host. ``tell`` gets what counts, in order and each once: see :class:`Told`."""
+    """A host. ``tell`` gets what counts, in order and each once; what it gets at once counts as a whole or not at all.
+    """
 
-    def __init__(self, name: str, address: str, tell: Callable[[Member, Told], object]) -> None:
+    def __init__(self, name: str, address: str, tell: Callable[[Member, list[Told]], object]) -> None:
         self.name = name
         self.address = address
         self.state = CONNECTING
@@ -76,7 +78,7 @@ class Member:
         self.seconds = 0.0
         self._tell = tell
         self._decoder = Decoder(FROM_AGENT)
-        self._sequence: Sequence[Frame] = Sequence()
+        self._sequence: InOrder[Frame] = InOrder()
         self._keys: dict[str, SourceKeys] = {}
         self._open: list[Told] = []
         self._open_bytes = 0
@@ -102,7 +104,7 @@ class Member:
 
     # sending
 
-    def send(self, kind: str, columns: Any = (), **fields: Any) -> None:
+    def send(self, kind: str, columns: Sequence[Column] = (), **fields: Json) -> None:
         """Send a frame, if it is there."""
         if self.connection is not None and self.is_live:
             try:
@@ -110,9 +112,9 @@ class Member:
             except Reach as error:
                 self.leave(error.message)
 
-    def ask_clock(self) -> None:
-        """Send a ping, if the last one is some time ago."""
-        if self.state != CONNECTING and monotonic() - self._pinged > (_PAUSE if self.clock.error < 1 << 61 else 0.05):
+    def ask_clock(self, pause: float) -> None:
+        """Send a ping, if the last one is ``pause`` seconds ago."""
+        if self.state != CONNECTING and monotonic() - self._pinged > (pause if self.clock.error < 1 << 61 else 0.05):
             self._pinged = monotonic()
             self.send("ping", sent=time_ns())
 
@@ -167,11 +169,11 @@ class Member:
         if any(len(column) != len(walls) for column in (*frame.columns[1:4], frame.columns[5])):
             raise ProtocolError("events: columns of different lengths")
         self.until = max(self.until, self.clock.ours(walls[-1]) if walls else 0)
-        self._tell(self, Told(frame, self.until))
+        self._tell(self, [Told(frame, self.until)])
 
     def _take_map(self, frame: Frame) -> None:
         """A piece of a window, or of a print(), whose pieces follow one another."""
-        told = Told(frame, self.clock.ours(frame["wall"]), read_delta(frame.columns))
+        told = Told(frame, self.clock.ours(frame["wall"]), read_delta(frame))
         self._open.append(told)
         self._open_bytes += sum([len(column) for column in frame.columns])
         if self._open_bytes > MOST_OPEN:
@@ -179,18 +181,16 @@ class Member:
         if frame["site"] != AT_END and frame["last"]:
             printed = [each for each in self._open if each.frame["site"] != AT_END]
             self._open = [each for each in self._open if each.frame["site"] == AT_END]
-            for each in printed:
-                self._tell(self, each)
+            self._open_bytes -= sum([len(column) for each in printed for column in each.frame.columns])
+            self._tell(self, printed)
 
     def _take_window(self, frame: Frame) -> None:
-        """What came before it is complete, and counts."""
-        for told in self._open:
-            self._tell(self, told)
-        self._open, self._open_bytes = [], 0
+        """What came before it is complete, and counts: all of it, or nothing."""
+        told, self._open, self._open_bytes = self._open, [], 0
+        self._tell(self, told)
         self.windows += 1
         self.lost, self.losses = frame["lost"], [clean_line(line) for line in frame["losses"]]
         self.until = max(self.until, self.clock.ours(frame["until"]))
-        self._tell(self, Told(frame, self.until))
 
     # the end
 
@@ -230,7 +230,7 @@ def clean_line(text: str) -> str:
 def _read_ready(frame: Frame, source: Source) -> ScriptSpec:
     from json import loads
     try:
-        shape = loads(frame.columns[0])
+        shape: Json = loads(frame.bytes_at(0))
     except (ValueError, RecursionError):
         raise ProtocolError("ready: no JSON") from None
     return read_shape(shape, source)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..ownership import is_private, open_guarded
 from ..record import Record
 
 if TYPE_CHECKING:
+    from ..plain import Json
     from ..spec import ScriptSpec
 
 PATH = "/etc/sonde/agent.toml"
@@ -117,7 +118,7 @@ def read_policy(path: str) -> Policy:
         raise PolicyError(f"{path}: {error}") from None
 
 
-def _make_policy(values: dict[str, Any], path: str) -> Policy:
+def _make_policy(values: dict[str, object], path: str) -> Policy:
     default = Policy()
     for name, value in values.items():
         if name not in Policy._fields:
@@ -125,10 +126,10 @@ def _make_policy(values: dict[str, Any], path: str) -> Policy:
         wanted = type(getattr(default, name))
         if type(value) is int and wanted is float:
             value = float(value)
-        texts = type(value) is list and all(type(each) in (str, int) for each in value)
-        if type(value) is not wanted or wanted is list and not texts or wanted in (int, float) and value < 0:
+        texts = isinstance(value, list) and all(type(each) in (str, int) for each in value)
+        if type(value) is not wanted or wanted is list and not texts or isinstance(value, int | float) and value < 0:
             raise PolicyError(f"{path}: {name} = {value!r} is no {wanted.__name__}")
-        setattr(default, name, [str(each) for each in value] if wanted is list else value)
+        setattr(default, name, [str(each) for each in value] if isinstance(value, list) else value)
     return default
 
 
@@ -148,7 +149,7 @@ class Audit:
         self._to = to
         self._user = user
 
-    def write_line(self, what: str, **values: Any) -> None:
+    def write_line(self, what: str, **values: Json) -> None:
         """A line about ``what`` happened. A file that cannot be written is an error: no run without its line."""
         from json import dumps
         line = " ".join([what, *[f"{name}={dumps(value)}" for name, value in {"user": self._user, **values}.items()]])
@@ -168,7 +169,7 @@ class Audit:
             with open(file, "a", encoding="utf-8") as out:
                 out.write(line + "\n")
 
-    def write_script(self, what: str, text: str, **values: Any) -> None:
+    def write_script(self, what: str, text: str, **values: Json) -> None:
         """A line with the script's beginning and its hash."""
         from hashlib import sha256
         data = text.encode("utf-8", "surrogateescape")

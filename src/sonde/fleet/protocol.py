@@ -18,14 +18,16 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from operator import mul
+from typing import Any, TypeAlias
 
 from ..errors import SondeError
 from ..merge.delta import Delta
+from ..plain import Json, JsonObject, as_integers
 from ..record import Record
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"SNDF"
 LARGEST_HEAD = 1 << 18  # bytes
 LARGEST_BODY = 1 << 24
@@ -34,7 +36,8 @@ _HEAD = struct.Struct("<4sBBII")
 _SIZES = {"B": 1, "I": 4, "Q": 8}
 _SAFE = 1 << 63  # no number of a head is larger
 
-Check = Callable[[Any], bool]
+Check: TypeAlias = "Callable[[Json], bool]"
+Column: TypeAlias = "bytes | array[int]"
 
 
 class ProtocolError(SondeError):
@@ -45,11 +48,28 @@ class Frame(Record):
     """``columns`` are arrays of numbers, or bytes."""
 
     kind: str
-    fields: dict[str, Any]
-    columns: list[Any] = []
+    fields: JsonObject
+    columns: list[Column] = []
 
     def __getitem__(self, name: str) -> Any:
+        """A field, which is what KINDS has it to be."""
         return self.fields[name]
+
+    def bytes_at(self, place: int) -> bytes:
+        """A column of bytes."""
+        column = self.columns[place]
+        assert isinstance(column, bytes)
+        return column
+
+    def numbers_at(self, place: int) -> array[int]:
+        """A column of numbers."""
+        column = self.columns[place]
+        assert isinstance(column, array)
+        return column
+
+    def texts_at(self, place: int) -> list[bytes]:
+        """The texts of two columns, TEXTS; ProtocolError if they do not fit."""
+        return unpack_texts(self.numbers_at(place), self.bytes_at(place + 1))
 
 
 class Kind(Record):
@@ -62,36 +82,36 @@ class Kind(Record):
 
 # What fields are ----------------------------------------------------------------------------------------------------
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Json) -> bool:
     return type(value) is int and -_SAFE <= value < _SAFE
 
 
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0
+def _is_count(value: Json) -> bool:
+    return type(value) is int and 0 <= value < _SAFE
 
 
-def _is_share(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= 1 << 32
+def _is_share(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 << 32
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: Json) -> bool:
     return type(value) is bool
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(value: Json) -> bool:
     return type(value) is str and len(value) <= 256
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Json) -> bool:
     return type(value) is str and len(value) <= 1 << 16
 
 
-def _is_list(value: Any) -> bool:
-    return type(value) is list and len(value) <= 4096 and all(map(_is_text, value))
+def _is_list(value: Json) -> bool:
+    return isinstance(value, list) and len(value) <= 4096 and all(map(_is_text, value))
 
 
-def _is_mapping(value: Any) -> bool:
-    return type(value) is dict and len(value) <= 4096 and all(map(_is_text, value.values()))
+def _is_mapping(value: Json) -> bool:
+    return isinstance(value, dict) and len(value) <= 4096 and all(map(_is_text, value.values()))
 
 
 TEXTS = "IB"  # lengths, and all of them one after another
@@ -99,7 +119,7 @@ KINDS = [
     # to the agent
     Kind("run", {"run": _is_name, "name": _is_text, "tool": _is_flag, "params": _is_list, "named": _is_mapping,
                  "window": _is_share, "seconds": _is_share, "budget": _is_share, "unsafe": _is_flag,
-                 "args": _is_flag}, "B"),            # the script
+                 "args": _is_flag, "table": _is_list, "live": _is_flag}, "B"),  # the script
     Kind("start", {"at": _is_count}),                # Unix nanoseconds by the agent's clock
     Kind("stop", {}),
     Kind("ping", {"sent": _is_count}),
@@ -123,7 +143,7 @@ FROM_AGENT = frozenset(kind.name for kind in KINDS) - TO_AGENT
 
 # Encoding -----------------------------------------------------------------------------------------------------------
 
-def encode_frame(kind: str, columns: Sequence[Any] = (), **fields: Any) -> bytes:
+def encode_frame(kind: str, columns: Sequence[Column] = (), **fields: Json) -> bytes:
     """The bytes of a frame."""
     from json import dumps
     head = dumps({**fields, "rows": [len(column) for column in columns]}, separators=(",", ":")).encode()
@@ -131,7 +151,7 @@ def encode_frame(kind: str, columns: Sequence[Any] = (), **fields: Any) -> bytes
     return b"".join([_HEAD.pack(MAGIC, VERSION, _BY_NAME[kind], len(head), len(body)), head, body])
 
 
-def _column_bytes(column: Any) -> bytes:
+def _column_bytes(column: Column) -> bytes:
     if isinstance(column, array) and sys.byteorder == "big":
         column = array(column.typecode, column)
         column.byteswap()
@@ -144,7 +164,7 @@ def shorten_lines(lines: Sequence[str]) -> list[str]:
     return found if len(lines) <= 100 else [*found, f"... and {len(lines) - 100} more"]
 
 
-def pack_texts(texts: Sequence[bytes]) -> list[Any]:
+def pack_texts(texts: Sequence[bytes]) -> list[Column]:
     """Texts as two columns."""
     return [array("I", map(len, texts)), b"".join(texts)]
 
@@ -160,17 +180,16 @@ def unpack_texts(lengths: Sequence[int], joined: bytes) -> list[bytes]:
     return found
 
 
-def delta_columns(delta: Delta) -> list[Any]:
+def delta_columns(delta: Delta) -> list[Column]:
     """A delta as the columns of a ``map`` frame."""
     return [*pack_texts(delta.keys), delta.born, delta.gone, delta.key, delta.word, delta.number, delta.valued,
             *pack_texts(delta.texts)]
 
 
-def read_delta(columns: Sequence[Any]) -> Delta:
-    """The delta of a ``map`` frame's columns."""
-    key_lengths, keys, *numbers, lengths, texts = columns
-    born, gone, key, word, number, valued = numbers
-    return Delta(unpack_texts(key_lengths, keys), born, gone, key, word, number, valued, unpack_texts(lengths, texts))
+def read_delta(frame: Frame) -> Delta:
+    """The delta of a ``map`` frame."""
+    born, gone, key, word, number, valued = map(frame.numbers_at, range(2, 8))
+    return Delta(frame.texts_at(0), born, gone, key, word, number, valued, frame.texts_at(8))
 
 
 # Decoding -----------------------------------------------------------------------------------------------------------
@@ -182,20 +201,20 @@ class Decoder:
         self._expected = expected
         self._buffer = bytearray()
 
-    def feed_bytes(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. ProtocolError for what is none; nothing is to be read after that."""
+    def feed_bytes(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now. ProtocolError for what is none, behind those before it; nothing is to be read
+        after that."""
         buffer = self._buffer
         buffer += data
-        found, at = [], 0
+        at = 0
         while len(buffer) - at >= _HEAD.size:
             kind, head, body = self._read_lengths(at)
             start, end = at + _HEAD.size, at + _HEAD.size + head + body
             if len(buffer) < end:
                 break
-            found.append(_read_frame(kind, bytes(buffer[start:start + head]), bytes(buffer[start + head:end])))
+            yield _read_frame(kind, bytes(buffer[start:start + head]), bytes(buffer[start + head:end]))
             at = end
         del buffer[:at]
-        return found
 
     @property
     def pending(self) -> bool:
@@ -218,10 +237,10 @@ class Decoder:
 def _read_frame(kind: Kind, head: bytes, body: bytes) -> Frame:
     from json import loads
     try:
-        fields = loads(head)
+        fields: Json = loads(head)
     except (ValueError, RecursionError):
         raise ProtocolError(f"{kind.name}: no JSON") from None
-    if type(fields) is not dict:
+    if not isinstance(fields, dict):
         raise ProtocolError(f"{kind.name}: no object")
     for name, check in kind.fields.items():
         if name not in fields or not check(fields[name]):
@@ -229,13 +248,17 @@ def _read_frame(kind: Kind, head: bytes, body: bytes) -> Frame:
     return Frame(kind.name, {name: fields[name] for name in kind.fields}, _read_columns(kind, fields.get("rows"), body))
 
 
-def _read_columns(kind: Kind, rows: Any, body: bytes) -> list[Any]:
-    if type(rows) is not list or len(rows) != len(kind.columns) or not all(map(_is_count, rows)) \
-            or sum([_SIZES[code] * count for code, count in zip(kind.columns, rows)]) != len(body):
-        raise ProtocolError(f"{kind.name}: columns of other lengths than it says")
-    found: list[Any] = []
+def _read_columns(kind: Kind, rows: Json, body: bytes) -> list[Column]:
+    try:
+        counts = as_integers(rows, 0, _SAFE)
+        size = sum(map(mul, map(_SIZES.__getitem__, kind.columns), counts))
+        if len(counts) != len(kind.columns) or size != len(body):
+            raise ValueError
+    except ValueError:
+        raise ProtocolError(f"{kind.name}: columns of other lengths than it says") from None
+    found: list[Column] = []
     at = 0
-    for code, count in zip(kind.columns, rows):
+    for code, count in zip(kind.columns, counts):
         piece = body[at:at + _SIZES[code] * count]
         at += len(piece)
         found.append(piece if code == "B" else _read_array(code, piece))

@@ -8,34 +8,42 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..merge.portable import LONGEST, PortableError, encode_value
-from ..output import Printer
+from ..output import Handler, Printer, Take
+from ..output.rows import RowCell, Rows
 from ..output.text import encode_text
 from ..runtime.events import EventDecoder
 from .protocol import encode_frame, pack_texts
+from .rows import encode_heading, encode_row
 
 if TYPE_CHECKING:
     from ..api import Trace
+    from ..runtime.values import DecodingContext, Items, ScriptValue
+    from ..source import Span
+    from ..spec import EventSite, ScriptSpec
 
 FULL = 1 << 20   # bytes of texts after which a frame is due
 _PARTS = 200     # bytes of an event beside its texts
 
 
 class Recorder:
-    """Prints records into the columns of an ``events`` frame. ``with_args``: the values of printf's arguments, too.
+    """Prints records into the columns of an ``events`` frame. ``with_args``: the values of printf's arguments, too;
+    ``columns`` are those of a tool's table, whose rows come as cells in the place of arguments.
     It stands in for an Output; maps that records print are the agent's matter."""
 
     escape: Callable[[str], str] | None = None  # what steers terminals is made harmless where the terminal is
     error_escape: Callable[[str], str] | None = None
 
-    def __init__(self, trace: Trace, with_args: bool) -> None:
+    def __init__(self, trace: Trace, with_args: bool, columns: Sequence[str] = ()) -> None:
         self._trace = trace
         self._decode = EventDecoder(trace.spec, trace.context).decode
         self._with_args = with_args
+        self._as_rows = bool(columns)
         self._text = b""
         self._value = b""
         self.notes: list[str] = []
         out: Any = self
-        self._printer = Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings)
+        printer = RowPrinter if columns else Printer
+        self._printer = printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
         self._printer.ending = trace.ending
         self._start_frame()
 
@@ -45,14 +53,14 @@ class Recorder:
         self._values: list[bytes] = []
         self.size = 0  # bytes of the frame, roughly
 
-    def record_event(self, site: int, buffer: Any, offset: int) -> None:
+    def record_event(self, site: int, buffer: bytes, offset: int) -> None:
         """Print a record; nothing comes of one that prints nothing."""
         self._text = self._value = b""
         self._printer.print_records([(site, buffer, offset)], self._trace.act_on_site)
         if not self._text and not self._value:
             return
         event = self._decode(buffer, offset)
-        if self._with_args and not self._value:
+        if self._with_args and not self._value and not (self._as_rows and event.kind == "printf"):
             self._value = encode_value(event.args)
         if len(self._value) > LONGEST:
             raise PortableError(f"a value of {len(self._value)} bytes: {LONGEST} are the most that can be sent")
@@ -86,21 +94,60 @@ class Recorder:
     def write_command_output(self, output: bytes, more: bool = False) -> None:
         self._text += output if more else output + b"\n"
 
-    def write_value(self, value: Any) -> None:
+    def write_heading(self, names: Sequence[str]) -> None:
+        self._value = encode_heading(names)
+
+    def write_row(self, cells: Sequence[RowCell]) -> None:
+        self._value = encode_row(cells)
+
+    def write_value(self, value: ScriptValue) -> None:
         self._value = encode_value(value)
 
-    def report_located(self, severity: str, text: bytes, span: Any) -> None:
+    def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         self._text += text
 
     def write_note(self, message: str) -> None:
         self.notes.append(message)
 
-    def write_map(self, name: str, items: Sequence[tuple[Any, Any]], *rest: Any, **named: Any) -> None:
+    def write_map(self, name: str, items: Items, *rest: object, **named: object) -> None:
         """Of what is a map to nobody but the printer (nstat)."""
         self._value = encode_value(tuple([part for item in items for part in item]))
 
     def flush(self, end: bool = False) -> None:
         """Nothing waits for anything here."""
+
+
+class RowPrinter(Printer):
+    """Prints the lines of a tool's table as text and as rows."""
+
+    joins_lines = False
+
+    def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Any, take: Take, warnings: bool,
+                 columns: Sequence[str]) -> None:
+        sink: Any = _Cells(out)
+        self._cells = Rows(columns, context, sink)
+        super().__init__(spec, context, out, take, warnings)
+
+    def _printf_handler(self, site: EventSite) -> Handler:
+        plain = super()._printf_handler(site)
+        if site.data.get("severity"):
+            return plain
+        cells = self._cells.row_handler(site)
+
+        def print_both(buffer: bytes, offset: int) -> None:
+            plain(buffer, offset)
+            cells(buffer, offset)
+        return print_both
+
+
+class _Cells:
+    """Who wants rows alone: the text is written anyway."""
+
+    def __init__(self, out: Recorder) -> None:
+        self.write_heading, self.write_row = out.write_heading, out.write_row
+
+    def write_text(self, text: bytes) -> None:
+        """It has been."""
 
 
 def lines_of(notes: Iterable[str]) -> list[str]:

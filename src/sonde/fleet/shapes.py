@@ -5,19 +5,20 @@ Of kernel types only what their values look like travels: a pointer without its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from .. import types as t
 from ..errors import SondeError
-from ..language.source import Source, Span
 from ..merge.table import MOST_WORDS
+from ..plain import Json, JsonObject, as_integer, as_list, as_object, as_text, as_texts
+from ..source import Source, Span
 from ..spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..spec import SiteData
 
 DEEPEST = 16   # types within types
 MOST = 1 << 16  # maps, sites, probes, fields ...
 _KINDS = ("count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries")
-_DATA = ("map", "top", "div", "then", "severity")  # of a site's data, what its printing needs
 
 # The types that are nothing but numbers and texts, by name.
 _PLAIN: dict[str, type[t.Type]] = {each.__name__: each for each in (
@@ -31,25 +32,34 @@ class ShapeError(SondeError):
 
 # To plain data ------------------------------------------------------------------------------------------------------
 
-def describe_script(spec: ScriptSpec) -> dict[str, Any]:
+def describe_script(spec: ScriptSpec) -> JsonObject:
     """A script's shape as JSON has it."""
     return {"maps": [_describe_map(m) for m in spec.shown_maps], "sites": [_describe_site(s) for s in spec.sites],
             "probes": spec.probes, "prints_maps": spec.config.print_maps_on_exit}
 
 
-def _describe_map(named: MapSpec) -> dict[str, Any]:
+def _describe_map(named: MapSpec) -> JsonObject:
     return {"name": named.name, "key": _describe_type(named.key), "value": _describe_type(named.value),
             "keyless": named.memory or named.key is None, "labels": list(named.labels)}
 
 
-def _describe_site(site: EventSite) -> dict[str, Any]:
+def _describe_site(site: EventSite) -> JsonObject:
     return {"kind": site.kind, "fields": [[field.name, _describe_type(field.type)] for field in site.fields],
             "parts": [list(part.values()) for part in site.parts],
-            "data": {name: site.data[name] for name in _DATA if site.data.get(name)},
+            "data": _describe_data(site.data),
             "span": [site.span.start, site.span.end] if site.span is not None else [0, 0]}
 
 
-def _describe_type(type: t.Type | None, depth: int = 0) -> Any:
+def _describe_data(data: SiteData) -> JsonObject:
+    """What the printing of a site needs of its data."""
+    found: JsonObject = {}
+    for name in ("map", "top", "div", "then", "severity"):
+        if data.get(name):
+            found[name] = data[name]
+    return found
+
+
+def _describe_type(type: t.Type | None, depth: int = 0) -> Json:
     if type is None or depth > DEEPEST:
         return None
     if isinstance(type, t.Tuple):
@@ -73,99 +83,88 @@ def _describe_type(type: t.Type | None, depth: int = 0) -> Any:
 
 # From plain data ----------------------------------------------------------------------------------------------------
 
-def read_shape(shape: Any, source: Source) -> ScriptSpec:
+def read_shape(shape: Json, source: Source) -> ScriptSpec:
     """The script that a shape describes; ShapeError for whatever is no shape."""
     try:
-        maps = [_read_map(each) for each in _bounded(shape["maps"])]
-        sites = [_read_site(each, source) for each in _bounded(shape["sites"])]
-        probes = [_text(each) for each in _bounded(shape["probes"])]
-        config = Config(print_maps_on_exit=bool(shape["prints_maps"]))
+        found = as_object(shape)
+        maps = [_read_map(as_object(each)) for each in as_list(found["maps"], MOST)]
+        sites = [_read_site(as_object(each), source) for each in as_list(found["sites"], MOST)]
+        probes = as_texts(found["probes"], MOST)
+        config = Config(print_maps_on_exit=bool(found["prints_maps"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
         raise ShapeError("what the agent says about its script makes no sense") from None
     return ScriptSpec([], maps, sites, [], probes, [], config, source)
 
 
-def _bounded(items: Any) -> list[Any]:
-    if type(items) is not list or len(items) > MOST:
-        raise ValueError
-    return items
-
-
-def _text(text: Any) -> str:
-    if type(text) is not str:
-        raise TypeError
-    return text
-
-
-def _number(number: Any, low: int = -1 << 63, high: int = 1 << 64) -> int:
-    if type(number) is not int or not low <= number < high:
-        raise ValueError
-    return number
-
-
-def _read_map(described: Any) -> MapSpec:
-    name = _text(described["name"])
+def _read_map(described: JsonObject) -> MapSpec:
+    name = as_text(described["name"])
     value = _read_type(described["value"])
     if not name.startswith("@") or value is None:
         raise ValueError
     return MapSpec(name, "hash", 0, 0, 0, key=_read_type(described["key"]), value=value,
-                   memory=bool(described["keyless"]), labels=tuple(map(_text, _bounded(described["labels"]))))
+                   memory=bool(described["keyless"]), labels=tuple(as_texts(described["labels"], MOST)))
 
 
-def _read_site(described: Any, source: Source) -> EventSite:
-    fields = [EventField(_read_known_type(type), 0, _text(name)) for name, type in _bounded(described["fields"])]
-    parts = [FormatPart(*map(_text, part)) for part in _bounded(described["parts"])]
-    data = {name: described["data"][name] for name in _DATA if name in described["data"]}
-    for name, value in data.items():
-        _number(value, 0) if name in ("top", "div") else _text(value)
-    start, end = (_number(at, 0, len(source.text) + 1) for at in described["span"])
-    return EventSite(_text(described["kind"]), Span(source, start, end), fields, 0, parts, data)
+def _read_site(described: JsonObject, source: Source) -> EventSite:
+    pairs = [as_list(pair) for pair in as_list(described["fields"], MOST)]
+    fields = [EventField(_read_type(type) or t.VOID, 0, as_text(name)) for name, type in pairs]
+    parts = [FormatPart(*as_texts(part)) for part in as_list(described["parts"], MOST)]
+    start, end = [as_integer(at, 0, len(source.text) + 1) for at in as_list(described["span"])]
+    return EventSite(as_text(described["kind"]), Span(source, start, end), fields, 0, parts,
+                     _read_data(as_object(described["data"])))
 
 
-def _read_known_type(described: Any) -> t.Type:
-    return _read_type(described) or t.VOID
+def _read_data(plain: JsonObject) -> SiteData:
+    found: SiteData = {}
+    for text in ("map", "then", "severity"):
+        if text in plain:
+            found[text] = as_text(plain[text])
+    for number in ("top", "div"):
+        if number in plain:
+            found[number] = as_integer(plain[number], 0)
+    return found
 
 
-def _read_type(described: Any, depth: int = DEEPEST + 2) -> t.Type | None:
-    if described is None:
+def _read_type(plain: Json, depth: int = DEEPEST + 2) -> t.Type | None:
+    if plain is None:
         return None
     if not depth:
         raise ValueError
-    name, *parts = described
+    name, *parts = as_list(plain)
     if name == "Tuple":
-        of, names = parts
+        of, names = as_list(parts[0], MOST), as_texts(parts[1])
         if names and len(names) != len(of):
             raise ValueError
-        return t.Tuple(tuple([_read_type(each, depth - 1) or t.VOID for each in _bounded(of)]),
-                       tuple(map(_text, names)))
+        return t.Tuple(tuple([_read_type(each, depth - 1) or t.VOID for each in of]), tuple(names))
     if name == "Array":
-        return t.Array(_read_type(parts[0], depth - 1) or t.VOID, _number(parts[1], 0))
+        return t.Array(_read_type(parts[0], depth - 1) or t.VOID, as_integer(parts[1], 0))
     if name == "Struct":
-        return _read_struct(_text(parts[0]), _bounded(parts[1]), depth - 1)
+        return _read_struct(as_text(parts[0]), as_list(parts[1], MOST), depth - 1)
     if name == "Enum":
-        return t.Enum(_text(parts[0]), _bits(parts[1]), bool(parts[2]))
-    return _read_plain(_text(name), parts)
+        return t.Enum(as_text(parts[0]), _check_bits(parts[1]), bool(parts[2]))
+    return _read_plain(as_text(name), parts)
 
 
-def _read_struct(name: str, described: Sequence[Any], depth: int) -> t.Struct:
-    fields = tuple([t.StructField(_text(each), _read_type(type, depth) or t.VOID, 0) for each, type in described])
+def _read_struct(name: str, described: list[Json], depth: int) -> t.Struct:
+    fields = tuple([t.StructField(as_text(each), _read_type(type, depth) or t.VOID, 0)
+                    for each, type in map(as_list, described)])
     return t.Struct(name, 0, lambda: fields)
 
 
-def _bits(number: Any) -> int:
-    if number not in (8, 16, 32, 64) or type(number) is not int:
+def _check_bits(number: Json) -> int:
+    if number not in (8, 16, 32, 64):
         raise ValueError
-    return int(number)
+    return as_integer(number)
 
 
-def _read_plain(name: str, parts: list[Any]) -> t.Type:
+def _read_plain(name: str, parts: list[Json]) -> t.Type:
     if any(type(part) not in (int, bool, str) for part in parts):
         raise TypeError
     if name == "Address":
         return t.Address(t.VOID)
     found = _PLAIN[name](*parts)
     if isinstance(found, t.Int):
-        _bits(found.bits)
+        _check_bits(found.bits)
     if isinstance(found, t.Aggregate):
         _check_aggregate(found)
     return found
@@ -174,8 +173,8 @@ def _read_plain(name: str, parts: list[Any]) -> t.Type:
 def _check_aggregate(found: t.Aggregate) -> None:
     """ValueError for parameters that no script can have."""
     for number in (found.bits, found.low, found.high, found.step):
-        _number(number)
-    known = _text(found.kind) in _KINDS and 0 <= found.bits <= 5 and found.step >= 1
+        as_integer(number)
+    known = as_text(found.kind) in _KINDS and 0 <= found.bits <= 5 and found.step >= 1
     if not known or not 0 < found.words <= MOST_WORDS:
         raise ValueError
-    _text(found.agg)
+    as_text(found.agg)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ..output import json_kind, unset_items
+from ..output import Output, json_kind, unset_aggregate
 from ..output.json import JsonOutput, quote_json
 from ..output.stream import FULL, LINE, NONE, Stream
 from ..output.text import TextOutput, encode_text, terminal_safe
 from ..runtime.provenance import Provenance
-from ..runtime.values import to_text
+from ..runtime.values import Clock, to_text
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
 from .results import HostEvent, MergedPrint, merged_spec
 
 if TYPE_CHECKING:
-    from ..output import Output
+    from ..exporters.parquet import ParquetExporter
+    from ..output.views.view import View
     from .coordinator import Fleet
+    from .member import Member
 
+HOST = "HOST"        # the column of a tool's rows
+MOST_SAID = 10       # hosts that are said to be missing at once
 _LONGEST = 1 << 16  # bytes of a line that is not yet at its end
 
 
@@ -31,9 +35,10 @@ class Presenter:
         self.fleet = fleet
         self.quiet = quiet
         self.out = self._make_output(descriptor)
+        self._is_file = descriptor not in (1, 2)
         self._width = max(len(member.name) for member in fleet.members)
         self._open: dict[str, bytes] = {}  # by host: a line that has not ended
-        self._context: Any = WallClock()
+        self._context = WallClock()
         self._shown: dict[str, MapSpec] = {}  # maps that go elsewhere, as they are when merged
 
     def _make_output(self, descriptor: int) -> Output:
@@ -52,8 +57,10 @@ class Presenter:
     def show_print(self, item: MergedPrint) -> None:
         """A print(@map) of all hosts; one without keys that was never set is zero, as on one host."""
         data, named = item.site.data, self._spec().find_map(item.name)
-        keyless = named.key is None and isinstance(named.value, Aggregate)
-        pairs = item.pairs or (unset_items(named, self._context) if keyless else [])
+        unset = unset_aggregate(named.value) if named.key is None and isinstance(named.value, Aggregate) else []
+        pairs = item.pairs or unset
+        if len(item.hosts) < item.of:
+            self.out.write_note(f"WARNING: {item.name} is of {len(item.hosts)} of {item.of} hosts")
         self.out.write_map(item.name, pairs, data.get("top", 0), data.get("div", 1), json_kind(named),
                            item.incomplete)
 
@@ -91,6 +98,13 @@ class Presenter:
     def sample(self) -> None:
         """A window has passed."""
 
+    def say_missing(self, members: Sequence[Member]) -> None:
+        """Hosts that had begun are missing from now on."""
+        for member in members[:MOST_SAID]:
+            self.out.write_note(f"WARNING: {member.name} is missing from now on: {member.reason}")
+        if len(members) > MOST_SAID:
+            self.out.write_note(f"WARNING: and {len(members) - MOST_SAID} more hosts")
+
     def finish(self) -> None:
         """All has come: the state of the fleet, the maps, what was lost."""
         for name, text in sorted(self._open.items()):
@@ -106,6 +120,8 @@ class Presenter:
         self.write_outliers()
         for line in fleet.describe_losses():
             self.out.write_note(line)
+        if self._is_file and (fleet.missing or fleet.lost or any(fleet.describe_losses())):
+            self.out.write_provenance(describe_fleet_run(fleet, "sonde fleet"))
         self.out.flush(True)
 
     def write_state(self) -> None:
@@ -118,7 +134,7 @@ class Presenter:
         assert spec is not None
         return spec
 
-    def _final_maps(self) -> Any:
+    def _final_maps(self) -> list[MapSpec]:
         spec = self.fleet.results.spec
         return spec.shown_maps if spec is not None and spec.config.print_maps_on_exit else []
 
@@ -147,11 +163,23 @@ class JsonPresenter(Presenter):
         self._objects = Stream(descriptor, LINE)
         return HostJsonOutput(self._objects, Stream(2, NONE), self.quiet)
 
+    def show_print(self, item: MergedPrint) -> None:
+        out = self.out
+        assert isinstance(out, HostJsonOutput)
+        out.hosts = len(item.hosts)
+        super().show_print(item)
+        out.hosts = 0
+
     def show_event(self, event: HostEvent) -> None:
-        out: Any = self.out
+        out = self.out
+        assert isinstance(out, HostJsonOutput)
         out.host = event.host
         text = event.text.decode("utf-8", "surrogateescape")
-        if event.kind == "print":
+        if event.cells:
+            out.write_row(event.cells)
+        elif event.heading:
+            out.write_heading(event.heading)
+        elif event.kind == "print":
             out.write_value(event.args[0] if event.args else None)
         elif event.kind == "time":
             out.write_time(text)
@@ -183,12 +211,14 @@ class JsonPresenter(Presenter):
 
 
 class HostJsonOutput(JsonOutput):
-    """Objects with the member ``host`` while it is set."""
+    """Objects with the member ``host``, or for a print() of a map how many ``hosts``, while that is set."""
 
     host = ""
+    hosts = 0  # that are in a map
 
     def _write_message(self, kind: str, data: str, more: str = "") -> None:
-        super()._write_message(kind, data, (f', "host": {quote_json(self.host)}' if self.host else "") + more)
+        where = f', "host": {quote_json(self.host)}' if self.host else f', "hosts": {self.hosts}' if self.hosts else ""
+        super()._write_message(kind, data, where + more)
 
 
 class ViewPresenter(Presenter):
@@ -200,14 +230,21 @@ class ViewPresenter(Presenter):
                  quiet: bool = False) -> None:
         super().__init__(fleet, 1 if path else 2, quiet)
         self._form, self._path, self._title, self._by_host = form, path, title, by_host
+        self._columns = [HOST, *fleet.request.columns] if fleet.request.columns else []
         self._stream = Stream(descriptor, FULL)
-        self._view: Any = None
+        self._fed: View | None = None  # once it has begun
+
+    @property
+    def _view(self) -> View:
+        assert self._fed is not None
+        return self._fed
 
     def begin(self, spec: ScriptSpec) -> None:
         from ..output.views import check_view, view_target
         self._merged = merged_spec(spec, self._by_host)
         target = view_target(self._stream.descriptor, self._path, self._title)
-        self._view = check_view(self._form, self._merged)(self._merged, self._context, self._write, target)
+        target.table = tuple(self._columns)
+        self._fed = check_view(self._form, self._merged)(self._merged, self._context, self._write, target)
         self._shown = {m.name: m for m in self._merged.shown_maps if self._view.shows_map(m, self._merged)}
 
     def _write(self, content: str | bytes) -> None:
@@ -222,22 +259,29 @@ class ViewPresenter(Presenter):
 
     def show_event(self, event: HostEvent) -> None:
         site = self._spec().sites[event.site]
-        if not self._view.shows_event(site):
+        rows = bool(self._columns) and site.kind == "printf"
+        if rows and not event.cells and not event.heading or not rows and not self._view.shows_event(site):
             super().show_event(event)
             return
         text = event.text.decode("utf-8", "surrogateescape")
         event.probe = f"{event.host}: {event.probe}" if event.host else event.probe
+        if event.heading:
+            self._view.heading((HOST, *event.heading))
+            return
+        if event.cells:
+            self._view.row([(HOST, event.host, False), *event.cells], event.time, event.probe)
+            return
         self._view.add_event(event, site, text)
 
     def sample(self) -> None:
         from time import time_ns
-        for name, named in self._shown.items() if self._view is not None else ():
+        for name, named in self._shown.items() if self._fed is not None else ():
             if self._view.wants_samples(named):
                 self._view.add_map(named, self.fleet.results.pairs_of(name), time_ns(), "")
 
     def finish(self) -> None:
         from time import time_ns
-        if self._view is not None:
+        if self._fed is not None:
             for named in [named for named in self._final_maps() if named.name in self._shown]:
                 self._view.add_map(self._shown[named.name], self.fleet.results.pairs_of(named.name), time_ns(), "final")
             self._view.run = describe_fleet_run(self.fleet, self._title)
@@ -258,13 +302,18 @@ class ParquetPresenter(Presenter):
     def __init__(self, fleet: Fleet, path: str, by_host: bool, quiet: bool = False) -> None:
         super().__init__(fleet, 1, quiet)
         self._path, self._by_host = path, by_host
-        self._exporter: Any = None
+        self._opened: ParquetExporter | None = None  # once it has begun
+
+    @property
+    def _exporter(self) -> ParquetExporter:
+        assert self._opened is not None
+        return self._opened
 
     def begin(self, spec: ScriptSpec) -> None:
-        from ..exporters.parquet import ParquetExporter
+        from ..exporters import parquet
         self._merged = merged_spec(spec, self._by_host)
-        self._exporter = ParquetExporter(self._path, self._merged, lambda wall: wall,
-                                         lambda: describe_fleet_run(self.fleet, self._path))
+        self._opened = parquet.ParquetExporter(self._path, self._merged, lambda wall: wall,
+                                               lambda: describe_fleet_run(self.fleet, self._path))
         self._shown = {m.name: m for m in self._merged.shown_maps}
 
     def show_print(self, item: MergedPrint) -> None:
@@ -280,7 +329,7 @@ class ParquetPresenter(Presenter):
 
     def finish(self) -> None:
         from time import time_ns
-        if self._exporter is not None:
+        if self._opened is not None:
             for named in self._final_maps():
                 pairs = self.fleet.results.pairs_of(named.name)
                 self._exporter.export_map(self._merged.find_map(named.name), pairs, time_ns())
@@ -288,11 +337,15 @@ class ParquetPresenter(Presenter):
         super().finish()
 
 
-class WallClock:
+class WallClock(Clock):
     """For views: times are Unix nanoseconds already."""
 
     def wall_clock(self, nanoseconds: int, clock: str) -> int:
         return nanoseconds
+
+    def boot_time(self) -> int:
+        from time import time_ns
+        return time_ns()
 
 
 def describe_fleet_run(fleet: Fleet, command: str) -> Provenance:

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import EnvironmentProblem
-from ..language.source import Source
 from ..map_view import MapView
 from ..runtime.losses import Losses
+from ..source import Source
 from ..tabular import Tabular
 from .connection import Way, pack_sonde
 from .coordinator import Fleet, Request
@@ -20,7 +20,10 @@ from .results import HostEvent, MergedPrint, merged_spec
 from .show import describe_fleet_run
 
 if TYPE_CHECKING:
+    import distributed
+
     from ..runtime.provenance import Provenance
+    from ..tables import TableColumn
 
 _LOOK, _SOON = 0.25, 0.05  # s between two looks at a fleet, and at one that has not begun
 
@@ -206,16 +209,16 @@ class FleetEvents(Tabular):
             if not found:
                 await wait_readable(trace.fileno(), left)
 
-    def _columns(self) -> Any:
+    def _columns(self) -> list[TableColumn]:
+        from .. import tables
         from ..reading import warn_of_losses
-        from ..tables import CATEGORY, TableColumn, event_table, import_extra, is_row
-        import_extra("pyarrow", "tables")
+        tables.import_extra("pyarrow", "tables")
         spec = self._fleet_trace._fleet.results.spec
         assert spec is not None
-        rows = [event for event in self if event.site >= 0 and is_row(spec.sites[event.site])]
-        columns = event_table(spec, rows, lambda wall: wall)
+        rows = [event for event in self if event.site >= 0 and tables.is_row(spec.sites[event.site])]
+        columns = tables.event_table(spec, rows, lambda wall: wall)
         warn_of_losses(self._trace)
-        return [columns[0], TableColumn("host", CATEGORY, [event.host for event in rows]), *columns[1:]]
+        return [columns[0], tables.TableColumn("host", tables.CATEGORY, [event.host for event in rows]), *columns[1:]]
 
 
 def _as_event(item: HostEvent | MergedPrint) -> HostEvent:
@@ -224,8 +227,8 @@ def _as_event(item: HostEvent | MergedPrint) -> HostEvent:
     return HostEvent("print_map", (item.name, item.pairs), "", item.time, -1, host="", text=b"")
 
 
-def fleet(hosts: str | Iterable[str] | Any, source: str, *, params: Sequence[str] = (), window: float = 1.0,
-          seconds: float = 0.0, budget: float = 0.0, unsafe: bool = False, by_host: bool = False,
+def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, params: Sequence[str] = (),
+          window: float = 1.0, seconds: float = 0.0, budget: float = 0.0, unsafe: bool = False, by_host: bool = False,
           outliers: bool = False, push: bool = False, ssh: Sequence[str] = ("ssh",), agent: str = "sonde",
           socket: str = "", every: bool = False, parallel: int = 64, patience: float = 10.0) -> FleetTrace:
     """Trace with ``source`` (a script's text) on ``hosts``; use the result as a context manager.

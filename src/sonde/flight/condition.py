@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from ..errors import UsageError
 from ..runtime.aggregates import Stats
 from ..spec import ScriptSpec
 from ..types import Aggregate, Bool, Int
 from .settings import parse_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.values import Items, ScriptValue
 
 LOOK = 0.25      # s: between two looks, where the condition itself does not ask for more
 LOOKS = 10       # in the time of "within"
@@ -44,7 +47,7 @@ class Condition:
         self._window = parse_duration(within, "within") / 1e9 if within else 0.0
         self._key = _parse_key(key) if key is not None else None
         self._check_map(spec)
-        self._seen: deque[tuple[float, dict[Any, int]]] = deque()
+        self._seen: deque[tuple[float, dict[ScriptValue, int]]] = deque()
         self._held = False
         self._next = 0.0
         self._pause = min(LOOK, max(self._window / LOOKS, SHORTEST)) if within else LOOK
@@ -65,7 +68,7 @@ class Condition:
         """Seconds until it is to be asked again."""
         return max(0.0, self._next - time.monotonic())
 
-    def begins(self, take_map: Callable[[str], Sequence[tuple[Any, Any]]]) -> bool:
+    def begins(self, take_map: Callable[[str], Items]) -> bool:
         """Whether it holds now and did not when it was last asked."""
         begun = time.monotonic()
         if begun < self._next:
@@ -75,8 +78,8 @@ class Condition:
         self._next = done + max(self._pause, SHARE * (done - begun))
         return self._held and not held
 
-    def _holds(self, now: float, values: dict[Any, int]) -> bool:
-        before: dict[Any, int] = {}
+    def _holds(self, now: float, values: dict[ScriptValue, int]) -> bool:
+        before: dict[ScriptValue, int] = {}
         if self._window:
             seen = self._seen
             seen.append((now, values))
@@ -89,7 +92,7 @@ class Condition:
         return any(test(values.get(key, 0) - before.get(key, 0), self._limit) for key in keys)
 
 
-def _parse_key(text: str) -> Any:
+def _parse_key(text: str) -> ScriptValue:
     parts: list[int | str] = []
     at = 0
     while at < len(text):
@@ -103,5 +106,6 @@ def _parse_key(text: str) -> Any:
     return tuple(parts) if len(parts) > 1 else parts[0]
 
 
-def _read_numbers(items: Sequence[tuple[Any, Any]]) -> dict[Any, int]:
-    return {key: value.average if isinstance(value, Stats) else int(value) for key, value in items}
+def _read_numbers(items: Items) -> dict[ScriptValue, int]:
+    return {key: value.average if isinstance(value, Stats) else value for key, value in items
+            if isinstance(value, Stats | int)}

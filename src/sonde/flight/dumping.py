@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from ..api import Trace
 from ..errors import SondeError
@@ -18,7 +17,14 @@ from ..runtime.batch import Records
 from ..runtime.dumps import Dump
 from ..runtime.flight import merge_stretches
 from ..spec import MapSpec
+from .reading import maps_in_dumps
 from .settings import FORMATS, KEPT, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ..runtime.values import Items
 
 
 def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
@@ -27,14 +33,12 @@ def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
     return Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
 
 
-Contents = Sequence[tuple[MapSpec, Sequence[tuple[Any, Any]]]]  # maps, and what they hold
+Contents: TypeAlias = "Sequence[tuple[MapSpec, Items]]"  # maps, and what they hold
 
 
 def read_maps(trace: Trace) -> Contents:
     """The maps that are a part of each dump, by name, as they are now."""
-    shown = [named for named in trace.spec.maps if named.name.startswith("@")]
-    return [(named, list(trace.take_map(named.name))) for named in sorted(shown, key=lambda named: named.name)] \
-        if trace.spec.config.print_maps_on_exit else []
+    return [(named, list(trace.take_map(named.name))) for named in maps_in_dumps(trace.spec)]
 
 
 def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
@@ -130,7 +134,7 @@ def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, fol
         if parsed.get("format") == "recording":
             record_dump(trace, parsed, dump, descriptor)
         else:
-            out: Any = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
+            out = make_output(parsed.get("format", "text"), descriptor, 2, "full", True, trace.ending)
             print_dump(trace, dump, contents, out, make_printer(trace, parsed, out))
             out.close()
     return folder.path_of(dump.number)

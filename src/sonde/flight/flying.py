@@ -5,38 +5,28 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 from ..api import Trace
-from ..errors import UsageError
 from ..invocation import open_output
 from ..options import Parsed
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
 from ..runtime.batch import Raw
-from ..runtime.dumps import read_dump
 from ..service import tell_manager
-from ..spec import EventSite, ScriptSpec
+from ..spec import ScriptSpec
 from .asking import Asked, Listener
 from .condition import Condition
 from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
+from .reading import PAUSE, carry_out, check_records, take_dump
 from .settings import settings_of
-
-PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
-
-_ACTS = {"cat": "cat()", "system": "system()", "nstat": "nstat()", "skboutput": "skboutput()"}  # in records
 
 
 def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
-    """UsageError for a script that cannot fly: with records that are orders, which would be carried out long after, and
-    again with each dump; or without what --when asks about."""
+    """UsageError for a script that cannot fly, or that is without what --when asks about."""
     if parsed.has("when"):
         Condition(parsed.get("when"), spec)
-    found: EventSite | None = next((site for site in spec.sites if site.kind in _ACTS), None)
-    if found is not None:
-        raise UsageError(f"{found.span}: {_ACTS[found.kind]} has no place in a flight: what it asks for would be done "
-                         "when a dump is given out, once for each")
+    check_records(spec)
 
 
 def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output], object]) -> int:
@@ -61,23 +51,6 @@ def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output]
         out.close()
         if descriptor != 1:
             os.close(descriptor)
-
-
-@contextmanager
-def _before_others() -> Iterator[None]:
-    """Let this process go before others, which may be making the storm that is to be copied while it rages."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-    except OSError:
-        pass  # not permitted: it takes its turn like everybody
-    try:
-        yield
-    finally:
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, before)
-        except OSError:
-            pass
 
 
 class Flight:
@@ -150,16 +123,13 @@ class Flight:
         cleared or zeroed is."""
         trace = self._trace
         for record in records:
-            site = trace.spec.sites[record[0]]
-            if site.kind == "dump":
-                self._rests = True
-                self._dump_unless_held(site.data["why"], "dump()")
-            elif printer is not None:
+            if printer is not None and trace.spec.sites[record[0]].kind != "dump":
                 printer.print_records((record,), trace.act_on_site)
-            elif site.kind == "print_map" and site.data.get("then"):
-                trace.take_map(site.data["map"], site.data["then"])
-            elif site.kind in ("clear", "zero"):
-                trace.act_on_site(record[0])
+                continue
+            why = carry_out(trace, record)
+            if why is not None:
+                self._rests = True
+                self._dump_unless_held(why, "dump()")
 
     def _arm(self) -> None:
         """Let the script ask again, if it is time."""
@@ -179,13 +149,8 @@ class Flight:
 
     def _dump(self, why: str, by: str) -> str:
         """Make a dump; a sentence that says so."""
-        trace, session = self._trace, self._trace.session
-        assert session.flight is not None
-        contents, now = read_maps(trace), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        since = max(now - self._settings.window, session.begun)
-        with _before_others():
-            dump = read_dump(session.flight, since, trace.context.wall_clock, now, self._number, why, by,
-                             session.losses().sentences)
+        trace, contents = self._trace, read_maps(self._trace)
+        dump = take_dump(trace, self._settings.window, self._number, why, by)
         head = f"Dump {dump.number} ({by}{f': {why}' if why else ''}): {dump.count} records"
         if self._folder is None:
             print_dump(trace, dump, contents, self._out, self._printer)

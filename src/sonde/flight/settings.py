@@ -32,7 +32,7 @@ class Settings(Record):
 
 def settings_of(parsed: Parsed) -> Settings:
     """The settings of a command line with --flight. UsageError for what makes no sense."""
-    window, _, size = parsed.get("flight").partition(",")
+    window, region = parse_flight(parsed.get("flight"))
     form, folder = parsed.get("format", "text"), parsed.get("flight-to")
     if form not in FORMATS:
         raise UsageError(f"--flight gives out {', '.join(FORMATS)}, not {form}",
@@ -47,7 +47,13 @@ def settings_of(parsed: Parsed) -> Settings:
     if parsed.command or parsed.first in _GROUNDED:
         raise UsageError(f"sonde {parsed.command or parsed.first} lives by what comes; with --flight nothing comes "
                          "until a dump is asked for")
-    return Settings(parse_duration(window, "--flight"), region_bytes(size), folder, form, flight_name(parsed))
+    return Settings(window, region, folder, form, flight_name(parsed))
+
+
+def parse_flight(text: str) -> tuple[int, int]:
+    """``30s[,64M]``: how far back dumps go (ns), and the bytes of each CPU. UsageError for anything else."""
+    window, _, size = text.partition(",")
+    return parse_duration(window, "--flight"), region_bytes(size)
 
 
 def flight_name(parsed: Parsed) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..compiler import helpers as h
-from ..compiler.ir import Operand
+from ..compiler.ir import MapAddr, Operand
 from ..compiler.lower import records
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
+from ..kinds import kinds_with
 from ..language.ast import (
     Call,
     Choice,
@@ -63,8 +63,7 @@ def _lower_dump(lo: Lower, call: Call) -> None:
 # --- signals --------------------------------------------------------------------------------------------
 
 
-_SIGNALLING = ("kprobe", "kretprobe", "fentry", "fexit", "tracepoint", "rawtracepoint", "uprobe", "uretprobe", "usdt",
-               "profile", "iter")
+_SIGNALLING = kinds_with("signals")
 _NOT_SIGNALLING = {"probe": "{name}() can not be used for this probetype {type}"}
 
 
@@ -129,7 +128,7 @@ def lower_write_user(lo: Lower, call: Call) -> Operand:
     """bpf_probe_write_user(): 0, or a negative error."""
     target, source, written = lo.scalar_value(call.args[0]), call.args[1], choice_of(call, Written)
     with lo.scope():
-        place: Any
+        place: Operand | MapAddr
         if written.by_address:
             place = lo.scalar_value(source)
         else:
@@ -160,7 +159,6 @@ def check_unwatch(context: CheckContext, node: Call, types: Types) -> Type | Non
     context.error("not-supported", "unwatch() belonged to watchpoints that were set while tracing", node,
                   ["a watchpoint lasts as long as the trace; a predicate can turn its events away"])
     return None
-
 
 
 ROWS = (

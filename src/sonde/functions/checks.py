@@ -22,7 +22,6 @@ from ..language.ast import (
 )
 from ..language.diagnostics import Diagnostics
 from ..language.lexer import parse_integer
-from ..language.source import Span
 from ..semantics import convert
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import resolve_type
@@ -30,9 +29,10 @@ from ..semantics.finder import ProbeFinder
 from ..semantics.formats import check_format, parse_format
 from ..semantics.options import Options
 from ..semantics.providers import find_provider
-from ..semantics.rows import Rule, Types, choice_of
+from ..semantics.rows import Rule, Types, choice_of, value_type
 from ..semantics.typed import Literals
 from ..semantics.world import World
+from ..source import Span
 from ..spec import Config
 from ..types import (
     BOOL,
@@ -258,7 +258,7 @@ def branch_on_one_of(lo: Lower, call: Call, yes: Block, no: Block) -> None:
 def predicate_rule(test: Callable[[Type, Expr], bool]) -> Rule:
     """is_str() and the like: a constant about an expression's type."""
     def check_predicate(context: CheckContext, node: Call, types: Types) -> Type | None:
-        return fold_constant(node, int(test(types[0], node.args[0])), BOOL)
+        return fold_constant(node, int(test(value_type(types[0]), node.args[0])), BOOL)
     return check_predicate
 
 IS_STR = predicate_rule(lambda type, node: isinstance(type, Str))
@@ -329,8 +329,8 @@ ROWS = (
              'exists("struct sock.sk_family")', check_exists, settles=True, answer=_answer_exists),
     Function("one_of", ("n:int", "list:literal"), None, "Whether a number is in a list of numbers and ranges.",
              'one_of(pid, "1,80,8000-8010")', check_one_of, condition=branch_on_one_of),
-    Function("assert_str", ("value:any",), VOID, "Refuse to compile unless it is a string.", "assert_str(comm)",
-             library="checks", macro=True),
+    Function("assert_str", ("value:text",), VOID, "Refuse to compile unless it is a string, or points to one.",
+             "assert_str(comm)", macro=True, statement=_lower_nothing),
     Function("is_array", ("value:any",), None, "Whether a value is an array.", "is_array($x)", IS_ARRAY, macro=True),
     Function("is_integer", ("value:any",), None, "Whether a value is an integer.", "is_integer($x)", IS_INTEGER,
              macro=True),

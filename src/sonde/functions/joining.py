@@ -19,7 +19,7 @@ from ..language.ast import (
 from ..semantics import convert
 from ..semantics.context import CheckContext
 from ..semantics.expressions import MAX_STRING
-from ..semantics.rows import Types
+from ..semantics.rows import Types, value_type
 from ..spec import EventSite
 from ..types import (
     KERNEL,
@@ -34,7 +34,7 @@ from ..types import (
 
 
 def check_join(context: CheckContext, node: Call, types: Types) -> Type | None:
-    given = types[0]
+    given = value_type(types[0])
     element = given.to if isinstance(given, Pointer) else given.of if isinstance(given, Array) else None
     if not isinstance(element, (Pointer, Array)) and convert.as_int(given) is None:
         context.error("bad-argument", f"join() expects an array of strings ({convert.type_name(given)} provided)",
@@ -93,7 +93,7 @@ def _lower_join(lo: Lower, call: Call) -> None:
 PATIENCE = 8  # passes after which a string that still grows is taken to feed itself
 
 def check_str_concat(context: CheckContext, node: Call, types: Types) -> Type | None:
-    capacity = 1 + sum(type.capacity - 1 for type in types)
+    capacity = 1 + sum(type.capacity - 1 for type in types if isinstance(type, Str))
     if all(isinstance(arg.const, str) for arg in node.args):
         node.const = "".join([arg.const for arg in node.args])
         capacity = len(node.const.encode("utf-8", "surrogateescape")) + 1

@@ -173,6 +173,9 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
             if not context.world.has_feature("for_each_map_elem"):
                 context.error("missing-feature", "programs of this kernel cannot count keys (Linux 5.13)", node)
                 return None
+            if state.inferred_value is None:
+                context.error("undefined-map", f"Unknown map: {state.name}", node)
+                return None
             return check_whole_map(context, target, node, INT64)
     found = context.check_value(target, "len()")
     if found is None or isinstance(found, Stack):

@@ -36,19 +36,23 @@ def check_cgroupid(context: CheckContext, node: Call, types: Types) -> Type | No
 
 
 
+_NO_CODE = 'Cannot cast from "{type}" to "int32"'
+
 ROWS = (
     Function("ksym", ("address:int|ptr",), Symbol("ksym"), "Kernel symbol of an address.", "ksym(args.location)",
              wrong={"address": "ksym() expects an integer or pointer argument"}, scalar=first_argument),
     Function("usym", ("address:int|ptr",), USym(), "User symbol of an address.", 'usym(reg("ip"))',
              wrong={"address": "usym() expects an integer or pointer argument"}, value=_write_usym),
-    Function("strerror", ("error:int|bool",), Symbol("strerror"), "Text of an error number.", "strerror(-args.ret)",
-             macro=True, scalar=first_argument),
-    Function("signal_name", ("signal:int|bool",), Symbol("signal_name"), "Name of a signal.", "signal_name(args.sig)",
-             macro=True, scalar=first_argument),
-    Function("syscall_name", ("number:int|bool",), Symbol("syscall_name"), "Name of a system call.",
-             "syscall_name(args.id)", macro=True, scalar=first_argument),
+    Function("strerror", ("error:int|bool|ptr",), Symbol("strerror"), "Text of an error number.",
+             "strerror(-args.ret)", wrong={"error": _NO_CODE}, macro=True, scalar=first_argument),
+    Function("signal_name", ("signal:int|bool|ptr",), Symbol("signal_name"), "Name of a signal.",
+             "signal_name(args.sig)", wrong={"signal": _NO_CODE}, macro=True, scalar=first_argument),
+    Function("syscall_name", ("number:int|bool|ptr",), Symbol("syscall_name"), "Name of a system call.",
+             "syscall_name(args.id)", wrong={"number": _NO_CODE}, macro=True, scalar=first_argument),
     Function("cgroup_path", ("id:int", "filter:literal?"), None, "Path of a cgroup id.", "cgroup_path(cgroup)",
-             check_cgroup_path, scalar=first_argument),
+             wrong={"filter": "cgroup_path() only supports string arguments ({given} provided)"},
+             rule=check_cgroup_path,
+             scalar=first_argument),
     Function("cgroupid", ("path:literal",), None, "Id of a cgroup's path.", 'cgroupid("/sys/fs/cgroup/user.slice")',
              check_cgroupid),
 )

@@ -16,7 +16,7 @@ from ..language.ast import (
 )
 from ..semantics import convert
 from ..semantics.context import CheckContext
-from ..semantics.rows import Types, choice_of
+from ..semantics.rows import Types, choice_of, value_type
 from ..spec import EventField, EventSite
 from ..types import (
     INT32,
@@ -45,7 +45,7 @@ class PrintedAddress(Choice):
 
 
 def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
-    address, type = node.args[-1], types[-1]
+    address, type = node.args[-1], value_type(types[-1])
     number = convert.as_int(type)
     size = type.size if isinstance(type, (Array, Str)) else 4
     if number is None and not isinstance(type, (Array, Str)) or size not in (4, 16):
@@ -56,8 +56,8 @@ def check_ntop(context: CheckContext, node: Call, types: Types) -> Type | None:
     af = node.args[0] if len(node.args) == 2 else None
     family = {4: 2, 16: 10}[size] if af is None else 0
     if af is not None and convert.as_int(types[0]) is None:
-        context.error("bad-argument", f"ntop() only supports int arguments ({convert.kind_of_type(types[0])} provided)",
-                      node)
+        given = convert.kind_of_type(value_type(types[0]))
+        context.error("bad-argument", f"ntop() only supports int arguments ({given} provided)", node)
         return None
     if af is not None and isinstance(af.const, int):
         family = af.const
@@ -99,7 +99,8 @@ def check_pton(context: CheckContext, node: Call, types: Types) -> Type | None:
     try:
         found = socket.inet_pton(family, text)
     except (OSError, ValueError):
-        context.error("bad-argument", f"pton() expects a valid IPv4/IPv6 address, got {text}", node)
+        wants = "a valid" if "." in text or ":" in text else "an string argument of an"  # as bpftrace has it
+        context.error("bad-argument", f"pton() expects {wants} IPv4/IPv6 address, got {text}", node)
         return None
     node.choice = Bytes(found)
     return Array(UINT8, len(found))
@@ -174,7 +175,7 @@ def check_skboutput(context: CheckContext, node: Call, types: Types) -> Type | N
     target = types[1].to if isinstance(types[1], Pointer) else None
     if not isinstance(target, Struct) or target.name != "sk_buff":
         context.error("bad-argument", f"skboutput() only supports struct sk_buff pointer arguments "
-                      f"({convert.type_name(types[1])} provided)", node,
+                      f"({convert.type_name(value_type(types[1]))} provided)", node,
                       ["cast it: (struct sk_buff *)args.skbaddr"])
         return None
     length = node.args[2].const
@@ -254,7 +255,8 @@ ROWS = (
              wrong={"bytes": "macaddr() only supports array or pointer arguments ({given} provided)"},
              value=_write_macaddr),
     Function("bswap", ("n:integer",), None, "Reverse the order of bytes.", "bswap($sk.__sk_common.skc_dport)",
-             check_bswap, scalar=_lower_bswap),
+             wrong={"n": "bswap() only supports integer arguments ({kind} provided)"}, rule=check_bswap,
+             scalar=_lower_bswap),
     Function("sock_laddr", ("sk:ptr",), None, "A struct sock's own address.", "sock_laddr((struct sock *)arg0)",
              library="inet"),
     Function("sock_raddr", ("sk:ptr",), None, "The address at the other end of a struct sock.",

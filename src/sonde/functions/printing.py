@@ -46,9 +46,10 @@ def check_formatted(context: CheckContext, node: Call, types: Types) -> Type | N
     return VOID
 
 
-def _formatted_record(kind: str, **data: str) -> Callable[[Lower, Call], None]:
+def _formatted_record(kind: str, severity: str = "") -> Callable[[Lower, Call], None]:
     def lower(lo: Lower, call: Call) -> None:
-        records.send_record(lo, kind, call.args[1:], parts=choice_of(call, Format).parts, data=dict(data))
+        records.send_record(lo, kind, call.args[1:], parts=choice_of(call, Format).parts,
+                            data={"severity": severity} if severity else {})
     return lower
 
 

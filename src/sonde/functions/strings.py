@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from errno import ENOENT
-from typing import Any
 
 from ..compiler import helpers as h
 from ..compiler.ir import Block, Operand
@@ -18,14 +17,12 @@ from ..language.ast import (
     Expr,
     IntLiteral,
     Positional,
-    StrLiteral,
     TypeSyntax,
-    Unary,
 )
 from ..semantics import convert
 from ..semantics.context import CheckContext, fold_constant
 from ..semantics.expressions import MAX_STRING
-from ..semantics.rows import Types
+from ..semantics.rows import Types, is_written, value_type
 from ..types import (
     BOOL,
     INT64,
@@ -76,7 +73,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     if given is None or size is None:
         return None
     fixed = len(node.args) < 2 or node.args[1].const is not None
-    if fixed and isinstance(given, (Int, Str)) and data.const is not None and _is_literal_value(data):
+    if fixed and isinstance(given, (Int, Str)) and is_written(data):
         node.const = str(data.const)
         return _shortened_type(node)
     if isinstance(given, Str):
@@ -88,13 +85,6 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     return None
 
 
-def _is_literal_value(expr: Expr) -> bool:
-    """Is the value in the script itself: literals, and what is reckoned of them?"""
-    if isinstance(expr, Binary):
-        return _is_literal_value(expr.left) and _is_literal_value(expr.right)
-    return _is_literal_value(expr.operand) if isinstance(expr, Unary) else isinstance(expr, (IntLiteral, StrLiteral))
-
-
 def _shortened_type(node: Call) -> Str:
     """The type of a constant str(), cut to the length that is given."""
     limit = node.args[1].const if len(node.args) > 1 else None
@@ -103,7 +93,7 @@ def _shortened_type(node: Call) -> Str:
     return Str(len(text) + 1)
 
 
-def _fold_parameter_text(context: CheckContext, node: Call, data: Any) -> bool:
+def _fold_parameter_text(context: CheckContext, node: Call, data: Expr) -> bool:
     """``str($1)`` or ``str($1 + n)``: makes ``node`` the constant text."""
     skip = 0
     positional = data
@@ -299,7 +289,7 @@ def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
 
 
 def check_memcmp(context: CheckContext, node: Call, types: Types) -> Type | None:
-    for arg, type in zip(node.args[:2], types):
+    for arg, type in zip(node.args[:2], map(value_type, types)):
         if type.size < node.args[2].const and not isinstance(type, Pointer):
             context.error("bad-argument", f"memcmp() reads {node.args[2].const} bytes of {type.size}", arg)
             return None

@@ -21,7 +21,8 @@ from .cgroup_paths import IS_ID
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+
+    from ..plain import Json, JsonObject
 
 LARGEST = 4 << 20     # bytes of a file
 MOST = 4096           # containers of one runtime that are looked at when a name is looked for
@@ -50,7 +51,7 @@ class ContainerFiles:
     def __init__(self, root: str = "/") -> None:
         self._root = root
         self._known: Cache[str, Described] = Cache(_KEPT)
-        self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, dict[str, Any]]]] = {}
+        self._lists: dict[str, tuple[tuple[int, int, int] | None, dict[str, JsonObject]]] = {}
         self._missing: dict[str, float] = {}  # ids that had no file, and when
         self.pods: dict[str, str] = {}        # uid -> namespace/name, as far as containers told it
 
@@ -88,7 +89,7 @@ class ContainerFiles:
         return os.path.join(self._root, *parts)
 
     def _read_docker(self, container: str) -> Described | None:
-        state = _read_json(self._path(_DOCKER, container, "config.v2.json"))
+        state = _read_object(self._path(_DOCKER, container, "config.v2.json"))
         if state is None:
             return None
         labels = _dict_in(_dict_in(state, "Config"), "Labels")
@@ -98,7 +99,7 @@ class ContainerFiles:
     def _read_task(self, container: str) -> Described | None:
         for tasks in _TASKS:
             for space in _folders(self._path(tasks)):
-                bundle = _read_json(self._path(tasks, space, container, "config.json"))
+                bundle = _read_object(self._path(tasks, space, container, "config.json"))
                 if bundle is not None:
                     return _described_by_cri(_dict_in(bundle, "annotations"))
         return None
@@ -108,7 +109,7 @@ class ContainerFiles:
         if found is None:
             return None
         for folder in self._storage_folders():
-            bundle = _read_json(os.path.join(folder, container, "userdata", "config.json"))
+            bundle = _read_object(os.path.join(folder, container, "userdata", "config.json"))
             notes = _dict_in(bundle, "annotations")
             if _text_in(notes, "io.kubernetes.container.name"):
                 return _described(_text_in(notes, "io.kubernetes.container.name"), notes, _KUBELET)
@@ -119,7 +120,7 @@ class ContainerFiles:
         return [self._path(storage, kind) for storage in _STORAGE for kind in _folders(self._path(storage))
                 if kind.endswith("-containers")]
 
-    def _stored(self) -> Iterator[dict[str, dict[str, Any]]]:
+    def _stored(self) -> Iterator[dict[str, JsonObject]]:
         """What podman and CRI-O have in each of their lists, by id; one that has not changed is not read again."""
         for path in [os.path.join(folder, name) for folder in self._storage_folders() for name in _LISTS]:
             try:
@@ -128,20 +129,21 @@ class ContainerFiles:
                 continue
             stamp, entries = self._lists.get(path, (None, {}))
             if stamp != (now.st_ino, now.st_mtime_ns, now.st_size):
-                entries = {_text_in(entry, "id"): entry for entry in (_read_json(path, list) or [])[:MOST]
+                listed = _read_json(path)
+                entries = {_text_in(entry, "id"): entry for entry in (listed if isinstance(listed, list) else [])[:MOST]
                            if isinstance(entry, dict)}
                 self._lists[path] = (now.st_ino, now.st_mtime_ns, now.st_size), entries
             yield entries
 
 
-def _described_by_cri(notes: dict[str, Any]) -> Described:
+def _described_by_cri(notes: JsonObject) -> Described:
     """By containerd's annotations; what holds a pod's namespaces open is a container without a name of its own."""
     alone = _text_in(notes, "io.kubernetes.cri.container-type") == "sandbox"
     name = "POD" if alone else _text_in(notes, "io.kubernetes.cri.container-name") or _text_in(notes, "nerdctl/name")
     return _described(name, notes, "io.kubernetes.cri.sandbox-")
 
 
-def _described(name: str, texts: dict[str, Any], pod: str) -> Described:
+def _described(name: str, texts: JsonObject, pod: str) -> Described:
     """``pod`` is what the names of the texts that describe the pod begin with."""
     of, called = _text_in(texts, f"{pod}namespace"), _text_in(texts, f"{pod}name")
     return Described(_bounded(name), f"{of}/{called}" if of and called else called, _text_in(texts, f"{pod}uid"))
@@ -151,11 +153,11 @@ def _bounded(text: object) -> str:
     return text if isinstance(text, str) and len(text) <= LONGEST else ""
 
 
-def _text_in(texts: dict[str, Any], name: str) -> str:
+def _text_in(texts: JsonObject, name: str) -> str:
     return _bounded(texts.get(name))
 
 
-def _dict_in(state: dict[str, Any] | None, name: str) -> dict[str, Any]:
+def _dict_in(state: JsonObject | None, name: str) -> JsonObject:
     found = state.get(name) if state is not None else None
     return found if isinstance(found, dict) else {}
 
@@ -169,15 +171,21 @@ def _folders(path: str) -> list[str]:
         return []
 
 
-def _read_json(path: str, kind: type = dict) -> Any:
-    """What a file of ours has, if that is of the kind; None for anything else."""
+def _read_object(path: str) -> JsonObject | None:
+    """The object that a file of ours has; None for anything else."""
+    found = _read_json(path)
+    return found if isinstance(found, dict) else None
+
+
+def _read_json(path: str) -> Json:
+    """What a file of ours has; None if it cannot be read."""
     import json
     try:
         with open(open_guarded(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or not is_private(found) or found.st_size > LARGEST:
                 return None
-            value = json.loads(file.read(LARGEST + 1))
+            value: Json = json.loads(file.read(LARGEST + 1))
+            return value
     except (OSError, ValueError, RecursionError):
         return None
-    return value if isinstance(value, kind) else None

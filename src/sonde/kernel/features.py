@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .. import uapi
+from ..arch import this_arch
 from ..asm import insn
 from ..asm.assemble import assemble
 from ..asm.insn import Insn
@@ -202,16 +203,32 @@ def _has_missed_counts(host: Features) -> bool | None:
 
 
 def _has_compat_syscalls(host: Features) -> bool | None:
-    """Programs of 32 bits run too (CONFIG_IA32_EMULATION). Their entry itself is not in the BTF of older kernels."""
-    if os.uname().machine != "x86_64":
-        return False
-    return bool(host.btf.find_id("__ia32_compat_sys_ioctl", codec.FUNC)) if host.btf else None
+    """Programs of 32 bits run too (CONFIG_IA32_EMULATION, CONFIG_COMPAT)."""
+    return bool(host.btf.find_id(this_arch().compat_function, codec.FUNC)) if host.btf else None
 
 
 def _has_uretprobe_func(host: Features) -> bool | None:
     """bpf_get_func_ip() knows uprobes where struct bpf_trace_run_ctx says that it is one."""
     context = host.btf.find_struct("bpf_trace_run_ctx") if host.btf else None
     return context.field("is_uprobe") is not None if context else None
+
+
+def _has_current_task_variable(host: Features) -> bool | None:
+    """Where that is known, and the CPU's number is no call (from Linux 6.10 on, as cookies of raw tracepoints)."""
+    from . import syscalls
+    from .current_task import make_locator
+    from .locator import load_locator
+
+    answer = _combine_answers([host.check_feature("rdonly_cast"), host.check_feature("raw_tp_cookie")])
+    found = make_locator(host.btf, 1) if host.btf else None
+    if not answer or found is None:
+        return answer and False
+    with syscalls.map_create(uapi.MAP_TYPES["array"], 4, 8, 1, uapi.BPF_F_MMAPABLE, "probe") as table:
+        try:
+            load_locator(found, table).close()
+        except SyscallError:
+            return False
+    return True
 
 
 _KPROBE = "/sys/bus/event_source/devices/kprobe"
@@ -254,6 +271,7 @@ TABLE = [
             _probe_program("raw_tracepoint", _helper_call("get_attach_cookie"))),
     Feature("get_current_task_btf", "the current task as a typed pointer", "5.11",
             _probe_tracers(_helper_call("get_current_task_btf"))),
+    Feature("current_task_variable", "the current task without a call", "6.10", _has_current_task_variable),
     Feature("rdonly_cast", "typed loads through any kernel pointer", "6.2",
             lambda host: _combine_answers([host.check_feature(f"rdonly_cast_{program}") for program in _TRACERS])),
     *[Feature(f"rdonly_cast_{program}", f"the same in {program} programs", "6.2", _probe_rdonly_cast(program))

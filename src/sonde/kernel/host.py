@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..arch import find_arch
 from ..basics import cache
 from ..errors import EnvironmentProblem
 
@@ -81,13 +82,6 @@ def _clock_offset(source: int, target: int) -> int:
 
 # ---- system calls
 
-# Where the kernel function behind a system call, and so its tracepoint, is not called as the call is.
-# On x86_64 processes can also make 32-bit calls, whose numbers are other ones (the kernel marks such a
-# task TS_COMPAT); syscalls: tracepoints never fire for those, and raw sys_enter must skip them alike.
-_EVENT_NAMES = {"stat": "newstat", "lstat": "newlstat", "fstat": "newfstat", "uname": "newuname",
-                "umount2": "umount", "sendfile": "sendfile64"}
-_EVENT_NAMES_AARCH64 = _EVENT_NAMES | {"fadvise64": "fadvise64_64"}
-
 
 @cache
 def syscall_numbers(arch: str) -> dict[str, int]:
@@ -121,10 +115,6 @@ def syscall_names(arch: str) -> dict[int, str]:
     return {number: name for name, number in syscall_numbers(arch).items()}
 
 
-def syscall_event_name(name: str, arch: str) -> str:
-    """``fstat`` → ``newfstat``: what sys_enter_ and sys_exit_ tracepoints call it."""
-    return _syscall_event_names(arch).get(name, name)
-
-
 def _syscall_event_names(arch: str) -> dict[str, str]:
-    return _EVENT_NAMES_AARCH64 if arch == "aarch64" else _EVENT_NAMES
+    row = find_arch(arch)
+    return row.event_names if row else {}

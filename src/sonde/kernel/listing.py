@@ -52,8 +52,6 @@ def listing_lines(world: LiveWorld, pattern: str = "", verbose: bool = False, pi
 
 
 def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Iterator[str]:
-    from fnmatch import fnmatchcase
-
     head, colon, rest = pattern.partition(":")
     if pattern and not colon and find_kind(pattern) is None:
         for kind in KINDS:
@@ -61,7 +59,7 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
                 yield from _list_matching_probes(world, kind, f"{kind.name}:{_complete_pattern(kind, pattern)}", "",
                                                  verbose, pid)
         return
-    chosen = [kind for kind in KINDS if fnmatchcase(kind.name, head) or head in ALL_KINDS[kind.name].aliases]
+    chosen = [kind for kind in KINDS if _pattern_matcher(head)(kind.name) or head in ALL_KINDS[kind.name].aliases]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
         chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
@@ -75,6 +73,12 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
         yield from _list_matching_probes(world, kind, search, target, verbose, pid)
 
 
+def _pattern_matcher(pattern: str) -> Callable[[str], object]:
+    """What a name must be like in which ``*`` stands for anything, as in attach points."""
+    from re import DOTALL, compile, escape
+    return compile(".*".join(map(escape, pattern.split("*"))), DOTALL).fullmatch
+
+
 def _complete_pattern(kind: Kind, rest: str) -> str:
     if kind.name in ("fentry", "fexit") and rest.startswith("bpf:") and rest.count(":") == 1:
         return f"bpf:*:{rest[4:]}"
@@ -83,11 +87,8 @@ def _complete_pattern(kind: Kind, rest: str) -> str:
 
 def _list_matching_probes(world: LiveWorld, kind: Kind, search: str, target: str, verbose: bool,
                           pid: int) -> Iterator[str]:
-    from fnmatch import translate
-    from re import compile
-
-    match = compile(translate(search)).match
-    pattern = kind.functions and any(c in search.rpartition(":")[2] for c in "*?[")
+    match = _pattern_matcher(search)
+    pattern = kind.functions and "*" in search.rpartition(":")[2]
     forbidden = world.forbidden_functions() if pattern else ()
     for name in kind.candidates(world, target, pid):
         line = f"{kind.name}:{name}"
@@ -268,14 +269,13 @@ _TAGS = {"struct": (codec.STRUCT,), "union": (codec.UNION,), "enum": (codec.ENUM
 
 def _list_types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
     """``struct NAME``, or with ``verbose`` its definition and an empty line."""
-    from fnmatch import fnmatchcase
-
     tag, _, name = pattern.partition(" ")
     name = name.strip()
+    fits = _pattern_matcher(name)
     found: dict[str, tuple[Btf, int]] = {}
     for btf in [world.btf, *world.modules.values()] if world.btf else []:
         for own, number in _matching_types(btf, name, _TAGS[tag]):
-            if fnmatchcase(own, name):
+            if fits(own):
                 found.setdefault(own, (btf, number))
     for own in sorted(found):
         if verbose:
@@ -288,7 +288,7 @@ def _list_types(world: LiveWorld, pattern: str, verbose: bool) -> Iterator[str]:
 
 
 def _matching_types(btf: Btf, name: str, kinds: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    if any(c in name for c in "*?["):
+    if "*" in name:
         return btf.named_types(*kinds)
     number = btf.find_id(name, *kinds)
     return iter([(name, number)] if number else [])

@@ -10,26 +10,29 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from .. import uapi
 from ..basics import Protocol
 from ..errors import EnvironmentProblem, SondeError
 from ..memory import Cache, Memory
 from . import binaries, syscalls
-from .foreign import files
-from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
+from .foreign import files, mapped
+from .perf_ring import RECORD_LOST, PerfRing
 from .user_symbols import Mapping, is_file, read_maps
 
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
 # bits of perf_event_attr
 _MMAP, _COMM, _TASK, _WATERMARK, _ID_ALL = 1 << 8, 1 << 9, 1 << 13, 1 << 14, 1 << 18
-_MMAP2, _COMM_EXEC = 1 << 23, 1 << 24
+_MMAP2, _COMM_EXEC, _BUILD_ID = 1 << 23, 1 << 24, 1 << 34
 _SAMPLE_TIME = 1 << 2
 _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
-_MMAP2_BODY = struct.Struct("=IIQQQ")  # then device, inode, protection, flags: 32 bytes; then the name
+_MISC_BUILD_ID = 1 << 14  # of a MMAP2 record
+# pid, tid, address, length, offset; then 24 bytes: device and inode, or the build id's size and (behind 4 bytes)
+# itself; then protection and flags, and the name.
+_MMAP2_BODY = struct.Struct("=IIQQQB")
+_MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20
 LOOK = 0.2        # s: at most so long for the processes that run at the start
 OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
 Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
@@ -47,22 +50,30 @@ class Watcher(Protocol):
         """A moment has passed."""
 
 
+class Unseen(Protocol):
+    """What a run's losses (runtime.losses) have of processes."""
+
+    short: int
+    unseen: int
+    early: int
+
+
 class MappingLog:
     """The executable mappings since :meth:`start`; keeps what it has read when it is closed.
 
     ``lost`` counts reports that found a ring full, ``short`` the stacks that whoever asks could not unwind to their
     end, ``early`` the Python stacks that were wanted of processes before they were known. ``changed`` is called with
     the id of each process that is new, or that another program runs in: what was known of that number does not hold
-    any more. ``watcher`` is told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
+    any more. ``watchers`` are told of each mapping as soon as it is made. What is remembered takes ``memory`` bytes.
     """
 
     def __init__(self, changed: Callable[[int], None] = lambda pid: None,
                  memory: int = Memory().symbols // 8,
-                 watcher: Watcher | None = None) -> None:
+                 watchers: Sequence[Watcher] = ()) -> None:
         self.lost = 0
         self.short = 0
         self.early = 0
-        self._watcher = watcher
+        self._watchers = watchers
         self.changed = changed
         self._rings: list[PerfRing] = []
         self._waiting: list[Report] = []
@@ -73,14 +84,20 @@ class MappingLog:
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
         flags = _MMAP | _COMM | _TASK | _WATERMARK | _ID_ALL | _MMAP2 | _COMM_EXEC
+        if not self._open_rings(flags | _BUILD_ID):
+            self._open_rings(flags)  # before Linux 5.12
+        self._read_existing_maps()
+
+    def _open_rings(self, flags: int) -> bool:
+        """A ring for each CPU, of some 2000 mappings; we are woken at once, and by many no more often than by few: see
+        runtime.session."""
         try:
             for cpu in range(os.cpu_count() or 1):
-                self._rings.append(PerfRing(syscalls.perf_event_open(  # some 2000 mappings; half full it wakes us
-                    uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME,
-                    wakeup=1 if self._watcher is not None else RING_BYTES // 2)))
+                self._rings.append(PerfRing(syscalls.perf_event_open(
+                    uapi.PERF_TYPE_SOFTWARE, _DUMMY, cpu=cpu, flags=flags, sample_type=_SAMPLE_TIME, wakeup=1)))
         except (EnvironmentProblem, SondeError):
             self.close()
-        self._read_existing_maps()
+        return bool(self._rings)
 
     def _read_existing_maps(self) -> None:
         """Processes that are there already may end before anybody asks for them."""
@@ -95,7 +112,7 @@ class MappingLog:
     @property
     def is_prompt(self) -> bool:
         """Whether somebody has to be told as soon as there is something to read."""
-        return self._watcher is not None
+        return bool(self._watchers)
 
     @property
     def fds(self) -> list[int]:
@@ -110,7 +127,7 @@ class MappingLog:
         self._rings = []
         self.drain_rings()
 
-    def count_losses(self, losses: Any) -> None:
+    def count_losses(self, losses: Unseen) -> None:
         """Add to a run's losses (runtime.losses) what was not seen of processes."""
         losses.short += self.short
         losses.unseen += self.lost
@@ -132,8 +149,8 @@ class MappingLog:
         """Take in what has been reported, in the order of time: a process may move between CPUs, and their rings. What
         is older than the newest report and came into one ring while another was read is there at a second reading; what
         is newer waits for the next one."""
-        if self._watcher is not None:
-            self._watcher.look_again()
+        for watcher in self._watchers:
+            watcher.look_again()
         found = self._waiting + self._read_rings()
         self._waiting = []
         if not found:
@@ -158,13 +175,14 @@ class MappingLog:
                 self._found.drop(pid)  # the number was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
-            pid, _, start, length, offset = _MMAP2_BODY.unpack_from(body)
-            name = body[_MMAP2_BODY.size + 32:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-            path = self._openable(pid, name) if is_file(name) else ""
-            mapping = Mapping(start, start + length, offset, path, name)
+            pid, _, start, length, offset, size = _MMAP2_BODY.unpack_from(body)
+            name = body[_MMAP2_NAME:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+            known = body[_MMAP2_ID:_MMAP2_ID + min(size, _MOST_ID)].hex() if misc & _MISC_BUILD_ID else ""
+            path = self._openable(pid, name, known) if is_file(name) else ""
+            mapping = Mapping(start, start + length, offset, path, name, known)
             self._remember_mapping(pid, mapping)
-            if self._watcher is not None and path:
-                self._watcher.add_mapping(pid, mapping)
+            for watcher in self._watchers if path else ():
+                watcher.add_mapping(pid, mapping)
         elif kind == _RECORD_COMM and misc & _MISC_EXEC:
             self.changed(struct.unpack_from("=I", body)[0])
         elif kind == RECORD_LOST:
@@ -183,11 +201,13 @@ class MappingLog:
             self._found.grow(pid, -sum([old.size for old in known[:len(known) // 2]]))
             del known[:len(known) // 2]
 
-    def _openable(self, pid: int, name: str) -> str:
+    def _openable(self, pid: int, name: str, build_id: str) -> str:
         """Where the file can be opened from here: in the process's root while there is one. What cannot be read there
         is not looked for in ours, where another file may have its name."""
         root = binaries.process_root(pid)
         if not root:
+            if time.monotonic() < self._opening:
+                mapped.hold_file(name, build_id)
             return name
         if time.monotonic() < self._opening:
             try:  # the way there ends with the process: the file is opened now

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 from .. import uapi
 from . import syscalls
@@ -23,7 +22,7 @@ class PerfRing:
     def __init__(self, event: syscalls.Fd) -> None:
         self.event = event
         try:
-            self._memory: Any = syscalls.mmap_fd(event, mmap.PAGESIZE + RING_BYTES)
+            self._memory = syscalls.mmap_fd(event, mmap.PAGESIZE + RING_BYTES)
         except BaseException:
             event.close()
             raise

@@ -5,7 +5,28 @@ from __future__ import annotations
 from ..errors import UsageError
 
 debug_directories = ["/usr/lib/debug"]  # of separate debug files, the first one first
+debuginfod_urls: str | None = None  # servers that are asked for debug files; None: those of the environment
 traceable_functions = ""  # a file with functions, as in available_filter_functions, that is read instead of that one
+
+
+def debuginfod_servers() -> list[str]:
+    """URLs of the servers that are asked for debug files; [] unless somebody has configured any."""
+    if debuginfod_urls is None:
+        import os
+        found = os.environ.get("DEBUGINFOD_URLS", "")
+    else:
+        found = debuginfod_urls
+    return [url.rstrip("/") for url in found.split() if url.startswith(("http://", "https://"))]
+
+
+def set_debuginfod_servers(urls: str) -> None:
+    """Ask these servers, divided by spaces, and not those of the environment; "" for none."""
+    global debuginfod_urls
+    words = urls.split()
+    for word in words:
+        if not word.startswith(("http://", "https://")):
+            raise UsageError(f"--debuginfod takes URLs that begin with http:// or https://, not '{word}'")
+    debuginfod_urls = urls
 
 
 def set_search_places(debug: str, traceable: str) -> None:

@@ -12,29 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def read_comm(pid: int) -> str | None:
-    """Name of a thread; None if there is none with this id."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process exists (a zombie does not count)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
-        return False
-
-
-def process_ids() -> list[int]:
-    """Every process."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
 _users: dict[int, str] | None = None
 
 

@@ -19,6 +19,7 @@ import os
 from functools import cached_property
 from typing import Any
 
+from ..arch import ARCHES
 from ..btf import codec
 from ..btf.query import Btf, open_file, parse_btf
 from ..errors import EnvironmentProblem
@@ -156,10 +157,15 @@ class BtfWorld(KernelTypes, UserSide):
     pid_namespace = False
 
     def __init__(self, path: str, arch: str = "", release: str = "") -> None:
-        self.arch: str = arch or os.uname().machine
         self.cpus: int = host.possible_cpus()
         self.release: str = release or os.path.basename(path)
         self._path = path
+        self.arch: str = arch or self._named_arch() or os.uname().machine
+
+    def _named_arch(self) -> str:
+        """The architecture that the kernel's functions behind system calls bear in their names, else ""."""
+        return next((row.name for row in ARCHES.values()
+                     if self.btf and self.btf.find_id(f"{row.syscall_prefix}getpid", codec.FUNC)), "")
 
     def _open_btf(self) -> Btf | None:
         return open_file(self._path)
@@ -173,6 +179,8 @@ class BtfWorld(KernelTypes, UserSide):
             return self.has_helper(name.removeprefix("helper_"))
         if btf is None or name not in ROWS:
             return False
+        if name == "compat_syscalls":
+            return bool(btf.find_id(ARCHES[self.arch].compat_function, codec.FUNC))
         if name in _IMPLIED_BY:
             kind, sign = _IMPLIED_BY[name]
             return bool(btf.find_id(sign, kind)) if kind else btf.enum_constant(sign) is not None
@@ -269,7 +277,7 @@ def _common_prefix_length(a: str, b: str) -> int:
 _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "btf": (codec.STRUCT, "task_struct"),
     "kprobes": (codec.STRUCT, "kretprobe"),
-    "fentry": (codec.STRUCT, "bpf_trampoline"),
+    "fentry": (codec.FUNC, "register_ftrace_direct"),
     "uprobes": (codec.STRUCT, "uprobe"),
     "raw_tp": (codec.STRUCT, "bpf_raw_event_map"),
     "typed_arguments": (codec.STRUCT, "bpf_trampoline"),
@@ -278,7 +286,6 @@ _IMPLIED_BY: dict[str, tuple[int, str]] = {
     "kprobe_multi": (codec.STRUCT, "bpf_kprobe_multi_link"),
     "kprobe_session": (codec.STRUCT, "bpf_session_run_ctx"),
     "uprobe_multi": (codec.STRUCT, "bpf_uprobe_multi_link"),
-    "compat_syscalls": (codec.FUNC, "__ia32_compat_sys_ioctl"),
     "ringbuf": (0, "BPF_MAP_TYPE_RINGBUF"),
     "map_mmap": (0, "BPF_F_MMAPABLE"),
     "attach_cookie": (0, "BPF_FUNC_get_attach_cookie"),

@@ -19,7 +19,8 @@ from ..record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from mmap import mmap
+    from typing import Self
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -147,10 +148,10 @@ def syscall_error(call: str, number: int) -> PrivilegeError | SyscallError:
     if kernel_lockdown() == "confidentiality":
         return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
                               ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
-    return PrivilegeError(f"{call}: not permitted, although all capabilities are held", "CAP_SYS_ADMIN", [
+    return PrivilegeError(f"{call}: not permitted, although the capabilities that it takes are held", "CAP_SYS_ADMIN", [
         "a container or security module (seccomp, SELinux, AppArmor) may forbid it",
         "before Linux 5.11 the memory that may be locked limits it: ulimit -l unlimited",
-        "in a container: run it privileged, or with --cap-add BPF --cap-add PERFMON and a seccomp profile for bpf"])
+        "in a container: with --cap-add SYS_ADMIN, or with a seccomp profile that allows bpf(2) to CAP_BPF"])
 
 
 def effective_capabilities() -> int:
@@ -313,10 +314,12 @@ def prog_load(type: int, code: bytes, name: str = "", license: str = "GPL", flag
     return Fd(_bpf_checked("PROG_LOAD", uapi.BPF_PROG_LOAD, attr))
 
 
-def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT)) -> int:
-    """Run a raw_tracepoint or syscall program once, here and now, with ``context``; returns what it returned."""
+def prog_test_run(fd: Fd, context: bytes = bytes(uapi.BPF_MAX_RAW_TP_CONTEXT), cpu: int | None = None) -> int:
+    """Run a raw_tracepoint or syscall program once, here (a raw_tracepoint one perhaps on another CPU) and now, with
+    ``context``; returns what it returned."""
     attr = bytearray(80)
-    _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, address_of(context), 0, 0, 0, 0)
+    _TEST_RUN.pack_into(attr, 0, fd.number, 0, 0, 0, 0, 0, 0, 0, len(context), 0, address_of(context), 0,
+                        0 if cpu is None else uapi.BPF_F_TEST_RUN_ON_CPU, cpu or 0, 0)
     _bpf_checked("PROG_TEST_RUN", uapi.BPF_PROG_TEST_RUN, attr)
     return int(_TEST_RUN.unpack_from(attr)[1])
 
@@ -550,10 +553,11 @@ def filter_system_calls(program: bytes) -> bool:
 
 # ---- files
 
-def open_in_root(root: int, path: str, flags: int) -> int:
-    """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6)."""
+def open_in_root(root: int, path: str, flags: int, resolve: int = 0x10) -> int:
+    """Open a path as a process with that root directory sees it: no link leads out of it (openat2, Linux 5.6). Another
+    ``resolve`` than RESOLVE_IN_ROOT changes that."""
     text = os.fsencode(path) + b"\0"
-    how = struct.pack("=QQQ", flags, 0, 0x10)  # RESOLVE_IN_ROOT
+    how = struct.pack("=QQQ", flags, 0, resolve)
     result: int = _syscall(_numbers["openat2"], root, address_of(text), address_of(how), len(how), 0, 0)
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
@@ -576,12 +580,17 @@ def wait_for_running_programs() -> bool:
     return bool(_syscall(_numbers["membarrier"], 1, 0, 0, 0, 0, 0) == 0)
 
 
-def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> Any:
+def mmap_fd(fd: Fd, length: int, offset: int = 0, writable: bool = True) -> mmap:
     """Map a BPF map's memory, shared (a ``mmap.mmap``). It keeps the kernel object alive until closed."""
-    import mmap
+    import mmap as memory
 
-    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    protection = memory.PROT_READ | (memory.PROT_WRITE if writable else 0)
     try:
-        return mmap.mmap(fd.number, length, mmap.MAP_SHARED, protection, offset=offset)
+        return memory.mmap(fd.number, length, memory.MAP_SHARED, protection, offset=offset)
     except OSError as error:
         raise syscall_error("mmap", error.errno or errno.EINVAL) from None
+
+
+def mapping_address(mapping: mmap) -> int:
+    """Where a writable ``mmap.mmap`` lies."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))

@@ -53,14 +53,6 @@ def available_events(root: str) -> list[tuple[str, str]]:
     return [(category, event) for category, _, event in pairs]
 
 
-def category_events(root: str, category: str) -> list[str]:
-    """The events of one category; [] if there is no such category."""
-    try:
-        return sorted([name for name in os.listdir(f"{root}/events/{category}") if name not in ("enable", "filter")])
-    except OSError:
-        return []
-
-
 def event_exists(root: str, category: str, event: str) -> bool:
     """Whether there is such a tracepoint."""
     return _is_plain_name(category) and _is_plain_name(event) and os.path.exists(f"{root}/events/{category}/{event}/id")

@@ -6,15 +6,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ..arch import Arch
 from ..errors import EnvironmentProblem
-from .foreign import files
+from .foreign import mapped
 from .foreign.files import FrameRow
 from .foreign.numbers import Damaged, Numbers
-from .user_symbols import Mapping, vdso_file
+from .user_symbols import Mapping, vdso_file, vdso_image
 
-# DWARF's numbers of registers: those in pt_regs (arch.py), stack pointer and return address
-NUMBERS = {"x86_64": ("ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15".split(), 7, 16),
-           "aarch64": ([*(f"r{n}" for n in range(31)), "sp"], 31, 30)}
 MOST = 256  # frames
 
 
@@ -22,9 +20,9 @@ class Unwinder:
     """Walks the stacks of processes. ``short`` counts those whose end was not reached: larger than what was copied of
     them, or through code without tables."""
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self, arch: Arch) -> None:
         self.short = 0
-        self._names, self._sp, self._return = NUMBERS[arch]
+        self._names, self._sp, self._trampoline = arch.dwarf_registers, arch.dwarf_stack_pointer, arch.signal_return
 
     def walk_stack(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
                    limit: int) -> list[int]:
@@ -54,6 +52,8 @@ class Unwinder:
         """The caller's (pc, registers, whether the pc is that of an interrupted instruction); None at the end."""
         place = pc if exact else pc - 1  # behind a call; the call is what belongs to the function
         mapping = find(place)
+        if mapping is not None and self._is_signal_return(pc, mapping):
+            return self._leave_signal(values, memory)
         row = self._frame_row_at(mapping, place) if mapping is not None else None
         if row is None:
             raise Damaged("no table has this place")
@@ -67,6 +67,17 @@ class Unwinder:
         if row.rules.get(row.return_register, ("", 0))[0] == "undefined":
             return None
         return back, caller, row.signal
+
+    def _is_signal_return(self, pc: int, mapping: Mapping) -> bool:
+        """Whether it is the code that handlers return to, in a vdso without tables."""
+        code = self._trampoline[0]
+        return bool(code) and mapping.name == "[vdso]" and vdso_image().startswith(code, pc - mapping.start)
+
+    def _leave_signal(self, values: dict[int, int], memory: _Memory) -> tuple[int, dict[int, int], bool]:
+        """What a signal interrupted: the kernel saved all its registers on the stack."""
+        at = values[self._sp] + self._trampoline[1]
+        saved = [memory.read_word(at + 8 * number) for number in range(len(self._names) + 1)]
+        return saved[-1], dict(enumerate(saved[:-1])), True
 
     @staticmethod
     def _caller_register(kind: str, argument: Any, cfa: int, values: dict[int, int], memory: _Memory) -> int:
@@ -85,7 +96,7 @@ class Unwinder:
         if mapping.name == "[vdso]":
             code = vdso_file()
             return code.frame_row(place - mapping.start) if code is not None else None
-        file = files.open_elf(mapping.path) if mapping.path else None
+        file = mapped.open_mapped(mapping.path, mapping.build_id) if mapping.path else None
         address = file.offset_to_address(place - mapping.start + mapping.offset) if file is not None else None
         return file.frame_row(address) if file is not None and address is not None else None
 

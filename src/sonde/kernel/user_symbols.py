@@ -7,13 +7,16 @@ import time
 from bisect import bisect_right
 from functools import cache
 from sys import getsizeof
-from typing import Any
 
 from ..errors import EnvironmentProblem
 from ..memory import Cache, Memory
 from ..record import Record, Value
-from . import binaries
-from .foreign import files
+from . import binaries, symbol_store
+from .foreign import files, mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .mappings import MappingLog
 
 
 class UserSymbol(Value):
@@ -33,13 +36,16 @@ class Mapping(Record):
     offset: int
     path: str
     name: str
+    build_id: str = ""  # of the file when it was mapped, as far as the kernel told
+    inode: tuple[int, int] | None = None  # (device, inode) of what was at the path when the mapping was seen
 
     @property
     def size(self) -> int:
         """Bytes that keeping it takes."""
-        return 250 + getsizeof(self.path) + getsizeof(self.name)
+        return 400 + getsizeof(self.path) + getsizeof(self.name) + len(self.build_id)
 
 
+_MAP_FILES = "/map_files/"  # where the kernel has the files that a process has mapped
 _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a name
 
 
@@ -61,13 +67,23 @@ def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
                 name = parts[5] if len(parts) > 5 else ""
                 deleted = name.endswith(" (deleted)")
                 # maps fills addresses up to eight digits, map_files does not
-                path = f"/proc/{pid}/map_files/{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
+                path = f"/proc/{pid}{_MAP_FILES}{int(start, 16):x}-{int(end, 16):x}" if deleted else root + name
                 found.append(Mapping(int(start, 16), int(end, 16), int(parts[2], 16),
-                                     path if is_file(name) else "", name.removesuffix(" (deleted)")))
+                                     path if is_file(name) else "", name.removesuffix(" (deleted)"),
+                                     inode=_inode_at(path) if is_file(name) else None))
                 size += found[-1].size
     except OSError:
         return []
     return found
+
+
+def _inode_at(path: str) -> tuple[int, int] | None:
+    """(device, inode) of what is at a path; None if that cannot be seen."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_file(name: str) -> bool:
@@ -144,7 +160,7 @@ class UserSymbols:
     those of processes that ended before they were seen. They take ``memory`` bytes: the processes that were asked about
     longest ago are forgotten first."""
 
-    def __init__(self, log: Any = None, memory: int = Memory().symbols // 4) -> None:
+    def __init__(self, log: MappingLog | None = None, memory: int = Memory().symbols // 4) -> None:
         self._log = log
         self._processes: Cache[int, _Process] = Cache(memory, _Process.close)
 
@@ -191,8 +207,13 @@ class UserSymbols:
         if mapping is None and time.monotonic() - process.read_at > REFRESH:
             self._processes.grow(process.pid, process.refresh_maps())
             mapping = process.find_mapping(address)
-        if mapping is None and self._log is not None:
-            mapping = self._log.find_mapping(process.pid, address)
+        if self._log is not None and (mapping is None or not mapping.build_id):
+            told = self._log.find_mapping(process.pid, address)
+            if mapping is None:
+                mapping = told
+            elif told is not None and (told.start, told.offset, told.name) == (mapping.start, mapping.offset,
+                                                                             mapping.name):
+                mapping.build_id = told.build_id
         return mapping
 
     def _find_symbol(self, process: _Process, address: int) -> UserSymbol | None:
@@ -201,7 +222,47 @@ class UserSymbols:
             return None
         if not mapping.path:
             return self._fileless_symbol(process, mapping, address)
-        return file_symbol(mapping.path, address - mapping.start + mapping.offset, mapping.name)
+        if _is_replaced(mapping):
+            self._processes.grow(process.pid, process.refresh_maps())  # there it has another path
+            mapping = process.find_mapping(address) or mapping
+        offset = address - mapping.start + mapping.offset
+        try:
+            file = self.open_file(mapping)
+        except EnvironmentProblem:
+            return UserSymbol("", offset, mapping.name)
+        self._keep_symbols(process.pid, mapping, file)
+        return symbol_in(file, offset, mapping.name)
+
+    def open_file(self, mapping: Mapping) -> files.ElfFile:
+        """The file of a mapping, though another may be at its path now. EnvironmentProblem if it cannot be had."""
+        if _is_replaced(mapping):
+            raise EnvironmentProblem(f"{mapping.path} has been replaced")
+        return mapped.open_mapped(mapping.path, mapping.build_id)
+
+    def code_places(self, pid: int, address: int) -> list[tuple[str, str, int]]:
+        """(function, source file, line) of an address, behind those of the functions that are inlined there; [] where
+        debug information does not tell. EnvironmentProblem if it cannot be read."""
+        mapping = self.find_mapping(pid, address)
+        if mapping is None or not mapping.path:
+            return []
+        file = self.open_file(mapping)
+        place = file.offset_to_address(address - mapping.start + mapping.offset)
+        return file.code_places(place) if place is not None else []
+
+    def _keep_symbols(self, pid: int, mapping: Mapping, file: files.ElfFile) -> None:
+        """Those of a file that has been removed or replaced go to the store, if it is root's or ours: strangers' are
+        not believed to have the build id that they claim to have, nor are files of containers."""
+        deleted = _MAP_FILES in mapping.path
+        if file.was_kept or mapped.is_in_place(file, mapping.name if deleted else mapping.path):
+            return
+        file.was_kept = True
+        elsewhere = mapping.path != mapping.name and not (
+            deleted and os.path.exists(f"/proc/{pid}/ns/mnt") and not binaries.process_root(pid))
+        try:
+            if not elsewhere and file.owner in (0, os.geteuid()):
+                symbol_store.keep_symbols(file, mapping.name)
+        except EnvironmentProblem:
+            pass  # it has names as long as it is open
 
     def _fileless_symbol(self, process: _Process, mapping: Mapping, address: int) -> UserSymbol:
         """In the vdso, or in code that the process made itself."""
@@ -216,29 +277,55 @@ class UserSymbols:
 ANONYMOUS = "[anon]"
 
 
-def file_symbol(path: str, offset: int, name: str = "") -> UserSymbol:
+def symbol_in(file: files.ElfFile, offset: int, name: str) -> UserSymbol:
     """The symbol at a file offset of an ELF file; ``name`` is how to call the file."""
+    address = file.offset_to_address(offset)
     try:
-        file = files.open_elf(path)
-        address = file.offset_to_address(offset)
         found = file.function_at(address) if address is not None else None
     except EnvironmentProblem:
-        return UserSymbol("", offset, name or path)
+        return UserSymbol("", offset, name)
     if found is None:
-        return UserSymbol("", offset if address is None else address, name or path)
-    return UserSymbol(found[0], found[1], name or path)
+        return UserSymbol("", offset if address is None else address, name)
+    return UserSymbol(found[0], found[1], name)
+
+
+def _is_replaced(mapping: Mapping) -> bool:
+    """Whether another file is at a mapping's path now; where its build id is known, that tells better."""
+    return not mapping.build_id and mapping.inode is not None and _inode_at(mapping.path) not in (None, mapping.inode)
+
+
+@cache
+def vdso_image() -> bytes:
+    """Code that the kernel gives every process; this one's is as good as any. b"" if there is none."""
+    mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
+    if mapping is None:
+        return b""
+    try:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            return os.pread(memory.fileno(), mapping.end - mapping.start, mapping.start)
+    except OSError:
+        return b""
+
+
+class Vdso(files.ElfFile):
+    """Code that the kernel gives every process, from this one's memory: a copy is made for each question."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        super().__init__("[vdso]", self._reopen_file())
+
+    def _reopen_file(self) -> int:
+        descriptor = os.memfd_create("vdso", os.MFD_CLOEXEC)
+        os.write(descriptor, self._code)
+        return descriptor
 
 
 @cache
 def vdso_file() -> files.ElfFile | None:
-    """Code that the kernel gives every process; this one's is as good as any."""
-    mapping = next((m for m in read_maps(os.getpid()) if m.name == "[vdso]"), None)
-    if mapping is None:
-        return None
+    """The same as a file."""
     try:
-        with open("/proc/self/mem", "rb", buffering=0) as memory:
-            return files.Vdso(os.pread(memory.fileno(), mapping.end - mapping.start, mapping.start))
-    except (OSError, EnvironmentProblem):
+        return Vdso(vdso_image()) if vdso_image() else None
+    except EnvironmentProblem:
         return None
 
 

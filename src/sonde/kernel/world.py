@@ -75,8 +75,8 @@ class UserSide:
 
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
         """Whether an instruction starts there; see semantics.world."""
-        if this_arch().name != "x86_64":
-            return distance % 4 == 0
+        if size := this_arch().instruction_size:
+            return distance % size == 0
         from . import x86
         from .foreign.opening import read_start
         code = read_start(path, distance + 16, offset)

@@ -57,25 +57,29 @@ def _decode_length(code: bytes, start: int) -> int:
             return 0
         return (at + (1, word)[opcode & 7 == 5] if opcode & 7 > 3 else _skip_modrm(code, at)) - start
     word = 4 if wide else word
-    if opcode in _NOTHING:
-        return at - start
-    if opcode in _BYTE:
-        return at + 1 - start
-    if opcode in _WORD:
-        return at + word - start
-    if 0xB8 <= opcode < 0xC0:
-        return at + (8 if wide else word) - start
-    if 0xA0 <= opcode < 0xA4:
-        return at + address - start
-    if opcode in (0xE8, 0xE9):
-        return at + 4 - start
-    if opcode in (0xC2, 0xCA, 0xC8):
-        return at + (3 if opcode == 0xC8 else 2) - start
+    immediate = _immediate_size(opcode, word, address, wide)
+    if immediate is not None:
+        return at + immediate - start
     if opcode in (0xF6, 0xF7) and code[at] & 0x30 == 0:  # test has an immediate, its neighbours have none
         return _skip_modrm(code, at) + (1 if opcode == 0xF6 else word) - start
     if opcode in (0x82, 0xD4, 0xD5, 0xD6, 0xEA, 0x9A, 0x60, 0x61):
         return 0
     return _skip_modrm(code, at) + (1 if opcode in _MODRM_BYTE else word if opcode in _MODRM_WORD else 0) - start
+
+
+def _immediate_size(opcode: int, word: int, address: int, wide: bool) -> int | None:
+    """Bytes behind an opcode without a ModRM byte; None of one that has it."""
+    if opcode in _NOTHING:
+        return 0
+    if opcode in _BYTE:
+        return 1
+    if opcode in _WORD:
+        return word
+    if 0xB8 <= opcode < 0xC0:
+        return 8 if wide else word
+    if 0xA0 <= opcode < 0xA4:
+        return address
+    return {0xE8: 4, 0xE9: 4, 0xC2: 2, 0xCA: 2, 0xC8: 3}.get(opcode)
 
 
 def _skip_two_byte_opcode(code: bytes, at: int) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..record import Record
+from ..source import Span
 from ..types import StructField, Type
-from .source import Span
 
 
 class Node(Record):
@@ -43,7 +43,7 @@ class TypeSyntax(Node):
     base: str
     pointers: int = 0
     dims: list[int] = []
-    typeof: Any = None  # Expr | None
+    typeof: Expr | None = None
     outer: int = 0
 
 
@@ -97,12 +97,20 @@ class Positional(Expr):
     as_text: bool = False
 
 
+class ScratchVar(Record):
+    """A ``$variable`` of one program; block scoped, so two of one name may exist."""
+
+    name: str
+    type: Type
+    span: Span
+
+
 class Variable(Expr):
     """A scratch variable; ``name`` without the ``$``."""
 
     name: str = ""
     # checked
-    slot: Any = None  # ScratchVar
+    slot: ScratchVar = None  # type: ignore[assignment]
 
 
 class MapRef(Expr):
@@ -193,13 +201,13 @@ class TupleExpr(Expr):
 class SizeOf(Expr):
     """``sizeof(type or expr)``; checked: const."""
 
-    what: Any = None  # TypeSyntax | Expr
+    what: TypeSyntax | Expr = None  # type: ignore[assignment]
 
 
 class OffsetOf(Expr):
     """``offsetof(type or expr, a.b)``; checked: const."""
 
-    what: Any = None  # TypeSyntax | Expr
+    what: TypeSyntax | Expr = None  # type: ignore[assignment]
     path: list[str] = []
 
 
@@ -210,7 +218,7 @@ class BlockExpr(Expr):
     (or that of the If there). A macro's body may have no value at all.
     """
 
-    body: list[Any] = []  # Stmt
+    body: list[Stmt] = []
     value: Expr | None = None
 
 
@@ -303,13 +311,14 @@ class AttachPoint(Node):
     """``tracepoint:sched:sched_switch`` as written: ``parts`` split at unquoted colons, quotes removed.
 
     Positional parameters ($1) are already replaced; ``given``: one of them stands for all of it.
-    ``alias`` is the name in ``name=probe``.
+    One that was not given is nothing, and ``missing``. ``alias`` is the name in ``name=probe``.
     """
 
     text: str
     parts: list[str]
     alias: str = ""
     given: bool = False
+    missing: str = ""
 
 
 class Clause(Node):
@@ -359,7 +368,7 @@ class CField(Node):
     name: str
     type: TypeSyntax
     bits: int = 0
-    inline: Any = None  # CStruct | CEnum | None
+    inline: CStruct | CEnum | None = None
     align: int = 0
 
 
@@ -395,7 +404,7 @@ class Script(Node):
     map_decls: list[MapDecl] = []
     macros: list[Macro] = []
     functions: list[Subprogram] = []
-    definitions: list[Any] = []  # CStruct | CEnum | CTypedef
+    definitions: list[CStruct | CEnum | CTypedef] = []
     defines: dict[str, str] = {}  # #define NAME text
     includes: list[str] = []
     imports: list[StrLiteral] = []

@@ -6,18 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..kinds import KINDS
+from ..source import Source, Span
 from .ast import AttachPoint
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, confusion
-from .source import Source, Span
 
 _PIECE = re.compile(r'"[^"\n]*"|\$[0-9]+|[^\s",{}/:$()]+|.', re.ASCII | re.DOTALL)
 _PARAMETER = re.compile(r"\$[0-9]+", re.ASCII)
 _ALIAS = re.compile(r"([A-Za-z_]\w*)[ \t]*=[ \t]*(?=[A-Za-z*])", re.ASCII)
 
 # Probes whose second part is a file; their slashes are no predicate.
-_FILE_PROBES = frozenset(("uprobe", "u", "uretprobe", "ur", "usdt", "U"))
+_FILE_PROBES = frozenset([name for kind in KINDS.values() if kind.user for name in (kind.name, *kind.aliases)])
 _PATH_STARTS = ("/", "./", "../", "~")
 
 
@@ -28,6 +29,7 @@ class AttachPointReader:
         self._source = source
         self._diagnostics = diagnostics
         self._params = params
+        self._missing = ""
 
     def read(self, pos: int) -> tuple[AttachPoint, int]:
         """The attach point at ``pos``, and where it ends. Raises :class:`Abandoned` if there is none."""
@@ -35,11 +37,12 @@ class AttachPointReader:
         named = _ALIAS.match(self._source.text, pos)
         if named is not None:
             alias, pos = named[1], named.end()
+        self._missing = ""
         parts, text, end = self._read_parts(pos)
         span = Span(self._source, start, end)
         if end == pos:
             self._fail_no_attach_point(end)
-        return AttachPoint(span, text, parts, alias, _PARAMETER.fullmatch(span.text) is not None), end
+        return AttachPoint(span, text, parts, alias, _PARAMETER.fullmatch(span.text) is not None, self._missing), end
 
     def _read_parts(self, pos: int) -> tuple[list[str], str, int]:
         """The parts between unquoted colons, the text with parameters replaced, and the end."""
@@ -74,20 +77,17 @@ class AttachPointReader:
         if piece == '"':
             self._fail("unterminated-string", "syntax: unterminated string", start, start + 1, ['close it with "'])
         if piece[0] == '"':
-            return re.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1], start + m.start()), piece)[1:-1]
+            return re.sub(r"\$([0-9]+)", lambda m: self._positional_parameter(m[1]), piece)[1:-1]
         if piece[0] == "$" and len(piece) > 1:
-            return self._positional_parameter(piece[1:], start)
+            return self._positional_parameter(piece[1:])
         return piece
 
-    def _positional_parameter(self, digits: str, start: int) -> str:
+    def _positional_parameter(self, digits: str) -> str:
         number = int(digits[:6])
         if 0 < number <= len(self._params):
             return self._params[number - 1]
-        given = len(self._params)
-        self._fail(
-            "missing-parameter", f"this attach point needs the positional parameter ${digits[:6]}",
-            start, start + 1 + len(digits),
-            [f"{given or 'no'} parameter{' was' if given == 1 else 's were'} given; they stand behind the script"])
+        self._missing = f"${digits[:6]}"
+        return ""
 
     def _is_predicate(self, parts: list[str], pos: int) -> bool:
         """Whether the slash at ``pos``, behind these parts, starts a predicate (or a comment) and not a path."""

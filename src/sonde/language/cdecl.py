@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from ..source import Span
 from .ast import CEnum, CField, CStruct, CTypedef, Expr, Name, TypeSyntax
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX
 from .expressions import ExpressionParser
 from .lexer import Token, parse_integer
-from .source import Span
 from .type_syntax import TAGS
 
 # __attribute__((...)) behind the closing brace

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
+from ..source import Source, Span
 from .diagnostics import Diagnostics
 from .lexer import COMPLAINTS, Token, confusion
-from .source import Source, Span
 
 # Limit of nesting, in the text and in the tree, so that neither the parser nor those who walk the tree recurse too
 # deep. One level of text costs the parser at most four Python frames.

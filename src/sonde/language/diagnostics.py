@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from ..errors import CompileError, shorten_message, underline_span
-from ..record import Record
-from .source import Span
+from ..errors import ERROR, WARNING, CompileError
+from ..source import Diagnostic, Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-ERROR, WARNING = "ERROR", "WARNING"
 MAX_SHOWN = 50  # errors, and warnings beside them: what is behind that many is not worth reading
 
 LONGEST_NAME = 200  # that was meant to be another one; comparing endless ones takes long
 
-
-class Diagnostic(Record):
-    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do."""
-
-    severity: str
-    code: str
-    message: str
-    span: Span | None
-    hints: list[str] = []
-
-    def render(self) -> str:
-        """bpftrace's shape: position, message, the source line, an underline, then HINT lines."""
-        hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
-        said = f"{self.severity}: {shorten_message(self.message)}"
-        if self.span is None:
-            return "\n".join([said, *hints])
-        source = self.span.source
-        line, column = source.line_and_column(self.span.start)
-        last, end = source.line_and_column(max(self.span.start, self.span.end))
-        text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
-        if last != line:
-            end = len(text) + 1
-        return "\n".join([f"{self.span}: {said}", *underline_span(text, column - 1, end - 1), *hints])
+# What bpftrace comes upon when a script has been read: of several errors the syntax is shown first.
+FOUND_LATE = ("header-not-found", "error-directive", "import-not-found")
 
 
 class Diagnostics:

@@ -68,7 +68,7 @@ def _checked_result(node: Node) -> str:
 
 def type_text(written: TypeSyntax) -> str:
     """A type as in the language: ``struct sock *``, ``int8[8]``."""
-    base = written.base or f"typeof({written.typeof.span.text})"
+    base = written.base if written.typeof is None else f"typeof({written.typeof.span.text})"
     stars = " " + "*" * written.pointers if written.pointers else ""
     return base + stars + "".join(f"[{dim or ''}]" for dim in written.dims) + "*" * written.outer
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
+from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
 from .lexer import MAX_INT, Token, parse_integer, unescape_string
-from .source import Span
 from .type_syntax import TypeParser
 
 PRECEDENCE = {
@@ -54,8 +54,9 @@ class ExpressionParser(TypeParser):
         """An expression of operators that bind tighter than ``least``; with 0 also ``?:``."""
         self.enter_level()
         outer, self.height = self.height, 0
-        start = self.token[2]
-        left = self.operations(self.operand(), start, least)
+        left = self.operand()
+        start = left.span.start  # behind parentheses
+        left = self.operations(left, start, least)
         if self.kind == "?" and least == 0:
             left = self._parse_ternary(left, start)
         if self.height < outer:
@@ -127,11 +128,8 @@ class ExpressionParser(TypeParser):
             kind = self.kind
         if kind == "&&":
             self._no_address(Span(self.source, self.token[2] + 1, self.token[3]))
-        primary = _PRIMARY.get(kind)
-        if primary is None:
-            self.fail_unexpected("expression")
-        start = self.token[2]
-        value = primary(self)
+        value = self.find_primary()(self)
+        start = value.span.start
         while self.kind in _POSTFIXES:
             value = self._parse_postfix(value, start)
             self.grow_height()
@@ -139,6 +137,13 @@ class ExpressionParser(TypeParser):
             value = self._apply_prefix(start, what, value)
             self.grow_height()
         return value
+
+    def find_primary(self) -> Callable[[ExpressionParser], Expr]:
+        """What parses the expression without any operator that begins here."""
+        primary = _PRIMARY.get(self.kind)
+        if primary is None:
+            self.fail_unexpected("expression")
+        return primary
 
     def _no_address(self, of: Span) -> NoReturn:
         self.fail("bad-operand", "syntax: address-of operator (&) can only be used on a map or variable", of)
@@ -245,9 +250,6 @@ class ExpressionParser(TypeParser):
 
     def _parse_map(self) -> Expr:
         token = self.advance()
-        if len(token[1]) > 1 and token[1][1].isdigit():
-            self.fail("invalid-name", f"'{token[1][:40]}' is no name for a map", self.token_span(token),
-                      ["names start with a letter"])
         if self.kind != "[":
             return ast.MapRef(self.token_span(token), name=token[1])
         self.advance()
@@ -348,7 +350,7 @@ class ExpressionParser(TypeParser):
         self.expect("(", "'('")
         what = self.parse_argument_type() or self.parse_expression()
         self.expect(",", "','")
-        path = [self.expect("word", "identifier")[1]]
+        path = [self.expect("word", "')'", ["a member is missing, as in offsetof(struct task_struct, pid)"])[1]]
         while self.accept("."):
             path.append(self.expect("word", "identifier")[1])
         self.expect(")", "')'")

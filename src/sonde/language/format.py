@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ..record import Record
+from ..source import Source
 from . import ast
 from .lexer import TOKEN
-from .source import Source
 
 INDENT = 2
 WIDTH = 100  # of a line that a block on one line may fill
@@ -49,7 +48,7 @@ def format_script(source: Source, script: ast.Script) -> str:
 # --- pieces -----------------------------------------------------------------------------------------------
 
 
-def _walk_nodes(item: Any) -> Iterator[ast.Node]:
+def _walk_nodes(item: object) -> Iterator[ast.Node]:
     if isinstance(item, list):
         for part in item:
             yield from _walk_nodes(part)

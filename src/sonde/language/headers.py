@@ -6,18 +6,18 @@ import re
 from copy import copy
 from typing import Any
 
+from ..errors import ERROR, WARNING
+from ..source import Source, Span
 from .ast import CEnum, CStruct, CTypedef
 from .cursor import Abandoned
-from .diagnostics import ERROR, WARNING
-from .parser import Parser
-from .source import Source, Span
+from .file_parser import FileParser
 
 _ONCE = r"(?m)^[ \t]*#[ \t]*pragma[ \t]+once\b"
 MISSING = ("header-not-found", "include-depth")  # with these libclang could do no better
 _LINKAGE = r'extern\s*"C(?:\+\+)?"\s*\{'  # a header for C and C++
 
 
-class HeaderParser(Parser):
+class HeaderParser(FileParser):
     """Adds what a header defines to the script of the parser that includes it."""
 
     @property
@@ -40,7 +40,7 @@ class HeaderParser(Parser):
                 item.hints.append(f"{how_to_add('headers')}: libclang reads what this reader does not")
             return
         before, defines = state[0], state[1]
-        text, complaints = libclang.translate_header(self.source.name, self._files, defines,
+        text, complaints = libclang.translate_header(self.source.name, self.files, defines,
                                                frozenset([_definition_tag(item) for item in before]))
         if complaints:
             for complaint in complaints:
@@ -48,7 +48,8 @@ class HeaderParser(Parser):
             return
         self.diagnostics.keep_only(self.diagnostics.items[:known])
         self._restore_state(state)
-        HeaderParser(Source(self.source.name, text), self.diagnostics, (), self._files, self).parse_header()
+        HeaderParser(Source(self.source.name, text), self.diagnostics, (), self.files, self._load_file,
+                     self).parse_header()
 
     def _save_state(self) -> list[Any]:
         """What reading a header adds to, as it is now."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
-from .preprocessor import Preprocessor
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .preprocessor import Preprocessor
 
 # (kind, text, start, end); the kind of an operator is the operator itself. Kinds besides:
 #   word, int, str, char, var ($x), map (@x), param ($1, $#), eof, "/{" (the slash that ends a predicate),
@@ -25,7 +27,7 @@ TOKEN = re.compile(
     r"|(?P<bad>/\*)"
     r"|(?P<op><<=|>>=|->|\+\+|--|<<|>>|&&|\|\||\.\.|[-+*/%&|^<>=!]=|[-+*/%&|^<>=!~?.,:;(){}\[\]])"
     r"|(?P<var>\$[A-Za-z_]\w*)"
-    r"|(?P<map>@\w*)"
+    r"|(?P<map>@(?:[A-Za-z_]\w*)?)"
     r"|(?P<int>[0-9]\w*)"
     r'|(?P<str>"[^"\\\n]*(?:\\.[^"\\\n]*)*")'
     r"|(?P<param>\$[0-9#]\w*)"

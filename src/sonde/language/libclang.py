@@ -9,9 +9,15 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from .files import Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from clang.cindex import Cursor, TranslationUnit
+    from clang.cindex import Type as ClangType
 
 SYSTEM = ("/usr/include/", "/usr/local/include/", "/usr/lib/", "/usr/src/")
 COMPILERS = ("/usr/lib/gcc/*/*/include", "/usr/lib/clang/*/include", "/usr/lib/llvm-*/lib/clang/*/include")
@@ -68,20 +74,20 @@ def translate_header(path: str, files: Files, defines: Mapping[str, str], known:
 class _Writer:
     """Writes what a translation unit defines; a struct before those that contain it."""
 
-    def __init__(self, cindex: Any, system: Sequence[str], known: frozenset[str]) -> None:
+    def __init__(self, cindex: ModuleType, system: Sequence[str], known: frozenset[str]) -> None:
         self.kinds, self.types = cindex.CursorKind, cindex.TypeKind
         self.system = tuple(system)
         self.done = set(known)
         self.lines: list[str] = []
 
-    def write_unit(self, unit: Any) -> str:
+    def write_unit(self, unit: TranslationUnit) -> str:
         for cursor in unit.cursor.get_children():
             file = cursor.location.file
             if file is not None and not os.path.abspath(file.name).startswith(self.system):
                 self._write_item(cursor)
         return "\n".join(self.lines) + "\n"
 
-    def _write_item(self, cursor: Any) -> None:
+    def _write_item(self, cursor: Cursor) -> None:
         kind = cursor.kind
         if kind in (self.kinds.STRUCT_DECL,
                     self.kinds.UNION_DECL) and cursor.is_definition() and _has_plain_name(cursor):
@@ -94,13 +100,13 @@ class _Writer:
         elif kind == self.kinds.MACRO_DEFINITION and cursor.extent.start.file is not None:
             self._write_macro(cursor)
 
-    def _write_macro(self, cursor: Any) -> None:
+    def _write_macro(self, cursor: Cursor) -> None:
         start, end = cursor.extent.start, cursor.extent.end
         with open(start.file.name, "rb") as file:
             text = file.read()[start.offset:end.offset].decode("utf-8", "replace")
         self.lines.append(f"#define {text}")
 
-    def _write_enum(self, cursor: Any) -> str:
+    def _write_enum(self, cursor: Cursor) -> str:
         name = cursor.spelling if _has_plain_name(cursor) else ""
         key = f"enum {name}" if name else f"enum {cursor.hash}"
         if key not in self.done:
@@ -110,7 +116,7 @@ class _Writer:
             self.lines.append(f"enum {name} {{ {members} }};")
         return name
 
-    def _write_record(self, type: Any) -> str:
+    def _write_record(self, type: ClangType) -> str:
         """``struct name``, which is written first if it is not there yet; without a name all of its text."""
         cursor = type.get_declaration()
         word = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
@@ -122,7 +128,7 @@ class _Writer:
             self.lines.append(f"{name} {self._record_body(type)};")
         return name
 
-    def _record_body(self, type: Any) -> str:
+    def _record_body(self, type: ClangType) -> str:
         """The members, packed, with what lies between them as bit-fields that have no name."""
         union = type.get_declaration().kind == self.kinds.UNION_DECL
         at = 0
@@ -141,7 +147,7 @@ class _Writer:
             parts += _gap_bitfields(8 * type.get_size() - at)
         return f"{{ {' '.join(parts)} }} __attribute__((packed, aligned({max(type.get_align(), 1)})))"
 
-    def _declare_member(self, type: Any, name: str) -> str:
+    def _declare_member(self, type: ClangType, name: str) -> str:
         """``type name``; what the language has no word for becomes bytes of the same size."""
         type, dims = type.get_canonical(), ""
         while type.kind in (self.types.CONSTANTARRAY, self.types.INCOMPLETEARRAY):
@@ -154,7 +160,7 @@ class _Writer:
             return f"void {'*' * stars}{name}{dims}"
         return f"{self._base_type_name(type)} {'*' * stars}{name}{dims}".rstrip()
 
-    def _base_type_name(self, type: Any) -> str:
+    def _base_type_name(self, type: ClangType) -> str:
         kind, size = type.kind, type.get_size()
         if kind == self.types.RECORD:
             return self._write_record(type)
@@ -182,5 +188,5 @@ def _is_identifier(name: str) -> bool:
     return name.isidentifier()
 
 
-def _has_plain_name(cursor: Any) -> bool:
+def _has_plain_name(cursor: Cursor) -> bool:
     return _is_identifier(cursor.spelling) and not cursor.is_anonymous()

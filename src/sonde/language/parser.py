@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..source import Source, Span
 from . import ast
 from .ast import Expr, Script
 from .attach_point import AttachPointReader
@@ -16,11 +17,9 @@ from .cdecl import ATTRIBUTE, split_attributes
 from .constants import NotConstant, evaluate_constant
 from .cursor import SYNTAX, Abandoned
 from .diagnostics import Diagnostics
-from .files import Files, is_system_header, kernel_version_code
-from .lexer import Lexer, Token, parse_integer
-from .preprocessor import Preprocessor
-from .source import Source, Span
-from .statements import StatementParser
+from .file_parser import FileParser
+from .files import Files
+from .lexer import Token, parse_integer
 
 # The items that start with a word; whatever else stands at the top level is a probe.
 _ITEM_WORDS = ("config", "struct", "union", "enum", "typedef", "let", "macro", "import", "fn")
@@ -50,32 +49,17 @@ def parse_expression(source: Source, diagnostics: Diagnostics) -> Expr | None:
     return parser.parse_whole_expression()
 
 
-class Parser(StatementParser):
+class Parser(FileParser):
     """Parses one source."""
 
-    _preprocessor: Preprocessor
-    _script: Script
-
     def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files | None = None,
-                 outer: Parser | None = None) -> None:
-        """``outer`` is the parser of the file that includes or imports this one: they share what they define."""
-        super().__init__(source, diagnostics)
-        self._params = params
-        self._files = files or Files()
-        shared = outer._preprocessor if outer is not None else None
-        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds, self._include_file, shared)
-        self._lexer = Lexer(source.text, self._preprocessor)
+                 outer: FileParser | None = None) -> None:
+        super().__init__(source, diagnostics, params, files or Files(), _load_file, outer)
         self._points = AttachPointReader(source, diagnostics, params)
-        self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
-        self._within: int = 0 if outer is None else outer._within + 1
-        self._loaded: set[str] = set() if outer is None else outer._loaded  # imports, and headers read only once
-        self._noted = []
-        self.typedefs = set() if outer is None else outer.typedefs
-        self.constants = {} if outer is None else outer.constants
 
     def parse_script(self) -> Script:
         """Every item of the source."""
-        for header in self._files.headers:
+        for header in self.files.headers:
             self._include_file(header, True, Span(self.source, 0, 0))
         self._parse_items()
         script = self._script
@@ -254,21 +238,22 @@ class Parser(StatementParser):
 
     def _parse_entries(self) -> int:
         """A number, a ``#define`` of one, or a positional parameter."""
+        head = self.first_word()
         node = self.parse_expression()
         try:
             entries = evaluate_constant(node, self._lookup_entries)
         except NotConstant:
-            self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", node.span,
+            self.fail("not-constant", "syntax: expected positive integer for map declaration max entries", head,
                       ["it must be known when compiling"])
         if not 0 < entries < 1 << 32:
             self.error("bad-size", "syntax: expected positive integer for map declaration max entries" if entries < 0
-                       else f"a map cannot have {entries} entries", node.span)
+                       else f"a map cannot have {entries} entries", head)
             return 1
         return entries
 
     def _lookup_entries(self, node: Expr) -> int | None:
-        if isinstance(node, ast.Positional) and 0 < node.number <= len(self._params):
-            return parse_integer(self._params[node.number - 1])
+        if isinstance(node, ast.Positional) and 0 < node.number <= len(self.params):
+            return parse_integer(self.params[node.number - 1])
         return self.lookup_constant(node)
 
     def _parse_import(self) -> None:
@@ -337,7 +322,7 @@ class Parser(StatementParser):
         name = self.string_value(token)
         self._script.imports.append(ast.StrLiteral(self.token_span(token), value=name))
         refused: dict[str, str] = {}
-        path = self._files.find_import(name, self.source, refused)
+        path = self.files.find_import(name, self.source, refused)
         for place, reason in refused.items():
             self.diagnostics.warning("untrusted-import", f'skipping due to {reason}: "{place}"', span)
         if path is None:
@@ -348,98 +333,41 @@ class Parser(StatementParser):
             return
         try:
             if path.endswith((".bt", ".h", ".c")):
-                self._load_file(path, span)
+                _load_file(self, path, span)
                 return
-            for found, reason in self._files.list_directory(path).items():
+            for found, reason in self.files.list_directory(path).items():
                 if reason:
                     self.error("untrusted-import", f'cowardly refusing to import from a directory with {reason}: '
                                f'"{found}"', span)
                     return
-                self._load_file(found, span)
+                _load_file(self, found, span)
         except OSError as error:
             self.error("import-not-found", f"Cannot import '{name}': {error.strerror}", span)
 
-    def _include_file(self, name: str, quoted: bool, span: Span) -> None:
-        """#include: a user's header is read; the system's are not needed."""
-        path = self._files.find_header(name, quoted, self.source)
-        if path is not None:
-            self._load_file(path, span)
-        elif not is_system_header(name):
-            self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
 
-    def _load_file(self, path: str, span: Span) -> None:
-        """Parse one more file into this script."""
-        if path in self._loaded:
-            return
-        if self._within >= MAX_INCLUDES:
-            self.error("include-depth", f"files include one another too deeply: {path}", span)
-            return
-        if path.endswith(".c"):
-            self.error("not-supported", f"{path} is a program in C, which would have to be compiled", span,
-                       ["Sonde brings no C compiler along: write a macro or a fn in the language, or load the program "
-                        "with bpftool and trace it with fentry:bpf:NAME"])
-            return
-        try:
-            source = self._files.read_source(path)
-        except OSError as error:
-            self.error("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
-            return
-        if path.endswith(".bt"):
-            self._loaded.add(path)
-            Parser(source, self.diagnostics, self._params, self._files, self)._parse_items()
-            return
-        from .headers import HeaderParser
-        parser = HeaderParser(source, self.diagnostics, (), self._files, self)
-        if parser.is_read_once:
-            self._loaded.add(path)
-        parser.parse_whole_header()
-
-    # --- preprocessor -------------------------------------------------------------------------------------
-
-    def lookup_define(self, node: Expr) -> int | None:
-        """The value of a ``#define`` that is a number."""
-        if not isinstance(node, ast.Name):
-            return None
-        return parse_integer(self._preprocessor.defines.get(node.name, ""))
-
-    def _condition_holds(self, start: int, end: int) -> bool:
-        """The condition of an ``#if``, whose text lies between two offsets."""
-        outer = (self.tokens, self.index, self.depth, self.height)
-        tokens = self._lexer.tokenize_line(start, end)
-        for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"
-            if tokens[index][1] == "defined" and tokens[index + 1][0] == "word":
-                _, _, at, to = tokens[index + 1]
-                tokens[index + 1:index + 2] = [("(", "(", at, at), tokens[index + 1], (")", ")", to, to)]
-        self.load_tokens(self._preprocessor.expand_tokens(tokens))
-        try:
-            node = self.parse_expression()
-            if self.kind != "eof":
-                self.fail_unexpected("an operator")
-            return bool(evaluate_constant(node, self._lookup_condition_name))
-        except Abandoned:
-            return False
-        except NotConstant as error:
-            self.diagnostics.error(
-                "bad-condition", f"'{error.node.span.text}' has no value in a condition", error.node.span,
-                ["types come from this kernel (BTF), so that scripts need no #if for its version"])
-            return False
-        finally:
-            self.tokens, index, self.depth, self.height = outer
-            self.seek(index)
-
-    def _lookup_condition_name(self, node: Expr) -> int | None:
-        """``defined(X)``, and names: as in C, those that are not defined are 0."""
-        if isinstance(node, ast.Call) and node.name == "defined" and len(node.args) == 1:
-            name = node.args[0]
-            return int(self._preprocessor.is_defined(name.name)) if isinstance(name, ast.Name) else None
-        if isinstance(node, ast.Call) and node.name == "KERNEL_VERSION" and len(node.args) == 3:
-            major, minor, patch = [evaluate_constant(a, self._lookup_condition_name) if isinstance(a, Expr) else 0
-                                   for a in node.args]
-            return kernel_version_code(major, minor, patch)
-        if isinstance(node, ast.Name) and node.name == "LINUX_VERSION_CODE":
-            return self._files.version_code
-        if isinstance(node, ast.Name):
-            if node.name in self._preprocessor.defines:
-                return self.lookup_define(node)
-            return int(self._preprocessor.is_defined(node.name))
-        return None
+def _load_file(outer: FileParser, path: str, span: Span) -> None:
+    """Parse one more file, which another includes or imports, into the script."""
+    if path in outer.loaded:
+        return
+    if outer.within >= MAX_INCLUDES:
+        outer.error("include-depth", f"files include one another too deeply: {path}", span)
+        return
+    if path.endswith(".c"):
+        outer.error("not-supported", f"{path} is a program in C, which would have to be compiled", span,
+                   ["Sonde brings no C compiler along: write a macro or a fn in the language, or load the program "
+                    "with bpftool and trace it with fentry:bpf:NAME"])
+        return
+    try:
+        source = outer.files.read_source(path)
+    except OSError as error:
+        outer.error("header-not-found", f"failed to open file '{path}': {error.strerror}", span)
+        return
+    if path.endswith(".bt"):
+        outer.loaded.add(path)
+        Parser(source, outer.diagnostics, outer.params, outer.files, outer)._parse_items()
+        return
+    from .headers import HeaderParser
+    parser = HeaderParser(source, outer.diagnostics, (), outer.files, _load_file, outer)
+    if parser.is_read_once:
+        outer.loaded.add(path)
+    parser.parse_whole_header()

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..source import Source, Span
 from .diagnostics import Diagnostics
-from .source import Source, Span
 
 if TYPE_CHECKING:
     from .cmacros import CMacro

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
+from ..source import Span
 from . import ast
 from .ast import Expr, Stmt
 from .cdecl import DeclarationParser
 from .lexer import Token
-from .source import Span
 
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 _BLOCK_LIKE = (ast.If, ast.While, ast.For, ast.Unroll, ast.Block)
@@ -197,8 +197,12 @@ class StatementParser(DeclarationParser):
         parens = self.accept("(")
         variable = self.parse_variable("in for loop")
         self.expect(":", "':'", ["for ($i : 0..10) { ... }, or for ($kv : @map) { ... }"])
+        begin = self.index
         first = self.parse_expression()
         last = self.parse_expression() if self.accept("..") else None
+        if last is None and isinstance(first, (ast.Unary, ast.Binary, ast.FieldAccess)):
+            self.seek(begin)  # say what is wrong of it as if nothing but a plain value could stand here
+            self.find_primary()(self)
         if parens:
             self.expect(")", "')'")
         if last is None and not _is_iterable(first):

@@ -148,10 +148,11 @@ class TypeParser(Cursor):
             self.advance()
             self.skip_qualifiers()
             pointers += 1
-        written = TypeSyntax(self.span_since(start), base, pointers, [], typeof)
-        if isinstance(typeof, TypeSyntax):
+        if not isinstance(typeof, TypeSyntax):
+            written = TypeSyntax(self.span_since(start), base, pointers, [], typeof)
+        else:
             inner = typeof.pointers + (0 if typeof.dims else pointers)
-            written = TypeSyntax(written.span, typeof.base, inner, typeof.dims, typeof.typeof,
+            written = TypeSyntax(self.span_since(start), typeof.base, inner, typeof.dims, typeof.typeof,
                                  typeof.outer + (pointers if typeof.dims else 0))
         while self.kind == "[":
             dim = self._parse_dim()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
 
 from ..record import Record
 from ..runtime.merge import MASK, is_additive
@@ -64,7 +63,7 @@ def empty_delta() -> Delta:
     return Delta([], array("I"), array("I"), array("I"), array("I"), array("Q"), array("I"), [])
 
 
-def _make_delta(**columns: Any) -> Delta:
+def _make_delta(**columns: Sequence[int] | list[bytes]) -> Delta:
     """A delta of these columns; the others are empty."""
     found = empty_delta()
     for name, column in columns.items():

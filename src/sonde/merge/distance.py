@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TypeVar
 
 from ..types import Aggregate
+
+K = TypeVar("K")
 
 WASSERSTEIN, VARIATION = "Wasserstein distance in buckets", "total variation of the keys' shares"
 
@@ -39,7 +41,7 @@ def distance_name(aggregate: Aggregate | None) -> str:
     return {"hist": WASSERSTEIN, "lhist": WASSERSTEIN, "count": VARIATION, "sum": VARIATION}.get(kind, "")
 
 
-def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[Any, Sequence[int]]]) -> list[tuple[str, float]]:
+def rank_sources(aggregate: Aggregate, parts: Mapping[str, Mapping[K, Sequence[int]]]) -> list[tuple[str, float]]:
     """(source, its distance from all others together), the farthest first; ``parts`` are the words by source and key.
     Histograms of several keys are added up before. Negative sums count as nothing."""
     if not distance_name(aggregate):

@@ -7,10 +7,11 @@ that a text can stand for the value, and :func:`decode_value` accepts nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import SondeError
+from ..plain import Json, as_flag, as_integer, as_integers, as_list, as_text, as_texts
 from ..runtime.aggregates import Histogram, LinearHistogram, Stats
 from ..runtime.series import Series
 from ..runtime.values import (
@@ -24,9 +25,11 @@ from ..runtime.values import (
     NamedNumber,
     PointerValue,
     RecordValue,
+    ScriptValue,
     StackTrace,
     StructValue,
     UserAddress,
+    make_record_class,
 )
 from ..types import Stack
 
@@ -112,8 +115,9 @@ class PortableStack(StackTrace):
     def frames(self) -> list[Frame]:
         return [self._make_frame(0, name, offset, module) for _, name, offset, module in self._named]
 
-    def _format_frame(self, address: int) -> str:
-        return self._named[address][0]
+    @property
+    def lines(self) -> list[str]:
+        return [text for text, *_ in self._named]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PortableStack) and (other._named, other._lost) == (self._named, self._lost)
@@ -124,13 +128,13 @@ class PortableStack(StackTrace):
 
 # To text ------------------------------------------------------------------------------------------------------------
 
-def encode_value(value: Any) -> bytes:
+def encode_value(value: ScriptValue) -> bytes:
     """The text of a key or value."""
     from json import dumps
     return dumps(_make_form(value), separators=(",", ":")).encode()
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: ScriptValue) -> str:
     """What kind of value it is; values of one kind can be compared and printed side by side."""
     if type(value) is tuple:
         return f"({','.join(map(kind_of, value))})"
@@ -139,32 +143,32 @@ def kind_of(value: Any) -> str:
     return next((base.__name__ for base in _FORMS if isinstance(value, base)), "none")
 
 
-def _make_form(value: Any) -> Any:
+def _make_form(value: ScriptValue) -> Json:
     """A value as JSON has it: a list that begins with the name of its kind, but for what JSON knows itself."""
-    kind = type(value)
-    if value is None or kind in (int, str, bool):
+    if value is None or type(value) is int or type(value) is str or isinstance(value, bool):
         return value
+    kind = type(value)
     make = _FORMS.get(kind) or next((make for base, make in _FORMS.items() if isinstance(value, base)), None)
     assert make is not None, f"no portable form of {kind.__name__}"
     return make(value)
 
 
-def _forms_of(values: Sequence[Any]) -> list[Any]:
+def _forms_of(values: Iterable[ScriptValue]) -> list[Json]:
     return [_make_form(each) for each in values]
 
 
-def _stack_form(stack: StackTrace) -> list[Any]:
-    frames = [[stack._format_frame(address), frame.name, frame.offset if frame.name else 0, frame.module]
-              for address, frame in zip(stack.addresses, stack.frames)]
+def _stack_form(stack: StackTrace) -> list[Json]:
+    frames: list[Json] = [[line, frame.name, frame.offset if frame.name else 0, frame.module]
+              for line, frame in zip(stack.lines, stack.frames)]
     return ["stack", stack.type.user, stack.type.mode, stack.type.limit, stack.lost, frames]
 
 
 # Subclasses stand before their bases.
-_FORMS: dict[type, Callable[[Any], list[Any]]] = {
+_FORMS: dict[type, Callable[[Any], list[Json]]] = {
     RecordValue: lambda v: ["record", list(v._fields), *_forms_of(v)],
     ArrayValue: lambda v: ["array", *_forms_of(v)],
     tuple: lambda v: ["tuple", *_forms_of(v)],
-    StructValue: lambda v: ["struct", list(v), *_forms_of(list(v.values()))],
+    StructValue: lambda v: ["struct", list(v), *_forms_of(v.values())],
     EnumValue: lambda v: ["enum", type(v).__name__, int(v), v.name],
     PointerValue: lambda v: ["pointer", int(v)],
     Moment: lambda v: ["moment", v.format, v.wall],
@@ -183,7 +187,7 @@ _FORMS: dict[type, Callable[[Any], list[Any]]] = {
 
 # From text ----------------------------------------------------------------------------------------------------------
 
-def decode_value(text: bytes) -> Any:
+def decode_value(text: bytes) -> ScriptValue:
     """The value of a text that came from elsewhere; PortableError for anything that is none."""
     from json import loads
     if len(text) > LONGEST:
@@ -194,128 +198,107 @@ def decode_value(text: bytes) -> Any:
         raise PortableError(f"no value: {text[:60]!r}") from None
 
 
-def _read_form(form: Any, depth: int) -> Any:
-    if form is None or type(form) in (str, bool):
+def _read_form(form: Json, depth: int) -> ScriptValue:
+    if form is None or isinstance(form, str | bool):
         return form
-    if type(form) is int:
-        return _check_integer(form)
-    if type(form) is not list or not depth:
+    if isinstance(form, int):
+        return as_integer(form)
+    if not depth:
         raise ValueError
-    kind, *parts = form
-    return _READERS[kind](parts, depth - 1)
+    kind, *parts = as_list(form)
+    return _READERS[as_text(kind)](parts, depth - 1)
 
 
-def _read_forms(parts: list[Any], depth: int) -> list[Any]:
+def _read_forms(parts: list[Json], depth: int) -> list[ScriptValue]:
     return [_read_form(part, depth) for part in parts]
 
 
-def _check_integer(number: Any) -> int:
-    if type(number) is not int or not -(1 << 63) <= number < 1 << 64:
-        raise ValueError
-    return number
-
-
-def _check_integers(numbers: list[Any]) -> list[int]:
-    return [_check_integer(number) for number in numbers]
-
-
-def _check_text(text: Any) -> str:
-    if type(text) is not str:
-        raise TypeError
-    return text
-
-
-def _check_flag(flag: Any) -> bool:
-    if type(flag) is not bool:
-        raise TypeError
-    return flag
-
-
-def _read_record(parts: list[Any], depth: int) -> RecordValue:
-    names, *values = parts
-    wrap: Any = type("record", (RecordValue,), {"_fields": tuple(map(_check_text, names))})
+def _read_members(parts: list[Json], depth: int) -> tuple[list[str], list[ScriptValue]]:
+    """The names and values of a record's or struct's members."""
+    names, values = as_texts(parts[0]), _read_forms(parts[1:], depth)
     if len(names) != len(values):
         raise ValueError
-    found: RecordValue = wrap(_read_forms(values, depth))
-    return found
+    return names, values
 
 
-def _read_struct(parts: list[Any], depth: int) -> StructValue:
-    names, *values = parts
-    if len(names) != len(values):
-        raise ValueError
-    return StructValue(zip(map(_check_text, names), _read_forms(values, depth)))
+def _read_record(parts: list[Json], depth: int) -> RecordValue:
+    names, values = _read_members(parts, depth)
+    return make_record_class(tuple(names), all(isinstance(value, StackTrace) for value in values))(values)
 
 
-def _read_enum(parts: list[Any], depth: int) -> EnumValue:
+def _read_struct(parts: list[Json], depth: int) -> StructValue:
+    return StructValue(zip(*_read_members(parts, depth)))
+
+
+def _read_enum(parts: list[Json], depth: int) -> EnumValue:
     title, number, name = parts
-    wrap: Any = type(_check_text(title), (PortableEnum,), {"label": name if name is None else _check_text(name)})
-    found: EnumValue = wrap(_check_integer(number))
-    return found
+    made: type[PortableEnum] = type(as_text(title), (PortableEnum,),
+                                    {"label": name if name is None else as_text(name)})
+    return made(as_integer(number))
 
 
-def _read_moment(parts: list[Any], depth: int) -> Moment:
+def _read_moment(parts: list[Json], depth: int) -> Moment:
     format, wall = parts
-    found = Moment(_check_integer(wall))
-    found.format, found.wall = _check_text(format), min(max(int(found), 0), 1 << 62)
+    found = Moment(as_integer(wall))
+    found.format, found.wall = as_text(format), min(max(int(found), 0), 1 << 62)
     return found
 
 
-def _read_inet(parts: list[Any], depth: int) -> InetAddress:
-    family, packed = _check_integer(parts[0]), bytes.fromhex(parts[1])
+def _read_inet(parts: list[Json], depth: int) -> InetAddress:
+    family, packed = as_integer(parts[0]), bytes.fromhex(as_text(parts[1]))
     if len(packed) != {2: 4, 10: 16}.get(family, 0):
         raise ValueError
     return InetAddress(family, packed)
 
 
-def _read_stack(parts: list[Any], depth: int) -> PortableStack:
+def _read_stack(parts: list[Json], depth: int) -> PortableStack:
     user, mode, limit, lost, frames = parts
-    named = tuple([(_check_text(text), _check_text(name), _check_integer(offset), _check_text(module))
-                   for text, name, offset, module in frames])
-    return PortableStack(Stack(_check_flag(user), _check_text(mode), _check_integer(limit)), named, _check_flag(lost))
+    named = tuple([(as_text(text), as_text(name), as_integer(offset), as_text(module))
+                   for text, name, offset, module in map(as_list, as_list(frames))])
+    return PortableStack(Stack(as_flag(user), as_text(mode), as_integer(limit)), named, as_flag(lost))
 
 
-def _read_histogram(parts: list[Any], depth: int) -> Histogram:
-    bits, *counts = _check_integers(parts)
+def _read_histogram(parts: list[Json], depth: int) -> Histogram:
+    bits, *counts = as_integers(parts)
     if not 0 <= bits <= 5 or len(counts) != 1 + ((65 - bits) << bits):
         raise ValueError
     return Histogram(counts, bits)
 
 
-def _read_linear(parts: list[Any], depth: int) -> LinearHistogram:
-    low, high, step, *counts = _check_integers(parts)
+def _read_linear(parts: list[Json], depth: int) -> LinearHistogram:
+    low, high, step, *counts = as_integers(parts)
     if step < 1 or len(counts) != 2 + (high - low + step - 1) // step:
         raise ValueError
     return LinearHistogram(counts, low, high, step)
 
 
-def _read_series(parts: list[Any], depth: int) -> Series:
-    interval, wall, *points = _check_integers(parts)
+def _read_series(parts: list[Json], depth: int) -> Series:
+    interval, wall, *points = as_integers(parts)
     if interval < 1 or len(points) % 2:
         raise ValueError
     return Series(interval, dict(zip(points[::2], points[1::2])), wall)
 
 
-def _read_name(parts: list[Any], depth: int) -> PortableName:
+def _read_name(parts: list[Json], depth: int) -> PortableName:
     kind, number, name = parts
-    return PortableName(_check_text(kind), _check_integer(number), _check_text(name))
+    return PortableName(as_text(kind), as_integer(number), as_text(name))
 
 
-_READERS: dict[str, Callable[[list[Any], int], Any]] = {
+_READERS: dict[str, Callable[[list[Json], int], ScriptValue]] = {
     "tuple": lambda parts, depth: tuple(_read_forms(parts, depth)),
     "record": _read_record,
     "array": lambda parts, depth: ArrayValue(_read_forms(parts, depth)),
     "struct": _read_struct,
     "enum": _read_enum,
-    "pointer": lambda parts, depth: PointerValue(*_check_integers(parts)),
+    "pointer": lambda parts, depth: PointerValue(*as_integers(parts)),
     "moment": _read_moment,
-    "mac": lambda parts, depth: MacAddress(bytes.fromhex(*parts)),
-    "buffer": lambda parts, depth: Buffer(bytes.fromhex(*parts)),
+    "mac": lambda parts, depth: MacAddress(bytes.fromhex(*as_texts(parts))),
+    "buffer": lambda parts, depth: Buffer(bytes.fromhex(*as_texts(parts))),
     "inet": _read_inet,
     "name": _read_name,
-    "usym": lambda parts, depth: PortableAddress(*map(_check_text, parts)),
+    "usym": lambda parts, depth: PortableAddress(*as_texts(parts)),
     "stack": _read_stack,
-    "stats": lambda parts, depth: Stats(*_check_integers(parts)),
+    "stats": lambda parts, depth: Stats(*as_integers(parts)),
     "lhist": _read_linear,
     "hist": _read_histogram,
     "series": _read_series,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from ..errors import SondeError
 from ..runtime.aggregate_values import aggregate_value
@@ -14,11 +14,17 @@ from ..types import Aggregate
 from .delta import Delta
 from .portable import decode_value, kind_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.values import Item, ScriptValue
+
 MOST_KEYS = 1 << 20    # of a table
+SHARE = 4              # one source may have this part of them, that it cannot take the others' room
 MOST_CELLS = 1 << 22   # words of it that are not 0
 MOST_WORDS = 1 << 16   # of one aggregate
 
 Words = list[int]
+T = TypeVar("T")
 
 
 class MergeError(SondeError):
@@ -26,24 +32,37 @@ class MergeError(SondeError):
 
 
 class KeyTexts:
-    """The keys of one map, decoded, by their texts, of all sources: each text is decoded once, and all have to be of
-    one kind."""
+    """The keys of one map, decoded, by their texts, of all ``sources``: each text is decoded once, and all have to be
+    of one kind."""
 
-    def __init__(self) -> None:
-        self._values: dict[bytes, Any] = {}
+    def __init__(self, sources: int = 1) -> None:
+        self._shared = sources > 1
+        self.values: dict[bytes, ScriptValue] = {}
         self._kind = ""
 
-    def find_key(self, text: bytes) -> Any:
+    @property
+    def most_of_one(self) -> int:
+        """So many keys one source may have."""
+        return MOST_KEYS // SHARE if self._shared else MOST_KEYS
+
+    def forget_texts(self, texts: Iterable[bytes]) -> None:
+        """Have room again for what did not come to count."""
+        for text in texts:
+            self.values.pop(text, None)
+        if not self.values:
+            self._kind = ""
+
+    def find_key(self, text: bytes) -> ScriptValue:
         """The key of a text; PortableError if it is none, MergeError if it is another kind of key, or one too many."""
-        found = self._values.get(text, self)
-        if found is self:
-            found = decode_value(text)
-            self._kind = self._kind or kind_of(found)
-            if kind_of(found) != self._kind:
-                raise MergeError(f"keys of different kinds: {self._kind} and {kind_of(found)}")
-            if len(self._values) >= MOST_KEYS:
-                raise MergeError(f"more than {MOST_KEYS} different keys in all")
-            self._values[text] = found
+        if text in self.values:
+            return self.values[text]
+        found = decode_value(text)
+        self._kind = self._kind or kind_of(found)
+        if kind_of(found) != self._kind:
+            raise MergeError(f"keys of different kinds: {self._kind} and {kind_of(found)}")
+        if len(self.values) >= MOST_KEYS:
+            raise MergeError(f"more than {MOST_KEYS} different keys in all")
+        self.values[text] = found
         return found
 
 
@@ -52,16 +71,29 @@ class SourceKeys:
 
     def __init__(self, texts: KeyTexts) -> None:
         self._texts = texts
-        self.keys: list[Any] = []
+        self._new: list[bytes] = []  # that no other source had told, and that do not count yet
+        self.keys: list[ScriptValue] = []
 
-    def learn_texts(self, texts: Iterable[bytes]) -> None:
+    def learn_texts(self, texts: Sequence[bytes]) -> None:
         """Number more keys; PortableError for one that is none, MergeError if there are too many."""
-        self.keys += [self._texts.find_key(text) for text in texts]
-        if len(self.keys) > MOST_KEYS:
-            raise MergeError(f"more than {MOST_KEYS} keys")
+        if len(self.keys) + len(texts) > self._texts.most_of_one:
+            raise MergeError(f"more than {self._texts.most_of_one} keys")
+        values, keys = self._texts.values, self.keys
+        for text in texts:
+            if text in values:
+                keys.append(values[text])
+            else:
+                self._new.append(text)
+                keys.append(self._texts.find_key(text))
+
+    def settle_texts(self, count: bool) -> None:
+        """What was learned last counts, or not: then all that comes from this source is over."""
+        if not count:
+            self._texts.forget_texts(self._new)
+        self._new = []
 
 
-def put_in_front(source: str, key: Any) -> Any:
+def put_in_front(source: str, key: ScriptValue) -> ScriptValue:
     """A key with the name of its source in front."""
     if key is None:
         return source
@@ -79,23 +111,45 @@ class Table:
         self.by_source = by_source or aggregate is None
         self._width = aggregate.words if aggregate is not None else 1
         self._adds = aggregate is not None and is_additive(aggregate)
-        self._places: dict[Any, int] = {}
-        self._keys: list[Any] = []
+        self._places: dict[ScriptValue, int] = {}
+        self._keys: list[ScriptValue] = []
         self._sources: list[int] = []  # by place: how many sources have the key
         self._translated: dict[str, list[int]] = {}  # by source: its numbers of keys as first cells of places
+        self._held: dict[str, bytearray] = {}  # by source: which of its keys it has now, by number
         self._cells: defaultdict[int, int] = defaultdict(int)   # of what adds up: place * width + word
         self._latest: dict[int, dict[str, Words]] = {}          # of what does not: by first cell and source
-        self._values: dict[int, Any] = {}                       # plain values by first cell, all of one kind
+        self._values: dict[int, ScriptValue] = {}                       # plain values by first cell, all of one kind
         self._kind = ""
 
     def add_delta(self, source: str, known: SourceKeys, delta: Delta) -> None:
         """Add what a source tells, whose keys are ``known``. MergeError if it makes no sense, and nothing is added."""
-        cells = self._translate_keys(source, known)
-        self._check_rows(delta, len(cells))
-        values = [self._decode_plain(text) for text in delta.texts]
-        for sign, numbers in ((1, delta.born), (-1, delta.gone)):
+        self.add_checked(source, known, delta, *self.check_deltas(source, known, [delta]))
+
+    def check_deltas(self, source: str, known: SourceKeys, deltas: Sequence[Delta]) -> list[list[ScriptValue]]:
+        """What :meth:`add_checked` needs beside each of a source's next deltas; MergeError if one makes no sense, and
+        the table is as it was."""
+        self._check_keys(source, known)
+        held = self._held.setdefault(source, bytearray())
+        held.extend(bytes(len(known.keys) - len(held)))
+        changed: dict[int, int] = {}
+        rows = 0
+        for delta in deltas:
+            rows += len(delta.key)
+            self._check_rows(delta, len(known.keys), rows)
+            for has, numbers in ((1, delta.born), (0, delta.gone)):
+                for number in numbers:
+                    if changed.get(number, held[number]) == has:
+                        raise MergeError(f"a key that {'came' if has else 'went'} twice")
+                    changed[number] = has
+        return [[self._decode_plain(text) for text in delta.texts] for delta in deltas]
+
+    def add_checked(self, source: str, known: SourceKeys, delta: Delta, values: Sequence[ScriptValue]) -> None:
+        """Add a delta that was checked, with its plain values."""
+        cells, held = self._translate_keys(source, known), self._held[source]
+        for has, numbers in ((1, delta.born), (0, delta.gone)):
             for number in numbers:
-                self._sources[cells[number] // self._width] += sign
+                held[number] = has
+                self._sources[cells[number] // self._width] += 1 if has else -1
         if self._adds:
             totals = self._cells
             for number, word, gain in zip(delta.key, delta.word, delta.number):
@@ -105,12 +159,20 @@ class Table:
         for number, value in zip(delta.valued, values):
             self._values[cells[number]] = value
 
-    def _decode_plain(self, text: bytes) -> Any:
+    def _decode_plain(self, text: bytes) -> ScriptValue:
         found = decode_value(text)
         self._kind = self._kind or kind_of(found)
         if kind_of(found) != self._kind:
             raise MergeError(f"values of different kinds: {self._kind} and {kind_of(found)}")
         return found
+
+    def _check_keys(self, source: str, known: SourceKeys) -> None:
+        """MergeError if there is no room for all keys of a source."""
+        keys = known.keys[len(self._translated.get(source, ())):]
+        if len(self._keys) + len(keys) > MOST_KEYS:
+            new = keys if self.by_source else [key for key in keys if key not in self._places]
+            if len(self._keys) + len(new) > MOST_KEYS:
+                raise MergeError(f"more than {MOST_KEYS} keys")
 
     def _translate_keys(self, source: str, known: SourceKeys) -> list[int]:
         """First cells by the source's numbers of keys."""
@@ -119,15 +181,13 @@ class Table:
             key = put_in_front(source, key) if self.by_source else key
             place = self._places.get(key)
             if place is None:
-                if len(self._keys) >= MOST_KEYS:
-                    raise MergeError(f"more than {MOST_KEYS} keys")
                 place = self._places[key] = len(self._keys)
                 self._keys.append(key)
                 self._sources.append(0)
             cells.append(place * self._width)
         return cells
 
-    def _check_rows(self, delta: Delta, keys: int) -> None:
+    def _check_rows(self, delta: Delta, keys: int, rows: int) -> None:
         columns = (delta.born, delta.gone, delta.key, delta.valued)
         if max([max(column) for column in columns if column], default=-1) >= keys:
             raise MergeError("a row of a key that was not told")
@@ -137,7 +197,7 @@ class Table:
             raise MergeError("rows of another kind of value")
         if max(delta.word, default=0) >= self._width:
             raise MergeError("a word that the value does not have")
-        if len(self._cells) + len(self._latest) * self._width + len(delta.key) > MOST_CELLS:
+        if len(self._cells) + len(self._latest) * self._width + rows > MOST_CELLS:
             raise MergeError(f"more than {MOST_CELLS} numbers")
 
     def _set_words(self, source: str, cells: list[int], delta: Delta) -> None:
@@ -151,12 +211,12 @@ class Table:
 
     # reading
 
-    def words(self) -> list[tuple[Any, Words]]:
+    def words(self) -> list[tuple[ScriptValue, Words]]:
         """(key, merged words) of each key that a source has; sums modulo 2**64."""
         merge = self._sum_words if self._adds else self._merge_latest
         return [(key, merge(place * self._width)) for place, key in enumerate(self._keys) if self._sources[place] > 0]
 
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> list[Item]:
         """(key, value) of each key that a source has, as a trace of one host has them."""
         aggregate = self.aggregate
         if aggregate is None:
@@ -177,14 +237,13 @@ class Table:
         return list(merge_states(self.aggregate, data, len(held))[0])
 
 
-def require_equal(name: str, one: tuple[str, Any], other: tuple[str, Any],
-                  describe: Callable[[Any], str] = str) -> None:
+def require_equal(name: str, one: tuple[str, T], other: tuple[str, T], describe: Callable[[T], str] = str) -> None:
     """MergeError that names both, if two sources' maps of a name hold different things."""
     if one[1] != other[1]:
         raise MergeError(f"{name} is {describe(other[1])} on {other[0]}, but {describe(one[1])} on {one[0]}")
 
 
-def describe_value(value: Sequence[Any] | Any) -> str:
+def describe_value(value: object) -> str:
     """What a map's values are, with the parameters: ``lhist(0, 100, 10)``."""
     if not isinstance(value, Aggregate):
         return "a plain value" if value is None else str(value)

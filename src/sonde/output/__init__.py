@@ -7,26 +7,29 @@ from struct import Struct as Layout
 
 from ..basics import Protocol
 from ..ending import Ending
-from ..runtime.decoders import make_decoder
+from ..runtime.decoders import make_buffer_decoder, make_decoder
 from ..runtime.provenance import Provenance
-from ..runtime.values import DecodingContext, strftime
-from ..spec import EventSite, MapSpec, ScriptSpec
-from ..types import Aggregate
+from ..runtime.values import DecodingContext, Item, Items, ScriptValue, strftime
+from ..spec import EventField, EventSite, MapSpec, ScriptSpec
+from ..types import Aggregate, Buf
 from .format import Escape, FormatMany, compile_format, compile_format_of_many
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from ..runtime.batch import Records
     from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
-    from .outside import Outside
+    from ..runtime.statistics import ProbeCost
+    from ..source import Span
+    from .outside import Outside, PacketSink
+    from .rows import Rows
 
-Handler: TypeAlias = "Callable[[Any, int], object]"  # (buffer, offset of a record)
+Handler: TypeAlias = "Callable[[bytes, int], object]"  # (buffer, offset of a record)
 # (map, "" | "clear" | "zero") -> its (key, value) pairs
-Take: TypeAlias = "Callable[[str, str], Sequence[tuple[Any, Any]]]"
+Take: TypeAlias = "Callable[[str, str], Items]"
 
 _TIME = Layout("=8xQ").unpack_from
 
@@ -51,9 +54,9 @@ class Output(Protocol):
     def report_attached(self, probes: int) -> None: ...
     def report_lost_events(self, count: int) -> None: ...
     def write_note(self, message: str) -> None: ...
-    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None: ...
-    def report_located(self, severity: str, text: bytes, span: Any) -> None: ...
-    def report_statistics(self, costs: Sequence[Any]) -> None: ...
+    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0) -> None: ...
+    def report_located(self, severity: str, text: bytes, span: Span | None) -> None: ...
+    def report_statistics(self, costs: Sequence[ProbeCost]) -> None: ...
     def write_separator(self) -> None: ...
     def write_provenance(self, run: Provenance) -> None: ...
     def write_dump_head(self, dump: Dump) -> None: ...
@@ -61,10 +64,10 @@ class Output(Protocol):
     def write_joined(self, text: str) -> None: ...
     def write_file_content(self, content: bytes) -> None: ...
     def write_command_output(self, output: bytes, more: bool = False) -> None: ...
-    def write_value(self, value: Any) -> None: ...
+    def write_value(self, value: ScriptValue) -> None: ...
     def report_withheld(self, kept: Withheld) -> None: ...
 
-    def write_map(self, name: str, items: Sequence[tuple[Any, Any]], top: int = 0, div: int = 1,
+    def write_map(self, name: str, items: Items, top: int = 0, div: int = 1,
             kind: str = "map", incomplete: bool = False) -> None: ...
 
 
@@ -89,7 +92,7 @@ class Printer:
         self.commands_left = 0  # of system(): not run, for the run was to end
         self.ending = Ending()  # of the run, whoever has one
         self.rows = _make_rows(columns, context, out) if columns else None
-        self._files: dict[str, Any] = {}  # of skboutput(), by path
+        self._files: dict[str, PacketSink] = {}  # of skboutput(), by path
         self.is_incomplete: Callable[[str], bool] = _never_incomplete  # whether a budget kept back events of a map
         self._joined: dict[int, FormatMany | None] = {}  # by site
         self.handlers: list[Handler | None] = [self._site_handler(site) for site in spec.sites]
@@ -120,7 +123,7 @@ class Printer:
                 if plain and site.kind == "printf" and not site.data.get("severity") else None
         return self._joined[index]
 
-    def print_records(self, records: Iterable[tuple[int, Any, int]], act: Callable[[int], object]) -> None:
+    def print_records(self, records: Iterable[tuple[int, bytes, int]], act: Callable[[int], object]) -> None:
         """Print records, each a site with the place of its data; ``act(site)`` does what only the session can."""
         handlers = self.handlers
         for site, buffer, offset in records:
@@ -161,7 +164,7 @@ class Printer:
                 return lambda buffer, offset: None
             return lambda buffer, offset: located(severity, form(buffer, offset), span)
         if self.rows is not None:
-            return self.rows.row_handler(site)  # type: ignore[no-any-return]
+            return self.rows.row_handler(site)
         printf = self.out.write_text
         return lambda buffer, offset: printf(form(buffer, offset))
 
@@ -176,17 +179,17 @@ class Printer:
     def _time_handler(self, site: EventSite) -> Handler:
         format, out, context = site.data["format"], self.out, self.context
 
-        def print_time(buffer: Any, offset: int) -> None:
+        def print_time(buffer: bytes, offset: int) -> None:
             when = _TIME(buffer, offset)[0] or context.boot_time()
             out.write_time(strftime(format, context.wall_clock(when, "boot")))
         return print_time
 
     def _join_handler(self, site: EventSite) -> Handler:
         field, out, separator = site.fields[0], self.out, site.data["separator"]
-        decode, at = make_decoder(field.type, self.context), field.offset
+        decode, at = _bytes_decoder(field), field.offset
 
-        def print_joined(buffer: Any, offset: int) -> None:
-            strings = bytes(decode(buffer, offset + at)).removesuffix(b"\0").split(b"\0")
+        def print_joined(buffer: bytes, offset: int) -> None:
+            strings = decode(buffer, offset + at).removesuffix(b"\0").split(b"\0")
             out.write_joined(separator.join([s.decode("utf-8", "surrogateescape") for s in strings]))
         return print_joined
 
@@ -194,7 +197,7 @@ class Printer:
         form = compile_format(site.parts, site.fields, self.context)
         limit, out = self.spec.config.max_cat_bytes, self.out
 
-        def print_file(buffer: Any, offset: int) -> None:
+        def print_file(buffer: bytes, offset: int) -> None:
             path = form(buffer, offset)
             try:
                 out.write_file_content(self.outside.read_file(path, limit))
@@ -210,7 +213,7 @@ class Printer:
             out.write_command_output(printed, more)
             out.flush(True)
 
-        def run_and_print(buffer: Any, offset: int) -> None:
+        def run_and_print(buffer: bytes, offset: int) -> None:
             if not self.outside.may_run(self.ending):
                 self.commands_left += 1
                 return
@@ -229,11 +232,10 @@ class Printer:
     def _packets_handler(self, site: EventSite) -> Handler:
         path = site.data["path"]
         file = self._files.get(path) or self._files.setdefault(path, self.outside.open_packets(path))
-        decode, at, length_at = make_decoder(site.fields[0].type,
-                                             self.context), site.fields[0].offset, site.fields[1].offset
+        decode, at, length_at = _bytes_decoder(site.fields[0]), site.fields[0].offset, site.fields[1].offset
         context = self.context
 
-        def write_packet(buffer: Any, offset: int) -> None:
+        def write_packet(buffer: bytes, offset: int) -> None:
             length = int.from_bytes(buffer[offset + length_at:offset + length_at + 4], sys.byteorder)
             file.write(context.wall_clock(_TIME(buffer, offset)[0], "boot"), decode(buffer, offset + at), length)
         return write_packet
@@ -246,6 +248,11 @@ class Printer:
         return lambda buffer, offset: show(name, take(name, then) or unset, top, div, kind, self.is_incomplete(name))
 
 
+def _bytes_decoder(field: EventField) -> Callable[[bytes, int], bytes]:
+    assert isinstance(field.type, Buf)
+    return make_buffer_decoder(field.type)
+
+
 def _never_incomplete(name: str) -> bool:
     return False
 
@@ -255,24 +262,29 @@ def json_kind(named: MapSpec) -> str:
     return "stats" if isinstance(named.value, Aggregate) and named.value.kind in ("avg", "stats") else "map"
 
 
-def unset_items(named: MapSpec, context: DecodingContext) -> list[tuple[Any, Any]]:
+def unset_items(named: MapSpec, context: DecodingContext) -> list[Item]:
     """What print() shows of a map without keys that has no value: zero."""
     value = named.value
     if named.key is not None or value is None:
         return []
     if not isinstance(value, Aggregate):
         return [(None, make_decoder(value, context)(bytes(value.size), 0))]
+    return unset_aggregate(value)
+
+
+def unset_aggregate(value: Aggregate) -> list[Item]:
+    """The same of a map with an aggregate."""
     from ..runtime.aggregate_values import aggregate_value
     from ..runtime.aggregates import Drawing
     zero = aggregate_value(value, [0] * value.words)
     return [] if isinstance(zero, Drawing) else [(None, zero)]
 
 
-def _find_element(items: Sequence[tuple[Any, Any]], key: Any) -> Any:
+def _find_element(items: Items, key: ScriptValue) -> ScriptValue:
     return next((value for have, value in items if have == key), "")
 
 
-def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output) -> Any:
+def _make_rows(columns: Sequence[str], context: DecodingContext, out: Output) -> Rows | None:
     from .json import JsonOutput
     from .rows import Rows
     return Rows(columns, context, out) if isinstance(out, JsonOutput) else None

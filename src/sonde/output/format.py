@@ -18,8 +18,9 @@ import sys
 from itertools import repeat
 from struct import Struct as Layout
 
-from ..runtime.decoders import INT_CODES, make_decoder, make_text_cutter
-from ..runtime.values import Buffer, DecodingContext, to_text
+from ..basics import TypeVar
+from ..runtime.decoders import INT_CODES, make_buffer_decoder, make_decoder, make_text_cutter
+from ..runtime.values import Buffer, DecodingContext, ScriptValue, to_text
 from ..spec import EventField, FormatPart
 from ..types import Bool, Buf, Enum, Int, Pointer, Str, Symbol, Type
 
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
-Format: TypeAlias = "Callable[[Any, int], bytes]"  # (buffer, offset of the record) -> text
-FormatMany: TypeAlias = "Callable[[Any, Sequence[int]], bytes]"  # (buffer, offsets) -> texts, joined
+
+Format: TypeAlias = "Callable[[bytes, int], bytes]"  # (buffer, offset of the record) -> text
+FormatMany: TypeAlias = "Callable[[bytes, Sequence[int]], bytes]"  # (buffer, offsets) -> texts, joined
 Escape: TypeAlias = "Callable[[str], str]"         # what a terminal must not see in traced strings
+
+T = TypeVar("T")
 
 _WIDTHS = {"hh": 8, "h": 16, "": 32}  # any other length modifier: 64
 _INTEGERS = "diuoxXp"
@@ -70,7 +74,7 @@ class _Site:
         self.template = b""
         self.arguments: list[str] = []
         self.slots: list[tuple[int, int, str, str]] = []  # offset, size, struct code, variable: unpacked at once
-        self.names: dict[str, Any] = {"Z": b"\0"}
+        self.names: dict[str, object] = {"Z": b"\0"}
 
     def add_conversion(self, part: FormatPart, field: EventField) -> None:
         """Add one conversion to the template, and the expression of its argument."""
@@ -86,7 +90,7 @@ class _Site:
         elif isinstance(type, (Enum, Bool)) and conversion == "s":
             self._add_named(part, field, type)
         elif conversion in _BUFFER:
-            self._add_decoded(part, field, _BUFFER[conversion], _bytes_decoder(type))
+            self._add_rendered(part, field, _bytes_decoder(type), _BUFFER[conversion])
         else:
             self._add_decoded(part, field, to_text)
 
@@ -137,7 +141,7 @@ class _Site:
         self.slots.append((offset, size, code, variable))
         return variable
 
-    def _bind_object(self, value: Any) -> str:
+    def _bind_object(self, value: object) -> str:
         """A name in the generated function for an object of ours."""
         name = f"v{len(self.names)}"
         self.names[name] = value
@@ -205,22 +209,28 @@ class _Site:
             names = self._bind_object({number: _encode_text(name) for number, name in type.names.items()})
             self._add_text(part, f"({names}.get({value}) or b'%d' % {value})")
 
-    def _add_decoded(self, part: FormatPart, field: EventField, text: Callable[[Any], str], decode: Any = None) -> None:
+    def _add_decoded(self, part: FormatPart, field: EventField, text: Callable[[ScriptValue], str]) -> None:
         """Anything that is decoded to a value first."""
-        decode, offset, escape = decode or make_decoder(field.type, self.context), field.offset, self.escape
+        self._add_rendered(part, field, make_decoder(field.type, self.context), text)
 
-        def decode_field(buffer: Any, start: int) -> bytes:
+    def _add_rendered(self, part: FormatPart, field: EventField, decode: Callable[[bytes, int], T],
+                      text: Callable[[T], str]) -> None:
+        offset, escape = field.offset, self.escape
+
+        def decode_field(buffer: bytes, start: int) -> bytes:
             found = text(decode(buffer, start + offset))
             return _encode_text(escape(found) if escape else found)
         self._add_text(part, f"{self._bind_object(decode_field)}(b, o)")
 
 
-def _bytes_decoder(type: Type) -> Callable[[Any, int], Buffer] | None:
-    """A decoder of strings and arrays as bytes, for %r; None for buffers, whose decoder does it anyway."""
+def _bytes_decoder(type: Type) -> Callable[[bytes, int], Buffer]:
+    """A decoder of buffers, strings and arrays as bytes, for %r."""
+    if isinstance(type, Buf):
+        return make_buffer_decoder(type)
     size = type.size
     if isinstance(type, Str):
         return lambda buffer, offset: Buffer(bytes(buffer[offset:offset + size]).partition(b"\0")[0])
-    return None if isinstance(type, Buf) else lambda buffer, offset: Buffer(buffer[offset:offset + size])
+    return lambda buffer, offset: Buffer(buffer[offset:offset + size])
 
 
 def _is_integer(type: Type) -> bool:
@@ -238,12 +248,12 @@ def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _gfp_text(value: Any) -> str:
+def _gfp_text(value: ScriptValue) -> str:
     from .gfp import gfp_names
-    return gfp_names(int(value))
+    return gfp_names(value if isinstance(value, int) else 0)
 
 
-_BUFFER: dict[str, Callable[[Any], str]] = {"r": str, "rx": Buffer.to_escaped, "rh": Buffer.to_hex}
+_BUFFER: dict[str, Callable[[Buffer], str]] = {"r": str, "rx": Buffer.to_escaped, "rh": Buffer.to_hex}
 
 
 def _digits_renderer(flags: str, conversion: str) -> Callable[[int], bytes]:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import strerror
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..runtime.aggregates import Bucket, Drawing, Histogram, Stats
 from ..runtime.provenance import Provenance
+from ..runtime.series import Series
 from ..runtime.statistics import ProbeCost
-from ..runtime.values import ArrayValue, Buffer, EnumValue, PointerValue, RecordValue, StackTrace, StructValue, to_text
+from ..runtime.values import (
+    ArrayValue,
+    Buffer,
+    EnumValue,
+    Items,
+    PointerValue,
+    RecordValue,
+    ScriptValue,
+    StackTrace,
+    StructValue,
+    to_text,
+)
 from .stream import Streams
-from .text import CONTROLS, Items, divide_value, encode_text, sort_items, terminal_safe
+from .text import CONTROLS, divide_value, encode_text, sort_items, terminal_safe
 
 if TYPE_CHECKING:
     from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
+    from ..source import Span
 
 _ESCAPES = {c: f"\\u{c:04x}" for c in CONTROLS} | {ord(c): e for c, e in zip('"\\\b\f\n\r\t', (
     '\\"', "\\\\", "\\b", "\\f", "\\n", "\\r", "\\t"))}
@@ -28,16 +41,15 @@ def quote_json(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
 
 
-def to_json(value: Any) -> str:
+def to_json(value: ScriptValue) -> str:
     """A value: numbers, booleans, arrays (also tuples) and objects (structs, records); all else is its text."""
-    kind = type(value)
-    if kind is int or kind is PointerValue or isinstance(value, EnumValue):
+    if type(value) is int or isinstance(value, PointerValue | EnumValue):
         return json_number(int(value))
-    if kind is str:
+    if type(value) is str:
         return quote_json(value)
-    if kind is bool:
+    if isinstance(value, bool):
         return "true" if value else "false"
-    if kind is tuple or kind is ArrayValue:
+    if type(value) is tuple or isinstance(value, ArrayValue):
         return f"[{','.join(map(to_json, value))}]"
     if isinstance(value, StructValue):
         return _json_object(value)
@@ -47,9 +59,9 @@ def to_json(value: Any) -> str:
         return _json_object({"count": value.count, "average": value.average, "total": value.total})
     if isinstance(value, Histogram):
         return _json_buckets(value, 1)
-    if isinstance(value, Drawing):
+    if isinstance(value, Series):
         return _json_series(value)
-    if kind is Buffer:
+    if isinstance(value, Buffer):
         return f"[{','.join([str(b - (b >> 7 << 8)) for b in value])}]"
     return "null" if value is None else quote_json(to_text(value))
 
@@ -59,7 +71,7 @@ def json_number(value: int) -> str:
     return str(value) if abs(value) < 1 << 53 or int(float(value)) == value else f'"{value}"'
 
 
-def _json_object(fields: dict[str, Any]) -> str:
+def _json_object(fields: Mapping[str, ScriptValue]) -> str:
     inner = ", ".join([f"{quote_json(name)}: {to_json(value)}" for name, value in fields.items()])
     return f"{{{inner}}}"
 
@@ -68,7 +80,7 @@ def _json_buckets(histogram: Histogram, div: int) -> str:
     return f"[{','.join([_json_bucket(b, div) for b in histogram])}]"
 
 
-def _json_series(series: Any) -> str:
+def _json_series(series: Series) -> str:
     points = [f'{{"interval_start":"{series.format_date(p.start)}","value":{json_number(p.value)}}}'
               for p in series if p.value is not None]
     return f"[{','.join(points)}]"
@@ -80,14 +92,14 @@ def _json_bucket(bucket: Bucket, div: int) -> str:
     return f'{{{low}{high}"count": {bucket.count // div}}}'
 
 
-def json_key(key: Any) -> str:
+def json_key(key: ScriptValue) -> str:
     """A map key as the name of a member: its text without spaces between the elements of what has elements."""
     if type(key) is tuple:
         return ",".join(map(_json_key_part, key))
     return _json_key_part(key)
 
 
-def _json_key_part(key: Any) -> str:
+def _json_key_part(key: ScriptValue) -> str:
     if isinstance(key, StackTrace):
         return key.render(0)
     if type(key) is tuple:
@@ -139,25 +151,25 @@ class JsonOutput(Streams):
         self.err.write(encode_text(terminal_safe(message) + "\n"))
         self.err.flush(True)
 
-    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; with a ``helper`` it is a helper_error that says what its code means."""
         message = strerror(-retcode) if helper else message
         more = f', "helper": {quote_json(helper)}, "retcode": {retcode}' if helper else ""
         self._write_located("helper_error" if helper else "runtime_error", message, more, span)
 
-    def report_located(self, severity: str, text: bytes, span: Any) -> None:
+    def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
         kind = "errorf" if severity == "ERROR" else "warnf"
         self._write_located(kind, text.decode("utf-8", "surrogateescape"), "", span)
 
-    def _write_located(self, kind: str, message: str, more: str, span: Any) -> None:
+    def _write_located(self, kind: str, message: str, more: str, span: Span | None) -> None:
         """Messages with a place have their members side by side with ``type``, as bpftrace's have."""
         if span is not None:
             line, column = span.source.line_and_column(span.start)
             more += f', "filename": {quote_json(span.source.name)}, "line": {line}, "col": {column}'
         self.out.write(encode_text(f'{{"type": "{kind}", "msg": {quote_json(message)}{more}}}\n'))
 
-    def report_statistics(self, costs: Sequence[Any]) -> None:
+    def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
         self._write_message("stats", _cost_json(costs))
 
@@ -201,7 +213,7 @@ class JsonOutput(Streams):
         """What a command printed: an object, or one for each piece where it is much."""
         self._write_text_message("syscall", output)
 
-    def write_value(self, value: Any) -> None:
+    def write_value(self, value: ScriptValue) -> None:
         """print(value)."""
         self._write_message("value", to_json(value))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from errno import E2BIG, EFAULT
 
-from ..runtime.losses import describe_error
+from ..runtime.losses import Losses, describe_error
 from .text import failure_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.losses import Losses
     from . import Output
 
 _CODES = {"map_full": E2BIG, "no_key": 0, "read": EFAULT}  # the failures that say which error it was

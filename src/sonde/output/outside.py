@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from ..basics import Protocol
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from ..ending import Ending
+
+
+class PacketSink(Protocol):
+    """Takes the packets of skboutput()."""
+
+    def write(self, time: int, packet: bytes, length: int) -> None:
+        """A packet's bytes, of so many: ``time`` is nanoseconds since 1970."""
 
 
 class Outside:
@@ -32,13 +40,13 @@ class Outside:
         from .nstat import Growth
         return Growth().take_growth
 
-    def open_packets(self, path: str) -> Any:
+    def open_packets(self, path: str) -> PacketSink:
         """A file that packets are written to, made with the first."""
         from .packets import PacketFile
         return PacketFile(path)
 
 
-def _open_without_waiting(path: Any, flags: int) -> int:
+def _open_without_waiting(path: str, flags: int) -> int:
     """Open what may be a pipe without a writer; what is not there yet is not read."""
     import os
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

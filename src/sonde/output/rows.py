@@ -9,7 +9,7 @@ row, an object by column. So ``printf("%-7d %s:%d\\n", ...)`` under the heading 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..runtime.values import DecodingContext
 from ..spec import EventField, EventSite, FormatPart
@@ -102,14 +102,14 @@ class Rows:
         self.out = out
         self.heading: list[str] = []
 
-    def row_handler(self, site: EventSite) -> Callable[[Any, int], object]:
+    def row_handler(self, site: EventSite) -> Callable[[bytes, int], object]:
         """Prints one record of ``site``."""
         whole = compile_format(site.parts, site.fields, self.context)
         found = split_cells(site.parts, site.fields)
         makers = [(cell.compile_cell(self.context), cell.is_number) for cell in found]
         out, explained = self.out, set(self.columns)
 
-        def print_row(buffer: Any, offset: int) -> None:
+        def print_row(buffer: bytes, offset: int) -> None:
             text = whole(buffer, offset)
             words = text.decode("utf-8", "replace").replace(":", " ").replace(",", " ").split()
             names = [word for word in words if any(map(str.isalnum, word))]

@@ -7,18 +7,18 @@ from operator import itemgetter
 from ..errors import underline_span
 from ..runtime.aggregates import Drawing, Histogram, Stats, divide_toward_zero
 from ..runtime.provenance import Provenance
-from ..runtime.values import EnumValue, key_text, to_text
-from .stream import LINE, NONE, Stream, Streams
+from ..runtime.values import EnumValue, Item, Items, ScriptValue, key_text, to_text
+from .stream import NONE, Stream, Streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TypeAlias
+    from typing import Any
 
     from ..runtime.dumps import Dump
     from ..runtime.losses import Withheld
-
-Items: TypeAlias = "Sequence[tuple[Any, Any]]"  # (key, value); a map without keys has one item with key None, or none
+    from ..runtime.statistics import ProbeCost
+    from ..source import Span
 
 # Characters that steer terminals, and how they are shown. Some terminals know those of C1 as single bytes too.
 _PORTION = 1 << 13  # elements of a map that are made text at a time
@@ -37,7 +37,7 @@ def encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def sort_items(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
+def sort_items(items: Items, top: int = 0) -> list[Item]:
     """In the order of printing: by value for numbers and aggregates, then and for anything else by key; the last
     ``top``."""
     found = list(items)
@@ -48,11 +48,11 @@ def sort_items(items: Items, top: int = 0) -> list[tuple[Any, Any]]:
     if kinds == {int}:
         found.sort(key=itemgetter(1))
     elif all(issubclass(kind, Histogram) for kind in kinds):
-        found.sort(key=lambda item: item[1].total)
+        found.sort(key=lambda item: item[1].total if isinstance(item[1], Histogram) else 0)
     elif all(issubclass(kind, Stats) for kind in kinds):
-        found.sort(key=lambda item: item[1].average)
+        found.sort(key=lambda item: item[1].average if isinstance(item[1], Stats) else 0)
     elif all(kind is int or issubclass(kind, EnumValue) for kind in kinds):
-        found.sort(key=lambda item: int(item[1]))
+        found.sort(key=lambda item: int(item[1]) if isinstance(item[1], int) else 0)
     return found[-top:] if top else found
 
 
@@ -66,7 +66,7 @@ def _are_in_order(keys: Sequence[Any]) -> bool:
     return kinds == {int}
 
 
-def _is_plain(values: Iterable[Any]) -> bool:
+def _is_plain(values: Iterable[ScriptValue]) -> bool:
     """Whether all are numbers or texts, which print as they are."""
     return {int, str} >= set(map(type, values))
 
@@ -74,14 +74,14 @@ def _is_plain(values: Iterable[Any]) -> bool:
 def _line_template(name: str, items: Items) -> str:
     """The form of a line, for ``key, value`` or ``*key, value``, of elements whose keys and values print as they are;
     "" of others."""
-    keys = [key for key, _ in items]
+    keys: list[Any] = [key for key, _ in items]
     width = len(keys[0]) if set(map(type, keys)) == {tuple} and len(set(map(len, keys))) == 1 else 0
     parts = [[key[at] for key in keys] for at in range(width)] if width else [keys]
     plain = all(map(_is_plain, parts)) and _is_plain(map(itemgetter(1), items))
     return f"{name}[{', '.join(['%s'] * len(parts))}]: %s\n" if plain else ""
 
 
-def _key_order(key: Any) -> Any:
+def _key_order(key: ScriptValue) -> int | bytes | tuple[Any, ...]:
     """Numbers by size, strings by their bytes, tuples by element; other keys stay in the kernel's order."""
     if isinstance(key, tuple):
         return tuple(map(_key_order, key))
@@ -90,7 +90,7 @@ def _key_order(key: Any) -> Any:
     return key if isinstance(key, int) else 0
 
 
-def divide_value(value: Any, div: int) -> Any:
+def divide_value(value: ScriptValue, div: int) -> ScriptValue:
     """A plain number, or the average of stats(), by print()'s divisor."""
     if div > 1 and isinstance(value, Stats):
         return Stats(value.count, divide_toward_zero(value.average, div), value.total)
@@ -136,15 +136,15 @@ class TextOutput(Streams):
         self.err.write(encode_text(message + "\n"))
         self.err.flush(True)
 
-    def report_runtime_error(self, message: str, span: Any, helper: str = "", retcode: int = 0) -> None:
+    def report_runtime_error(self, message: str, span: Span | None, helper: str = "", retcode: int = 0) -> None:
         """Something went wrong in a program; ``helper`` names the kernel function that said so."""
         self.write_note(failure_message(message, span, helper, retcode))
 
-    def report_located(self, severity: str, text: bytes, span: Any) -> None:
+    def report_located(self, severity: str, text: bytes, span: Span | None) -> None:
         """errorf() and warnf(): severity is ERROR or WARNING."""
         self._write_error_line(located_message(severity, text.decode("utf-8", "surrogateescape"), span))
 
-    def report_statistics(self, costs: Sequence[Any]) -> None:
+    def report_statistics(self, costs: Sequence[ProbeCost]) -> None:
         """--stats: what each program cost (runtime.statistics.ProbeCost)."""
         from .statistics import cost_lines
         for line in cost_lines(costs):
@@ -178,7 +178,7 @@ class TextOutput(Streams):
         """What a command printed; ``more`` follows."""
         self.out.write(output if more else output + b"\n")
 
-    def write_value(self, value: Any) -> None:
+    def write_value(self, value: ScriptValue) -> None:
         """print(value)."""
         self.out.write(encode_text(self._escape_text(to_text(value)) + "\n"))
 
@@ -200,13 +200,14 @@ class TextOutput(Streams):
 
     def _write_drawings(self, name: str, items: Items, div: int) -> None:
         for key, value in items:
+            assert isinstance(value, Drawing)
             self.out.write(encode_text(f"{self._escape_text(element_label(name, key))}:\n{value.draw(div)}\n"))
 
     def _escape_text(self, text: str) -> str:
         return self.escape(text) if self.escape else text
 
 
-def element_label(name: str, key: Any) -> str:
+def element_label(name: str, key: ScriptValue) -> str:
     """``@x`` or ``@x[1, foo]``."""
     return name if key is None else f"{name}[{key_text(key)}]"
 
@@ -216,18 +217,18 @@ def _element_lines(name: str, items: Items, div: int, template: str) -> list[str
     if not template:
         return [f"{element_label(name, key)}: {to_text(divide_value(value, div))}\n" for key, value in items]
     if type(items[0][0]) is tuple:
-        return [template % (*key, value) for key, value in items]
+        return [template % (*key, value) for key, value in items if isinstance(key, tuple)]
     return list(map(template.__mod__, items))
 
 
-def failure_message(message: str, span: Any, helper: str, retcode: int) -> str:
+def failure_message(message: str, span: Span | None, helper: str, retcode: int) -> str:
     """What went wrong in a program, as text."""
     return located_message("WARNING",
                            message + (f"\nAdditional Info - helper: {helper}, retcode: {retcode}" if helper else ""),
                            span)
 
 
-def located_message(severity: str, message: str, span: Any) -> str:
+def located_message(severity: str, message: str, span: Span | None) -> str:
     """A message at a place of the script: position, message, the line, an underline."""
     if span is None:
         return f"{severity}: {message}"
@@ -240,13 +241,13 @@ def located_message(severity: str, message: str, span: Any) -> str:
     return "\n".join([f"{span}: {severity}: {message}", *underline_span(text, column - 1, end - 1)])
 
 
-class _Sink:
-    """Looks like a Stream to an output; what is written goes to ``write``."""
+class _Sink(Stream):
+    """What is written goes to ``write``."""
 
     terminal = True  # so that control characters of traced programs are escaped
-    buffering = LINE
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
+        super().__init__(-1)
         self.write = write
 
     def flush(self, end: bool = False) -> None:
@@ -255,5 +256,5 @@ class _Sink:
 
 def text_output(write: Callable[[bytes], object]) -> TextOutput:
     """A text output to a function."""
-    sink: Any = _Sink(write)
+    sink = _Sink(write)
     return TextOutput(sink, sink)

@@ -27,7 +27,6 @@ from itertools import accumulate, pairwise
 from operator import sub
 from struct import Struct as Layout
 from struct import error as StructError
-from typing import Any
 
 from .. import types as t
 from ..record import Value
@@ -185,7 +184,8 @@ class SiteColumns:
 
     def unpack(self, site: int, count: int, columns: Sequence[bytes]) -> Iterator[bytes]:
         """The records again, with zeros where nothing was kept."""
-        codes, end, values = "=I", 4, [iter([site] * count)]
+        codes, end = "=I", 4
+        values: list[Iterator[int] | Iterator[bytes]] = [iter([site] * count)]
         for leaf, column in sorted(zip(self.leaves, columns), key=lambda pair: pair[0].offset):
             codes += f"{leaf.offset - end}x{_CODES[leaf.size] if leaf.kind == NUMBER else f'{leaf.size}s'}"
             end = leaf.offset + leaf.size
@@ -193,7 +193,7 @@ class SiteColumns:
         return map(Layout(codes + f"{self.size - end}x").pack, *values)
 
 
-def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[Any]:
+def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterator[bytes]:
     """The values of a column: unsigned numbers, or bytes."""
     if leaf.kind == NUMBER:
         return iter(array(_CODES[leaf.size], unpack_numbers(column, leaf.size, count)))

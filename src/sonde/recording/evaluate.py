@@ -4,8 +4,8 @@ kept.
 A clause becomes one loop over its columns. Numbers are as the kernel has them: of 64 bits, cut to the width of their
 type wherever the compiler cuts them (see compiler/lower/arithmetic.py and expressions.py).
 
-What can be asked is what does not depend on the order of events: a predicate, ``$variables``, ``if``, and maps that
-count() and its like fill. Everything else is refused, with its place in the script.
+What can be done so is what does not depend on the order of events: a predicate, ``$variables``, ``if``, and maps that
+count() and its like fill. Everything else is refused, and left to :mod:`sonde.recording.execution`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ from typing import Any
 from .. import types as t
 from ..errors import UsageError
 from ..language import ast
-from ..types import Aggregate
+from ..source import Span
+from ..types import Aggregate, Type
 from .events import BUILTINS, FIELD, RecordedEvent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..semantics.typed import ScriptMap
 
 _MASK = (1 << 64) - 1
 _ARITHMETIC = {"+", "-", "*", "&", "|", "^"}
@@ -29,9 +36,10 @@ Loop = Callable[..., None]  # (columns, then the dictionaries of each map's stat
 class Refused(UsageError):
     """The recording cannot answer."""
 
-    def __init__(self, node: ast.Node, what: str) -> None:
-        super().__init__(f"{node.span}: a recording cannot be asked for {what}",
-                         ["it answers predicates, $variables, if, and maps of count(), sum(), hist() and their like"])
+    def __init__(self, place: Span | None, what: str) -> None:
+        super().__init__(f"{place}: a recording cannot be asked for {what}" if place is not None
+                         else f"a recording cannot be asked for {what}",
+                         ["it has what events are made of (sonde record --events), and nothing of the machine"])
 
 
 def hist_bucket(value: int, bits: int) -> int:
@@ -46,7 +54,7 @@ class ClauseWriter:
     """Writes the function of one clause. ``columns`` are the names of the event's fields that it needs, in order;
     ``states`` the maps that it fills, by the names of their dictionaries."""
 
-    def __init__(self, event: RecordedEvent, maps: dict[str, Any]) -> None:
+    def __init__(self, event: RecordedEvent, maps: Mapping[str, ScriptMap]) -> None:
         self._event = event
         self._maps = maps
         self._variables: dict[int, str] = {}
@@ -78,16 +86,16 @@ class ClauseWriter:
 
     # statements
 
-    def _body(self, body: list[Any], depth: int) -> None:
+    def _body(self, body: Sequence[ast.Stmt], depth: int) -> None:
         for statement in body:
             self._statement(statement, depth)
 
-    def _statement(self, node: Any, depth: int) -> None:
+    def _statement(self, node: ast.Stmt, depth: int) -> None:
         if isinstance(node, ast.Assign) and isinstance(node.target, ast.Variable):
             value = self._kept(node.value) if node.op == "=" else self._value(node.value)
             if node.op != "=":
                 if node.op not in _ARITHMETIC:
-                    raise Refused(node, f"{node.op}=")
+                    raise Refused(node.span, f"{node.op}=")
                 value = f"({self._value(node.target)} {node.op} {value})"
             self._assign(node.target, value, depth)
         elif isinstance(node, ast.VarDecl):
@@ -108,12 +116,12 @@ class ClauseWriter:
         elif isinstance(node, ast.Block):
             self._body(node.body, depth)
         else:
-            raise Refused(node, "this")
+            raise Refused(node.span, "this")
 
     def _assign(self, target: ast.Variable, value: str, depth: int) -> None:
         type = target.slot.type
         if not isinstance(type, t.Int | t.Bool | t.Str):
-            raise Refused(target, f"variables of type {type}")
+            raise Refused(target.span, f"variables of type {type}")
         name = self._variables.setdefault(id(target.slot), f"v{len(self._variables)}")
         self._add(depth, f"{name} = {value if isinstance(type, t.Str) else wrap(value, type)}")
 
@@ -125,16 +133,16 @@ class ClauseWriter:
 
     def _step(self, target: ast.MapRef, by: str, depth: int) -> None:
         if not isinstance(self._maps[target.name].value, t.Int):
-            raise Refused(target, "steps of what is no number")
+            raise Refused(target.span, "steps of what is no number")
         number = self._state(target.name)
         self._add(depth, f"k = {self._key(target)}")
         self._add(depth, f"m{number}[k] = g{number}(k, 0) {by}")
 
-    def _aggregate(self, target: ast.MapRef, call: Any, depth: int) -> None:
+    def _aggregate(self, target: ast.MapRef, call: ast.Expr, depth: int) -> None:
         aggregate = self._maps[target.name].value
         if not isinstance(aggregate, Aggregate) or not isinstance(call, ast.Call) or call.name != aggregate.kind \
                 or aggregate.kind == "tseries":
-            raise Refused(call, "what is no aggregate: it depends on what came before")
+            raise Refused(call.span, "what is no aggregate: it depends on what came before")
         n = self._state(target.name)
         self._add(depth, f"k = {self._key(target)}")
         kind = aggregate.kind
@@ -162,13 +170,13 @@ class ClauseWriter:
             return "None"
         if isinstance(key, ast.TupleExpr):
             if key.names:
-                raise Refused(key, "records as keys")
+                raise Refused(key.span, "records as keys")
             return f"({', '.join(map(self._kept, key.items))},)"
         return f"({self._kept(key)},)"
 
     # expressions
 
-    def _condition(self, node: Any) -> str:
+    def _condition(self, node: ast.Expr) -> str:
         """A Python expression that is true where the condition is."""
         if isinstance(node.const, int):
             return str(bool(node.const))
@@ -181,7 +189,7 @@ class ClauseWriter:
             return self._comparison(node)
         return f"({self._value(node)} != {repr(b'') if isinstance(node.type, t.Str) else 0})"
 
-    def _kept(self, node: Any) -> str:
+    def _kept(self, node: ast.Expr) -> str:
         """The value as a variable or a key has it: see Lower.kept_value()."""
         value = self._value(node)
         if isinstance(node, ast.Unary) and node.op in ("-", "~") and node.const is None \
@@ -193,16 +201,16 @@ class ClauseWriter:
         left, right = self._value(node.left), self._value(node.right)
         if isinstance(node.left.type, t.Str) and isinstance(node.right.type, t.Str):
             if node.op not in ("==", "!="):
-                raise Refused(node, "the order of texts")
+                raise Refused(node.span, "the order of texts")
         elif isinstance(node.left.type, t.Str) or isinstance(node.right.type, t.Str):
-            raise Refused(node, "comparisons of texts with numbers")
+            raise Refused(node.span, "comparisons of texts with numbers")
         elif node.compare == "signed":
             left, right = as_signed(left, node.left.type), as_signed(right, node.right.type)
         else:
             left, right = (as_unsigned(code, side.type) for code, side in ((left, node.left), (right, node.right)))
         return f"({left} {node.op} {right})"
 
-    def _value(self, node: Any) -> str:
+    def _value(self, node: ast.Expr) -> str:
         """A Python expression: a number as its type has it, or the bytes of a text."""
         if isinstance(node.const, str):
             return repr(node.const.encode("utf-8", "surrogateescape"))
@@ -214,7 +222,7 @@ class ClauseWriter:
             return self._column(node, FIELD + node.name, f"args.{node.name}")
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and not node.args:
             if node.name not in BUILTINS:
-                raise Refused(node, node.name)
+                raise Refused(node.span, node.name)
             return self._column(node, node.name, node.name)
         if isinstance(node, ast.Unary) and node.op in ("-", "~"):
             return _negate(f"({node.op}{self._value(node.operand)})", node.operand.type)
@@ -230,19 +238,19 @@ class ClauseWriter:
         if isinstance(node, ast.Cast) and isinstance(node.type, t.Int) \
                 and isinstance(node.operand.type, t.Int | t.Bool):
             return wrap(self._value(node.operand), node.type)
-        raise Refused(node, getattr(node, "name", "") or "this")
+        raise Refused(node.span, getattr(node, "name", "") or "this")
 
-    def _column(self, node: Any, name: str, said: str) -> str:
+    def _column(self, node: ast.Expr, name: str, said: str) -> str:
         have = self._event.fields.get(name)
         if have is None or not isinstance(have, t.Int | t.Bool | t.Str) or have != node.type:
-            raise Refused(node, f"{said}: {self._event.name} was recorded without it")
+            raise Refused(node.span, f"{said}: {self._event.name} was recorded without it")
         if name not in self.columns:
             self.columns.append(name)
         return f"x{self.columns.index(name)}"
 
     def _arithmetic(self, node: ast.Binary) -> str:
         if not all(isinstance(side.type, t.Int | t.Bool) for side in (node.left, node.right)) or node.type is None:
-            raise Refused(node, "arithmetic with what is no number")
+            raise Refused(node.span, "arithmetic with what is no number")
         left, right = self._value(node.left), self._value(node.right)
         if node.op in _ARITHMETIC:
             return wrap(f"({left} {node.op} {right})", node.type)
@@ -252,7 +260,7 @@ class ClauseWriter:
                 left = as_signed(left, node.left.type) if signed else as_unsigned(left, node.left.type)
             return wrap(f"({left} {node.op} ({right} & 63))", node.type)
         if not isinstance(node.right.const, int) or not 0 < node.right.const < 1 << 63:
-            raise Refused(node, "division by what is no constant above 0")
+            raise Refused(node.span, "division by what is no constant above 0")
         if not getattr(node.type, "signed", False):
             return f"({as_unsigned(left, node.left.type)} {'//' if node.op == '/' else '%'} {right})"
         op = "//" if node.op == "/" else "%"
@@ -268,13 +276,13 @@ def _bucket_code(aggregate: Aggregate) -> str:
     return f"0 if v < {low} else {aggregate.words - 1} if v >= {high} else (v - {low}) // {step} + 1"
 
 
-def _negate(code: str, type: Any) -> str:
+def _negate(code: str, type: Type | None) -> str:
     if getattr(type, "signed", False):
         return as_signed(code)
     return wrap(code, type)
 
 
-def wrap(code: str, type: Any) -> str:
+def wrap(code: str, type: Type | None) -> str:
     """A number cut to a type, and extended again."""
     if isinstance(type, t.Bool):
         return f"(1 if {code} else 0)"
@@ -283,13 +291,13 @@ def wrap(code: str, type: Any) -> str:
     return f"((({code}) + {half} & {mask}) - {half})" if signed else f"({code} & {mask})"
 
 
-def as_signed(code: str, type: Any = None) -> str:
+def as_signed(code: str, type: Type | None = None) -> str:
     """64 bits read as signed; as it is where the type says that it fits."""
     if isinstance(type, t.Bool) or isinstance(type, t.Int) and (type.signed or type.bits < 64):
         return code
     return wrap(code, t.INT64)
 
 
-def as_unsigned(code: str, type: Any = None) -> str:
+def as_unsigned(code: str, type: Type | None = None) -> str:
     """64 bits read as unsigned."""
     return code if isinstance(type, t.Bool) or isinstance(type, t.Int) and not type.signed else f"({code} & {_MASK})"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from .. import types as t
 from ..errors import UsageError
+from ..plain import Json, JsonObject, as_list, as_object, as_text
 from ..record import Record
 from ..spec import ScriptSpec
 from .container import Damaged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..semantics.world import World
 
 BUILTINS = ("nsecs", "pid", "tid", "cpu", "uid", "comm")
 FIELD = "args_"  # what the name of a field begins with
@@ -27,13 +31,13 @@ class RecordedEvent(Record):
     fields: dict[str, t.Type]
 
 
-def events_script(wanted: str, world: Any) -> str:
+def events_script(wanted: str, world: World) -> str:
     """The script that records the events of tracepoints, named with commas between, perhaps as patterns, with all
     arguments that are numbers, pointers or strings of fixed length. UsageError for anything else."""
     return "".join([_event_clause(world, *name) for name in find_tracepoints(wanted, world)])
 
 
-def find_tracepoints(wanted: str, world: Any) -> list[tuple[str, str]]:
+def find_tracepoints(wanted: str, world: World) -> list[tuple[str, str]]:
     """(category, event) of each."""
     found: dict[tuple[str, str], None] = {}
     for point in wanted.split(","):
@@ -48,46 +52,46 @@ def find_tracepoints(wanted: str, world: Any) -> list[tuple[str, str]]:
     return list(found)
 
 
-def _event_clause(world: Any, category: str, event: str) -> str:
+def _event_clause(world: World, category: str, event: str) -> str:
     kept = [f"{name}={name}" for name in BUILTINS]
     kept += [f"{FIELD}{name}=args.{name}" for name in kept_arguments(world, category, event)]
     return f"tracepoint:{category}:{event} {{ print(({', '.join(kept)})); }}\n"
 
 
-def kept_arguments(world: Any, category: str, event: str) -> list[str]:
+def kept_arguments(world: World, category: str, event: str) -> list[str]:
     """The arguments that columns can hold."""
     found = world.tracepoint_format(category, event)
     return [field.name for field in found.args.fields if not field.data_loc and not field.bit_size
             and isinstance(field.type, t.Int | t.Bool | t.Pointer | t.Str)] if found is not None else []
 
 
-def plain_events(wanted: str, world: Any) -> list[dict[str, Any]]:
+def plain_events(wanted: str, world: World) -> list[Json]:
     """What the head of a recording says of its events: one site for each, in this order."""
     from ..kernel.tracefs import find_tracefs, read_format
     return [{"name": f"tracepoint:{category}:{event}", "format": read_format(find_tracefs(), category, event)}
             for category, event in find_tracepoints(wanted, world)]
 
 
-def read_events(plain: Any, spec: ScriptSpec) -> list[RecordedEvent]:
+def read_events(plain: Json, spec: ScriptSpec) -> list[RecordedEvent]:
     """The events that a head tells of. Damaged if they are none; UsageError if there are none."""
     if plain is None:
         raise UsageError("the recording has no events that could be asked: it keeps what its script printed",
                          ["sonde record --events PROBE[,PROBE] keeps events whole"])
-    found = [_read_event(each, number, spec) for number, each in enumerate(plain)]
+    found = [_read_event(each, number, spec) for number, each in enumerate(map(as_object, as_list(plain)))]
     if len(found) != len(spec.sites) or len({event.name for event in found}) != len(found):
         raise Damaged("its events are not those of its script")
     return found
 
 
-def _read_event(plain: Any, number: int, spec: ScriptSpec) -> RecordedEvent:
-    if not isinstance(plain["name"], str) or not isinstance(plain["format"], str) \
-            or spec.sites[number].kind != "print" or len(spec.sites[number].fields) != 1:
+def _read_event(plain: JsonObject, number: int, spec: ScriptSpec) -> RecordedEvent:
+    name, format = as_text(plain["name"]), as_text(plain["format"])
+    if spec.sites[number].kind != "print" or len(spec.sites[number].fields) != 1:
         raise Damaged("its events are none")
     type = spec.sites[number].fields[0].type
     if not isinstance(type, t.Tuple) or len(type.names) != len(type.of) or len(set(type.names)) != len(type.names) \
             or any(isinstance(part, t.Tuple | t.Stack | t.USym) or not part.size for part in type.of):
         raise Damaged("its events are none")
-    return RecordedEvent(plain["name"], plain["format"], number, dict(zip(type.names, type.of)))
+    return RecordedEvent(name, format, number, dict(zip(type.names, type.of)))
 
 
 def tracepoint_names(events: Sequence[RecordedEvent]) -> Iterator[tuple[str, str]]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from .. import spec as s
 from .. import types as t
-from ..language.source import Source, Span
+from ..plain import Json, JsonObject, as_flag, as_integer, as_integers, as_list, as_object, as_text, as_texts
 from ..record import Record
+from ..source import Source, Span
 from .columns import MOST_BYTES
 from .container import Damaged
 
@@ -24,10 +25,12 @@ _TYPES: list[type[Record]] = [
     t.Timestamp, t.Str, t.Buf, t.Inet, t.MacAddr, t.Array, t.Tuple, t.Aggregate]
 _RECORDS: list[type[Record]] = [*_TYPES, s.FormatPart, s.EventField, s.EventSite, s.ErrorSite, s.MapSpec, s.Config]
 _CLASSES = {each.__name__: each for each in _RECORDS}
-_LEFT_OUT = {(s.MapSpec, "initial"), (t.Pointer, "to"), (t.Address, "to")}  # what nothing but a running script needs
+_LEFT_OUT = {(s.MapSpec, "initial"), (s.MapSpec, "slots"), (s.MapSpec, "hot"),
+             (t.Pointer, "to"), (t.Address, "to")}  # what nothing but a running script needs
 
 MOST_PARTS = 100_000   # values that all types of a head come to, one for each element of an array
 MOST_WORDS = 1 << 20   # of an aggregate
+_SIMPLE: dict[str, Callable[[Json], int | str]] = {"int": as_integer, "str": as_text, "bool": as_flag}
 _WIDEST = 4096         # a width in a format
 _CONVERSIONS = {*"diouxXpcsr", "rx", "rh", "gr"}
 _SYMBOLS = {"ksym", "username", "probe", "strerror", "signal_name", "syscall_name", "cgroup_path", *t.GROUPS}
@@ -41,7 +44,7 @@ _SITES: dict[str, tuple[tuple[str, ...], int]] = {
 
 # To plain data ------------------------------------------------------------------------------------------------------
 
-def plain_spec(spec: s.ScriptSpec) -> dict[str, Any]:
+def plain_spec(spec: s.ScriptSpec) -> JsonObject:
     """What is kept of a spec."""
     writer = _Writer()
     named = [m for m in spec.maps if m.name.startswith("@")]
@@ -53,11 +56,11 @@ def plain_spec(spec: s.ScriptSpec) -> dict[str, Any]:
 
 class _Writer:
     def __init__(self) -> None:
-        self.structs: list[dict[str, Any]] = []
+        self.structs: list[Json] = []
         self._numbers: dict[int, int] = {}  # id of a struct -> its place in the list
         self._alive: list[t.Struct] = []
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, value: object) -> Json:
         """A value of a record's field."""
         if isinstance(value, t.Struct):
             return {"is": "Struct", "number": self._number_struct(value)}
@@ -73,6 +76,9 @@ class _Writer:
             return [self.plain(each) for each in value]
         if isinstance(value, dict) and value and isinstance(next(iter(value)), int):
             return [[key, name] for key, name in value.items()]
+        if isinstance(value, dict):
+            return {name: self.plain(each) for name, each in value.items()}
+        assert value is None or isinstance(value, bool | int | str)
         return value
 
     def _number_struct(self, struct: t.Struct) -> int:
@@ -88,7 +94,7 @@ class _Writer:
 
 # From plain data ----------------------------------------------------------------------------------------------------
 
-def read_spec(plain: Any) -> s.ScriptSpec:
+def read_spec(plain: JsonObject) -> s.ScriptSpec:
     """The spec that :func:`plain_spec` made plain; it has no programs. Damaged if it is not sound."""
     reader = _Reader(plain)
     found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
@@ -110,48 +116,41 @@ def _need(condition: object, what: str) -> None:
 
 
 class _Reader:
-    def __init__(self, plain: Any) -> None:
-        _need(isinstance(plain, dict), "no object")
-        texts = [plain.get("script"), plain.get("name"), *_list(plain.get("probes"))]
-        _need(all(isinstance(text, str) for text in texts), "a text is none")
+    def __init__(self, plain: JsonObject) -> None:
         self.plain = plain
-        self.source = Source(texts[1], texts[0])
-        self.probes: list[str] = texts[2:]
+        self.source = Source(as_text(plain.get("name")), as_text(plain.get("script")))
+        self.probes = as_texts(plain.get("probes"))
         self._structs: list[t.Struct] = []
         self._parts: dict[int, int] = {}  # struct's number -> values in it
         self._total = 0
-        for each in _list(plain.get("structs")):
-            self._structs.append(self._read_struct(each))
+        for each in as_list(plain.get("structs")):
+            self._structs.append(self._read_struct(as_object(each)))
 
     def list_of(self, key: str, of: type[Record]) -> list[Any]:
         """The records under a key."""
-        return [self.read(of.__name__, each) for each in _list(self.plain.get(key))]
+        return [self.read(of.__name__, each) for each in as_list(self.plain.get(key))]
 
-    def read(self, form: str, plain: Any) -> Any:
+    def read(self, form: str, plain: Json) -> Any:
         """What ``plain`` is, as an annotation says: ``int``, ``list[EventField]``, ``Type | None`` ..."""
         form = form.removeprefix("t.")
         if form.endswith(" | None"):
             return None if plain is None else self.read(form.removesuffix(" | None"), plain)
-        if form in ("int", "str", "bool"):
-            _need(type(plain).__name__ == form and (form != "int" or abs(plain) < 1 << 64), f"{form} expected")
-            return plain
+        if form in _SIMPLE:
+            return _SIMPLE[form](plain)
         outer, _, inner = form.rstrip("]").partition("[")
         if outer == "list":
-            return [self.read(inner, each) for each in _list(plain)]
+            return [self.read(inner, each) for each in as_list(plain)]
         if outer == "tuple":
-            return tuple([self.read(inner.removesuffix(", ..."), each) for each in _list(plain)])
+            return tuple([self.read(inner.removesuffix(", ..."), each) for each in as_list(plain)])
         if form == "dict[int, str]":
-            pairs = [_list(pair) for pair in _list(plain)]
-            _need(all(list(map(type, pair)) == [int, str] for pair in pairs), "names of numbers expected")
-            return dict(pairs)
+            return {as_integer(number): as_text(name) for number, name in map(as_list, as_list(plain))}
         return self._read_record(form, plain)
 
-    def _read_record(self, form: str, plain: Any) -> Any:
-        _need(isinstance(plain, dict), f"{form} expected")
+    def _read_record(self, form: str, described: Json) -> Any:
+        plain = as_object(described)
         name = plain.get("is")
         if form == "Type" and name == "Struct":
-            number = plain.get("number")
-            _need(type(number) is int and 0 <= number < len(self._structs), "a struct that is not there")
+            number = as_integer(plain.get("number"), 0, len(self._structs))
             self._count_parts(self._parts[number])
             return self._structs[number]
         kind = _CLASSES.get(name) if isinstance(name, str) else None
@@ -170,29 +169,27 @@ class _Reader:
             self._count_parts(found.count if isinstance(found, t.Array) else 1)
         return found
 
-    def _read_field(self, name: str, form: str, plain: Any) -> Any:
+    def _read_field(self, name: str, form: str, plain: Json) -> Any:
         if name == "span":
             if plain is None:
                 return None
-            ends = [self.read("int", end) for end in _list(plain)]
-            _need(len(ends) == 2 and 0 <= ends[0] and 0 <= ends[1] <= len(self.source.text), "a span is none")
-            return Span(self.source, *ends)
-        if form == "dict[str, Any]":
-            _need(isinstance(plain, dict) and all(isinstance(each, str | int | None) for each in plain.values()),
-                  "data of a site expected")
+            start, end = as_integers(plain, 0, len(self.source.text) + 1)
+            return Span(self.source, start, end)
+        if form == "SiteData":
+            kept = as_object(plain).values()
+            _need(all(isinstance(each, str | int | None) for each in kept), "data of a site expected")
             return plain
         return self.read(form, plain)
 
-    def _read_struct(self, plain: Any) -> t.Struct:
-        _need(isinstance(plain, dict), "struct expected")
+    def _read_struct(self, plain: JsonObject) -> t.Struct:
         before = self._total
-        size = self.read("int", plain.get("bytes"))
-        fields = tuple([self._read_member(_list(each), size) for each in _list(plain.get("fields"))])
+        size = as_integer(plain.get("bytes"))
+        fields = tuple([self._read_member(as_list(each), size) for each in as_list(plain.get("fields"))])
         self._parts[len(self._structs)] = self._total - before + 1
-        return t.Struct(self.read("str", plain.get("name")), size, _giver(fields),
-                        self.read("bool", plain.get("union")), 0, self.read("int", plain.get("alignment")))
+        return t.Struct(as_text(plain.get("name")), size, _giver(fields),
+                        as_flag(plain.get("union")), 0, as_integer(plain.get("alignment")))
 
-    def _read_member(self, plain: list[Any], size: int) -> t.StructField:
+    def _read_member(self, plain: list[Json], size: int) -> t.StructField:
         _need(len(plain) == 6, "a member of a struct is none")
         forms = ["str", "Type", "int", "int", "int", "bool"]
         found = t.StructField(*[self.read(form, each) for form, each in zip(forms, plain)])
@@ -208,11 +205,6 @@ class _Reader:
 
 def _giver(fields: tuple[t.StructField, ...]) -> Callable[[], tuple[t.StructField, ...]]:
     return lambda: fields
-
-
-def _list(plain: Any) -> list[Any]:
-    _need(isinstance(plain, list), "list expected")
-    return plain  # type: ignore[no-any-return]
 
 
 def _annotation(kind: type[Record], field: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import types as t
-from ..runtime.values import NamedNumber, StackTrace, UserAddress
+from ..plain import Json, as_list
+from ..runtime.values import DecodingContext, NamedNumber, ScriptValue, StackTrace, UserAddress
 from ..spec import ScriptSpec
 from .container import Damaged
 
@@ -15,53 +16,62 @@ MOST_UNWOUND = 1 << 14  # stacks that are known by their numbers; a stack that c
 
 _TEXT, _NUMBER = str, int
 # Question -> the shapes of what is asked and of what is answered; an answer may also be null, but for lists and texts.
-_SHAPES: dict[str, tuple[list[type], Any]] = {
+_SHAPES: dict[str, tuple[list[type], type | list[type] | str]] = {
     "ksym": ([int], [str, int]), "usym": ([int, int], [str, int, str]), "build_id": ([int, int], [str, int]),
     "user_name": ([int], str), "syscall_name": ([int], str), "cgroup_path": ([int, str], str),
-    "group_name": ([str, int], str),
+    "group_name": ([str, int], str), "code_places": ([int, int], "places"),
     "stack_frames": ([int], "numbers"), "unwound": ([int], "numbers")}
 
-Tell = Callable[[str, tuple[Any, ...], Any], object]  # (question, what was asked, the answer)
+Asked = tuple[int | str, ...]
+Answer = str | Sequence[int] | Sequence[tuple[str, str, int]] | tuple[str, int] | tuple[str, int, str] | None
+Tell = Callable[[str, Asked, Answer], object]  # (question, what was asked, the answer)
+A = TypeVar("A", bound=Answer)
 
 
 class ToldNames:
     """The context of a run that is recorded: what it answers is told as well. ``moment`` is the time of what is being
     handed over, in nanoseconds of the boot clock."""
 
-    def __init__(self, live: Any, tell: Tell) -> None:
+    def __init__(self, live: DecodingContext, tell: Tell) -> None:
         self._live = live
+        self.text_size, self.trailer = live.text_size, live.trailer
+        self.probe_name, self.wall_clock, self.close = live.probe_name, live.wall_clock, live.close
         self._tell = tell
         self._unwound: dict[tuple[int, ...], int] = {}
         self._numbered = 0
         self.moment = 0
         self.last_unwound = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._live, name)
-
     def ksym(self, address: int) -> tuple[str, int] | None:
-        return self._told("ksym", address)  # type: ignore[no-any-return]
+        return self._told("ksym", (address,), self._live.ksym(address))
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
-        return self._told("usym", address, tgid)  # type: ignore[no-any-return]
+        return self._told("usym", (address, tgid), self._live.usym(address, tgid))
+
+    def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
+        """As the live context says; nothing is told of where it says nothing."""
+        found = self._live.code_places(address, tgid)
+        if found:
+            self._tell("code_places", (address, tgid), found)
+        return found
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
-        return self._told("build_id", address, tgid)  # type: ignore[no-any-return]
+        return self._told("build_id", (address, tgid), self._live.build_id(address, tgid))
 
     def user_name(self, uid: int) -> str:
-        return self._told("user_name", uid)  # type: ignore[no-any-return]
+        return self._told("user_name", (uid,), self._live.user_name(uid))
 
     def syscall_name(self, number: int) -> str:
-        return self._told("syscall_name", number)  # type: ignore[no-any-return]
+        return self._told("syscall_name", (number,), self._live.syscall_name(number))
 
     def cgroup_path(self, cgroup: int, filter: str) -> str:
-        return self._told("cgroup_path", cgroup, filter)  # type: ignore[no-any-return]
+        return self._told("cgroup_path", (cgroup, filter), self._live.cgroup_path(cgroup, filter))
 
     def group_name(self, kind: str, cgroup: int) -> str:
-        return self._told("group_name", kind, cgroup)  # type: ignore[no-any-return]
+        return self._told("group_name", (kind, cgroup), self._live.group_name(kind, cgroup))
 
     def stack_frames(self, stack: int) -> Sequence[int]:
-        return self._told("stack_frames", stack)  # type: ignore[no-any-return]
+        return self._told("stack_frames", (stack,), self._live.stack_frames(stack))
 
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """As the live context does it; the frames have a number, under which they are told."""
@@ -80,8 +90,7 @@ class ToldNames:
         """The time of what is being handed over."""
         return self.moment
 
-    def _told(self, question: str, *asked: Any) -> Any:
-        answer = getattr(self._live, question)(*asked)
+    def _told(self, question: str, asked: Asked, answer: A) -> A:
         self._tell(question, asked, answer)
         return answer
 
@@ -96,18 +105,17 @@ class RecordedNames:
         self._probes = spec.probes
         self._clocks = clocks
         self._room = memory
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._known: dict[tuple[Json, ...], Any] = {}
 
-    def learn(self, entries: Any) -> None:
+    def learn(self, entries: Json) -> None:
         """Take answers as they lie in the file: [question, what was asked, answer]. Damaged if they are none."""
         if not isinstance(entries, list):
             raise Damaged("names are no list")
         for entry in entries:
-            if not isinstance(entry, list) or len(entry) != 3 or not _is_answer(*entry):
+            question, asked, answer = as_list(entry)
+            if not isinstance(asked, list) or not _is_answer(question, asked, answer):
                 raise Damaged("a name is none")
-            question, asked, answer = entry
-            self._room -= ENTRY + (8 * len(answer) if isinstance(answer, list) else 0) + sum(
-                [len(text) for text in (answer if isinstance(answer, list) else [answer]) if isinstance(text, str)])
+            self._room -= ENTRY + (8 * len(answer) if isinstance(answer, list) else 0) + _text_bytes(answer)
             if self._room < 0:
                 raise Damaged("it has more names than there is room for", hints=["--memory gives it more room"])
             self._known[(question, *asked)] = tuple(answer) if isinstance(answer, list) else answer
@@ -117,6 +125,10 @@ class RecordedNames:
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         return self._known.get(("usym", address, tgid))
+
+    def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
+        found: Sequence[tuple[str, str, int]] = self._known.get(("code_places", address, tgid), ())
+        return found
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         return self._known.get(("build_id", address, tgid))
@@ -157,14 +169,23 @@ class RecordedNames:
         """Nothing is held."""
 
 
-def _is_answer(question: Any, asked: Any, answer: Any) -> bool:
-    if not isinstance(question, str) or question not in _SHAPES or not isinstance(asked, list):
+def _text_bytes(answer: Json) -> int:
+    if isinstance(answer, list):
+        return sum([_text_bytes(each) for each in answer])
+    return len(answer) if isinstance(answer, str) else 0
+
+
+def _is_answer(question: Json, asked: list[Json], answer: Json) -> bool:
+    if not isinstance(question, str) or question not in _SHAPES:
         return False
     shape, form = _SHAPES[question]
     if list(map(type, asked)) != shape:
         return False
     if form == "numbers":
         return isinstance(answer, list) and all(type(each) is int and 0 <= each < 1 << 64 for each in answer)
+    if form == "places":
+        return isinstance(answer, list) and all(
+            isinstance(each, list) and list(map(type, each)) == [_TEXT, _TEXT, _NUMBER] for each in answer)
     if isinstance(form, list):
         return answer is None or isinstance(answer, list) and list(map(type, answer)) == form
     return type(answer) is form
@@ -178,7 +199,7 @@ def has_names(type: t.Type) -> bool:
         or isinstance(type, t.Symbol) and type.kind in ("ksym", "username", "syscall_name", "cgroup_path", *t.GROUPS)
 
 
-def ask_names(value: Any) -> None:
+def ask_names(value: ScriptValue) -> None:
     """Ask the context of a decoded value for all that any form of output might."""
     if isinstance(value, NamedNumber | UserAddress):
         str(value)

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..api import Trace
 from ..output import Handler, Printer
@@ -26,20 +26,22 @@ from ..output.outside import Outside
 from ..runtime.batch import Batch, Raw, Records
 from ..runtime.decoders import make_decoder
 from ..runtime.events import MapReader
-from ..runtime.maps import Item, Map
+from ..runtime.maps import Map, RawItem
 from ..spec import EventSite, ScriptSpec
 from ..types import StackCopy
 from .columns import MOST_RECORDS, RecordGatherer
 from .container import BlockWriter
 from .layouts import plain_spec
-from .names import ENTRY, ToldNames, ask_names, has_names
+from .names import ENTRY, Answer, Asked, ToldNames, ask_names, has_names
 from .snapshots import ItemReader, Snapshot, pack_snapshot, pack_with_head
 
 if TYPE_CHECKING:
     from ..ending import Ending
+    from ..plain import Json, JsonObject
     from ..runtime.losses import Losses
     from ..runtime.provenance import Provenance
     from ..runtime.session import Session
+    from ..runtime.values import DecodingContext, Items
 
 _FULL = 2 << 20  # bytes of records in a block, about
 _BLOCK = MOST_RECORDS >> 2  # records in a block
@@ -56,8 +58,8 @@ class Recorder:
         self._spec = spec
         self._writer = BlockWriter(descriptor)
         self._records = RecordGatherer(spec)
-        self._names: list[Any] = []
-        self._told: dict[tuple[Any, ...], Any] = {}
+        self._names: list[Json] = []
+        self._told: dict[Asked, Answer] = {}
         self._room = _ROOM
         self.left_out = 0  # names and outputs for which there was no room
         self._attached: list[tuple[bytes, bytes]] = []  # blocks for the last record
@@ -69,18 +71,18 @@ class Recorder:
         """Whether there are records that are not in the file."""
         return len(self._records) > 0
 
-    def write_json(self, tag: bytes, plain: Any) -> None:
+    def write_json(self, tag: bytes, plain: Json) -> None:
         """A block of JSON, after all that has been taken so far."""
         self.flush()
         self._writer.write_block(tag, json.dumps(plain).encode())
 
-    def tell_name(self, question: str, asked: tuple[Any, ...], answer: Any) -> None:
+    def tell_name(self, question: str, asked: Asked, answer: Answer) -> None:
         """Take an answer, unless it is the one that was given before."""
         key = (question, *asked)
-        before = self._told.get(key, self)
-        if before is answer or before == answer or question == "stack_frames" and before not in (self, (), []):
+        before = self._told.get(key)
+        if key in self._told and (before is answer or before == answer) or question == "stack_frames" and before:
             return
-        if before is not self:
+        if key in self._told:
             self.flush()  # what came before has the other name
         size = ENTRY + (8 * len(answer) if isinstance(answer, list | tuple) else 0) + sum(
             [len(text) for text in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(text, str)])
@@ -108,7 +110,7 @@ class Recorder:
         """A map's contents, for the last record or for the look that follows."""
         self._attached += [(b"MAPS", data) for data in pack_snapshot(self._spec.find_map(name), snapshot)]
 
-    def attach_result(self, kind: str, head: dict[str, Any], data: bytes) -> None:
+    def attach_result(self, kind: str, head: JsonObject, data: bytes) -> None:
         """What was got from outside, for the last record."""
         self._results += len(data)
         if self._results > _FULL * 4:
@@ -177,18 +179,18 @@ class Notes:
     """Keeps what a session hands over in the file of a descriptor. ``live`` is what answers names; ``context`` answers
     the same, and has it kept."""
 
-    def __init__(self, descriptor: int, spec: ScriptSpec, session: Session, live: Any) -> None:
+    def __init__(self, descriptor: int, spec: ScriptSpec, session: Session, live: DecodingContext) -> None:
         self.recorder = Recorder(descriptor, spec)
         self._spec, self._session, self._live = spec, session, live
         self.context = ToldNames(live, self.recorder.tell_name)
         self.context.moment = live.boot_time()
-        self.held: dict[str, Sequence[tuple[Any, Any]]] = {}  # what maps are said to hold, for what is handled now
+        self.held: dict[str, Items] = {}  # what maps are said to hold, for what is handled now
         self.reader = ItemReader({name: _KeptMap(kept, self._keep_items)  # type: ignore[misc]
                                   for name, kept in session.maps.items()}, self.context)
         self._sites = [_SiteNotes(spec, index, self.context) for index in range(len(spec.sites))]
         self._sizes = [site.size for site in spec.sites]
 
-    def write_head(self, warnings: bool, facts: dict[str, Any]) -> None:
+    def write_head(self, warnings: bool, facts: JsonObject) -> None:
         """The first block; ``facts`` are put into it as they are."""
         clocks = {clock: self._live.wall_clock(0, clock) for clock in ("boot", "monotonic", "tai")}
         zone, now, machine = time.localtime(), self.context.boot_time(), os.uname()
@@ -233,8 +235,8 @@ class Notes:
         self.held = {name: self._take_and_keep(name, "") for name in maps}
         self.recorder.write_json(b"LOOK", {"why": why, "time": self.context.moment})
 
-    def _take_and_keep(self, name: str, then: str) -> Sequence[tuple[Any, Any]]:
-        items: Sequence[tuple[Any, Any]] = self.reader(name, then)
+    def _take_and_keep(self, name: str, then: str) -> Items:
+        items: Items = self.reader(name, then)
         named = self._spec.find_map(name)
         if named.key is not None and not named.memory and has_names(named.key):
             ask_names(tuple([key for key, _ in items]))
@@ -242,7 +244,7 @@ class Notes:
             ask_names(tuple([value for _, value in items]))
         return items
 
-    def _keep_items(self, name: str, items: list[Item]) -> None:
+    def _keep_items(self, name: str, items: list[RawItem]) -> None:
         self.recorder.attach_snapshot(name, Snapshot(items, self._session.is_incomplete(name)))
 
     def write_end(self, run: Provenance) -> None:
@@ -257,7 +259,7 @@ class Notes:
 class RecordingTrace(Trace):
     """A trace whose run is kept in a file. ``facts`` are put into the head, as they are."""
 
-    def record_to(self, descriptor: int, facts: dict[str, Any], every: float = 1.0) -> None:
+    def record_to(self, descriptor: int, facts: JsonObject, every: float = 1.0) -> None:
         """To be called before :meth:`attach`. The descriptor is closed with the trace. ``every`` so many seconds maps
         that the script itself does not print are looked at, if they can be drawn over time."""
         self._descriptor, self._facts, self._every = descriptor, facts, every
@@ -289,7 +291,7 @@ class RecordingTrace(Trace):
 
     def _bind_session(self) -> None:
         super()._bind_session()
-        self._notes = Notes(self._descriptor, self.spec, self.session, self._context)
+        self._notes = Notes(self._descriptor, self.spec, self.session, self.context)
         self._context = self._notes.context
         from ..runtime.events import EventDecoder
         self._decoder = EventDecoder(self.spec, self._context)
@@ -343,7 +345,7 @@ class RecordingTrace(Trace):
             self._final_look = True
             self.notes.look_at_maps("final", self._map_names)
 
-    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+    def take_map(self, name: str, then: str = "") -> Items:
         """As the recording has it, if it is of a record that is being handled, or of a look; else as it is now."""
         found = self.notes.held.get(name)
         return found if found is not None else super().take_map(name, then)
@@ -404,21 +406,21 @@ class _SiteNotes:
 class _KeptMap:
     """A map; what is read from it is kept."""
 
-    def __init__(self, live: Map, keep: Callable[[str, list[Item]], object]) -> None:
+    def __init__(self, live: Map, keep: Callable[[str, list[RawItem]], object]) -> None:
         self._live = live
         self._keep = keep
         self.spec = live.spec
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[RawItem]:
         return self._kept(self._live.items())
 
-    def read_and_clear(self) -> list[Item]:
+    def read_and_clear(self) -> list[RawItem]:
         return self._kept(self._live.read_and_clear())
 
     def zero(self) -> None:
         self._live.zero()
 
-    def _kept(self, items: list[Item]) -> list[Item]:
+    def _kept(self, items: list[RawItem]) -> list[RawItem]:
         self._keep(self.spec.name, items)
         return items
 
@@ -473,11 +475,12 @@ class KeepingPrinter(Printer):
         """They are in the recording."""
 
 
-def plain_losses(spec: ScriptSpec, losses: Losses) -> dict[str, Any]:
+def plain_losses(spec: ScriptSpec, losses: Losses) -> JsonObject:
     """Losses as plain data: places in the script are their numbers in the spec."""
     kept = losses.withheld
     return {"records": losses.records, "errors": [[spec.errors.index(site), count] for site, count in losses.errors],
             "skipped": losses.skipped, "late": losses.late, "short": losses.short, "unseen": losses.unseen,
             "early": losses.early,
             "withheld": None if kept is None else dict(zip(kept._fields, kept.values())),
-            "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown}
+            "unplaced": losses.unplaced, "unnamed": losses.unnamed, "unknown": losses.unknown,
+            "strayed": losses.strayed}

@@ -7,19 +7,22 @@ recording in the same way. It asks the kernel nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import fstat
+from struct import error as StructError
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..api import Trace
 from ..ending import Ending
 from ..errors import AttachError, SondeError
 from ..memory import Memory
-from ..output.outside import Outside
+from ..output.outside import Outside, PacketSink
+from ..plain import Json, JsonObject, as_integer, as_integers, as_list, as_object, as_text, as_texts
 from ..record import Record
 from ..runtime.batch import Raw, Records
-from ..runtime.events import EventDecoder
+from ..runtime.events import Event, EventDecoder
 from ..runtime.losses import Losses, Withheld
-from ..runtime.maps import Item
+from ..runtime.maps import RawItem
 from ..runtime.provenance import Provenance
 from ..semantics.options import Options
 from ..spec import MapSpec, ScriptSpec
@@ -30,11 +33,55 @@ from .names import RecordedNames
 from .snapshots import ItemReader, Snapshot, SnapshotReader, read_json, split_head
 
 if TYPE_CHECKING:
-    from ..runtime.events import Event
+    from ..runtime.programs import LoadedProgram
+    from ..runtime.values import Items
 
 SAMPLE, ASKED, FINAL = "sample", "asked", "final"
 _CLOCKS = ("boot", "monotonic", "tai")
 _DONE_ROOM = 64 << 20  # bytes of results for one record
+
+
+class Facts(Record):
+    """What the head says of the run and its machine: offsets of ``clocks`` to Unix time and the ``time`` of the start
+    in nanoseconds, how many probes were ``attached``, what was ``missing`` (message and hints); ``zone`` and ``events``
+    as JSON has them."""
+
+    clocks: dict[str, int]
+    time: int
+    host: str
+    kernel: str
+    machine: str
+    attached: int
+    missing: list[tuple[str, list[str]]]
+    warnings: list[str]
+    tool: str
+    columns: list[str]
+    title: str
+    unit: str
+    zone: Json
+    events: Json
+    cpus: int
+
+
+class Result(Record):
+    """What cat(), system() or nstat() got: ``output``, of which ``more`` follows; how counters grew; or an error."""
+
+    kind: str
+    output: bytes
+    more: bool
+    growth: list[tuple[str, int]]
+    errno: int
+    error: str | None
+
+
+class End(Record):
+    """What the last block says of the run."""
+
+    losses: Losses
+    run: Provenance
+    reason: str
+    status: int
+    left_out: int
 
 
 class Portion(Record):
@@ -42,7 +89,7 @@ class Portion(Record):
     maps, and ``why``."""
 
     maps: dict[str, Snapshot]
-    results: list[tuple[str, dict[str, Any], bytes]]
+    results: list[Result]
     records: BlockOfRecords | None = None
     why: str = ""
     time: int = 0
@@ -61,34 +108,19 @@ class Recording:
         self._blocks = read_blocks(file, name)
         memory = memory or Memory()
         tag, data = next(self._blocks, (b"", b""))
-        self.facts: dict[str, Any] = read_json(data) if tag == b"HEAD" else {}
-        if not isinstance(self.facts, dict) or not self.facts:
+        if tag != b"HEAD":
             raise Damaged(f"{name} ends before its head", truncated=not tag)
-        if self.facts.get("byteorder") != byteorder:
-            raise Damaged(f"{name} was recorded on a machine of another byte order")
         with Sound(name):
-            self._check_facts()
-            self.spec = read_spec(self.facts.get("spec"))
-            self.context = RecordedNames(self.spec, self.facts["clocks"], memory.total // 2)
-            self.context.moment = self.facts["time"]
+            head = as_object(read_json(data))
+            if head.get("byteorder") != byteorder:
+                raise Damaged(f"{name} was recorded on a machine of another byte order")
+            self.facts = _read_facts(head)
+            self.spec = read_spec(as_object(head.get("spec")))
+            self.context = RecordedNames(self.spec, self.facts.clocks, memory.total // 2)
+            self.context.moment = self.facts.time
         self._snapshots = SnapshotReader(self.spec, memory.total)
-        self.end: dict[str, Any] | None = None
+        self.end: End | None = None
         self.truncated = False
-
-    def _check_facts(self) -> None:
-        facts = self.facts
-        clocks = facts.get("clocks")
-        if not isinstance(clocks, dict) or not all(type(clocks.get(clock)) is int and abs(clocks[clock]) < 1 << 63
-                                                   for clock in _CLOCKS):
-            raise Damaged("its clocks are none")
-        for name, form in (("time", int), ("attached", int), ("tool", str), ("columns", list), ("title", str),
-                           ("unit", str), ("host", str), ("kernel", str), ("missing", list), ("warnings", list)):
-            if type(facts.get(name)) is not form:
-                raise Damaged(f"its head has no {name}")
-        if not all(isinstance(text, str) for name in ("columns", "warnings") for text in facts[name]):
-            raise Damaged("its head has other things than texts")
-        if not all(isinstance(each, list) and list(map(type, each)) == [str, list] for each in facts["missing"]):
-            raise Damaged("its head has other things than what could not be attached")
 
     def portions(self) -> Iterator[Portion]:
         """What the run handed over, in order. Damaged where the file was changed."""
@@ -101,7 +133,7 @@ class Recording:
                 self.truncated = True
 
     def _portions(self) -> Iterator[Portion]:
-        results: list[tuple[str, dict[str, Any], bytes]] = []
+        results: list[Result] = []
         for tag, data in self._blocks:
             if self.end is not None:
                 raise Damaged("something comes after its end")
@@ -111,23 +143,28 @@ class Recording:
                 self._snapshots.add_block(data)
             elif tag == b"DONE":
                 results.append(_read_result(data))
-                if sum(len(output) for _, _, output in results) > _DONE_ROOM:
+                if sum(len(result.output) for result in results) > _DONE_ROOM:
                     raise Damaged("a record has more results than it can have")
             elif tag == b"RECS":
                 yield Portion(self._snapshots.take(), results, BlockOfRecords(self.spec, data))
                 results = []
             elif tag == b"LOOK":
-                look = read_json(data)
-                if not isinstance(look, dict) or look.get("why") not in (SAMPLE, ASKED, FINAL) \
-                        or type(look.get("time")) is not int or not 0 <= look["time"] < 1 << 63:
+                look = as_object(read_json(data))
+                why, time = as_text(look.get("why")), as_integer(look.get("time"), 0, 1 << 63)
+                if why not in (SAMPLE, ASKED, FINAL):
                     raise Damaged("a look is none")
-                self.context.moment = look["time"]
-                yield Portion(self._snapshots.take(), results, why=look["why"], time=look["time"])
+                self.context.moment = time
+                yield Portion(self._snapshots.take(), results, why=why, time=time)
             elif tag == b"END ":
-                self.end = _read_end(self.spec, read_json(data))
+                self.end = _read_end(self.spec, as_object(read_json(data)))
             else:
                 raise Damaged("it has a block of no known kind")
         self.truncated = self.end is None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How many bytes of the file have been read, and of how many."""
+        return self._file.tell(), fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
         """Close the file."""
@@ -147,56 +184,62 @@ class Sound:
             if not error.message.startswith(self._name):
                 raise Damaged(f"{self._name} is damaged: {error.message}", error.truncated, error.hints) from None
         elif isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | RecursionError
-                        | RuntimeError | StopIteration | TypeError | ValueError | MemoryError):
+                        | RuntimeError | StopIteration | StructError | TypeError | ValueError | MemoryError):
             raise Damaged(f"{self._name} is damaged: {type(error).__name__}") from error
 
 
-def _read_result(data: bytes) -> tuple[str, dict[str, Any], bytes]:
+def _read_facts(head: JsonObject) -> Facts:
+    clocks = as_object(head.get("clocks"))
+    missing = [as_list(each) for each in as_list(head.get("missing"))]
+    return Facts({clock: as_integer(clocks.get(clock), -1 << 63, 1 << 63) for clock in _CLOCKS},
+                 as_integer(head.get("time")), as_text(head.get("host")), as_text(head.get("kernel")),
+                 str(head.get("machine", "x86_64")), as_integer(head.get("attached")),
+                 [(as_text(message), as_texts(hints)) for message, hints in missing], as_texts(head.get("warnings")),
+                 as_text(head.get("tool")), as_texts(head.get("columns")), as_text(head.get("title")),
+                 as_text(head.get("unit")), head.get("zone"), head.get("events"),
+                 as_integer(head.get("cpus", 1) or 1, 1, 1 << 13))
+
+
+def _read_result(data: bytes) -> Result:
     head, output = split_head(data)
-    growth = head.get("growth", [])
-    if head.get("kind") not in ("cat", "system", "nstat") or type(head.get("errno", 0)) is not int \
-            or not isinstance(head.get("error", ""), str) or not isinstance(growth, list) \
-            or not all(isinstance(pair, list) and list(map(type, pair)) == [str, int] for pair in growth):
+    kind, error = as_text(head.get("kind")), head.get("error")
+    if kind not in ("cat", "system", "nstat"):
         raise Damaged("a result is none")
-    return head["kind"], head, output
+    return Result(kind, output, head.get("more") is True, _counts(head.get("growth", [])),
+                  as_integer(head.get("errno", 0)), as_text(error) if error is not None else None)
 
 
-def _read_end(spec: ScriptSpec, plain: Any) -> dict[str, Any]:
-    """The last block: ``losses`` (Losses), ``run`` (Provenance), ``reason``, ``status``, ``left_out``."""
-    run = plain["run"]
-    forms = {"command": str, "host": str, "kernel": str, "started": int, "seconds": float, "lost": list}
-    if {name: type(run[name]) for name in forms} != forms or not all(isinstance(text, str) for text in run["lost"]) \
-            or type(plain["status"]) is not int or type(plain["left_out"]) is not int \
-            or not isinstance(plain["reason"], str) or abs(run["started"]) >= 1 << 63:
-        raise Damaged("its end is not sound")
-    return {"losses": _read_losses(spec, plain["losses"]), "run": Provenance(**{name: run[name] for name in forms}),
-            "reason": plain["reason"], "status": plain["status"] & 255, "left_out": plain["left_out"]}
+def _read_end(spec: ScriptSpec, plain: JsonObject) -> End:
+    run = as_object(plain["run"])
+    provenance = Provenance(as_text(run["command"]), as_text(run["host"]), as_text(run["kernel"]),
+                            as_integer(run["started"], -1 << 63, 1 << 63), _seconds(run["seconds"]),
+                            as_texts(run["lost"]))
+    return End(_read_losses(spec, as_object(plain["losses"])), provenance, as_text(plain["reason"]),
+               as_integer(plain["status"]) & 255, as_integer(plain["left_out"]))
 
 
-def _read_losses(spec: ScriptSpec, plain: Any) -> Losses:
-    kept = plain["withheld"]
-    if kept is not None:
-        numbers = [kept["share"], *[kept[name] for name in ("detached_ns", "traced_ns", "spent_ns")]]
-        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-            raise Damaged("its budget is none")
-        kept = Withheld(numbers[0], _counts(kept["events"]), numbers[1], numbers[2], numbers[3],
-                        _counts(kept["dropped"]))
-    errors = [(spec.errors[_number(index)], _number(count)) for index, count in plain["errors"]]
-    return Losses(_counts(plain["records"]), errors, _counts(plain["skipped"]), withheld=kept,
+def _read_losses(spec: ScriptSpec, plain: JsonObject) -> Losses:
+    withheld = None
+    if plain["withheld"] is not None:
+        kept = as_object(plain["withheld"])
+        withheld = Withheld(_seconds(kept["share"]), _counts(kept["events"]), as_integer(kept["detached_ns"]),
+                            as_integer(kept["traced_ns"]), as_integer(kept["spent_ns"]), _counts(kept["dropped"]))
+    errors = [as_integers(pair, 0) for pair in as_list(plain["errors"])]
+    return Losses(_counts(plain["records"]), [(spec.errors[index], count) for index, count in errors],
+                  _counts(plain["skipped"]), withheld=withheld,
                   unplaced=_counts(plain.get("unplaced", [])), unnamed=_counts(plain.get("unnamed", [])),
-                  **{name: _number(plain.get(name, 0)) for name in ("late", "short", "unseen", "early", "unknown")})
+                  **{name: as_integer(plain.get(name, 0), 0)
+                     for name in ("late", "short", "unseen", "early", "unknown", "strayed")})
 
 
-def _counts(plain: Any) -> list[tuple[str, int]]:
-    if not all(isinstance(name, str) for name, _ in plain):
-        raise Damaged("its losses are none")
-    return [(name, _number(count)) for name, count in plain]
-
-
-def _number(plain: Any) -> int:
-    if type(plain) is not int or plain < 0:
-        raise Damaged("its losses are none")
+def _seconds(plain: Json) -> float:
+    if not isinstance(plain, int | float) or isinstance(plain, bool):
+        raise ValueError
     return plain
+
+
+def _counts(plain: Json) -> list[tuple[str, int]]:
+    return [(as_text(name), as_integer(count, 0)) for name, count in map(as_list, as_list(plain))]
 
 
 # As a trace ---------------------------------------------------------------------------------------------------------
@@ -209,13 +252,13 @@ class ReplaySession:
         self.recording = recording
         self._portions = recording.portions()
         self.held: dict[str, Snapshot] = {}
-        self.results: list[tuple[str, dict[str, Any], bytes]] = []
+        self.results: list[Result] = []
         self.done = self.asked = False
-        self.attached: int = recording.facts["attached"]
-        self.warnings = [AttachError(str(message), "", hints=list(map(str, hints)))
-                         for message, hints in recording.facts["missing"]]
+        self.attached: int = recording.facts.attached
+        self.warnings = [AttachError(message, "", hints=hints) for message, hints in recording.facts.missing]
         self.pinned: list[str] = []
         self.detaching = 0
+        self.programs: list[LoadedProgram] = []
         self.is_holding = False
         self.sampled = False  # maps were looked at, that a view may want to see
         self.tell: Callable[[str], object] = str
@@ -240,17 +283,17 @@ class ReplaySession:
     def losses(self) -> Losses:
         """What was lost; nothing, as long as the end has not been read."""
         end = self.recording.end
-        return end["losses"] if end is not None else Losses([], [], [])
+        return end.losses if end is not None else Losses([], [], [])
 
     @property
     def reason(self) -> str:
         """Why the run ended; "truncated" if the file does not tell."""
-        return str(self.recording.end["reason"]) if self.recording.end is not None else "truncated"
+        return self.recording.end.reason if self.recording.end is not None else "truncated"
 
     @property
     def status(self) -> int:
         """The run's exit status."""
-        return int(self.recording.end["status"]) if self.recording.end is not None else 1
+        return self.recording.end.status if self.recording.end is not None else 1
 
     def request_end(self, reason: str) -> None:
         """Read no further."""
@@ -264,13 +307,13 @@ class _RecordedMap:
         self.spec = spec
         self._session = session
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[RawItem]:
         held = self._session.held.get(self.spec.name)
         if held is None and not self._session.recording.truncated:
             raise Damaged(f"{self._session.recording.name} does not have what {self.spec.name} held at this moment")
         return held.items if held is not None else []
 
-    def read_and_clear(self) -> list[Item]:
+    def read_and_clear(self) -> list[RawItem]:
         return self.items()
 
     def zero(self) -> None:
@@ -284,27 +327,27 @@ class _RecordedOutside(Outside):
         self._session = session
 
     def read_file(self, path: bytes, limit: int) -> bytes:
-        for _, head, output in self._take("cat"):
-            _raise_recorded(head)
-            return output
+        for result in self._take("cat"):
+            _raise_recorded(result)
+            return result.output
         raise OSError(2, "its contents are not in the recording")
 
     def may_run(self, ending: Ending) -> bool:
-        return any(kind == "system" for kind, _, _ in self._session.results)
+        return bool(self._take("system"))
 
     def run_command(self, command: bytes, show: Callable[[bytes, bool], object], ending: Ending) -> None:
-        for _, head, output in self._take("system"):
-            _raise_recorded(head)
-            show(output, head.get("more") is True)
+        for result in self._take("system"):
+            _raise_recorded(result)
+            show(result.output, result.more)
 
     def network_growth(self) -> Callable[[], Sequence[tuple[str, int]]]:
-        return lambda: [(name, count) for _, head, _ in self._take("nstat") for name, count in head.get("growth", [])]
+        return lambda: [grown for result in self._take("nstat") for grown in result.growth]
 
-    def open_packets(self, path: str) -> Any:
+    def open_packets(self, path: str) -> PacketSink:
         return _NoPackets()
 
-    def _take(self, kind: str) -> list[tuple[str, dict[str, Any], bytes]]:
-        return [each for each in self._session.results if each[0] == kind]
+    def _take(self, kind: str) -> list[Result]:
+        return [each for each in self._session.results if each.kind == kind]
 
 
 class _NoPackets:
@@ -314,9 +357,9 @@ class _NoPackets:
         """Once is enough."""
 
 
-def _raise_recorded(head: dict[str, Any]) -> None:
-    if "error" in head:
-        raise OSError(head.get("errno", 0), head["error"]) if head.get("errno") else ValueError(head["error"])
+def _raise_recorded(result: Result) -> None:
+    if result.error is not None:
+        raise OSError(result.errno, result.error) if result.errno else ValueError(result.error)
 
 
 class ReplayTrace(Trace):
@@ -326,7 +369,6 @@ class ReplayTrace(Trace):
     def __init__(self, recording: Recording, memory: Memory | None = None) -> None:
         self.recording = recording
         self.spec = recording.spec
-        assert self.spec.source is not None
         self.source = self.spec.source
         self.options = Options()
         self.process = None
@@ -336,7 +378,7 @@ class ReplayTrace(Trace):
         self.words: Sequence[str] = ()
         self.keeps_maps = True
         self._on_sample: Callable[[], object] | None = None
-        self._final: dict[str, Any] = {}
+        self._final: dict[str, Items] = {}
         self._incomplete: set[str] = set()
         self._losses = None
         self._context = recording.context
@@ -348,10 +390,15 @@ class ReplayTrace(Trace):
     def _bind_reader(self) -> None:
         maps = {named.name: _RecordedMap(named, self._replayed) for named in self.spec.maps if named.value is not None}
         with Sound(self.recording.name):
-            self._decoder = EventDecoder(self.spec, self._context)
-            self._reader = ItemReader(maps, self._context)  # type: ignore[arg-type]
+            self._decoder = EventDecoder(self.spec, self.context)
+            self._reader = ItemReader(maps, self.context)  # type: ignore[arg-type]
             for name in maps:  # the decoders of everything, before anything is believed
                 self._reader.map_decoder(name)
+
+    @property
+    def held_maps(self) -> dict[str, Snapshot]:
+        """The maps of which the recording says what they held at this moment."""
+        return self._replayed.held
 
     def attach(self) -> None:
         """There is nothing to attach."""
@@ -368,7 +415,8 @@ class ReplayTrace(Trace):
 
     def _timed(self, records: Records) -> Records:
         if records:
-            self._context.moment = records.batches[-1].times[-1] or self._context.moment
+            names = self.recording.context
+            names.moment = records.batches[-1].times[-1] or names.moment
         return records
 
     def keeps_samples(self, show: Callable[[], object]) -> bool:
@@ -383,15 +431,15 @@ class ReplayTrace(Trace):
         """Which run it was."""
         end, facts = self.recording.end, self.recording.facts
         if end is not None:
-            return end["run"]  # type: ignore[no-any-return]
-        return Provenance(f"sonde: {self.source.text}", facts["host"], facts["kernel"], 0, 0.0,
+            return end.run
+        return Provenance(f"sonde: {self.source.text}", facts.host, facts.kernel, 0, 0.0,
                           ["the recording ends before the run did"])
 
     def decode_records(self, records: Iterable[Raw]) -> Iterator[Event]:
         with Sound(self.recording.name):
             yield from super().decode_records(records)
 
-    def take_map(self, name: str, then: str = "") -> Sequence[tuple[Any, Any]]:
+    def take_map(self, name: str, then: str = "") -> Items:
         with Sound(self.recording.name):
             return super().take_map(name, then)
 

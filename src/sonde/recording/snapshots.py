@@ -11,14 +11,18 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from struct import Struct as Layout
-from typing import Any
 
+from ..plain import Json, JsonObject, as_integer
 from ..record import Record
 from ..runtime.events import MapReader
-from ..runtime.maps import Item
+from ..runtime.maps import RawItem
 from ..spec import MapSpec, ScriptSpec
 from ..types import Aggregate
 from .container import LARGEST, Damaged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.values import Item
 
 _LENGTH = Layout("<I")
 _PIECE = 1 << 20  # bytes of a block, about
@@ -27,7 +31,7 @@ _PIECE = 1 << 20  # bytes of a block, about
 class Snapshot(Record):
     """What a map held at one moment."""
 
-    items: list[Item]
+    items: list[RawItem]
     incomplete: bool = False
 
 
@@ -54,13 +58,13 @@ def pack_snapshot(named: MapSpec, snapshot: Snapshot) -> Iterator[bytes]:
                               "more": at + step < len(items)}, keys + values)
 
 
-def pack_with_head(head: Mapping[str, Any], data: bytes) -> bytes:
+def pack_with_head(head: Mapping[str, Json], data: bytes) -> bytes:
     """JSON and bytes behind it."""
     text = json.dumps(head).encode()
     return _LENGTH.pack(len(text)) + text + data
 
 
-def split_head(data: bytes) -> tuple[dict[str, Any], bytes]:
+def split_head(data: bytes) -> tuple[JsonObject, bytes]:
     """The JSON object at the head of a block's data, and the bytes behind it."""
     length = int.from_bytes(data[:4], "little")
     head = read_json(data[4:4 + length])
@@ -69,10 +73,11 @@ def split_head(data: bytes) -> tuple[dict[str, Any], bytes]:
     return head, data[4 + length:]
 
 
-def read_json(data: bytes) -> Any:
+def read_json(data: bytes) -> Json:
     """JSON; Damaged if it is none, or nested without end."""
     try:
-        return json.loads(data)
+        found: Json = json.loads(data)
+        return found
     except (ValueError, RecursionError):
         raise Damaged("a text is no JSON") from None
 
@@ -80,7 +85,7 @@ def read_json(data: bytes) -> Any:
 class ItemReader(MapReader):
     """Reads maps element by element: in a recording they lie so."""
 
-    def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
+    def __call__(self, name: str, then: str = "") -> list[Item]:
         items = self.map_decoder(name).decode_items(self.read_raw(name, then))
         short = self.maps[name].spec.short
         return items + self(short, then) if short else items
@@ -100,13 +105,13 @@ class SnapshotReader:
         """Take the next block's data. Damaged if it is no part of a snapshot."""
         head, rest = split_head(data)
         named = self._maps.get(str(head.get("map")))
-        numbers = [head.get(name) for name in ("count", "key", "value", "words")]
-        if named is None or not all(type(number) is int and 0 <= number <= LARGEST for number in numbers):
+        numbers = [as_integer(head.get(name), 0, LARGEST + 1) for name in ("count", "key", "value", "words")]
+        if named is None:
             raise Damaged("a snapshot is of no map of the script")
-        self._room -= len(rest) + 100 * numbers[0]  # type: ignore[operator]
+        self._room -= len(rest) + 100 * numbers[0]
         if self._room < 0:
             raise Damaged("its maps are larger than there is room for", hints=["--memory gives them more room"])
-        items = _split_items(named, numbers, bool(head.get("signed")), rest)  # type: ignore[arg-type]
+        items = _split_items(named, numbers, bool(head.get("signed")), rest)
         if self._open is None:
             if named.name in self._found:
                 raise Damaged("a snapshot comes twice")
@@ -125,7 +130,7 @@ class SnapshotReader:
         return found
 
 
-def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: bytes) -> list[Item]:
+def _split_items(named: MapSpec, numbers: Sequence[int], signed: bool, rest: bytes) -> list[RawItem]:
     count, key, value, words = numbers
     aggregate = named.value if isinstance(named.value, Aggregate) else None
     if len(rest) != count * (key + value + 8 * words) or count and (

@@ -8,9 +8,11 @@ from .aggregates import Histogram, LinearHistogram, Stats, divide_toward_zero
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
-AggregateValue: TypeAlias = "Any"  # int | Stats | Histogram | Series
+    from .series import Series
+
+AggregateValue: TypeAlias = "int | Stats | Histogram | Series"
 
 
 def aggregate_value(type: Aggregate, words: Sequence[int], signed: bool | None = None) -> AggregateValue:

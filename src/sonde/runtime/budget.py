@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import AttachError, SondeError
 from ..spec import BUDGET, BUDGET_HEAD, STATE, Attach, Gate, ScriptSpec
@@ -299,7 +299,7 @@ class Budget:
 
     def is_incomplete(self, name: str) -> bool:
         """Whether events were kept back that would have changed this map."""
-        probes: Any = self.gate.touched.get(name)
+        probes = self.gate.touched.get(name)
         if not probes:
             return False
         if self._detached_ns or self._detached_at:

@@ -7,23 +7,26 @@ from time import CLOCK_BOOTTIME, clock_gettime_ns
 from ..arch import this_arch
 from ..basics import cached_property
 from ..cpython import is_python_frame
-from ..errors import SondeError
+from ..errors import EnvironmentProblem, SondeError
 from ..kernel import host, procfs
 from ..memory import Memory
-from ..spec import PY_IMAGES, ScriptSpec
-from ..types import GROUPS, Stack, Symbol, Tuple, USym
+from ..spec import PY_IMAGES, UNWIND_FILES, ScriptSpec
+from ..types import GROUPS, Stack, Symbol, Tuple, Type, USym
 from .maps import Map
 from .stacks import StackFrames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from ..kernel.groups import Groups
+    from ..kernel.mappings import MappingLog
     from ..kernel.symbols import KernelSymbols
+    from ..kernel.unwind import Unwinder
     from ..kernel.user_symbols import UserSymbols
+    from .child import Process
     from .pythons import Pythons
+    from .unwind_tables import UnwindTables
 
 
 class LiveContext:
@@ -36,18 +39,18 @@ class LiveContext:
                  memory: Memory | None = None) -> None:
         self.text_size = spec.config.text_size
         self._demangle = spec.config.cpp_demangle
+        self._places = spec.config.show_debug_info
         self.trailer = spec.config.str_trunc_trailer
         self._probes = spec.probes
         if kernel is not None:
             self._kernel = kernel
         self._memory = memory or Memory()
         self._python = _find_pythons(maps)
-        self._log = _start_mapping_log(self._memory.symbols // 8, self._python) if names_user_addresses(spec) else None
-        if self._log is not None:
-            self._log.changed = self._user_symbols.forget_process
+        self.unwind_tables = self._new_unwind_tables(maps) if UNWIND_FILES in maps else None
+        self._log = self._start_mapping_log() if names_user_addresses(spec) else None
         self._cgroups = procfs.Cgroups()
         self.groups = _new_groups(self._cgroups) if asks_for_groups(spec) else None
-        self._unwinder: Any = None
+        self._unwinder: Unwinder | None = None
         self._stacks = StackFrames(spec, maps, self._memory.stacks)
         self._offsets: dict[str, int] = {}
 
@@ -62,6 +65,21 @@ class LiveContext:
         from ..kernel.user_symbols import UserSymbols
         files.limit_kept_bytes(self._memory.symbols)
         return UserSymbols(self._log, self._memory.symbols // 4)
+
+    def _start_mapping_log(self) -> MappingLog:
+        from ..kernel.mappings import MappingLog
+        log = MappingLog(memory=self._memory.symbols // 8,
+                         watchers=[each for each in (self._python, self.unwind_tables) if each is not None])
+        log.start()
+        if self._python is not None:
+            self._python.watch(log)
+        log.changed = lambda pid: self._user_symbols.forget_process(pid)
+        return log
+
+    def _new_unwind_tables(self, maps: Mapping[str, Map]) -> UnwindTables:
+        from .unwind_tables import UnwindTables
+        return UnwindTables(maps, lambda pid, address: self._user_symbols.find_mapping(pid, address),
+                            lambda: self._log.drain_rings() if self._log is not None else None)
 
     def stack_frames(self, stack: int) -> Sequence[int]:
         """Addresses of a stack, innermost first; empty if it was not kept."""
@@ -80,31 +98,46 @@ class LiveContext:
         found = self._user_symbols.lookup(tgid, address)
         if found is None:
             return None
-        name = found.name
+        return self._show_name(found.name, found.module), found.offset, found.module
+
+    def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
+        """(function, source file, line) of a user address, innermost first, if the script wants to see that."""
+        if not self._places or is_python_frame(address):
+            return ()
+        try:
+            found = self._user_symbols.code_places(tgid, address)
+        except EnvironmentProblem as problem:
+            if problem.hints and self._places:  # the library that reads it is missing
+                from ..kernel.notices import show_notice
+                show_notice(f"WARNING: no source lines: {problem.message}; {problem.hints[0]}")
+                self._places = False
+            return ()
+        return [(self._show_name(name), file, line) for name, file, line in found]
+
+    def _show_name(self, name: str, source: str = "") -> str:
+        """A name as people write it."""
         if self._demangle and name.startswith("_Z"):
             from ..kernel.foreign.files import demangle
-            name = (demangle([name], found.module) or [name])[0]
-        return name, found.offset, found.module
+            return (demangle([name], source) or [name])[0]
+        return name
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id of the file mapped at ``address``, and the offset in that file."""
-        from ..kernel.foreign.files import open_elf
         mapping = self._user_symbols.find_mapping(tgid, address)
         if mapping is None or not mapping.path:
             return None
         try:
-            return open_elf(mapping.path).build_id.hex(), address - mapping.start + mapping.offset
+            return self._user_symbols.open_file(mapping).build_id.hex(), address - mapping.start + mapping.offset
         except SondeError:
             return None
 
     def unwind_stack(self, registers: dict[str, int], stack: bytes, base: int, tgid: int, limit: int) -> Sequence[int]:
         """Instruction addresses of a stack, by the tables of the files that the process has mapped."""
         if self._unwinder is None:
-            from ..kernel.unwind import Unwinder
-            self._unwinder = Unwinder(this_arch().name)
-        found: Sequence[int] = self._unwinder.walk_stack(registers, stack, base,
-                                                         lambda address: self._user_symbols.find_mapping(tgid, address),
-                                                         limit)
+            from ..kernel import unwind
+            self._unwinder = unwind.Unwinder(this_arch())
+        found = self._unwinder.walk_stack(registers, stack, base,
+                                          lambda address: self._user_symbols.find_mapping(tgid, address), limit)
         if self._log is not None:
             self._log.short = self._unwinder.short
         return found
@@ -147,12 +180,29 @@ class LiveContext:
             self._user_symbols.remember_process(pid)
 
     @property
-    def mapping_log(self) -> Any:
+    def mapping_log(self) -> MappingLog | None:
         """What tells of processes' mappings (kernel.mappings.MappingLog); None if nobody wants to know."""
         return self._log
 
+    def prepare_unwinding(self, process: Process | None) -> None:
+        """Store the unwind tables of the process that is traced, or is to begin; without one those of all."""
+        tables = self.unwind_tables
+        if tables is None:
+            return
+        from .child import Child
+        if process is None:
+            tables.prepare_all()
+            return
+        tables.process = process.pid
+        if isinstance(process, Child):
+            tables.prepare_command(process.command[0])
+        else:
+            tables.prepare_process(process.pid)
+
     def close(self) -> None:
         """Stop watching processes; what was seen of them stays known."""
+        if self.unwind_tables is not None:
+            self.unwind_tables.close()
         if self._log is not None:
             self._log.close()
 
@@ -162,7 +212,7 @@ def asks_for_groups(spec: ScriptSpec) -> bool:
     return bool(spec.groups) or _has_value(spec, is_group)
 
 
-def is_group(type: Any) -> bool:
+def is_group(type: Type) -> bool:
     """Whether values of the type are containers, pods or services, or tuples with such."""
     if isinstance(type, Tuple):
         return any(map(is_group, type.of))
@@ -174,13 +224,13 @@ def names_user_addresses(spec: ScriptSpec) -> bool:
     return _has_value(spec, _has_user_address)
 
 
-def _has_value(spec: ScriptSpec, test: Callable[[Any], bool]) -> bool:
+def _has_value(spec: ScriptSpec, test: Callable[[Type], bool]) -> bool:
     """Whether the script sends or keeps a value with such a type."""
     return any([test(type) for site in spec.sites for type in [field.type for field in site.fields]]
                + [test(type) for m in spec.maps for type in (m.key, m.value) if type is not None])
 
 
-def _has_user_address(type: Any) -> bool:
+def _has_user_address(type: Type) -> bool:
     if isinstance(type, Tuple):
         return any(_has_user_address(t) for t in type.of)
     return isinstance(type, USym) or isinstance(type, Stack) and type.user
@@ -196,12 +246,3 @@ def _find_pythons(maps: Mapping[str, Map]) -> Pythons | None:
 def _new_groups(cgroups: procfs.Cgroups) -> Groups:
     from ..kernel.groups import Groups
     return Groups(cgroups)
-
-
-def _start_mapping_log(memory: int, python: Pythons | None) -> Any:
-    from ..kernel.mappings import MappingLog
-    log = MappingLog(memory=memory, watcher=python)
-    log.start()
-    if python is not None:
-        python.watch(log)
-    return log

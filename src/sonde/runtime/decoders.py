@@ -19,20 +19,22 @@ from .values import (
     Moment,
     NamedNumber,
     PointerValue,
-    RecordValue,
+    ScriptValue,
     StackTrace,
     StructValue,
     UserAddress,
     format_bare_address,
+    make_record_class,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
-Decode: TypeAlias = "Callable[[Any, int], Any]"  # (buffer, offset) -> value
-DecodeColumn: TypeAlias = "Callable[[bytes], list[Any]]"  # elements one after another -> their values
+
+Decode: TypeAlias = "Callable[[bytes, int], ScriptValue]"  # (buffer, offset) -> value
+DecodeColumn: TypeAlias = "Callable[[bytes], Sequence[ScriptValue]]"  # elements one after another -> their values
 
 INT_CODES = {(8, True): "b", (8, False): "B", (16, True): "h", (16, False): "H",
              (32, True): "i", (32, False): "I", (64, True): "q", (64, False): "Q"}
@@ -53,7 +55,7 @@ def make_column_decoder(type: Type, context: DecodingContext, step: int, at: int
     """A function from many elements of ``step`` bytes each to the values of ``type`` that lie ``at`` bytes into each:
     those of :func:`make_decoder`, without a call for each where they are numbers, texts or tuples of such."""
     if type.__class__ is t.Int and isinstance(type, t.Int) and not step % type.size and not at % type.size:
-        code: Any = INT_CODES[type.bits, type.signed]
+        code: Any = INT_CODES[type.bits, type.signed]  # one of the formats that memoryviews know
         each = step // type.size
         return lambda data: memoryview(data)[at:].cast(code)[::each].tolist() if data else []
     if isinstance(type, t.Str):
@@ -68,7 +70,7 @@ def make_column_decoder(type: Type, context: DecodingContext, step: int, at: int
     return lambda data: [get(data, start) for start in range(at, len(data), step)]
 
 
-def _scalar_decoder(code: str) -> Decode:
+def _scalar_decoder(code: str) -> Callable[[bytes, int], int]:
     unpack = Layout("=" + code).unpack_from
     return lambda buffer, offset: unpack(buffer, offset)[0]
 
@@ -90,7 +92,7 @@ def _pointer_decoder(_type: t.Pointer, _: DecodingContext) -> Decode:
     return lambda buffer, offset: PointerValue(get(buffer, offset))
 
 
-def enum_class(type: t.Enum) -> Any:
+def enum_class(type: t.Enum) -> Callable[[int], EnumValue]:
     """The Python class of an enum's values."""
     return new_class(type.name or "enum", (EnumValue,), {"names": type.names})
 
@@ -125,20 +127,25 @@ def _str_decoder(type: t.Str, context: DecodingContext) -> Decode:
     return lambda buffer, offset: text(bytes(buffer[offset:offset + size])).decode("utf-8", "surrogateescape")
 
 
-def _buf_decoder(type: t.Buf, _: DecodingContext) -> Decode:
+def make_buffer_decoder(type: t.Buf) -> Callable[[bytes, int], Buffer]:
+    """A function from (buffer, offset) to the bytes that buf() put there."""
     length, capacity = _scalar_decoder("I"), type.capacity
 
-    def get(buffer: Any, offset: int) -> Buffer:
+    def get(buffer: bytes, offset: int) -> Buffer:
         used = min(length(buffer, offset), capacity)
         return Buffer(buffer[offset + 4:offset + 4 + used])
     return get
+
+
+def _buf_decoder(type: t.Buf, _: DecodingContext) -> Decode:
+    return make_buffer_decoder(type)
 
 
 def _inet_decoder(_type: t.Inet, _: DecodingContext) -> Decode:
     family = _scalar_decoder("I")
     sizes = {2: 4, 10: 16}
 
-    def get(buffer: Any, offset: int) -> InetAddress:
+    def get(buffer: bytes, offset: int) -> InetAddress:
         af = family(buffer, offset)
         return InetAddress(af, bytes(buffer[offset + 4:offset + 4 + sizes.get(af, 0)]))
     return get
@@ -151,7 +158,7 @@ def _mac_decoder(_type: t.MacAddr, _: DecodingContext) -> Decode:
 def _timestamp_decoder(type: t.Timestamp, context: DecodingContext) -> Decode:
     get = _scalar_decoder("Q")
 
-    def moment(buffer: Any, offset: int) -> Moment:
+    def moment(buffer: bytes, offset: int) -> Moment:
         found = Moment(get(buffer, offset))
         found.format = type.format
         found.wall = context.wall_clock(found, type.clock)
@@ -194,7 +201,7 @@ def _signal_name(number: int) -> str:
 def _usym_decoder(_type: t.USym, context: DecodingContext) -> Decode:
     unpack = Layout("=QII").unpack_from
 
-    def get(buffer: Any, offset: int) -> UserAddress:
+    def get(buffer: bytes, offset: int) -> UserAddress:
         address, tgid, _ = unpack(buffer, offset)
         return UserAddress(address, tgid, context)
     return get
@@ -203,7 +210,7 @@ def _usym_decoder(_type: t.USym, context: DecodingContext) -> Decode:
 def _stack_decoder(type: Stack, context: DecodingContext) -> Decode:
     unpack = Layout("=QII").unpack_from
 
-    def get(buffer: Any, offset: int) -> StackTrace:
+    def get(buffer: bytes, offset: int) -> StackTrace:
         id, tgid, depth = unpack(buffer, offset)
         return StackTrace(type, id, tgid, depth, context)
     return get
@@ -225,9 +232,9 @@ def _array_decoder(type: t.Array, context: DecodingContext) -> Decode:
 
 
 def _tuple_decoder(type: t.Tuple, context: DecodingContext) -> Decode:
-    wrap: Any = tuple
+    wrap: Callable[[Iterable[ScriptValue]], tuple[ScriptValue, ...]] = tuple
     if type.names:
-        wrap = new_class("record", (RecordValue,), {"_fields": type.names})
+        wrap = make_record_class(type.names, all(isinstance(part, Stack) for part in type.of))
     flat = _flat_codes(type)
     if flat:
         unpack = Layout(flat).unpack_from
@@ -278,11 +285,11 @@ def _bitfield_decoder(field: t.StructField) -> Decode:
     size = (field.bit_offset + field.bit_size + 7) // 8
     shift, width = field.bit_offset, field.bit_size
     mask = (1 << width) - 1
-    wrap: Any = int
+    wrap: Callable[[int], int] = int
     if isinstance(field.type, t.Enum | t.Bool):
         wrap = bool if isinstance(field.type, t.Bool) else enum_class(field.type)
 
-    def get(buffer: Any, offset: int) -> Any:
+    def get(buffer: bytes, offset: int) -> int:
         return wrap(int.from_bytes(buffer[offset:offset + size], "little") >> shift & mask)
     return get
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..record import Record
-from .flight import Stretch
+from .flight import FlightReader, Stretch
 from .values import strftime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .flight import FlightReader
+    from ..plain import JsonObject
 
 _CLOCK = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -62,7 +62,7 @@ class Dump(Record):
         return [f"dump {self.number}: {why}", f"{strftime(_CLOCK, self.when)}",
                 *[part.line for part in self.parts], *self.lost]
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> JsonObject:
         """The head as plain data."""
         return {"number": self.number, "why": self.why, "by": self.by, "time": self.when, "records": self.count,
                 "cpus": [{"cpu": part.cpu, "records": part.count, "first": part.first, "last": part.last,

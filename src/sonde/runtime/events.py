@@ -9,16 +9,18 @@ from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Aggregate, round_up
 from .aggregate_values import aggregate_value
+from .aggregates import Histogram, Stats
 from .context import is_group
-from .decoders import make_column_decoder, make_decoder
-from .maps import Map
-from .merge import add_states
-from .values import DecodingContext, key_text
+from .decoders import DecodeColumn, make_column_decoder, make_decoder
+from .maps import Map, RawItem, RawValue
+from .merge import State, add_states
+from .values import DecodingContext, Item, ScriptValue, key_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
+
 
 MANY = 1 << 15  # elements of a map whose reading may take long enough to say so
 
@@ -46,9 +48,9 @@ class EventDecoder:
     def __init__(self, spec: ScriptSpec, context: DecodingContext) -> None:
         self.spec = spec
         self.context = context
-        self._sites: dict[int, Callable[[Any, int], tuple[Any, ...]]] = {}
+        self._sites: dict[int, Callable[[bytes, int], tuple[ScriptValue, ...]]] = {}
 
-    def decode(self, buffer: Any, offset: int = 0) -> Event:
+    def decode(self, buffer: bytes, offset: int = 0) -> Event:
         """The event of the record at ``offset``."""
         index, probe, time = _HEADER(buffer, offset)
         site = self.spec.sites[index]
@@ -56,10 +58,10 @@ class EventDecoder:
         name = self.spec.probes[probe] if probe < len(self.spec.probes) else ""
         return Event(site.kind, values(buffer, offset), name, time, index)
 
-    def _compile_site(self, index: int, site: EventSite) -> Callable[[Any, int], tuple[Any, ...]]:
+    def _compile_site(self, index: int, site: EventSite) -> Callable[[bytes, int], tuple[ScriptValue, ...]]:
         parts = [(make_decoder(field.type, self.context), field.offset) for field in site.fields]
 
-        def decode_fields(buffer: Any, offset: int) -> tuple[Any, ...]:
+        def decode_fields(buffer: bytes, offset: int) -> tuple[ScriptValue, ...]:
             return tuple([get(buffer, offset + at) for get, at in parts])
         self._sites[index] = decode_fields
         return decode_fields
@@ -72,37 +74,41 @@ class MapDecoder:
         assert spec.value is not None
         self._spec = spec
         self._context = context
-        self._columns: tuple[Callable[[bytes], list[Any]], Callable[[Any], list[Any]]] | None = None
+        self._columns: tuple[DecodeColumn, DecodeColumn | None] | None = None
         self._key = make_decoder(spec.key, context) if spec.key is not None and not spec.memory else None
         self._aggregate = spec.value if isinstance(spec.value, Aggregate) else None
         self._value = make_decoder(spec.value, context) if self._aggregate is None else None
 
-    def decode_key(self, raw: bytes) -> Any:
+    def decode_key(self, raw: bytes) -> ScriptValue:
         """A key; None for the one element of a map without keys."""
         return self._key(raw, 0) if self._key is not None else None
 
-    def decode_value(self, raw: Any) -> Any:
+    def decode_value(self, raw: RawValue) -> ScriptValue:
         """A value, from bytes or from an aggregate's merged words."""
-        if self._aggregate is not None:
-            found = aggregate_value(self._aggregate, raw)
-            if self._aggregate.kind == "tseries":
-                found.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
-            return found
-        assert self._value is not None
-        return self._value(raw, 0)
+        if isinstance(raw, bytes):
+            assert self._value is not None
+            return self._value(raw, 0)
+        assert self._aggregate is not None
+        found = aggregate_value(self._aggregate, raw)
+        if self._aggregate.kind == "tseries" and not isinstance(found, int | Stats | Histogram):
+            found.wall = round(self._context.wall_clock(0, "tai") / 1e9) * 1_000_000_000  # UTC - TAI: whole seconds
+        return found
 
-    def decode_columns(self, keys: bytes, values: bytes | list[Any]) -> list[tuple[Any, Any]]:
+    def decode_columns(self, keys: bytes, values: bytes | Sequence[State]) -> list[Item]:
         """The pairs of packed keys, and as many values: packed, or of an aggregate its merged words."""
         assert self._spec.key is not None and self._spec.value is not None
         if self._columns is None:
             element = round_up(self._spec.value_size, 8) if "percpu" in self._spec.type else self._spec.value_size
             self._columns = (make_column_decoder(self._spec.key, self._context, self._spec.key_size),
-                             self._words_column if self._aggregate is not None
-                             else make_column_decoder(self._spec.value, self._context, element))
+                             make_column_decoder(self._spec.value, self._context, element)
+                             if self._aggregate is None else None)
         of_keys, of_values = self._columns
-        return list(zip(of_keys(keys), of_values(values)))
+        if isinstance(values, bytes):
+            assert of_values is not None
+            return list(zip(of_keys(keys), of_values(values)))
+        return list(zip(of_keys(keys), self._words_column(values)))
 
-    def _words_column(self, states: Any) -> list[Any]:
+    def _words_column(self, states: Sequence[State]) -> list[ScriptValue]:
         assert self._aggregate is not None
         return [words[0] for words in states] if self._aggregate.kind == "count" \
             else [self.decode_value(words) for words in states]
@@ -112,25 +118,25 @@ class MapDecoder:
         """Whether elements of different keys may belong together: those of a container's control groups do."""
         return self._spec.key is not None and is_group(self._spec.key)
 
-    def decode_items(self, raw: Sequence[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+    def decode_items(self, raw: Sequence[RawItem]) -> list[Item]:
         """All (key, value) pairs. What belongs together is one of them, if it can be added up."""
         pairs = [(self.decode_key(key), value) for key, value in raw]
         if self.has_names and (self._aggregate is not None or self._spec.adds):
             pairs = self._merge_pairs(pairs)
         return [(key, self.decode_value(value)) for key, value in pairs]
 
-    def _merge_pairs(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    def _merge_pairs(self, pairs: list[tuple[ScriptValue, RawValue]]) -> list[tuple[ScriptValue, RawValue]]:
         """Pairs of raw values, with those of one name as one."""
-        found: dict[str, tuple[Any, list[Any]]] = {}
+        found: dict[str, tuple[ScriptValue, list[RawValue]]] = {}
         for key, value in pairs:
             found.setdefault(key_text(key), (key, []))[1].append(value)
         return [(key, values[0] if len(values) == 1 else self._add_values(values)) for key, values in found.values()]
 
-    def _add_values(self, values: list[Any]) -> Any:
+    def _add_values(self, values: list[RawValue]) -> RawValue:
         if self._aggregate is not None:
-            return add_states(self._aggregate, values)
+            return add_states(self._aggregate, [value for value in values if not isinstance(value, bytes)])
         size = self._spec.value_size
-        total = sum([int.from_bytes(value, byteorder) for value in values])
+        total = sum([int.from_bytes(value, byteorder) for value in values if isinstance(value, bytes)])
         return (total & (1 << 8 * size) - 1).to_bytes(size, byteorder)
 
 
@@ -143,7 +149,7 @@ class MapReader:
         self._decoders: dict[str, MapDecoder] = {}
         self.progress: Callable[[str, int, int], object] | None = None  # (map, elements read, of how many)
 
-    def __call__(self, name: str, then: str = "") -> list[tuple[Any, Any]]:
+    def __call__(self, name: str, then: str = "") -> list[Item]:
         """The pairs of a map; ``then`` is "clear" to empty it in the same step, "zero" to zero its values."""
         found = self.maps[name]
         if found.spec.memory or found.spec.key is None or self.map_decoder(name).has_names:
@@ -154,7 +160,7 @@ class MapReader:
             found.zero()
         return items + self(found.spec.short, then) if found.spec.short else items
 
-    def read_raw(self, name: str, then: str = "") -> list[tuple[bytes, Any]]:
+    def read_raw(self, name: str, then: str = "") -> list[RawItem]:
         """The elements of one map of the kernel, keys and plain values as bytes, aggregates as merged words."""
         found = self.maps[name]
         raw = found.read_and_clear() if then == "clear" else found.items()
@@ -162,9 +168,10 @@ class MapReader:
             found.zero()
         return raw
 
-    def _decode_columns(self, name: str, pieces: list[tuple[bytes, Any]]) -> list[tuple[Any, Any]]:
+    def _decode_columns(self, name: str, pieces: list[tuple[bytes, bytes | list[State]]]) -> list[Item]:
         """The pairs of a map; ``progress`` is told of one that takes a while, as it goes on and at the end."""
-        decode, size, items = self.map_decoder(name).decode_columns, self.maps[name].spec.key_size, []
+        decode, size = self.map_decoder(name).decode_columns, self.maps[name].spec.key_size
+        items: list[Item] = []
         whole = sum([len(keys) for keys, _ in pieces]) // size
         tell = self.progress if whole >= MANY else None
         for keys, values in pieces:

@@ -9,9 +9,9 @@ one, or a length that is not its site's, is a hole, and what lies before that go
 
 from __future__ import annotations
 
-import os
 import time
 
+from ..arch import this_arch
 from ..kernel import syscalls
 from ..record import Record
 from ..spec import (
@@ -86,7 +86,7 @@ class FlightReader:
         self._segments = memory.spec.max_entries // memory.spec.cpus
         self._view = memoryview(memory.memory)
         self._heads = memoryview(maps[HEADS].memory).cast("Q")
-        self._reorders = os.uname().machine != "x86_64"  # stores may be seen in another order than they were made
+        self._reorders = not this_arch().ordered_memory  # stores may be seen in another order than they were made
 
     def read_stretches(self) -> list[Stretch]:
         """The newest stretch of each CPU."""

@@ -458,7 +458,7 @@ def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
         return "the kernel runs at most 64 programs on one tracepoint", ["stop other tracers, or use rawtracepoint:"]
     if point.kind == "watchpoint" and number in (errno.EINVAL, errno.ENOSPC, errno.EOPNOTSUPP):
         return _watchpoint_reason(number)
-    if point.kind in ("kprobe", "kretprobe", "fentry", "fexit"):
+    if KINDS[point.kind].function:
         return _function_reason(point, number)
     return _general_reason(point, number)
 

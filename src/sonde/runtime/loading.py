@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import AttachError, VerifierError
 from ..kernel.host import possible_cpus
 from ..kernel.syscalls import Fd
-from ..spec import Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
+from ..spec import CURRENT, Attach, KernelDetail, MapSpec, ProgramSpec, ScriptSpec, detail_of
 from . import links, maps
 from .maps import Map
 from .programs import LoadedProgram, load_program, open_attach_target, split_by_function
@@ -31,6 +31,17 @@ class Loader:
         cpus = possible_cpus()
         for spec in [spec for spec in self._spec.maps if spec.name not in self._maps]:
             self._maps[spec.name] = maps.create_map(self._with_size(spec), cpus)
+        if CURRENT in self._maps:
+            self._fill_current(self._maps[CURRENT])
+        for made in self._maps.values():
+            made.table = self._maps.get(made.spec.slots or made.spec.hot)
+
+    def _fill_current(self, table: Map) -> None:
+        from ..kernel.locator import locate_current_tasks
+        if self._spec.locator is None:
+            from ..kernel.current_task import locator_of_kernel
+            self._spec.locator = locator_of_kernel(table.spec.cpus)
+        locate_current_tasks(self._spec.locator, table.fd, table.spec.cpus)
 
     def _with_size(self, spec: MapSpec) -> MapSpec:
         """Rings get their size here: it is the machine's business."""

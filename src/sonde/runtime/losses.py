@@ -17,6 +17,15 @@ _MESSAGES = {
     "pystack_read": "Python stack not read to its end: memory that is not there, or was being changed.",
     "pystack_deep": "Python stack deeper than 127 frames: the innermost are shown.",
     "pystack_names": "Python stack lost: there was no room for its names, or they could not be read.",
+    "unwind_early": "Stack of dw_ustack ends early: the unwind table of a file had not been read yet.",
+    "unwind_refused": "Stack of dw_ustack ends early: in a file that is not read.",
+    "unwind_none": "Stack of dw_ustack ends early: in code without unwind table and frame pointers.",
+    "unwind_rule": "Stack of dw_ustack ends early: at a rule of the unwind table that programs do not know.",
+    "unwind_read": "Stack of dw_ustack ends early: memory is not there.",
+    "unwind_map": "Stack of dw_ustack ends early: at an address that is not mapped.",
+    "unwind_loop": "Stack of dw_ustack ends early: it leads nowhere.",
+    "unwind_compat": "Stack of dw_ustack is not read: a 32-bit program.",
+    "unwind_deep": "Stack of dw_ustack is deeper than 127 frames: the innermost are shown.",
     "preempted": "Event dropped: too many tasks were in this program on one CPU at once.",
     "read": "Bad address. This can lead to unexpected results. 0 is being used as the result.",
 }
@@ -66,10 +75,12 @@ class Losses(Record):
     unplaced: list[tuple[str, int]] = []  # by container, pod or service: its events before it was known to be that
     unnamed: list[tuple[str, int]] = []   # the same of containers of which nothing says what they are called
     unknown: int = 0                      # control groups that could not be followed: names and filters may lack them
+    strayed: int = 0                      # processes of -c that could not be followed
 
     def __bool__(self) -> bool:
         return bool(self.records or self.errors or self.skipped or self.late or self.short or self.unseen
-                    or self.early or self.unplaced or self.unnamed or self.unknown or self.withheld)
+                    or self.early or self.unplaced or self.unnamed or self.unknown or self.strayed
+                    or self.withheld)
 
     def __str__(self) -> str:
         return "; ".join(self.sentences) or "nothing was lost"
@@ -107,6 +118,9 @@ class Losses(Record):
         if self.unknown:
             found.append(f"{self.unknown} control group{_plural_suffix(self.unknown)} could not be followed: names of "
                          "containers may be missing, and their events count as outside of any")
+        if self.strayed:
+            found.append(f"{self.strayed} process{'es' * (self.strayed > 1)} could not be followed: what they and "
+                         "those that they started did is not shown")
         return found + [f"{probe}: {describe_skipped(probe, count)}" for probe, count in self.skipped]
 
 

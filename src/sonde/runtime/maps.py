@@ -17,16 +17,17 @@ from ..record import Record
 from ..spec import MapSpec
 from ..types import Aggregate, Int, round_up
 from ..uapi import BPF_EXIST, BPF_F_MMAPABLE, ENOTSUPP, MAP_TYPES
-from . import merge
+from . import merge, slots
+from .hot import read_hot
 from .merge import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
+    from mmap import mmap
 
-Value = bytes | tuple[int, ...]
-Item = tuple[bytes, Value]
+RawValue = bytes | tuple[int, ...]
+RawItem = tuple[bytes, RawValue]
 
 _NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 _BATCH_BYTES = 8 << 20
@@ -37,16 +38,17 @@ class _Chunk(Record):
 
     keys: bytes
     cells: bytes
-    count: int
 
 
 class Map:
-    """A kernel map and how to read it; ``memory`` is its mapping if it is an mmapable array."""
+    """A kernel map and how to read it; ``memory`` is its mapping if it is an mmapable array, ``table`` the map with its
+    slots or hot elements, if it has such."""
 
-    def __init__(self, spec: MapSpec, fd: Fd, memory: Any = None, possible_cpus: int = 1) -> None:
+    def __init__(self, spec: MapSpec, fd: Fd, memory: mmap | None = None, possible_cpus: int = 1) -> None:
         self.spec = spec
         self.fd = fd
-        self.memory = memory
+        self._memory = memory
+        self.table: Map | None = None
         self.aggregate = spec.value if isinstance(spec.value, Aggregate) else None
         self._per_cpu = spec.type.startswith(("percpu_", "lru_percpu_"))
         self._cpus = possible_cpus if self._per_cpu else spec.cpus
@@ -60,9 +62,15 @@ class Map:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def memory(self) -> mmap:
+        """The mapping of one that is memory."""
+        assert self._memory is not None
+        return self._memory
+
     # reading
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[RawItem]:
         """Every (key, value), in no particular order. A keyless map has one item with the empty key, once it is set."""
         if self.spec.memory:
             value = self._memory_value()
@@ -85,15 +93,17 @@ class Map:
                 values = [value for _, value in self._decode_chunks([chunk])]
                 yield chunk.keys, b"".join(values) if self.aggregate is None else values  # type: ignore[arg-type,misc]
 
-    def get(self, key: bytes = b"") -> Value | None:
+    def get(self, key: bytes = b"") -> RawValue | None:
         """The value under ``key``; None if there is none."""
         if self.spec.memory:
             return self._memory_value()
+        if self.table is not None:
+            return dict(self.items()).get(key)
         raw = syscalls.map_lookup(self.fd, key, self._element)
         if raw is not None and self._clears_by_subtraction:
             found = self._finish_items(self._gains_since_base([(key, self._merge_cells(raw)[0])]))
             return found[0][1] if found else None
-        return None if raw is None else self._decode_chunks([_Chunk(key, raw, 1)])[0][1]
+        return None if raw is None else self._decode_chunks([_Chunk(key, raw)])[0][1]
 
     def raw_elements(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value as the kernel has it (every CPU's for a per-CPU map), read in pieces."""
@@ -103,15 +113,9 @@ class Map:
         for chunk in self._read_chunks(take=False):
             yield from zip(_split_cells(chunk.keys, self.spec.key_size), _split_cells(chunk.cells, self._element))
 
-    def count_keys(self) -> int:
-        """How many keys there are."""
-        if self.spec.memory or self._clears_by_subtraction:
-            return len(self.items())
-        return sum(chunk.count for chunk in self._read_chunks(take=False))
-
     # changing
 
-    def read_and_clear(self) -> list[Item]:
+    def read_and_clear(self) -> list[RawItem]:
         """Read and empty in one step: no update between the two is lost.
 
         An additive aggregate is left alone, and what was read is subtracted from later reads: a program that has
@@ -144,6 +148,9 @@ class Map:
             for chunk in self._read_chunks(take=False):
                 for key in _split_cells(chunk.keys, self.spec.key_size):
                     self._replace_value(key, zeros)
+            if self.table is not None and self.spec.slots:
+                with memoryview(self.table.memory) as memory:
+                    slots.zero_values(memory)
         else:
             now = self._merged_memory() if self._clears_by_subtraction else None
             self._kept = self._memory_value(now) is not None
@@ -165,9 +172,9 @@ class Map:
 
     def close(self) -> None:
         """Give the memory and the map back."""
-        if self.memory is not None:
-            self.memory.close()
-            self.memory = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
         self.fd.close()
 
     # additive aggregates: what was gained since a base
@@ -184,8 +191,11 @@ class Map:
 
     def _read_states(self) -> list[tuple[bytes, State]]:
         found: list[tuple[bytes, State]] = []
-        for chunk in self._read_chunks(take=False):
+        counted = read_hot(self.spec, self.table.spec, self.table.memory[:]) if self.table is not None else {}
+        for chunk in self._read_chunks(take=False):  # after the hot elements, whose keys are there
             found += zip(_split_cells(chunk.keys, self.spec.key_size), self._merge_cells(chunk.cells))
+        if counted:
+            found = [(key, merge.sum_states(state, counted[key]) if key in counted else state) for key, state in found]
         return found
 
     def _gains_since_base(self, states: list[tuple[bytes, State]]) -> list[tuple[bytes, State]]:
@@ -196,11 +206,11 @@ class Map:
         gains = [(key, merge.subtract_state(state, bases[key]) if key in bases else state) for key, state in states]
         return [(key, gain) for key, gain in gains if any(gain) or key in self._zeroed or key not in bases]
 
-    def _finish_items(self, gains: list[tuple[bytes, State]]) -> list[Item]:
+    def _finish_items(self, gains: list[tuple[bytes, State]]) -> list[RawItem]:
         assert self.aggregate is not None
         return list(zip([key for key, _ in gains], merge.apply_signs(self.aggregate, [gain for _, gain in gains])))
 
-    def _read_gains_and_clear(self) -> list[Item]:
+    def _read_gains_and_clear(self) -> list[RawItem]:
         states = self._read_states()
         gains = self._gains_since_base(states)
         active = {key for key, gain in gains if any(gain)}
@@ -215,7 +225,7 @@ class Map:
 
     # keyless maps: memory
 
-    def _memory_value(self, now: State | None = None) -> Value | None:
+    def _memory_value(self, now: State | None = None) -> RawValue | None:
         """The value; None if there is none. ``now``: an aggregate's words, where they have been read already."""
         marked = self._kept or any(self.memory[at] for at in self._marker_offsets)
         if self.aggregate is None:
@@ -256,8 +266,8 @@ class Map:
 
     # keyed maps
 
-    def _decode_chunks(self, chunks: Iterable[_Chunk]) -> list[Item]:
-        found: list[Item] = []
+    def _decode_chunks(self, chunks: Iterable[_Chunk]) -> list[RawItem]:
+        found: list[RawItem] = []
         for chunk in chunks:
             keys = _split_cells(chunk.keys, self.spec.key_size)
             if self.aggregate is None:
@@ -279,7 +289,21 @@ class Map:
         return next((part for part in parts if any(part)), parts[0])
 
     def _read_chunks(self, take: bool) -> Iterator[_Chunk]:
-        """All elements, by batches where the kernel has them (Linux 5.6), else one by one."""
+        """All elements."""
+        if self.table is None or not self.spec.slots:
+            yield from self._read_hash(take)
+            return
+        with memoryview(self.table.memory) as memory:
+            found = slots.read_elements(memory)
+            if take:
+                slots.free_slots(memory)
+        for chunk in self._read_hash(take):  # what has moved there meanwhile is read from there
+            cells = _split_cells(chunk.cells, self._element)
+            found |= zip(_split_cells(chunk.keys, self.spec.key_size), cells)
+        yield _Chunk(b"".join(found), b"".join(found.values()))
+
+    def _read_hash(self, take: bool) -> Iterator[_Chunk]:
+        """The kernel's elements, by batches where it has them (Linux 5.6), else one by one."""
         try:
             yield from self._read_batches(take)
         except SyscallError as error:
@@ -302,7 +326,7 @@ class Map:
                 raise syscalls.syscall_error("bpf(MAP_LOOKUP_BATCH)", problem)
             if count:
                 yield _Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
-                             bytes(memoryview(values)[:count * self._element]), count)
+                             bytes(memoryview(values)[:count * self._element]))
             if problem:
                 return
             token = following
@@ -321,7 +345,7 @@ class Map:
             if take:
                 syscalls.map_delete(self.fd, key)
             key = following
-        return [_Chunk(key, value, 1) for key, value in seen.items()]
+        return [_Chunk(key, value) for key, value in seen.items()]
 
     def _replace_value(self, key: bytes, value: bytes) -> None:
         try:

@@ -23,7 +23,7 @@ State = tuple[int, ...]
 
 def is_additive(aggregate: Aggregate) -> bool:
     """Whether states add up, so that an earlier state can be subtracted from a later one."""
-    return aggregate.kind not in ("min", "max", "tseries")
+    return aggregate.is_additive
 
 
 def to_signed(value: int) -> int:
@@ -67,6 +67,11 @@ def _merge_extremes(aggregate: Aggregate, words: list[int], stride: int) -> list
             seen = [to_signed(value) for value in seen]
         states.append((best(seen), 1) if seen else (0, 0))
     return states
+
+
+def sum_states(state: State, other: State) -> State:
+    """Two additive states as one."""
+    return tuple([(one + two) & MASK for one, two in zip(state, other)])
 
 
 def subtract_state(state: State, base: Sequence[int]) -> State:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from .batch import Batch, Records, merge_batches
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .batch import Raw
+from .batch import Batch, Raw, Records, merge_batches
 
 EVENT_BYTES = 88  # what the Python objects of one record take, beside the record itself: its time and its offset
 

@@ -24,7 +24,21 @@ from .maps import Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import TypedDict
+
+    from ..source import Span
+
+    class LoadArguments(TypedDict):
+        """What prog_load() is asked for, in whatever way a program is loaded."""
+
+        type: int
+        code: bytes
+        name: str
+        license: str
+        flags: int
+        expected_attach: int
+        attach_btf_id: int
+        attach_btf: Fd | None
 
 _LARGEST_LOG = 16 << 20
 _LONGEST_LINE = 200  # characters of the script's text that the log repeats at each instruction of the line
@@ -111,7 +125,7 @@ def load_program(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", 
                  expected_attach: int | None = None, attach_btf: Fd | None = None) -> LoadedProgram:
     """Load ``spec``; ``attach_btf`` is that of its function's module. Raises VerifierError with the script's place,
     PrivilegeError, or AttachError if it is the function that cannot be attached to."""
-    arguments: dict[str, Any] = {
+    arguments: LoadArguments = {
         "type": PROG_TYPES[spec.type], "code": apply_relocations(spec.code, spec.relocations, maps), "name": spec.name,
         "license": license, "flags": BPF_F_SLEEPABLE if spec.sleepable else 0,
         "expected_attach": spec.expected_attach if expected_attach is None else expected_attach,
@@ -122,10 +136,11 @@ def load_program(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", 
     except SyscallError as error:
         if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
             raise
-    return LoadedProgram(spec, _load_with_log(spec, arguments, log_size))
+        level = BPF_LOG_STATS if error.errno == errno.E2BIG else BPF_LOG_LEVEL1  # it gave up, no matter where
+    return LoadedProgram(spec, _load_with_log(spec, arguments, log_size, level))
 
 
-def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
+def _load_quietly(spec: ProgramSpec, arguments: LoadArguments) -> Fd:
     """Without a log, and without type information unless the program has callbacks: those must be functions in BTF."""
     if len(spec.functions) < 2:
         return syscalls.prog_load(**arguments)
@@ -137,12 +152,12 @@ def _load_quietly(spec: ProgramSpec, arguments: dict[str, Any]) -> Fd:
             btf.close()
 
 
-def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) -> Fd:
+def _load_with_log(spec: ProgramSpec, arguments: LoadArguments, log_size: int, level: int) -> Fd:
     """Try again, with line information, to learn why; with a bigger log if it does not fit. Before Linux 6.4 a log that
     is full keeps its beginning: what does not fit the largest is asked for without the instructions, the reason alone.
     """
     btf, func_info, line_info = _load_type_information(spec, spec.lines)
-    size, level = min(max(log_size, 1 << 16), _LARGEST_LOG), BPF_LOG_LEVEL1
+    size = min(max(log_size, 1 << 16), _LARGEST_LOG)
     try:
         while True:
             log = bytearray(size)
@@ -160,7 +175,7 @@ def _load_with_log(spec: ProgramSpec, arguments: dict[str, Any], log_size: int) 
             btf.close()
 
 
-def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Any]]) -> tuple[Fd | None, bytes, bytes]:
+def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Span]]) -> tuple[Fd | None, bytes, bytes]:
     """(BTF in the kernel, func_info, line_info); nothing when it would say nothing, or the kernel will not have it."""
     from ..btf.codec import Line, build_program_btf
 

@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..plain import JsonObject
     from .losses import Losses
     from .session import Session
 
@@ -54,7 +55,7 @@ class Provenance(Record):
         """All of it as lines of comment. They end with a full stop, since scripts take a number there for a weight."""
         return "".join([f"{sign} {line.rstrip('.')}.\n" for line in self.lines])
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> JsonObject:
         """All of it as plain data."""
         return {"command": self.command, "host": self.host, "kernel": self.kernel, "started": self.started,
                 "seconds": round(self.seconds, 3), "lost": self.lost}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 
+from ..arch import this_arch
 from ..kernel import syscalls
 from ..kernel.procfs import available_memory
 from ..kernel.syscalls import Fd
@@ -24,7 +25,6 @@ from .batch import Batch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
 _LENGTH = BPF_RINGBUF_DISCARD_BIT - 1
 _LENGTHS = (1 << 32) - 1  # the half of a header that has the length and what it says of the record
@@ -36,8 +36,8 @@ class Ring:
     def __init__(self, fd: Fd, size: int, page: int) -> None:
         self.fd = fd
         self.size = size
-        self._front: Any = syscalls.mmap_fd(fd, page)
-        self._back: Any = syscalls.mmap_fd(fd, page + size, page, writable=False)
+        self._front = syscalls.mmap_fd(fd, page)
+        self._back = syscalls.mmap_fd(fd, page + size, page, writable=False)
         self._consumer = memoryview(self._front).cast("Q")
         self._producer = memoryview(self._back)[:page].cast("Q")
         self._data = memoryview(self._back)[page:]
@@ -137,14 +137,12 @@ class Ring:
 
 
 def _make_memory_barrier() -> Callable[[], object]:
-    """A full memory barrier, for machines that reorder loads; x86 does not.
+    """A full memory barrier, for machines that reorder loads.
 
     Releasing a lock and taking it again is one: the store-release orders all earlier loads before it, and the
     load-acquire that follows it all later ones (C11 atomics, as Python's locks use them).
     """
-    from os import uname
-
-    if uname().machine == "x86_64":
+    if this_arch().ordered_memory:
         return int
     from threading import Lock
 

@@ -33,7 +33,7 @@ from ..spec import (
     ScriptSpec,
 )
 from .attachments import Attachments
-from .batch import Records
+from .batch import Raw, Records
 from .child import Child, Process
 from .delivery import REST, Delivery
 from .loading import Loader
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Protocol, Self
 
-    from .batch import Raw
     from .budget import Budget
     from .flight import FlightReader
 

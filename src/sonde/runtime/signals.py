@@ -9,8 +9,11 @@ from ..ending import Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import TypeAlias
+
+    SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
 SAME_WISH = 0.5  # s: a second signal within this time repeats the first: ``timeout`` signals a child and its group
 
@@ -28,7 +31,7 @@ class Signals:
         self._ending = ending
         self._came: list[str] = []
         self._names: dict[int, list[str]] = {}
-        self._old: dict[int, Any] = {}
+        self._old: dict[int, SignalHandler] = {}
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if ending is not None else ():

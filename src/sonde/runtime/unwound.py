@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
-from typing import Any
 
 from ..arch import this_arch
 from ..types import STACK_COPY, STACK_PAGE, StackCopy
@@ -33,12 +32,12 @@ class UnwoundStack(StackTrace):
         return False
 
 
-def stack_decoder(type: StackCopy, context: DecodingContext) -> Callable[[Any, int], UnwoundStack]:
+def stack_decoder(type: StackCopy, context: DecodingContext) -> Callable[[bytes, int], UnwoundStack]:
     """A function from (buffer, offset) to the unwound stack that was copied there."""
     arch = this_arch()
     pointer = arch.stack_pointer
 
-    def get(buffer: Any, offset: int) -> UnwoundStack:
+    def get(buffer: bytes, offset: int) -> UnwoundStack:
         tgid, copied = _HEAD(buffer, offset)
         copied = min(copied, STACK_COPY)
         raw = bytes(buffer[offset + 8:offset + 8 + type.registers])

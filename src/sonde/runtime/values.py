@@ -6,16 +6,36 @@ text. Bytes of traced programs that are not UTF-8 survive as surrogate escapes a
 
 from __future__ import annotations
 
-from ..basics import Protocol
-from ..types import PYTHON, Stack
+from ..basics import Protocol, TypeVar
+from ..cpython import ENTERED
+from ..types import PYTHON, THREAD_STACKS, Stack
 
+_T = TypeVar("_T")
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
+
+    from .aggregates import Drawing, Stats
+
+# What keys, values and arguments are once they are decoded: also of subclasses, as they stand below.
+ScriptValue: TypeAlias = ("int | str | bytes | tuple[ScriptValue, ...] | StructValue | InetAddress | NamedNumber"
+                          " | UserAddress | StackTrace | Stats | Drawing | None")
+Item: TypeAlias = "tuple[ScriptValue, ScriptValue]"  # of a map; the key of one without keys is None
+Items: TypeAlias = "Sequence[Item]"
 
 
-class DecodingContext(Protocol):
+class Clock(Protocol):
+    """What time it is, and was."""
+
+    def wall_clock(self, nanoseconds: int, clock: str) -> int:
+        """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
+
+    def boot_time(self) -> int:
+        """Nanoseconds of the boot clock, now."""
+
+
+class DecodingContext(Clock, Protocol):
     """What a number in a record cannot tell by itself: names, frames, clocks, and how strings are cut."""
 
     text_size: int  # strings of this capacity came from str() and get the trailer when they were cut
@@ -29,6 +49,10 @@ class DecodingContext(Protocol):
 
     def usym(self, address: int, tgid: int) -> tuple[str, int, str] | None:
         """The same of a user address, and the file it is mapped from; "" where that has no symbol."""
+
+    def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
+        """(function, source file, line) of a user address, behind those of the functions that are inlined there; empty
+        where that is not known, or not wanted."""
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
         """Build id (hexadecimal) of the file mapped at ``address``, and the offset in that file."""
@@ -51,11 +75,8 @@ class DecodingContext(Protocol):
     def group_name(self, kind: str, cgroup: int) -> str:
         """Name of the container, pod or service that a cgroup is a part of; "" if it is of none."""
 
-    def wall_clock(self, nanoseconds: int, clock: str) -> int:
-        """Nanoseconds since 1970 (UTC) of a moment of the boot, monotonic or tai clock."""
-
-    def boot_time(self) -> int:
-        """Nanoseconds of the boot clock, now."""
+    def close(self) -> None:
+        """Look up nothing new; what was looked up stays known."""
 
 
 def format_bare_address(address: int) -> str:
@@ -102,7 +123,7 @@ class Buffer(bytes):
         return self.hex(" ")
 
 
-class StructValue(dict[str, "Any"]):
+class StructValue(dict[str, "ScriptValue"]):
     """A C struct, or the arguments of a probe: field name → value, also as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -118,14 +139,14 @@ class StructValue(dict[str, "Any"]):
         return hash(tuple(self.values()))
 
 
-class ArrayValue(tuple["Any", ...]):
+class ArrayValue(tuple["ScriptValue", ...]):
     """A C array; a tuple, so that it can be a key."""
 
     def __str__(self) -> str:
         return f"[{','.join(map(to_text, self))}]"
 
 
-class RecordValue(tuple["Any", ...]):
+class RecordValue(tuple["ScriptValue", ...]):
     """(x=1, y=2): a tuple whose elements also have names; one subclass for each record type."""
 
     _fields: tuple[str, ...] = ()
@@ -135,11 +156,18 @@ class RecordValue(tuple["Any", ...]):
             return self[self._fields.index(name)]
         raise AttributeError(name)
 
-    def _asdict(self) -> dict[str, Any]:
+    def _asdict(self) -> dict[str, ScriptValue]:
         return dict(zip(self._fields, self))
 
     def __str__(self) -> str:
         return _format_braces(zip(self._fields, self))
+
+
+def make_record_class(names: tuple[str, ...], of_stacks: bool = False) -> type[RecordValue]:
+    """The class of the records whose elements have these names; ``of_stacks``: all of them are stacks."""
+    if of_stacks and len(names) > 1 and names == THREAD_STACKS[:len(names)]:
+        return ThreadStacks
+    return type("record", (RecordValue,), {"_fields": names})
 
 
 class InetAddress:
@@ -235,18 +263,29 @@ class UserAddress:
 
 
 class Frame:
-    """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame."""
+    """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame, ``file`` and
+    ``line`` its source ("" and 0: not known). One that is ``inlined`` has no code of its own, and no ``offset``."""
 
-    __slots__ = ("address", "name", "offset", "module")
+    __slots__ = ("address", "name", "offset", "module", "file", "line", "inlined")
 
     def __init__(self, address: int, name: str, offset: int, module: str = "") -> None:
         self.address = address
         self.name = name
         self.offset = offset
         self.module = module
+        self.file = ""
+        self.line = 0
+        self.inlined = False
+
+    @property
+    def label(self) -> str:
+        """The name and the place in it, without the source."""
+        if self.inlined:
+            return f"{self.name} [inlined]"
+        return f"{self.name}+{self.offset}" if self.name else hex(self.address)
 
     def __str__(self) -> str:
-        return f"{self.name}+{self.offset}" if self.name else hex(self.address)
+        return f"{self.label} ({self.file}:{self.line})" if self.file and self.line else self.label
 
     def __repr__(self) -> str:
         return f"<frame {self}>"
@@ -306,34 +345,50 @@ class StackTrace:
         return bool(self.id) and not (self.addresses or self._context.stack_frames(self.id))
 
     @property
+    def entered(self) -> list[bool]:
+        """Of each frame of Python: whether C has called the interpreter for it."""
+        return [bool(address & ENTERED) for address in self.addresses]
+
+    @property
     def frames(self) -> list[Frame]:
         """The frames with their names, innermost first."""
-        return [self._frame_at(address) for address in self.addresses]
+        return [frame for at, address in enumerate(self.addresses) for frame in self._frames_at(address, at > 0)]
 
-    def _frame_at(self, address: int) -> Frame:
+    def _frames_at(self, address: int, calls: bool) -> list[Frame]:
+        """The frame of an address, behind those of functions that are inlined there. Of one that ``calls`` it is where
+        the call returns to, which may be another line's."""
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
-        return self._make_frame(address, *(found or ("", 0)))
+        frame = self._make_frame(address, *(found or ("", 0)))
+        if not self.type.user or self.type.mode not in ("bpftrace", "perf"):
+            return [frame]
+        *inlined, own = self._context.code_places(address - calls, self.tgid) or [("", "", 0)]
+        _, frame.file, frame.line = own
+        frames = [self._make_frame(address, name, 0, frame.module) for name, _, _ in inlined]
+        for each, (_, file, line) in zip(frames, inlined):
+            each.file, each.line, each.inlined = file, line, True
+        return [*frames, frame]
 
     def _make_frame(self, address: int, name: str, offset: int, module: str = "") -> Frame:
         return (PythonFrame if self.type.mode == PYTHON else Frame)(address, name, offset, module)
 
-    def _format_frame(self, address: int) -> str:
-        """One frame in the stack's mode."""
+    @property
+    def lines(self) -> list[str]:
+        """Each frame's text, in the stack's mode."""
         mode = self.type.mode
         if mode == "raw":
-            return f"{address:x}"
+            return [f"{address:x}" for address in self.addresses]
         if mode == "build_id":
-            found = self._context.build_id(address, self.tgid)
-            return f"{found[0]} {found[1]:#x}" if found else hex(address)
-        frame = self._frame_at(address)
+            found = [(address, self._context.build_id(address, self.tgid)) for address in self.addresses]
+            return [f"{place[0]} {place[1]:#x}" if place else hex(address) for address, place in found]
         if mode != "perf":
-            return str(frame)
-        return f"{address:x} {frame}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
+            return list(map(str, self.frames))
+        return [f"{frame.address:x} {frame.label}" + (f" ({frame.module or '[unknown]'})" if self.type.user else "")
+                for frame in self.frames]
 
     def render(self, indent: int) -> str:
         """The text, each frame on a line of its own behind a line break; addresses alone are not indented."""
         lead = {"perf": "\t", "raw": "", "build_id": ""}.get(self.type.mode, " " * indent)
-        lines = [lead + self._format_frame(address) for address in self.addresses] or [lead + LOST] * self.lost
+        lines = [lead + line for line in self.lines] or [lead + LOST] * self.lost
         return "\n" + "".join([f"{line}\n" for line in lines])
 
     def __str__(self) -> str:
@@ -352,26 +407,83 @@ class StackTrace:
         return hash((self.id, self.tgid))
 
 
+def value_members(value: ScriptValue) -> Sequence[ScriptValue]:
+    """The members of a struct, record or tuple; of anything else the value itself."""
+    if isinstance(value, StructValue):
+        return list(value.values())
+    return value if isinstance(value, RecordValue) or type(value) is tuple else (value,)
+
+
+class ThreadStacks(RecordValue):
+    """A thread's ``kernel``, ``native`` and ``python`` stacks, which print as one."""
+
+    _fields = THREAD_STACKS
+
+    @property
+    def stacks(self) -> list[StackTrace]:
+        """The stacks, without their names."""
+        return [stack for stack in self if isinstance(stack, StackTrace)]
+
+    @property
+    def frames(self) -> list[Frame]:
+        """Kernel frames, then those of the program, innermost first; Python's in the place of the interpreter's."""
+        kernel, native, python = [*[stack.frames for stack in self.stacks], []][:3]
+        return [*kernel, *merge_python_frames(native, [frame.name for frame in native], python,
+                                              self.stacks[2].entered if python else [])]
+
+    def __str__(self) -> str:
+        lines = [*map(str, self.frames), *[LOST for stack in self.stacks if stack.lost][:1]]
+        return "\n" + "".join([f"        {line}\n" for line in lines])
+
+
+_EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
+_INTERPRETER = ("_PyEval_", "PyEval_")  # and those that call them
+
+
+def merge_python_frames(native: Sequence[_T], names: Sequence[str], python: Sequence[_T],
+                        entered: Sequence[bool]) -> list[_T]:
+    """A thread's frames as a reader of Python code knows them, innermost first.
+
+    In the place of each native frame of the interpreter's (by ``names``) stand the Python functions that it runs, up to
+    the one for which C has called it (``entered``); what lies between is what Python has called in C. Where these do
+    not match (the stack was not unwound to its end, or not seen as a whole), only what the innermost Python function
+    has called is certain; and where no frame of the interpreter's was found, only the innermost native frame. What lies
+    below the outermost is the interpreter's too."""
+    if not python:
+        return list(native)
+    evaluating = [at for at, name in enumerate(names) if name.startswith(_EVALUATES)]
+    inner = evaluating[0] if evaluating else min(len(native), 1)
+    if len(entered) != len(python) or sum(entered) != len(evaluating) or not entered[-1]:
+        return [*native[:inner], *python]
+    found, ends = list(native[:inner]), iter([*evaluating[1:], 0])
+    for frame, is_entered in zip(python, entered):
+        found.append(frame)
+        if is_entered:
+            end = next(ends)
+            found += [native[at] for at in range(inner + 1, end) if not names[at].startswith(_INTERPRETER)]
+            inner = end
+    return found
+
+
 # Text ---------------------------------------------------------------------------------------------------------------
 
-def _format_braces(items: Iterable[tuple[str, Any]]) -> str:
+def _format_braces(items: Iterable[tuple[str, ScriptValue]]) -> str:
     inner = ", ".join([f".{name} = {to_text(value)}" for name, value in items])
     return f"{{ {inner} }}" if inner else "{ }"
 
 
-def to_text(value: Any) -> str:
+def to_text(value: ScriptValue) -> str:
     """A value as print() writes it."""
-    kind = type(value)
-    if kind is str:
-        return value  # type: ignore[no-any-return]
-    if kind is bool:
+    if type(value) is str:
+        return value
+    if type(value) is bool:
         return "true" if value else "false"
-    if kind is tuple:
+    if type(value) is tuple:
         return "(" + ", ".join(map(to_text, value)) + ")"
     return "null" if value is None else str(value)
 
 
-def key_text(key: Any) -> str:
+def key_text(key: ScriptValue) -> str:
     """A map key between its brackets: the elements of a tuple without parentheses."""
     return ", ".join(map(to_text, key)) if type(key) is tuple else to_text(key)
 
@@ -384,3 +496,12 @@ def strftime(format: str, nanoseconds: int) -> str:
         micro = f"{rest // 1000:06}"
         format = "%%".join([part.replace("%f", micro) for part in format.split("%%")])
     return time.strftime(format, time.localtime(seconds))
+
+
+def keep_stacks(values: Sequence[ScriptValue]) -> None:
+    """Fetch the frames of all stacks in values while the kernel has them; their names can be looked up later."""
+    for value in values:
+        if isinstance(value, tuple):
+            keep_stacks(value)
+        elif isinstance(value, StackTrace):
+            value.kept = value.addresses

@@ -9,7 +9,8 @@ from ..record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+
+    from ..source import Span
 
 
 class Explanation(Record):
@@ -17,7 +18,7 @@ class Explanation(Record):
 
     cause: str
     index: int
-    span: Any
+    span: Span | None
     line: str
 
 
@@ -76,7 +77,7 @@ _NOISE = re.compile(r"^(?:processed \d+ insns|verification time|stack depth|max_
 _GIVEN_UP = re.compile(r"BPF program is too large")  # may follow an instruction on its line
 
 
-def explain_log(log: str, lines: Sequence[tuple[int, Any]] = (), limit: int = 240) -> Explanation:
+def explain_log(log: str, lines: Sequence[tuple[int, Span]] = (), limit: int = 240) -> Explanation:
     """The deciding line of a verifier log in words, its instruction, and that instruction's span in the script.
 
     ``lines`` are (instruction index, span), ascending. An unknown message is passed on as the kernel wrote it.
@@ -106,7 +107,7 @@ def _named_instruction(deciding: str, index: int) -> int:
     return int(match[1]) if match and ("insn" in deciding) else index
 
 
-def _span_at(lines: Sequence[tuple[int, Any]], index: int) -> Any:
+def _span_at(lines: Sequence[tuple[int, Span]], index: int) -> Span | None:
     found = None
     for start, span in lines:
         if start > index:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
+from ..errors import WARNING
 from ..kinds import KINDS, kind_names
 from ..language.ast import AttachPoint, Call, Clause, Reference
-from ..language.diagnostics import WARNING, Diagnostics, nearest_names
+from ..language.diagnostics import Diagnostics, nearest_names
 from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
 from ..types import Struct
 from .answers import is_ruled_out
@@ -22,6 +22,10 @@ from .rows import Functions
 from .typed import CheckedProbe
 from .user_probes import resolve_user_arguments, resolve_user_results, user_places
 from .world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
 
@@ -58,7 +62,8 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
     finder.use = Use([clause.predicate, clause.body])
     finder.unmatched, finder.points = [], len(clause.points)
     said = len(finder.diagnostics.items)
-    attach = [a for point in clause.points for a in expand_attach_point(finder, point)]
+    points = [point for point in clause.points if not point.missing or any(point.parts)] or clause.points
+    attach = [a for point in points for a in expand_attach_point(finder, point)]
     fine = all(d.severity == WARNING for d in finder.diagnostics.items[said:])
     if not attach and fine:
         finder.report_empty_clause(clause.points)
@@ -87,7 +92,7 @@ def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]
     return provider.expand(finder, point, list(point.parts[1:]))
 
 
-def _probe_filter(options: Options, diagnostics: Diagnostics) -> Any:
+def _probe_filter(options: Options, diagnostics: Diagnostics) -> Callable[[str], object]:
     if not options.probe_filter:
         return lambda name: True
     import re

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TypeVar
 
 from ..language.ast import Binary, Call, Name, Node, StrLiteral
-from .nodes import walk_nodes
+from .nodes import Tree, walk_nodes
 from .rows import Functions
 
+T = TypeVar("T")
 _COLUMN = re.compile(r"\bCOMM( *)")  # a heading, with the room up to the next one
 
 
-def show_groups(trees: Any, by: str, functions: Functions) -> bool:
+def show_groups(trees: Tree, by: str, functions: Functions) -> bool:
     """Put ``by`` in the place of ``comm``, but where it is compared with, or is the text that a function looks into: a
     script may choose tasks by their names and show their containers. Headings follow. False if nothing was shown."""
     replaced = 0
@@ -38,5 +39,5 @@ def _may_show(node: Node, at: int, functions: Functions) -> bool:
     return not (isinstance(node, Binary) and node.op in ("==", "!=", "<", ">", "<=", ">="))
 
 
-def _shown(value: Any, by: str) -> Any:
+def _shown(value: T, by: str) -> T | Name:
     return Name(value.span, name=by) if isinstance(value, Name) and value.name == "comm" else value

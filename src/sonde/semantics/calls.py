@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..language.ast import Call, MapRef, Name, Reference, StrLiteral, TypeSyntax, Variable
+from ..language.ast import Call, Expr, MapRef, Name, Node, Reference, StrLiteral, TypeSyntax, Variable
 from ..language.diagnostics import nearest_names
 from ..types import (
     VOID,
@@ -32,7 +30,7 @@ from .operators import PROBE
 from .rows import FunctionRow, Parameter
 from .typed import Unfilled, WholeMap
 
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, tuple[type[Type], ...]] = {
     "int": (Int, Enum), "integer": (Int, Enum), "ptr": (Pointer,), "str": (Str,), "text": (Str,), "buf": (Buf,),
     "array": (Array,), "bool": (Bool,), "stack": (Stack,), "struct": (Struct,), "inet": (Inet,), "mac": (MacAddr,),
 }
@@ -117,16 +115,12 @@ _OLD_NAMES = {"quantize": "hist()", "lquantize": "lhist()", "sym": "ksym() or us
 
 def _has_arity(row: FunctionRow, node: Call) -> bool:
     given = len(node.args)
-    return _least_arguments(row) <= given and (row.takes_more or given <= len(row.parameters))
-
-
-def _least_arguments(row: FunctionRow) -> int:
-    return len([parameter for parameter in row.parameters if not parameter.optional])
+    return row.least_arguments <= given and (row.takes_more or given <= len(row.parameters))
 
 
 def _report_arity(context: CheckContext, row: FunctionRow, node: Call) -> None:
     params, more = row.parameters, row.takes_more
-    least, given = _least_arguments(row), len(node.args)
+    least, given = row.least_arguments, len(node.args)
     if least == len(params) and not more:
         wants = f"requires {convert.argument_count_text(least)}"
     elif given < least:
@@ -147,7 +141,7 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
     for at, arg in enumerate(node.args):
         kinds = params[at].kinds if at < len(params) else ["raw"]
         if kinds[0] in _UNCHECKED:
-            good = _check_form(context, node, arg, kinds) and good
+            good = _check_form(context, row, node, arg, kinds) and good
             types.append(None)
             continue
         if isinstance(arg, TypeSyntax):
@@ -164,8 +158,11 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
         types.append(type)
         if type is None:
             good = False
+        elif isinstance(type, NoneType) and "any" in kinds:
+            context.error("no-value", f"Value 'void' cannot be used for {ARGUMENT}.", arg)
+            good = False
         elif not _matches_kind(type, arg, kinds):
-            _report_wrong_kind(context, row, node, params[at], type)
+            _report_wrong_kind(context, row, node, params[at], context.aggregate_of(arg) or type)
             good = False
     return types if good else None
 
@@ -183,18 +180,22 @@ def _probe_as_text(context: CheckContext, node: Reference) -> Type:
     return node.type
 
 
-def _check_form(context: CheckContext, node: Call, arg: Any, kinds: list[str]) -> bool:
+def _check_form(context: CheckContext, row: FunctionRow, node: Call, arg: Node, kinds: list[str]) -> bool:
     """Arguments that name something."""
     fine = {"map": isinstance(arg, MapRef), "key": isinstance(arg, MapRef), "var": isinstance(arg, Variable),
             "type": isinstance(arg, TypeSyntax)}
     if kinds == ["raw"] or any(fine.get(kind, True) for kind in kinds):
         return True
     wants = " or ".join(_KIND_WORDS[kind] for kind in kinds)
-    context.error("bad-argument", f"{node.name}() expects {wants} argument", arg)
+    wrong = f"{node.name}() expects {wants} argument"
+    if row.macro:
+        context.error("bad-argument", convert.no_match(node.name), node, [wrong])
+    else:
+        context.error("bad-argument", wrong, arg)
     return False
 
 
-def _matches_kind(type: Type, arg: Any, kinds: list[str]) -> bool:
+def _matches_kind(type: Type, arg: Expr, kinds: list[str]) -> bool:
     for kind in kinds:
         if kind == "any" and not isinstance(type, (NoneType, Aggregate)):
             return True
@@ -210,11 +211,14 @@ def _report_wrong_kind(context: CheckContext, row: FunctionRow, node: Call, para
     hints = ["str() makes a string of a pointer"] if kinds[0] == "str" and isinstance(given, Pointer) else \
         ["it is a number whose name is looked up when it is printed"] if isinstance(given, Symbol) else []
     shown = convert.type_name(given) if kinds == ["integer"] else convert.kind_of_type(given)
+    if isinstance(given, NoneType):
+        hints = [f"{row.name}() wants a value there"]
     if node.name == "getopt":
         context.error("bad-argument", "First argument to 'getopt' must be a string literal.", node.args[0])
         return
     if param.name in row.wrong:  # where bpftrace says it in words of its own
-        wrong = row.wrong[param.name].format(given=shown)
+        wrong = row.wrong[param.name].format(given=shown, kind=convert.kind_of_type(given),
+                                             type=convert.type_name(given))
     elif kinds == ["text"]:
         wrong = "string-like pointers must point to a char-like type" if isinstance(given, Pointer) else \
             "string-like values must be either strings, arrays or pointers"

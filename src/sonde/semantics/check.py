@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import ERROR
 from ..language.ast import (
     Assign,
     Binary,
@@ -16,19 +17,19 @@ from ..language.ast import (
     StrLiteral,
     Variable,
 )
-from ..language.diagnostics import ERROR, Diagnostics, nearest_names
-from ..language.source import Source, Span
+from ..language.diagnostics import Diagnostics, nearest_names
+from ..source import Source, Span
 from ..types import Int
 from . import attach
 from .by import show_groups
 from .config import read_config
 from .context import Assigned, CheckContext, MapState, ProbeProgram, VarState
-from .convert import can_be_condition, kind_of_type, meant_equal, plain_type
+from .convert import plain_type
 from .ctypes_ import TypeNames
 from .evaluate import check_expression
 from .macros import expand_macros
 from .naming import name_keys, what_end_does
-from .nodes import walk_nodes
+from .nodes import Tree, walk_nodes
 from .options import Options
 from .rows import Functions, Language
 from .size import MOST_VISITS, check_size, check_values
@@ -64,7 +65,7 @@ def check_script(script: Script, source: Source, world: World, options: Options,
     context.clauses, context.programs = script.clauses, programs
     declare_subprograms(context, script.functions, {m.name for m in script.macros}, diagnostics)
     _declare_maps(context, script.map_decls, diagnostics)
-    trees = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
+    trees: list[Tree] = [*[p.probe.clause for p in programs], *[f.body for f in script.functions]]
     parts = check_size(trees, diagnostics)
     if options.named:
         _known_parameters(script, options, language.functions, diagnostics)
@@ -202,12 +203,11 @@ def _check_program(context: CheckContext, program: ProbeProgram) -> None:
     clause = program.probe.clause
     if clause.predicate is not None:
         found = context.check_value(clause.predicate, "a predicate")
-        if found is not None and not can_be_condition(found) and not isinstance(clause.predicate.const, str):
+        if found is not None:
             inner = clause.predicate.span
             text = inner.source.text
             slashes = Span(inner.source, text.rfind("/", 0, inner.start), text.find("/", inner.end) + 1)
-            context.error("bad-condition", f"Invalid condition: {kind_of_type(found)}", slashes,
-                          meant_equal(clause.predicate))
+            context.check_condition(clause.predicate, found, slashes)
     check_statements(context, clause.body)
     for variable in program.probe.variables if not context.diagnostics.has_errors else ():
         if isinstance(variable, VarState) and not variable.given:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..language.ast import ConfigEntry
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..language.source import Span
 from ..record import Record
+from ..source import Span
 from ..spec import Config
 from .world import World
 
@@ -20,7 +19,7 @@ class ConfigVariable(Record):
     """A row: ``read`` turns text into the value or raises ValueError with what was expected."""
 
     name: str
-    read: Callable[[str], Any]
+    read: Callable[[str], int | bool | str]
     documentation: str
 
 
@@ -94,7 +93,8 @@ VARIABLES = {row.name: row for row in (
     ConfigVariable("on_stack_limit", _number_reader(), "Largest object kept on the stack, in bytes."),
     ConfigVariable("perf_rb_pages", _number_reader(0, 1 << 18), "Pages of the ring buffer."),
     ConfigVariable("print_maps_on_exit", _read_bool, "Print the maps at the end."),
-    ConfigVariable("show_debug_info", _read_bool, "Show file and line in stacks where known."),
+    ConfigVariable("show_debug_info", _read_bool,
+                   "User stacks: show file and line, and inlined functions, where debug information tells."),
     ConfigVariable("stack_mode", _choice_reader("stack_mode", *STACK_MODES),
                    "How stacks are printed: bpftrace, perf, raw or build_id."),
     ConfigVariable("str_trunc_trailer", str, "What is appended to strings that were cut."),

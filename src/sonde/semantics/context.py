@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from ..errors import ERROR
 from ..kinds import KINDS
-from ..language.ast import Assign, Binary, Expr, MapDecl, MapRef, Node, Subprogram, Unary, Variable
-from ..language.diagnostics import ERROR, MAX_SHOWN, Diagnostics, nearest_names
-from ..language.source import Span
+from ..language.ast import Assign, Cast, Expr, MapDecl, MapRef, Node, ScratchVar, Stmt, Subprogram, Unary, Variable
+from ..language.diagnostics import MAX_SHOWN, Diagnostics, nearest_names
 from ..record import Record
 from ..shipped import is_shipped
+from ..source import Span
 from ..spec import MOST_GROUPS, Attach, Config
 from ..types import (
     BPF,
     GROUPS,
-    INT64,
     KERNEL,
-    UINT64,
     USER,
     Aggregate,
     Bool,
+    Enum,
     NoneType,
     Pointer,
+    Real,
+    Stack,
     StackCopy,
     Struct,
     Tuple,
@@ -33,12 +34,14 @@ from .ctypes_ import TypeNames
 from .nodes import walk_nodes
 from .options import Options
 from .rows import Language
-from .typed import CheckedFunction, CheckedProbe, ScratchVar, ScriptMap
+from .typed import CheckedFunction, CheckedProbe, ScriptMap
 from .world import World
 
 # For what no histogram or stats() can be read, which those who ask for the value say themselves.
 ARGUMENT = "an argument"
-_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", ARGUMENT)
+_REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", ARGUMENT)
+# Of these their users say themselves what is wrong with void.
+_SAID_BY_USER = ("an operand", "a condition", "a cast", ARGUMENT)
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 
@@ -51,6 +54,7 @@ class VarState(ScratchVar):
     fixed: bool = False
     given: bool = False
     aggregated: bool = False
+    written: str = ""  # its type, as the script spells it
 
 
 class MapState(ScriptMap):
@@ -130,7 +134,7 @@ class CheckContext:
             (kind, options.group) for kind in GROUPS if options.group}
         self.aggregate: Expr | None = None  # the call that may be an aggregate: the value of @x = ...
         self.evaluate: Callable[[CheckContext, Expr], Type | None] = None  # type: ignore[assignment]
-        self.statements: Callable[[CheckContext, Sequence[Any]], None] = None  # type: ignore[assignment]
+        self.statements: Callable[[CheckContext, Sequence[Stmt]], None] = None  # type: ignore[assignment]
 
     def take_group(self, kind: str, text: str) -> bool:
         """Note a container, pod or service that is compared with; False if there are too many."""
@@ -170,7 +174,7 @@ class CheckContext:
     def check_value(self, node: Expr, purpose: str = "", place: Node | None = None) -> Type | None:
         """Like :meth:`expr` for a place that needs a value: calls that return nothing are refused."""
         type = self.check_expression(node)
-        if isinstance(type, NoneType):
+        if isinstance(type, NoneType) and (purpose not in _SAID_BY_USER or isinstance(type, Real)):
             use = _PURPOSES.get(purpose, f"used{f' for {purpose}' if purpose else ''}")
             self.error("no-value", f"Value 'void' cannot be {use}.", place or node)
             return None
@@ -221,62 +225,67 @@ class CheckContext:
         name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
         self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
-    def assign_variable(self, state: VarState, type: Type, node: Expr, const: Any = None,
-                        computed: bool = False, place: Node | None = None) -> None:
+    def assign_variable(self, state: VarState, type: Type, node: Expr, const: int | str | None = None,
+                        place: Node | None = None) -> None:
         """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``place`` is the whole assignment."""
         if isinstance(type, Aggregate):
             self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.", place or node)
             return
-        if is_stack_copy(type):
-            self.refuse_stack_copy(node)
+        kept = self.keep_stacks(type, node)
+        if kept is None:
             return
+        type = kept
         state.given = True
         if state.inferred is None:
             self._retype_variable(state, type)
             return
         merged = convert.merge_assigned(state.inferred, type)
-        self._warn_of_mixed_signs(state.inferred, type, node, const)
+        if isinstance(const, int) and (isinstance(type, Enum) or any(isinstance(part, Cast)
+                                                                     for part in walk_nodes(node))):
+            const = None  # it has a type of its own
+        self._warn_of_narrowing(state.inferred, type, node, const)
         if state.fixed:
-            self._assign_fixed(state, type, merged, node, const, computed or isinstance(node, (Binary, Unary)),
-                               place or node)
+            self._assign_fixed(state, type, merged, const, place or node)
         elif merged is None:
-            self.report_mismatch(f"${state.name}", type, state.inferred, place or node)
+            self.report_mismatch(f"${state.name}", type, state.inferred, place or node, written=state.written)
         elif merged != state.inferred:
             self._retype_variable(state, merged)
 
-    def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, node: Expr, const: Any,
-                      computed: bool, place: Node) -> None:
+    def _assign_fixed(self, state: VarState, type: Type, merged: Type | None, const: int | str | None,
+                      place: Node) -> None:
         assert state.inferred is not None
         have = convert.as_int(state.inferred)
-        give = convert.as_int(type)
         alike = isinstance(type, Bool) == isinstance(state.inferred, Bool)
-        if have is not None and give is not None and alike:
+        if have is not None and convert.as_int(type) is not None and alike:
             if isinstance(const, int) and not convert.fits_int(const, have):
                 self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place,
                                      "out-of-range",
                                      [f"{const} does not fit"])
-            elif not isinstance(const, int) and give.bits > have.bits and not computed:
-                self.warn_of_cast(give, have, node)
-        elif merged is None or merged.size > state.inferred.size:
-            self.report_mismatch(f"${state.name}", type, state.inferred, place)
+        elif (merged is None or merged.size > state.inferred.size) and not _are_structs(state.inferred, type):
+            self.report_mismatch(f"${state.name}", type, state.inferred, place, written=state.written)
 
     def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
-                        hints: Sequence[str] = ()) -> None:
+                        hints: Sequence[str] = (), written: str = "") -> None:
         """What is given to a variable or map is of another type than what it holds."""
         self.error(code, f"Type mismatch for {name}: trying to assign value of type '{convert.type_name(given)}' when "
-                   f"{'variable' if name[0] == '$' else 'map'} already has a type '{convert.type_name(have)}'", place,
-                   hints)
+                   f"{'variable' if name[0] == '$' else 'map'} already has a type "
+                   f"'{written or convert.type_name(have)}'", place, hints)
 
     def warn_of_cast(self, given: Type, to: Type, node: Node) -> None:
         """An integer goes where not all of its values can be."""
         self.warning("sign-mismatch", f"Expression of type: {convert.type_name(given)} being cast to type: "
                      f"{convert.type_name(to)}. This may cause unexpected results. Use an explicit cast to suppress "
-                     "this warning.", node)
+                     "this warning.", node.to if isinstance(node, Cast) else node)
 
-    def _warn_of_mixed_signs(self, have: Type, give: Type, node: Node, const: Any) -> None:
+    def _warn_of_narrowing(self, have: Type, give: Type, node: Expr, const: int | str | None) -> None:
+        """Of an integer that is assigned where not all of its values can be; a map's count stands for itself."""
         a, b = convert.as_int(have), convert.as_int(give)
-        if a is not None and b is not None and convert.is_sign_undecided(a, b) and not isinstance(const, int):
-            self.warn_of_cast(UINT64, INT64, node)
+        if a is None or b is None or isinstance(const, int) or isinstance(have, Bool) or isinstance(give, Bool):
+            return
+        if isinstance(node, MapRef) and isinstance(self.map_state(node).inferred_value, Aggregate):
+            return
+        if not convert.holds_int(a, b):
+            self.warn_of_cast(give, have, node)
 
     def _retype_variable(self, state: VarState, type: Type) -> None:
         state.inferred = type
@@ -317,10 +326,8 @@ class CheckContext:
 
     def add_key(self, state: MapState, type: Type | None, node: Expr, place: Node | None = None) -> None:
         """Let the map have keys of ``type``, growing its key type where it may. ``place`` is all of ``@x[key]``."""
+        type = self.keep_stacks(type, node) if type is not None else None
         if type is None:
-            return
-        if is_stack_copy(type):
-            self.refuse_stack_copy(node)
             return
         if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
             self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
@@ -339,16 +346,17 @@ class CheckContext:
     def assign_map(self, state: MapState, type: Type, node: Node) -> None:
         """Let the map hold values of ``type``."""
         state.programs[self.program.index] = True
-        if is_stack_copy(type):
-            self.refuse_stack_copy(node)
+        kept = self.keep_stacks(type, node)
+        if kept is None:
             return
+        type = kept
         if isinstance(type, Tuple) and not type.of:
             self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
             return
         have = state.inferred_value
         merged = type if have is None else convert.merge_assigned(have, type)
-        if have is not None and isinstance(node, Assign):
-            self._warn_of_mixed_signs(have, type, node.value, node.value.const)
+        if have is not None and isinstance(node, Assign) and node.op == "=":
+            self._warn_of_narrowing(have, type, node.value, node.value.const)
         if merged is None:
             assert have is not None
             self._report_map_mismatch(state, type, have, node)
@@ -403,6 +411,15 @@ class CheckContext:
         value = self.map_state(node).inferred_value
         return value if isinstance(value, Aggregate) else None
 
+    def check_condition(self, node: Expr, found: Type, place: Node | Span) -> bool:
+        """Whether ``node``, of type ``found``, may be true or false; of what a map counts no single number is meant."""
+        aggregate = self.aggregate_of(node)
+        if aggregate is None and (convert.can_be_condition(found) or isinstance(node.const, str)):
+            return True
+        hints = convert.meant_equal(node) if aggregate is None else [f"{node.span.text} != 0 asks for its number"]
+        self.error("bad-condition", f"Invalid condition: {aggregate or convert.kind_of_type(found)}", place, hints)
+        return False
+
     def _where_filled(self, state: MapState, node: Node) -> list[str]:
         filled = self.find_left_out(state.name)
         if filled is not None and filled.span != node.span:
@@ -410,21 +427,60 @@ class CheckContext:
         others = [name for name, other in self.maps.items() if other.inferred_value is not None]
         return [f"did you mean {close}?" for close in nearest_names(state.name, others)[:1]]
 
-    def refuse_stack_copy(self, node: Node) -> None:
-        """It is unwound when it is printed; until then equal stacks are not equal."""
-        self.error("stack-copy", "dw_ustack can be printed, but not kept in maps and variables", node,
-                   ["print(dw_ustack), printf(\"%s\", dw_ustack), or ustack, which needs frame pointers"])
+    def keep_stacks(self, type: Type, node: Node) -> Type | None:
+        """The type that a value has when it is kept: what would be sent as a copy of the stack is walked by the program
+        instead, and ``node`` says so from now on. None after saying that this kernel cannot."""
+        if not is_stack_copy(type):
+            return type
+        obstacle = unwinding_obstacle(self.world)
+        if obstacle:
+            self.error("missing-feature", f"dw_ustack can be printed, but not kept here: {obstacle}", node,
+                       ["print(dw_ustack), printf(\"%s\", dw_ustack), or ustack, which needs frame pointers"])
+            return None
+        for each in walk_nodes(node):
+            if isinstance(each, Expr) and each.type is not None:
+                each.type = kept_type(each.type)
+        return kept_type(type)
 
-    def pointer_space(self, type: Type) -> str:
+    def pointer_space(self, type: Type | None) -> str:
         """Memory that a pointer made from ``type`` points into."""
         if isinstance(type, Pointer) and type.space not in ("", BPF):
             return type.space
         return self.program.space if self.program is not None else KERNEL
 
 
+def _are_structs(have: Type, given: Type) -> bool:
+    """Whether both are pointers to structs: a declared one takes that of any other, which is read as its own."""
+    return isinstance(have, Pointer) and isinstance(given, Pointer) and isinstance(have.to, Struct) \
+        and isinstance(given.to, Struct)
+
+
 def is_stack_copy(type: Type) -> bool:
     """Whether a value is, or has in it, a copy of a stack."""
     return isinstance(type, StackCopy) or isinstance(type, Tuple) and any(is_stack_copy(part) for part in type.of)
+
+
+def kept_type(type: Type) -> Type:
+    """A type with stacks in the place of copies of stacks."""
+    if isinstance(type, StackCopy):
+        return Stack(True, type.mode, type.limit)
+    return Tuple(tuple([kept_type(part) for part in type.of]), type.names) if isinstance(type, Tuple) else type
+
+
+# By what a program finds which file an address belongs to
+_MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_inode"), ("inode", "i_size"),
+             ("super_block", "s_dev"))
+
+
+def unwinding_obstacle(world: World) -> str:
+    """What keeps programs from unwinding stacks by tables; "" if nothing does."""
+    if world.arch != "x86_64":
+        return "programs unwind stacks on x86_64 only"
+    for name, member in _MAPPINGS:
+        struct = world.find_struct(name)
+        if struct is None or struct.field(member) is None:
+            return "a process's mappings are found in kernels whose BTF has them in a maple tree (Linux 6.1)"
+    return "" if world.has_feature("bpf_loop") else "unwinding needs loops in programs (Linux 5.17)"
 
 
 def fold_constant(node: Expr, value: int, type: Type | None = None) -> Type:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..language.ast import Expr, TupleExpr
+from ..language.ast import Expr, TupleExpr, TypeSyntax
 from ..types import (
     BPF,
     INT64,
@@ -60,6 +60,13 @@ def fits_int(value: int, type: Int) -> bool:
     """Whether ``type`` holds ``value``."""
     low = -(1 << (type.bits - 1)) if type.signed else 0
     return low <= value < low + (1 << type.bits)
+
+
+def holds_int(have: Int, given: Int) -> bool:
+    """Whether ``have`` holds all values of ``given``."""
+    if isinstance(have, Flexible) or have.signed == given.signed:
+        return have.bits >= given.bits
+    return isinstance(given, Flexible) and have.bits >= given.bits or have.signed and have.bits > given.bits
 
 
 def wrap_int(value: int, type: Type) -> int:
@@ -266,6 +273,15 @@ def type_name(type: Type) -> str:
     if isinstance(type, Symbol) and type.kind in LIBRARY_TEXTS:
         return "string[64]"
     return f"{type}_t" if isinstance(type, (Symbol, USym)) else str(type)
+
+
+def written_name(type: Type, syntax: TypeSyntax) -> str:
+    """The same of a type that the script spells: strings and buffers have no size of their own there."""
+    if isinstance(type, Str) and not syntax.dims and syntax.typeof is None:
+        return "string"
+    if isinstance(type, Buf) and syntax.typeof is None:
+        return "buffer[4]" + (f"[{type.capacity}]" if syntax.dims else "")
+    return "inet[0]" if isinstance(type, Inet) and syntax.typeof is None else type_name(type)
 
 
 LIBRARY_TEXTS = ("strerror", "signal_name", "syscall_name")  # bpftrace looks these up when the program runs

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..language.ast import CEnum, CField, CStruct, CTypedef, TypeSyntax
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..language.source import Span
+from ..source import Span
 from ..types import (
     BOOL,
     INT8,
@@ -27,6 +27,7 @@ from ..types import (
     Str,
     Struct,
     StructField,
+    Symbol,
     Type,
     round_up,
 )
@@ -42,7 +43,7 @@ _KERNEL = {f"{under}{sign}{bits}": base for under in ("", "__") for sign, row in
            for bits, base in zip((8, 16, 32, 64), row)}
 BASE_TYPES: dict[str, Type] = {
     **_SIZED, **_KERNEL, "bool": BOOL, "_Bool": BOOL, "void": VOID, "size_t": UINT64, "ssize_t": INT64,
-    "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(),
+    "uintptr_t": UINT64, "intptr_t": INT64, "inet": Inet(), "username_t": Symbol("username"),
     "float": Real(4), "double": Real(8),
 }
 _C_WORDS = ("signed", "unsigned", "char", "short", "int", "long")

@@ -6,10 +6,9 @@ A rule returns the expression's type, or None after saying why there is none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..language import ast
-from ..language.ast import Expr
+from ..language.ast import Expr, Stmt
 from ..language.diagnostics import nearest_names
 from ..language.lexer import parse_integer
 from ..types import (
@@ -28,6 +27,7 @@ from ..types import (
     Str,
     Struct,
     StructField,
+    Symbol,
     Tuple,
     Type,
 )
@@ -280,9 +280,8 @@ def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | N
     if operand is None:
         return None
     if not isinstance(operand, Tuple):
-        context.error("not-a-tuple",
-                      f"Can not access index '{node.index}' on expression of type '{convert.type_name(operand)}'",
-                      node)
+        have = context.aggregate_of(node.operand) or convert.type_name(operand)
+        context.error("not-a-tuple", f"Can not access index '{node.index}' on expression of type '{have}'", node)
         return None
     if node.index >= len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
@@ -302,7 +301,7 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     element = element_type(operand)
     if element is None:
         context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
-                      f"found {convert.type_name(operand)}.", node)
+                      f"found {context.aggregate_of(node.operand) or convert.type_name(operand)}.", node)
         return None
     if convert.as_int(index) is None:
         context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
@@ -377,7 +376,7 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
     if open_ended or not _is_castable(node.operand, operand, to):
-        wanted = "string" if open_ended else convert.type_name(to)
+        wanted = convert.written_name(to, node.to)
         context.error("bad-cast", f'Cannot cast from "{convert.type_name(operand)}" to "{wanted}"', node.to)
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
@@ -391,10 +390,11 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
 def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type, to: Type) -> None:
     """Not of what an aggregate stands for, for which the cast asks."""
     inner = node.operand
-    exempt = isinstance(inner, ast.MapRef) or isinstance(inner, ast.TupleAccess) \
+    exempt = context.aggregate_of(inner) is not None or isinstance(inner, ast.TupleAccess) \
         and isinstance(inner.operand, ast.Variable) and isinstance(inner.operand.slot, VarState) \
-        and inner.operand.slot.aggregated
-    if isinstance(to, (Int, Pointer, Str)) and convert.type_name(operand) == convert.type_name(to) and not exempt:
+        and inner.operand.slot.aggregated or isinstance(to, type(BOOL)) and inner.const is not None
+    if isinstance(to, (Int, Enum, type(BOOL), Pointer, Str)) and not exempt \
+            and convert.type_name(operand) == convert.type_name(to):
         context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
                        node.to)
 
@@ -418,6 +418,8 @@ def _is_castable(node: Expr, have: Type, to: Type) -> bool:
         return isinstance(have, Str) and have.capacity <= to.capacity
     if isinstance(to, Buf):
         return isinstance(have, Buf)
+    if isinstance(to, Symbol):
+        return number
     return have == to
 
 
@@ -440,8 +442,8 @@ def _check_unevaluated(context: CheckContext, node: Expr) -> Type | None:
 
 
 def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
-    syntax = isinstance(node.what, ast.TypeSyntax)
-    type: Type | None = resolve_type(context, node.what) if syntax else context.check_expression(node.what)
+    what = node.what
+    type = resolve_type(context, what) if isinstance(what, ast.TypeSyntax) else context.check_expression(what)
     offset = 0
     for name in node.path:
         if isinstance(type, Pointer) and not offset:
@@ -464,7 +466,7 @@ def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
     found = [context.check_value(item, "a tuple") for item in node.items]
     for item, type in zip(node.items, found):
         if isinstance(type, Aggregate):
-            context.error("aggregate-value", f"'{type}' cannot be part of a tuple", item)
+            context.error("aggregate-value", f"Map type {type} cannot exist inside a tuple.", item)
             return None
     known = tuple([t for t in found if t is not None])
     if len(known) != len(found):
@@ -489,7 +491,7 @@ def _tuple_extent(types: Sequence[Type]) -> tuple[int, int]:
 
 def check_block(context: CheckContext, node: ast.BlockExpr) -> Type | None:
     """``{ ...; value }``. An ``if`` as an expression becomes ``cond ? { } : { }``, once and for all."""
-    value: Any = node.value
+    value = node.value
     if value is None:
         value = _if_value(node.body[-1]) if len(node.body) == 1 else None
         if value is None:
@@ -505,7 +507,7 @@ def check_block(context: CheckContext, node: ast.BlockExpr) -> Type | None:
     return found
 
 
-def _if_value(statement: Any) -> Expr | None:
+def _if_value(statement: Stmt) -> Expr | None:
     """The value of a statement that ends a block; None if it has none."""
     if isinstance(statement, ast.ExprStmt):
         return statement.expr
@@ -519,6 +521,6 @@ def _if_value(statement: Any) -> Expr | None:
     return ast.Ternary(statement.span, cond=statement.cond, then=then, other=other)
 
 
-def _branch_value(body: list[Any]) -> Expr | None:
+def _branch_value(body: list[Stmt]) -> Expr | None:
     last = _if_value(body[-1]) if body else None
     return None if last is None else ast.BlockExpr(body[-1].span, body=body[:-1], value=last)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest_names
-from ..language.source import Span
+from ..source import Span
 from ..spec import Attach, Config
 from .nodes import Use
 from .options import Options
@@ -33,6 +33,10 @@ class ProbeFinder:
         self._tracepoints: list[tuple[str, str]] | None = None
 
     def error(self, code: str, message: str, point: AttachPoint, hints: Sequence[str] = ()) -> list[Attach]:
+        given = len(self.options.params)
+        if point.missing:
+            hints = [f"{point.missing} is missing: {given or 'no'} parameter{' is' if given == 1 else 's are'} "
+                     "given behind the script", *hints]
         self.diagnostics.error(code, message, point.span, hints)
         return []
 
@@ -86,23 +90,15 @@ class ProbeFinder:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a name has wildcards."""
-    return "*" in text or "?" in text or "[" in text
+    """Whether a name may stand for many. ``*`` is the only wildcard, as in bpftrace: C++ has ``operator[]``."""
+    return "*" in text or "[" in text and "]" in text
 
 
 def pattern_matcher(pattern: str) -> Callable[[str], bool]:
-    """Shell-like matching: ``*``, ``?``, ``[a-z]``, ``[!x]``."""
+    """What a name must be like in which ``*`` stands for anything."""
     if not is_pattern(pattern):
         return lambda name: name == pattern
-    text = ""
-    for piece in re.findall(r"\[[^\]]+\]|.", pattern, re.S):
-        text += ".*" if piece == "*" else "." if piece == "?" else (
-            "[" + ("^" if piece[1] == "!" else "") + piece[1:].lstrip("!").replace("\\", r"\\")) if len(piece) > 1 \
-            else re.escape(piece)
-    try:
-        compiled = re.compile(text, re.S)
-    except re.error:
-        return lambda name: name == pattern
+    compiled = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.S)
     return lambda name: compiled.fullmatch(name) is not None
 
 

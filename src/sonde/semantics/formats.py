@@ -6,9 +6,9 @@ import re
 
 from ..language.ast import Call, Expr
 from ..spec import FormatPart
-from ..types import Bool, Buf, Enum, Int, Pointer, Str, Type
+from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
 from . import convert
-from .context import CheckContext
+from .context import ARGUMENT, CheckContext
 
 _CONVERSION = re.compile(r"%(?P<spec>[-+ #0]*(?:\d+|\*)?(?:\.(?:\*|\d*))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
                          r"(?P<conversion>rx|rh|gr|[diuoxXpcsr%])|%", re.S)
@@ -90,7 +90,11 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
     aggregate = context.aggregate_of(arg)
     if part is not None and part.conversion != "s" and aggregate is not None and convert.read_type(aggregate) is None:
         return aggregate
-    return context.check_value(arg, f"{call.name}()")
+    found = context.check_value(arg, ARGUMENT)
+    if isinstance(found, NoneType):
+        context.error("no-value", f"unable to print none type for specifier: {part.conversion if part else 's'}", call)
+        return None
+    return found
 
 
 def _report_mismatch(context: CheckContext, call: Call, part: FormatPart, type: Type) -> None:

@@ -7,9 +7,11 @@ the same either way, so a kernel that lacks one of them serves the script by the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..arch import ARCHES
 from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..spec import Attach, KernelDetail, KernelFunction
@@ -58,7 +60,7 @@ def kernel_function_expander(kind: str) -> Expand:
         why = _find_obstacle(finder, kind, way, text)
         if why:
             return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
-                                f"no {KINDS[kind].feature}, and {way} cannot serve it: {why}", point)
+                                f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
         if parse_number(text) is not None:
             return _expand_address(finder, point, kind, way, text)
         return _expand_functions(finder, point, kind, way, module, *split)
@@ -71,10 +73,20 @@ def _report_form(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list
         return finder.error("probe-form", "Only the 'bpf' variant of this probe supports 4 arguments", point,
                             [f"write {kind}:[module:]function or {kind}:bpf:id:function"])
     if 1 <= len(parts) <= 2:
-        what = "a function or an address" if kind == "kprobe" else "a function"
-        return finder.error("probe-form", f"{kind}s should be attached to {what}", point,
+        wrong = "fentry/fexit should specify a function" if KINDS[kind].typed else \
+            "kprobes should be attached to a function or an address"
+        return finder.error("probe-form", wrong, point,
                             [f"write {kind}:[module:]function"])
     return finder.report_part_count(point, "1 or 3" if KINDS[kind].typed else "1 or 2", f"{kind}:[module:]function")
+
+
+def _name_feature(finder: ProbeFinder, kind: str) -> str:
+    """The feature that a kind needs, and if this kernel is too old for it, the first that is not."""
+    feature, world = KINDS[kind].feature, finder.world
+    first = ARCHES[world.arch].fentry_since if feature == "fentry" else (0, 0)
+    known = re.match(r"(\d+)\.(\d+)", world.release)
+    old = known is not None and (int(known[1]), int(known[2])) < first
+    return f"{feature} (Linux {first[0]}.{first[1]})" if old else feature
 
 
 def _serving_kind(finder: ProbeFinder, kind: str) -> str:
@@ -86,7 +98,7 @@ def _serving_kind(finder: ProbeFinder, kind: str) -> str:
 
 def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: list[str]) -> list[Attach]:
     function = parts[-1].partition("+")[0]
-    return finder.report_missing(point, [f"this kernel ({finder.world.release}) has no {KINDS[kind].feature}",
+    return finder.report_missing(point, [f"this kernel ({finder.world.release}) has no {_name_feature(finder, kind)}",
                                          *similar_probes(finder, function, KINDS[kind].returns),
                                          f"a kernel has them that is built with {NEEDS[KINDS[kind].feature]}"])
 

@@ -11,6 +11,7 @@ said of the call.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -18,23 +19,30 @@ from typing import Any
 from ..language.ast import (
     Assign,
     BlockExpr,
+    Break,
     Call,
     Clause,
+    Continue,
     Expr,
     ExprStmt,
+    For,
     Index,
     IntLiteral,
     Macro,
     MapRef,
     Name,
     Node,
+    Return,
     Subprogram,
     TypeSyntax,
+    Unroll,
     Variable,
+    While,
 )
 from ..language.ast import Block as BlockStmt
 from ..language.diagnostics import Diagnostics
 from ..shipped import FOLDER
+from ..source import ExpandedSpan, Span
 from .convert import argument_count_text, no_match
 from .nodes import copy_tree, walk_nodes
 from .rows import Functions, Language
@@ -53,11 +61,32 @@ def expand_macros(clauses: Sequence[Clause | Subprogram], macros: list[Macro], l
             continue
         forms = known.setdefault(macro.name, {})
         if len(macro.params) in forms:
-            diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}", macro.span)
+            head = re.compile(r"macro\s+\w+").match(macro.span.text)
+            end = macro.span.start + (head.end() if head is not None else len(macro.span.text))
+            diagnostics.error("redefinition", f"Redefinition of macro: {macro.name}",
+                              Span(macro.span.source, macro.span.start, end))
+        if not _is_shipped(macro):
+            _refuse_jumps(macro.body, False, diagnostics)
         forms[len(macro.params)] = macro
     expander = _Expander(known, language, diagnostics)
     for clause in clauses:
         expander.rewrite_calls(clause, 0)
+
+
+def _refuse_jumps(node: object, in_loop: bool, diagnostics: Diagnostics) -> None:
+    """A macro is a value: its body cannot leave the clause, nor a loop that is not its own."""
+    if isinstance(node, list):
+        for item in node:
+            _refuse_jumps(item, in_loop, diagnostics)
+    elif isinstance(node, Return) or isinstance(node, (Break, Continue)) and not in_loop:
+        source, end = node.span.source, node.span.end
+        plain = Span(source, node.span.start, end + (source.text[end:end + 1] in (";", " ")))
+        diagnostics.error("outside-loop", f"'{type(node).__name__.lower()}' statement is not allowed in a macro", plain)
+    elif isinstance(node, Node):
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, (Node, list)):
+                _refuse_jumps(value, in_loop or isinstance(node, (For, While, Unroll)), diagnostics)
 
 
 class _Expander:
@@ -101,10 +130,11 @@ class _Expander:
 
     def _expand_macro(self, macro: Macro, node: Any, depth: int) -> Expr:
         args = node.args if isinstance(node, Call) else []
-        if depth >= MAX_DEPTH or self.nodes > MAX_NODES:
-            self.diagnostics.error("macro-depth", f"Recursive macro call detected. Call chain: {macro.name} > ...",
-                                   node.span)
-            return node  # type: ignore[no-any-return]
+        chain = _recursion(macro, node.span)
+        if chain or depth >= MAX_DEPTH or self.nodes > MAX_NODES:
+            self.diagnostics.error("macro-depth", "Recursive macro call detected. Call chain: "
+                                   f"{chain or macro.name + ' > ...'}", node.span)
+            return IntLiteral(node.span, value=0)
         if len(args) != len(macro.params):
             self.diagnostics.error("arity", no_match(macro.name), node.span,
                                    [f"{macro.name}() takes {argument_count_text(len(macro.params))} "
@@ -118,6 +148,9 @@ class _Expander:
         if _is_shipped(macro):  # the call is the place of everything but the arguments, which come with theirs
             for part in walk_nodes(body):
                 part.span = node.span
+        else:
+            for part in walk_nodes(body):
+                part.span = ExpandedSpan(part.span.source, part.span.start, part.span.end, node.span)
         body = self._instantiate_body(body, macro, bound, f"#{self.uses}")
         found = self.rewrite_calls(body, depth + 1)
         assert isinstance(found, Expr)
@@ -126,9 +159,9 @@ class _Expander:
             return found.value
         return found
 
-    def _bind_arguments(self, macro: Macro, args: list[Any], call: Node) -> dict[str, Any] | None:
+    def _bind_arguments(self, macro: Macro, args: Sequence[Node], call: Node) -> dict[str, Node] | None:
         """What each parameter stands for, by its name with its sigil; None after saying that an argument is wrong."""
-        bound: dict[str, Any] = {}
+        bound: dict[str, Node] = {}
         good = True
         for param, arg in zip(macro.params, args):
             if isinstance(param, Variable):
@@ -150,7 +183,7 @@ class _Expander:
                                        f"{shown} but got an expression.", arg.span)
         return bound if good else None
 
-    def _instantiate_body(self, node: Any, macro: Macro, bound: dict[str, Any], suffix: str) -> Any:
+    def _instantiate_body(self, node: Any, macro: Macro, bound: dict[str, Node], suffix: str) -> Any:
         """A copied body with the arguments put in and its own variables renamed."""
         self.nodes += 1
         if isinstance(node, list):
@@ -175,7 +208,7 @@ class _Expander:
             self._rename_map(node, macro, bound)
         return node
 
-    def _rename_map(self, node: MapRef, macro: Macro, bound: dict[str, Any]) -> None:
+    def _rename_map(self, node: MapRef, macro: Macro, bound: dict[str, Node]) -> None:
         given = bound.get(node.name)
         if isinstance(given, MapRef):
             node.name = given.name
@@ -183,6 +216,16 @@ class _Expander:
             self.diagnostics.error("macro-hygiene",
                                    f"Unhygienic access to map: {node.name}. Maps must be passed into the "
                                    "macro as arguments.", node.span, [f"macro {macro.name}(..., {node.name})"])
+
+
+def _recursion(macro: Macro, place: Span) -> str:
+    """The names of the calls from one of a macro to one within its own body; "" if that is not what this is."""
+    names, inside = [macro.name], False
+    while isinstance(place, ExpandedSpan) and not inside:
+        inside = place.source is macro.span.source and macro.span.start <= place.start < macro.span.end
+        place = place.within
+        names.append(place.text.partition("(")[0].strip())
+    return " > ".join(reversed(names)) if inside else ""
 
 
 def _derive_type_syntax(of: TypeSyntax, by: TypeSyntax) -> TypeSyntax:
@@ -227,5 +270,4 @@ def library_macros(name: str) -> dict[tuple[str, int], Macro]:
 
 
 def _has_no_value(block: BlockExpr) -> bool:
-    value: Any = block.value
-    return value is None
+    return block.value is None

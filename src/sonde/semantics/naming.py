@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..language.ast import (
     Call,
@@ -19,7 +18,7 @@ from ..language.ast import (
     TupleExpr,
     Variable,
 )
-from .nodes import walk_nodes
+from .nodes import Tree, walk_nodes
 from .rows import Functions, row_of
 
 
@@ -40,7 +39,7 @@ def name_parts(parts: Sequence[Expr]) -> tuple[str, ...]:
     return tuple([name if names.count(name) == 1 and name.isidentifier() else "" for name in names])
 
 
-def name_keys(tree: Any) -> dict[str, tuple[str, ...]]:
+def name_keys(tree: Tree) -> dict[str, tuple[str, ...]]:
     """Names for the keys of maps, as the checked tree first writes them: ``@[comm, args.ret]`` has comm and ret."""
     found: dict[str, tuple[str, ...]] = {}
     for node in walk_nodes(tree):
@@ -53,7 +52,7 @@ def what_end_does(script: Script, functions: Functions) -> dict[str, str]:
     """What ``end`` does with maps that nothing prints, lest they be printed then: "clears" (the script keeps such a map
     for itself), or "shows" (it clears what it, or an interval, goes through by a ``for``, to print it in a way of its
     own). A map that is cleared under a condition is shown when that does not hold, so it is none of them."""
-    def given(tree: Any, use: str) -> set[str]:
+    def given(tree: Tree, use: str) -> set[str]:
         """The maps that are given to functions that make this use of them."""
         return {node.args[0].name for node in walk_nodes(tree)
                 if isinstance(node, Call) and node.name in functions and functions[node.name].on_map == use

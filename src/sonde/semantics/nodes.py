@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from ..language.ast import FieldAccess, Node, Reference
 
 T = TypeVar("T")
+Tree: TypeAlias = "Node | Sequence[Tree] | None"
 
 
 # Annotations of what is no node and has none in it.
-_PLAIN = frozenset(("Callee | None", "Choice | None", "Span", "StructField | None", "Type | None", "bool",
+_PLAIN = frozenset(("Callee | None", "Choice | None", "ScratchVar", "Span", "StructField | None", "Type | None", "bool",
                     "dict[str, int]", "dict[str, str]", "int",
                     "int | str | None", "list[int]", "list[str]", "str"))
 _holders: dict[type, tuple[str, ...] | None] = {}  # type -> fields that nodes may be in, the last first; None: no node
 
 
-def walk_nodes(node: Any) -> Iterator[Node]:
-    """``node`` and everything below it, outermost first."""
-    pending = [node]
+def walk_nodes(node: Tree) -> Iterator[Node]:
+    """A tree's nodes, outermost first."""
+    pending: list[Any] = [node]
     while pending:
         item = pending.pop()
         kind = type(item)
@@ -68,7 +69,7 @@ def copy_tree(item: T) -> T:
 class Use:
     """Which names a clause mentions, and which fields of ``args`` (None: all of it)."""
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.names: set[str] = set()
         self.fields: set[str] | None = set()
         members = set()

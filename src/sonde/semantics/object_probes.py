@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
+from ..arch import ARCHES
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
 from ..spec import Attach, KernelDetail, WatchDetail
@@ -22,6 +23,8 @@ def expand_watchpoint(finder: ProbeFinder, point: AttachPoint, parts: list[str])
     if len(parts) != 3:
         return finder.report_part_count(point, "3", "watchpoint:address:length:mode, as in watchpoint:0x10000000:8:rw")
     where, length, mode = parts[0], parse_number(parts[1]), parts[2]
+    if length is None:
+        return finder.error("probe-form", f"Invalid length argument: {describe_bad_number(parts[1])}", point)
     if length not in LENGTHS:
         return finder.error("probe-form", "watchpoint length must be one of (1,2,4,8)", point)
     why = _mode_problem(finder.world.arch, mode, length)
@@ -53,15 +56,18 @@ def _mode_problem(arch: str, mode: str, length: int) -> str:
             "watchpoint mode must be combination of (r,w,x)"
     if "x" in mode and len(mode) > 1:
         return f"invalid watchpoint mode: {mode}: x stands alone"
-    if mode == "x" and length != 8 and arch == "x86_64":
-        return f"invalid watchpoint mode: {mode}: to watch execution the length is 8"
-    if mode == "r" and arch == "x86_64":
+    row = ARCHES[arch]
+    if mode == "x" and length != (row.execute_length or length):
+        return f"invalid watchpoint mode: {mode}: to watch execution the length is {row.execute_length}"
+    if mode == "r" and not row.watches_reads:
         return f"invalid watchpoint mode: {mode}: this CPU watches writes (w), or reads and writes (rw)"
     return ""
 
 
 def expand_iterator(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """``iter:kind[:pin]``: the kernel's ``bpf_iter_KIND``, whose context is ``struct bpf_iter__KIND``."""
+    if parts == [""]:
+        return finder.error("probe-form", "iter  not available for your kernel version.", point, ["write iter:kind"])
     if not 1 <= len(parts) <= 2 or not parts[0]:
         return finder.error("probe-form", "iter probe type takes 2 arguments (1 optional)", point, [
             "write iter:kind or iter:kind:pin, as in iter:task, or iter:task:list for a file /sys/fs/bpf/list"])

@@ -144,11 +144,12 @@ def _check_step(context: CheckContext, node: ast.Unary) -> Type | None:
         found = state.inferred_value
     elif isinstance(target, ast.Variable):
         found = context.check_expression(target)
-        if isinstance(target.slot, VarState):
-            target.slot.given = True
-        if convert.as_int(found) is not None and target.slot is not None and not target.slot.fixed:
-            context.assign_variable(target.slot, grown, target)
-            found = target.slot.inferred
+        slot = target.slot
+        if isinstance(slot, VarState):
+            slot.given = True
+            if convert.as_int(found) is not None and not slot.fixed:
+                context.assign_variable(slot, grown, target)
+                found = slot.inferred
     else:
         context.error("not-assignable", f"The {node.op} operator must be applied to a map or variable", node)
         return None
@@ -509,7 +510,7 @@ def can_compare(a: Type, b: Type) -> bool:
 
 
 def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
-    condition = context.check_value(node.cond)
+    condition = context.check_value(node.cond, "a condition")
     if node.then is not None and not isinstance(node.other, ast.RuledOut) and settles_branch(node.cond):
         node.then = node.then if node.cond.const else node.other  # as with if: what is ruled out is not checked
         node.other = ast.RuledOut(node.other.span)
@@ -526,8 +527,7 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         context.error("type-mismatch", "Branches must return the same type or compatible types: have "
                       f"'{have[0]}' and '{have[1]}'", node)
         return None
-    if not convert.can_be_condition(condition) and not isinstance(node.cond.const, str):
-        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(condition)}", node)
+    if not context.check_condition(node.cond, condition, node):
         return None
     return _settle_ternary(node, merged)
 

@@ -14,6 +14,7 @@ class Options(Record):
     group: str = ""             # -C: events of tasks in this container, pod or service only
     by: str = ""                # --by: container, pod or service, to be shown instead of tasks' names
     cpid: int = 0               # pid of the -c child
+    family: bool = False        # only that child and all that it starts are traced
     unsafe: bool = False
     mode: str = ""              # "test" or "bench": run the probes of that kind, and no others but begin and end
     warnings: bool = True
@@ -24,4 +25,5 @@ class Options(Record):
     timed: bool = False         # every record tells when it was made, also where their order does not need it
     env: dict[str, str] = {}    # BPFTRACE_* and SONDE_* variables
     gated: bool = False         # --budget: programs can be kept from working; see spec.Gate
+    unwind_rows: int = 1 << 21  # room for rows of unwind tables (--memory), a power of two; see sonde.unwinding
     flight: int = 0             # --flight: bytes of each CPU's region of flight memory, a power of two; see spec.py

@@ -6,7 +6,7 @@ was seen by giving it pairs of faults.
 
 from __future__ import annotations
 
-from ..language.diagnostics import Diagnostic
+from ..source import Diagnostic
 
 _DECLARATIONS = (("type-mismatch", "trying to"),)  # of ``let $x: type = value``
 

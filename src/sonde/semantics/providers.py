@@ -45,8 +45,10 @@ def _special_expander(kind: str) -> Expand:
 
 def _named_expander(kind: str) -> Expand:
     def expand_named(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
-        if len(parts) != 1 or not parts[0]:
+        if len(parts) != 1:
             return finder.report_part_count(point, "1", f"{kind}:name")
+        if not parts[0]:
+            return finder.error("probe-form", f"{kind} probes must have a name", point, [f"write {kind}:name"])
         return [Attach(kind, f"{kind}:{parts[0]}", event=parts[0])]
     return expand_named
 
@@ -106,6 +108,9 @@ def _expand_raw_tracepoint(finder: ProbeFinder, point: AttachPoint, parts: list[
         return finder.report_part_count(point, "2 or 1", "rawtracepoint:[module:]event")
     module, event = parts if len(parts) == 2 else ("", parts[0])
     pid = finder.options.pid
+    if not event:
+        return finder.error("probe-form", "rawtracepoint should be attached to a function", point,
+                            ["write rawtracepoint:[module:]event"])
     if not is_pattern(module) and not is_pattern(event) and finder.world.raw_tracepoint_args(event) is not None \
             and (not module or (module, event) in finder.world.raw_tracepoints()):
         return [Attach("rawtracepoint", _raw_tracepoint_name(module, event), module, event, pid=pid)]
@@ -158,6 +163,8 @@ def _parse_period(kind: str, parts: list[str]) -> int | str:
         unit, count = parts[0], length if found.group(2) else count
         if unit == "hz":
             return max(1, 10 ** 9 // count)
+        if not unit:
+            return f"{kind} probe must have unit of time"
         if unit not in ("s", "ms", "us", "ns"):
             return f"{unit} is not an accepted unit of time"
         length = count * _UNITS[unit]
@@ -183,16 +190,19 @@ def _counter_expander(kind: str, events: dict[str, int]) -> Expand:
         if not 1 <= len(parts) <= 2:
             return finder.report_part_count(point, "1 or 2", f"{kind}:event[:count]")
         event = parts[0]
+        if not event:
+            return finder.error("probe-form", f"{kind} probe must have a {kind} event name", point,
+                                [f"one of: {', '.join(events)}"])
         if is_pattern(event):
             return finder.error("unknown-event", f"wildcards are not allowed for {kind} probe type", point)
         if event not in events:
             return finder.error("unknown-event", f"{event} is not a {kind} probe", point,
                                 did_you_mean(f"{kind}:", event, events) or [f"one of: {', '.join(events)}"])
-        count = parse_number(parts[1]) if len(parts) == 2 and parts[1] else events[event]
+        count = parse_number(parts[1]) if len(parts) == 2 else events[event]
         if count is None:
             return finder.error("probe-form", f"Invalid count for {kind} probe: {describe_bad_number(parts[1])}", point)
         count = count or events[event]
-        name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 and parts[1] else f"{kind}:{event}:"
+        name = f"{kind}:{event}:{parts[1]}" if len(parts) == 2 else f"{kind}:{event}:"
         return [Attach(kind, name, event=_PERF_ALIASES.get(event, event), period=count, pid=finder.options.pid)]
     return expand_counter
 

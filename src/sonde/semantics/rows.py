@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from ..language.ast import Call, Callee, Choice, Expr, Reference
+from ..basics import cache
+from ..language.ast import Call, Callee, Cast, Choice, Expr, Reference
 from ..record import Record
 from ..spec import Config
 from ..types import Type
@@ -17,9 +18,15 @@ from .world import World
 if TYPE_CHECKING:
     from .context import CheckContext
 
-Types = Sequence[Any]  # of the arguments, each a Type; None for one that is no value (a map, a name)
+Types: TypeAlias = "Sequence[Type | None]"  # of the arguments; None for one that is no value (a map, a name)
 Rule = Callable[["CheckContext", Call, Types], "Type | None"]
 Answer = Callable[[Call, World, Options, Config], "bool | None"]
+
+
+def value_type(type: Type | None) -> Type:
+    """The type of an argument that the row wants to be a value."""
+    assert type is not None
+    return type
 
 
 class Parameter(Record):
@@ -28,6 +35,12 @@ class Parameter(Record):
     name: str
     kinds: list[str]
     optional: bool
+
+
+@cache
+def _read_parameters(params: tuple[str, ...]) -> tuple[Parameter, ...]:
+    return tuple([Parameter(name, kinds.split("|"), text.endswith("?")) for text in params if text != "..."
+                  for name, _, kinds in [text.rstrip("?").partition(":")]])
 
 
 class FunctionRow(Callee):
@@ -64,10 +77,14 @@ class FunctionRow(Callee):
     wrong: Mapping[str, str] = {}  # what to say of a wrong argument, by its parameter, or of a wrong place ("probe")
 
     @property
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> tuple[Parameter, ...]:
         """The parameters, without the "..." for more."""
-        return [Parameter(name, kinds.split("|"), text.endswith("?")) for text in self.params if text != "..."
-                for name, _, kinds in [text.rstrip("?").partition(":")]]
+        return _read_parameters(self.params)
+
+    @property
+    def least_arguments(self) -> int:
+        """How many arguments it takes at least."""
+        return sum([not parameter.optional for parameter in self.parameters])
 
     @property
     def takes_more(self) -> bool:
@@ -98,6 +115,7 @@ class BuiltinRow(Callee):
     call: Callable[[CheckContext, Call], Type | None] | None = None
     arguments: str = ""
     clock: bool = False
+    cost: int = 6               # instructions that the verifier looks at, roughly
     place: str = "can not be used with '{kind}' probes"
 
 
@@ -121,6 +139,14 @@ def settles_branch(condition: Expr) -> bool:
     """Whether a condition is constant by what leaves a branch out unchecked: ``comptime`` and its like."""
     return condition.const is not None and any(
         (row := row_of(node)) is not None and row.settles for node in walk_nodes(condition))
+
+
+def is_written(node: Expr, *but: type[Expr]) -> bool:
+    """Whether a constant is reckoned of what the script itself says, with nothing called, converted or of the classes
+    ``but``; or stands in ``comptime``."""
+    return settles_branch(node) or node.const is not None and not any(
+        isinstance(part, (Cast, *but)) or isinstance(part, Reference) and part.callee is not None
+        for part in walk_nodes(node))
 
 
 def deletes_key(node: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..arch import ARCHES
 from ..language.diagnostics import nearest_names
 from .finder import ProbeFinder
 
@@ -51,7 +52,8 @@ SIMILAR = {
 
 def similar_probes(finder: ProbeFinder, function: str, returning: bool) -> list[str]:
     """Hints: probes of this kernel that see what a kernel function would show."""
-    syscall = re.fullmatch(r"(?:__x64_|__arm64_|__se_|__do_)?[sS]y[sS]_(\w+)", function)
+    prefixes = "|".join(row.syscall_prefix for row in ARCHES.values())
+    syscall = re.fullmatch(rf"(?:{prefixes}|(?:__se_|__do_)?[sS]y[sS]_)(\w+)", function)
     known = SIMILAR.get(function)
     if syscall:
         known = f"tracepoint:syscalls:sys_{'exit' if returning else 'enter'}_{syscall.group(1)}"

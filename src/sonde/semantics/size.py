@@ -13,7 +13,7 @@ from typing import Any
 from ..language.ast import Call, Expr, IntLiteral, Node, Unroll
 from ..language.diagnostics import Diagnostics
 from ..types import Array, Scalar, Struct, Tuple, Type
-from .nodes import child_items, walk_nodes
+from .nodes import Tree, child_items, walk_nodes
 from .rows import row_of
 from .typed import ScriptMap
 
@@ -27,7 +27,7 @@ MOST_VALUES = 2 << 20
 STRUCT = 8  # that a struct counts for, beside its members
 
 
-def check_size(trees: Iterable[Any], diagnostics: Diagnostics) -> int:
+def check_size(trees: Iterable[Tree], diagnostics: Diagnostics) -> int:
     """The number of parts. Raises :class:`~sonde.errors.CompileError`, at the one that is too much."""
     total = cost = 0
     for tree in trees:
@@ -48,9 +48,9 @@ def _cost(parts: int) -> int:
     return parts if parts > SMALL else parts * 3 // 4
 
 
-def _parts(tree: Any) -> Iterator[tuple[Node, int]]:
+def _parts(tree: Tree) -> Iterator[tuple[Node, int]]:
     """Each part, and how many times it is compiled."""
-    pending = [(tree, 1)]
+    pending: list[tuple[Any, int]] = [(tree, 1)]
     while pending:
         item, times = pending.pop()
         if isinstance(item, Node):
@@ -60,7 +60,7 @@ def _parts(tree: Any) -> Iterator[tuple[Node, int]]:
         pending += [(part, times) for part in child_items(item)]
 
 
-def check_values(trees: Iterable[Any], maps: Iterable[ScriptMap], diagnostics: Diagnostics) -> None:
+def check_values(trees: Iterable[Tree], maps: Iterable[ScriptMap], diagnostics: Diagnostics) -> None:
     """Refuse what would take gigabytes when it is printed: a struct of millions of structs."""
     sent = [node for node in walk_nodes(list(trees))
             for row in [row_of(node)] if row is not None and row.sends == "data"]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..language import ast
-from ..language.source import Span
+from ..source import Span
 from ..types import INT64, UINT64, Aggregate, Bool, Int, NoneType, Pointer, Tuple, Type
 from . import convert
 from .context import ARGUMENT, Assigned, CheckContext
 from .expressions import resolve_type
-from .nodes import walk_nodes
 from .operators import binary_type
-from .rows import row_of, settles_branch
+from .rows import is_written, row_of, settles_branch
 from .subprograms import check_return
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..language.ast import Stmt
 
-def check_statements(context: CheckContext, body: Sequence[Any]) -> None:
+
+def check_statements(context: CheckContext, body: Sequence[Stmt]) -> None:
     """Each statement, in the current scope."""
-    last: Any = None
+    last: Stmt | None = None
     for statement in body:
         if isinstance(last, (ast.Return, ast.Break, ast.Continue)) or _is_exit(last):
             context.warning("unreachable", "Unreachable statement.", _whole_span(statement))
@@ -31,7 +33,7 @@ def check_statements(context: CheckContext, body: Sequence[Any]) -> None:
             rule(context, statement)
 
 
-def _is_exit(node: Any) -> bool:
+def _is_exit(node: Stmt | None) -> bool:
     """Whether a statement is ``exit();``, behind which a program does not go on."""
     row = row_of(node.expr) if isinstance(node, ast.ExprStmt) else None
     return row is not None and row.ends
@@ -44,7 +46,7 @@ def _whole_span(node: ast.Stmt) -> Span:
     return Span(source, node.span.start, end + plain)
 
 
-def _check_scoped(context: CheckContext, body: Sequence[Any]) -> None:
+def _check_scoped(context: CheckContext, body: Sequence[Stmt]) -> None:
     context.scopes.append({})
     check_statements(context, body)
     context.scopes.pop()
@@ -54,7 +56,8 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
     found = context.check_expression(node.expr)
     if found is not None and not node.discard:
         for idle in _idle_branches(context, node.expr):
-            context.warning("discarded", "Return value discarded.", node if idle is node.expr else idle,
+            place = idle.to if isinstance(idle, ast.Cast) else node if idle is node.expr else idle
+            context.warning("discarded", "Return value discarded.", place,
                             ["_ = ... says that it is meant"])
 
 
@@ -108,7 +111,8 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
         state = context.declare_variable(target)
     target.slot = state
     if value is not None:
-        context.assign_variable(state, value, node.value, None if compound else node.value.const, compound, node)
+        place = _operation(node) if compound else node.value
+        context.assign_variable(state, value, place, place.const, node)
     target.type = state.type
 
 
@@ -211,6 +215,7 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
     if declared is not None:
         open_ended = node.declared is not None and node.declared.base == "string" and not node.declared.dims
         state.fixed = not open_ended
+        state.written = convert.written_name(declared, node.declared) if node.declared is not None else ""
         if state.inferred is None:
             state.inferred, state.type = declared, convert.plain_type(declared)
             context.changed = True
@@ -224,9 +229,8 @@ def _check_declaration(context: CheckContext, node: ast.VarDecl) -> None:
 
 def _check_condition(context: CheckContext, node: ast.Expr, place: ast.Node) -> None:
     found = context.check_value(node, "a condition")
-    if found is not None and not convert.can_be_condition(found) and not isinstance(node.const, str):
-        context.error("bad-condition", f"Invalid condition: {convert.kind_of_type(found)}", place,
-                      convert.meant_equal(node))
+    if found is not None:
+        context.check_condition(node, found, place)
 
 
 def _check_if(context: CheckContext, node: ast.If) -> None:
@@ -244,7 +248,7 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
     context.advise("deprecated", "While loops are deprecated and may be removed in the future.", node, [
         "For loops support ranges (e.g. `for ($x : $start..$end) { ... }`), and can be used in place of while. These "
         "are more easily proven to be bounded by the verifier."])
-    found = context.check_value(node.cond, "a condition")
+    found = context.check_value(node.cond, "a loop")
     if found is not None and not convert.can_be_condition(found) and not isinstance(node.cond, ast.StrLiteral):
         # bpftrace takes what lies in memory for true: it tests the address
         node.cond = ast.BoolLiteral(node.cond.span, value=True)
@@ -252,7 +256,7 @@ def _check_while(context: CheckContext, node: ast.While) -> None:
     _check_loop_body(context, node.body)
 
 
-def _check_loop_body(context: CheckContext, body: Sequence[Any]) -> None:
+def _check_loop_body(context: CheckContext, body: Sequence[Stmt]) -> None:
     context.loops += 1
     _check_scoped(context, body)
     context.loops -= 1
@@ -260,17 +264,12 @@ def _check_loop_body(context: CheckContext, body: Sequence[Any]) -> None:
 
 def _check_unroll(context: CheckContext, node: ast.Unroll) -> None:
     context.check_value(node.count, "unroll()")
-    count = node.count.const if _is_written(node.count) or settles_branch(node.count) else None
+    count = node.count.const if is_written(node.count, ast.SizeOf, ast.OffsetOf) else None
     if not isinstance(count, int) or count < 0 or isinstance(node.count.type, Bool):
         context.error("not-constant", "invalid unroll value", node, ["it must be known when compiling"])
     elif not 1 <= count <= 100:
         context.error("bad-unroll", f"unroll {'maximum value is 100' if count > 100 else 'minimum value is 1'}", node)
     _check_loop_body(context, node.body)
-
-
-def _is_written(node: ast.Expr) -> bool:
-    """Whether a constant is reckoned of literals alone, without asking what something's type or size is."""
-    return not any(isinstance(part, (ast.Cast, ast.Call, ast.SizeOf, ast.OffsetOf)) for part in walk_nodes(node))
 
 
 def _check_for(context: CheckContext, node: ast.For) -> None:
@@ -311,9 +310,7 @@ def _range_type(context: CheckContext, node: ast.For) -> Type | None:
         ends.append(number)
     if ends[0] is None or ends[1] is None:
         return None
-    if isinstance(ends[0], convert.Flexible) and isinstance(ends[1], convert.Flexible):
-        return convert.Flexible(64)
-    return Int(64, convert.signed_pair(ends[0], ends[1]))
+    return convert.merge_ints(ends[0], ends[1])
 
 
 def _pair_type(context: CheckContext, node: ast.For) -> Type | None:
@@ -358,7 +355,7 @@ def _check_return_statement(context: CheckContext, node: ast.Return) -> None:
     if node.value is None:
         return
     found = context.check_value(node.value, "return")
-    if found is not None and convert.as_int(found) is None:
+    if found is not None and (convert.as_int(found) is None or isinstance(found, Bool)):
         context.error("bad-return", f"Probe return values can only be integers. Found {convert.type_name(found)}",
                       _whole_span(node))
 

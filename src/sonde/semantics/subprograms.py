@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ..language.ast import Call, Clause, Name, Return, Subprogram, TypeSyntax
+from ..language.ast import Call, Clause, Expr, Name, Return, ScratchVar, Subprogram, TypeSyntax, Variable
 from ..language.diagnostics import Diagnostics
 from ..types import Aggregate, NoneType, Pointer, Tuple, Type
 from . import convert
@@ -56,7 +55,7 @@ def check_subprogram_call(context: CheckContext, node: Call) -> Type | None:
     return made.result
 
 
-def _into_same_memory(context: CheckContext, node: Call, parameter: VarState, type: Type, arg: Any) -> None:
+def _into_same_memory(context: CheckContext, node: Call, parameter: VarState, type: Type, arg: Expr) -> None:
     """A pointer that is a parameter points where the first call says: its declaration says nothing of it."""
     have = parameter.inferred
     if not isinstance(have, Pointer) or not isinstance(type, Pointer):
@@ -151,10 +150,14 @@ def _check_body(context: CheckContext, written: Subprogram, made: CheckedFunctio
     saved = (context.scopes, context.loops, context.aggregate, context.function)
     context.scopes, context.loops, context.aggregate, context.function = [{}], 0, None, made
     context.calling.append(written.name)
-    parameters: list[Any] = made.params or [copy_tree(p.target) for p in written.params]
+    parameters: Sequence[ScratchVar | Variable] = made.params or [copy_tree(p.target) for p in written.params]
     states = []
     for item, target in zip(written.params, parameters):
-        state = context.declare_variable(target) if not isinstance(target, VarState) else target
+        if isinstance(target, Variable):
+            state = context.declare_variable(target)
+        else:
+            assert isinstance(target, VarState)
+            state = target
         context.scopes[0][state.name] = state
         if isinstance(target, VarState):
             context.program.probe.variables.append(state)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..language.ast import Callee, Choice, Clause, Expr
-from ..language.source import Source, Span
+from ..language.ast import Callee, Choice, Clause, Expr, ScratchVar
 from ..record import Record
+from ..source import Source, Span
 from ..spec import Attach, Config
 from ..types import NoneType, Scalar, Struct, Type
 from .options import Options
 
-
-class ScratchVar(Record):
-    """A ``$variable`` of one program; block scoped, so two of one name may exist."""
-
-    name: str
-    type: Type
-    span: Span
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..language.diagnostics import Diagnostics
+    from .nodes import Tree
 
 
 class ScriptMap(Record):
@@ -92,7 +87,7 @@ class CheckedProbe(Record):
     functions: dict[str, CheckedFunction] = {}
 
     @property
-    def trees(self) -> list[Any]:
+    def trees(self) -> list[Tree]:
         """All that the program does: its predicate, its action, and the functions that it calls."""
         return [self.clause.predicate, self.clause.body, *[f.clause.body for f in self.functions.values()]]
 
@@ -105,4 +100,4 @@ class CheckedScript(Record):
     maps: dict[str, ScriptMap]
     config: Config
     options: Options
-    diagnostics: Any  # Diagnostics: warnings
+    diagnostics: Diagnostics  # warnings

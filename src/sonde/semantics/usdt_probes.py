@@ -10,10 +10,15 @@ from .user_probes import report_no_file, unreadable_hints
 
 def expand_usdt(finder: ProbeFinder, point: AttachPoint, parts: list[str]) -> list[Attach]:
     """Every place of every probe that matches; in a process (-p) the path may be ``*``."""
-    if not 2 <= len(parts) <= 3 or not parts[0] and not finder.options.pid:
+    if 2 <= len(parts) <= 3 and not parts[0] and not finder.options.pid:
+        return finder.error("probe-form", "usdt probe must specify at least path or pid to probe. To target all "
+                            "paths/pids set the path to '*'.", point)
+    if not 2 <= len(parts) <= 3:
         return finder.report_part_count(point, "2 or 3", "usdt:path:[provider:]name",
                                         "the path may be a library's name: usdt:libc:setjmp; with -p it may be *")
-    path, provider, name = parts[0] or "*", parts[1] if len(parts) == 3 else "*", parts[-1] or "*"
+    if not parts[-1]:
+        return finder.error("probe-form", "usdt probe must have a target function or wildcard", point)
+    path, provider, name = parts[0] or "*", parts[1] if len(parts) == 3 else "*", parts[-1]
     paths = finder.world.find_binaries(path, finder.options.pid)
     if not paths:
         return report_no_file(finder, point, path)

@@ -44,6 +44,9 @@ def user_function_expander(kind: str) -> Expand:
         line = _source_line(parts)
         named = len(parts) == 3 and parts[1] in _LANGUAGES and parts[2]
         if not (line or named or len(parts) == 2 and parts[1]) or not parts[0]:
+            if len(parts) in (2, 3) and not parts[0]:
+                return finder.error("probe-form", f"{kind} should have a target", point,
+                                    [f"write {kind}:path:function"])
             if len(parts) in (2, 3):
                 return finder.error("probe-form", f"{kind} should be attached to a function and/or address", point,
                                     _FORMS)

@@ -5,7 +5,9 @@ A tool's text begins with ``//`` lines that are its documentation; ``--help`` is
     // NAME: what it is for, in one line
     //
     // USAGE
-    //   sonde NAME [OPTIONS] [-p PID] [INTERVAL [COUNT]]   (with -p if events happen in the process they are about)
+    //   sonde NAME [OPTIONS] [-p PID] [-c COMMAND] [INTERVAL [COUNT]]
+    //
+    //   With -p and -c if events happen in the process that they are about.
     //
     // OPTIONS
     //   -P, --port PORT   only this port; the script has it as getopt("port", 0)
@@ -38,6 +40,7 @@ from ..shipped import list_shipped, read_shipped
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
+_RETURNS = {"kprobe": "kretprobe", "uprobe": "uretprobe", "fentry": "fexit"}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -71,13 +74,24 @@ class Tool(Record):
     def takes_process(self) -> bool:
         """Does -p do right by it? It has one of its own, or its USAGE names Sonde's, which asks who runs at an event:
         what interrupts, timers and packets set off happens while any process runs."""
-        return "[-p PID]" in self.sections.get("USAGE", "") or any("-p" in option.names for option in self.options)
+        return self.asks_who_runs or bool(self._own_process)
 
     @property
     def process_option(self) -> str:
         """What its script, or with "pid" Sonde itself, knows the process of -p by; "" if it takes none."""
-        own = next((option.key for option in self.options if "-p" in option.names), "pid")
-        return own if self.takes_process else ""
+        return self._own_process or ("pid" if self.asks_who_runs else "")
+
+    @property
+    def _own_process(self) -> str:
+        """The key of an option of its own that is -p PID; "" if there is none."""
+        return next((option.key for option in self.options
+                     if "-p" in option.names and option.value.startswith("PID")), "")
+
+    @property
+    def asks_who_runs(self) -> bool:
+        """Whether Sonde's own -p, -c and -C hold for it: its events happen in the process that they are about. -c then
+        means all that the command starts, too."""
+        return "[-p PID]" in self.sections.get("USAGE", "")
 
     def check_process(self) -> None:
         """UsageError if -p is not for it."""
@@ -86,8 +100,8 @@ class Tool(Record):
                              "happen whichever process is running", [f"without -p it shows all: sonde {self.name}"])
 
     def check_container(self) -> None:
-        """UsageError if -C is not for it: like Sonde's -p it asks who runs at an event."""
-        if "[-p PID]" not in self.sections.get("USAGE", ""):
+        """UsageError if -C is not for it."""
+        if not self.asks_who_runs:
             raise UsageError(f"{self.name} cannot be limited to a container: its events happen whichever task is "
                              "running", [f"without -C it shows all: sonde {self.name}"])
 
@@ -112,10 +126,12 @@ class Tool(Record):
 
     @property
     def sample_arguments(self) -> list[str]:
-        """Values for the required parameters: those of its example."""
+        """What its script is given for the required parameters of its example."""
         import shlex
-        return shlex.split(self.sections["EXAMPLE"].splitlines()[0])[-len(self.required_parameters):] \
-            if self.required_parameters else []
+        needed = self.required_parameters
+        values = shlex.split(self.sections["EXAMPLE"].splitlines()[0])[-len(needed):] if needed else []
+        return [word for name, value in zip(needed, values)
+                for word in (both_ends(value) if name == "FUNCTION" else [value])]
 
     @property
     def columns(self) -> list[str]:
@@ -123,6 +139,14 @@ class Tool(Record):
         names = [word for left, _ in parse_entries(self.sections.get("COLUMNS", "")) if left[0] != "@"
                  for word in left.split()]
         return [name for name in names if any(map(str.isalnum, name))]
+
+
+def both_ends(function: str) -> list[str]:
+    """The probes at the calls and at the returns: of ``vfs_read`` kprobe:vfs_read and kretprobe:vfs_read, of ``c:read``
+    those of uprobes. ``uprobe:libc:read`` is what it says."""
+    first, colon, rest = function.partition(":")
+    kind, place = (first, rest) if first in _RETURNS and rest else ("uprobe" if colon else "kprobe", function)
+    return [f"{kind}:{place}", f"{_RETURNS[kind]}:{place}"]
 
 
 def parse_entries(section: str) -> list[tuple[str, str]]:

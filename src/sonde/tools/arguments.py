@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..errors import UsageError
 from ..numerals import parse_whole
-from . import Tool
+from . import Tool, both_ends
 
 NUMBERS = {"SECONDS", "INTERVAL", "COUNT", "N", "US", "MS", "BYTES", "NUMBER", "TID"}
 SPANS = {"SECONDS", "INTERVAL", "COUNT"}  # as parameters: from 1 up
@@ -32,15 +32,21 @@ def check_arguments(tool: Tool, parameters: list[str], options: dict[str, str]) 
         _check_value(name, name, value)
         if name in SPANS and not int(value):
             raise UsageError(f"{name} is a number from 1 up, not '{value}'", hints)
+        if name == "DISK":
+            parameters[place] = value.removeprefix("/dev/")
+        if name == "FUNCTION":
+            parameters[place:place + 1] = both_ends(value)
         if name in _NAMED:
             parameters[place] = str(_resolve_number(name, name, value))
     for option in tool.options:
-        if option.value and option.key in options:
+        if option.value in _LISTS and option.key in options:
+            options[option.key] = _LISTS[option.value](f"--{option.key}", options[option.key])
+        elif option.value and option.key in options:
             _check_value(f"--{option.key}", option.value, options[option.key])
             if option.value in _NAMED:
                 options[option.key] = str(_resolve_number(f"--{option.key}", option.value, options[option.key]))
-    return [warning for option in tool.options if option.key in options
-            for warning in _missing(option.value, options[option.key])]
+    given = [(option.value, options[option.key]) for option in tool.options if option.key in options]
+    return [warning for kind, value in [*zip(tool.parameters, parameters), *given] for warning in _missing(kind, value)]
 
 
 def probes_by_regex(pattern: str) -> tuple[str, str]:
@@ -111,6 +117,28 @@ def _resolve_number(what: str, kind: str, value: str) -> int:
     return found
 
 
+def _parse_percentiles(what: str, value: str) -> str:
+    """50,99.9: in thousandths."""
+    found = []
+    for word in value.split(","):
+        whole, _, tenths = word.partition(".")
+        number = parse_whole(whole + (tenths or "0")) if len(tenths) < 2 else None
+        if number is None or not 0 < number <= 1000:
+            raise UsageError(f"{what}: '{word}' is no percentile",
+                             ["write 50,90,99.9: up to 100, with a tenth at most"])
+        found.append(str(number))
+    return ",".join(found)
+
+
+def _find_folders(what: str, value: str) -> str:
+    """/srv/a,/srv/*/b: the numbers of their inodes."""
+    from glob import glob
+    found = [path for pattern in value.split(",") for path in glob(pattern) if os.path.isdir(path)]
+    if not found:
+        raise UsageError(f"{what}: there is no folder '{value}'")
+    return ",".join(str(os.stat(path).st_ino) for path in found)
+
+
 def _user_number(name: str) -> int | None:
     from pwd import getpwnam
     try:
@@ -144,6 +172,7 @@ def _terminal_number(name: str) -> int | None:
 
 
 _DEVICES = {"DISK": ("disk", "/sys/block"), "DEVICE": ("network device", "/sys/class/net")}
+_LISTS: dict[str, Callable[[str, str], str]] = {"PCTS": _parse_percentiles, "FOLDERS": _find_folders}
 _SHOWN = 8  # devices in a message
 _NAMED: dict[str, tuple[str, Callable[[str], int | None]]] = {
     "UID": ("user", _user_number), "ERRNO": ("error", _error_number), "FLAG": ("flag of open()", _flag_number),

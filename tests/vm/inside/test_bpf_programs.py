@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.api import live_world
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.btf.codec import PAIR, Writer
@@ -31,6 +32,12 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for i in range({PACKETS}):
     s.sendto(b"x" * {PAYLOAD}, ("127.0.0.1", %d))
 """
+
+
+@pytest.fixture(autouse=True)
+def fentry() -> None:
+    if not live_world().has_feature("fentry"):
+        pytest.skip("kernel lacks fentry")
 
 
 def load_filter(name: str, described: bool = True) -> syscalls.Fd:

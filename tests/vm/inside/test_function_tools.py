@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from printed import rows
+from printed import histogram_total, rows
 from support import Tracer
 
 ME = str(os.getpid())
@@ -47,6 +47,67 @@ def test_funcprofile() -> None:
     error = sum((high - low) ** 2 for low, high in zip(asked, measured)) ** 0.5 / (n - 1) ** 0.5
     assert abs(float(str(row["S2_US"])) ** 0.5 / 1e6 - statistics.stdev(measured)) <= error + 1e-6
     assert sum(int(count) for count in re.findall(r'"count": (\d+)', tracer.stdout)) == n
+
+
+def test_funclatency_and_funcslower() -> None:
+    """Each call of a system call that nothing else here uses; of them those that took as long as was asked."""
+    with Tracer("funclatency", "-p", ME, "-m", "core_sys_select", timeout=150) as all_of_them, \
+            Tracer("funcslower", "-p", ME, "-m", "40", "-a", "1", "-f", "json", "core_sys_select", timeout=150) as slow:
+        for seconds in (0.0, 0.0, 0.0, 0.05, 0.08):
+            select.select([], [], [], seconds)
+    assert histogram_total(all_of_them.stdout, "msecs") == 5
+    told = rows(slow.stdout)
+    assert [(row["PID"], row["FUNC"], row["RVAL"], row["ARG0"]) for row in told][-2:] == [
+        (os.getpid(), "core_sys_select", 0, "0x0")] * 2
+    times = [float(str(row["LAT(ms)"])) for row in told]
+    assert times[-2] >= 50 and times[-1] >= 80 and all(time >= 40 for time in times)
+
+
+def test_filelife(tmp_path: Path) -> None:
+    """What was there before is not shown, nor folders; the age lies between the time asked for and that around it."""
+    (tmp_path / "old").write_text("")
+    measured = []
+    with Tracer("filelife", "-p", ME, "-f", "json", timeout=150) as tracer:
+        for number in range(3):
+            file = tmp_path / f"short{number}"
+            begun = time.monotonic()
+            file.write_text("x")
+            file.write_text("again")
+            time.sleep(0.1)
+            file.unlink()
+            measured.append(time.monotonic() - begun)
+        (tmp_path / "old").unlink()
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder").rmdir()
+    found = rows(tracer.stdout)
+    assert [(row["PID"], row["FILE"]) for row in found] == [(os.getpid(), f"short{number}") for number in range(3)]
+    for row, took in zip(found, measured):
+        assert 0.099 <= float(str(row["AGE(s)"])) <= took + 0.001
+
+
+def test_klockstat_tells_who_holds(tmp_path: Path) -> None:
+    """lseek() of a file that two descriptors share takes the mutex of its position, each time."""
+    fd = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+    other = os.dup(fd)
+    with Tracer("klockstat", "-p", ME, "-s", "8", timeout=150) as tracer:
+        for _ in range(37):
+            os.lseek(fd, 0, os.SEEK_SET)
+    os.close(fd)
+    os.close(other)
+    _, held = tracer.stdout.split(" TOTAL(us)\n")[1:]
+    blocks = re.findall(r"^ +\d+ +(\d+) +\d+ +\d+\n\n((?: +\S+\+\d+\n)+)", held, re.M)
+    assert sum(int(count) for count, stack in blocks if "ksys_lseek" in stack) == 37
+
+
+def test_virtiostat(tmp_path: Path) -> None:
+    """The root is a device of virtio (virtiofs): a file of it that is not in memory comes from there."""
+    path = next(path for path in Path("/usr/lib").rglob("*.so*") if path.stat().st_size > 1 << 20)
+    with path.open("rb") as file, Tracer("virtiostat", "-d", "virtiofs", "-f", "json", timeout=150) as tracer:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        size = len(file.read())
+    told = [row for row in rows(tracer.stdout) if row["DRIVER"] == "virtiofs"]
+    assert sum(int(str(row["IN_KB"])) for row in told) >= size // 1024
+    assert all(int(str(row["OUT_SGS"])) > 0 for row in told)
 
 
 def test_tcpsend_and_tcpnagle() -> None:

@@ -27,7 +27,12 @@ from support import Tracer
 # Before Linux 5.13 programs cannot go through a map; tcp:tcp_cong_state_set came with 5.16; Debian builds its kernels
 # for clouds without wireless networks.
 UNABLE = {"5.10": {"biotop", "bqllat", "filetop", "funcprofile", "memleak", "netqtop", "skbstages", "slabratetop",
-                   "tcpcong", "tcptop"}}
+                   "tcpcong", "tcptop", "biopattern", "cachetop", "compactsnoop", "dirtop", "klockstat", "kvmexit",
+                   "readahead", "virtiostat"},
+          # kvm_exit tells of no virtual CPU on aarch64; a return with the function's arguments takes fentry.
+          "6.12 aarch64": {"kvmexit"}, "7.2 aarch64": {"kvmexit"},
+          "6.1 aarch64": {"kvmexit", "capable", "dcsnoop", "skblife", "socketio", "sormem", "tcpnagle", "tcpsend",
+                          "tcptop", "udplife"}}
 DATAGRAMS, SIZE = 20, 1000
 DELAY = 20_000  # us, of netem
 QUEUES = {
@@ -54,18 +59,21 @@ def listener() -> Iterator[socket.socket]:
         yield sock
 
 
-@pytest.mark.timeout(900)  # twice 94 tools are compiled
+@pytest.mark.timeout(900)  # twice 113 tools are compiled
 def test_every_tool_works_or_says_why() -> None:
     """What doctor says of each is what then happens: it attaches, or is refused for the same reason, in a sentence."""
-    subprocess.run(["modprobe", "xfs"], check=True)  # its functions are in the module
+    for module in ("xfs", "kvm"):  # what the tools trace is in them
+        subprocess.run(["modprobe", module], check=True)
     world = live_world()
     broken = set()
     for tool in all_tools():
         verdict = examine_tool(tool, world)
         happened = attach_obstacle(tool)
+        if "no such hardware counter" in happened:  # that is found out by trying alone
+            continue
         assert verdict.works == (not happened) and (verdict.works or happened in verdict.why), (tool.name, happened)
         broken |= set() if verdict.works else {tool.name}
-    assert broken == {"ieee80211scan"} | UNABLE.get(os.environ["SONDE_VM"], set())
+    assert broken == {"ieee80211scan", "criticalstat"} | UNABLE.get(os.environ["SONDE_VM"], set())
 
 
 def burst(a: Namespace, b: Namespace) -> float:

@@ -21,6 +21,7 @@ from live.test_tools_disk import (  # noqa: F401
     test_bitesize,
     test_swapin,
 )
+from live.test_tools_files import READ, pages_in_memory
 from live.test_tools_of_bcc import check_cachestat
 from live.test_tools_tasks import small_group, test_capable, test_loads, test_oomkill, test_runqlen  # noqa: F401
 from printed import histogram_total, rows
@@ -173,6 +174,31 @@ def mirror(tmp_path: Path) -> Iterator[Path]:
     (md / "array_state").write_text("clear")
     for disk in disks:
         command("losetup", "-d", disk)
+
+
+def test_readahead_and_cachetop(xfs: Path) -> None:
+    """What is in memory afterwards was read ahead and a miss; of that the pages that were read were used, and before
+    Linux 6.11 with each all of its folio."""
+    path = xfs / "cold"
+    path.write_bytes(b"x" * (256 * 4096))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert pages_in_memory(path) == 0
+    reader = Child(READ, str(path), "0,1,2")
+    with Tracer("readahead", timeout=PATIENCE) as ahead, \
+            Tracer("cachetop", "-p", reader.pid, "-f", "json", "1", timeout=PATIENCE) as top:
+        reader.run()
+        here = pages_in_memory(path)
+        time.sleep(2)
+    reader.end()
+    unused = int(re.findall(r"not used: (\d+)", ahead.stdout)[0])
+    whole = os.path.exists("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages")
+    assert here > 3 and (here - 3 if whole else 0) <= unused < here and histogram_total(ahead.stdout, "age_ms") >= 3
+    mine = [row for row in rows(top.stdout) if str(row["PID"]) == reader.pid]
+    assert sum(int(str(row["HITS"])) + int(str(row["MISSES"])) for row in mine) >= 3
+    # The interpreter may bring in a page of a file of its own.
+    assert 1 <= sum(int(str(row["MISSES"])) for row in mine) <= here + 8
 
 
 def test_mdflush(mirror: Path) -> None:

@@ -16,8 +16,6 @@ from .core import Lower
 from .rawfields import RawField
 from .state import Mem
 
-TS_COMPAT = 2  # thread_info.status: a 32-bit system call (arch/x86/include/asm/thread_info.h)
-
 
 class Context:
     """Base: an event without arguments.
@@ -175,17 +173,27 @@ class Syscall(Context):
     def _skip_compat(self, lo: Lower, leave: Block) -> None:
         """A 32-bit program's call has another numbering; the classic tracepoints leave it out too
         (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
-        task, info = lo.world.find_struct("task_struct"), lo.world.find_struct("thread_info")
-        status = info.field("status") if info else None
-        where = task.field("thread_info") if task else None
-        if arch_of(lo).name != "x86_64" or task is None or status is None or where is None \
-                or not lo.unit.feature("compat_syscalls"):
+        if not lo.unit.feature("compat_syscalls"):
             return
-        current = memory.locate_pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
-        flags = memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
+        register, bit = arch_of(lo).compat_flag
+        flags = _thread_status(lo) if register is None else \
+            memory.read_scalar(lo, self.registers(lo).at(register), Int(64, False))
+        if flags is None:
+            return
         native = lo.b.block("native")
-        lo.b.branch("jset", flags, TS_COMPAT, leave, native)
+        lo.b.branch("jset", flags, bit, leave, native)
         lo.b.start(native)
+
+
+def _thread_status(lo: Lower) -> Operand | None:
+    """thread_info.status of the current task."""
+    task, info = lo.world.find_struct("task_struct"), lo.world.find_struct("thread_info")
+    status = info.field("status") if info else None
+    where = task.field("thread_info") if task else None
+    if task is None or status is None or where is None:
+        return None
+    current = memory.locate_pointee(lo, lo.b.call(h.TASK, [], "current_task", pure=True), Pointer(task, KERNEL))
+    return memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
 
 
 class SyscallEnter(Syscall):

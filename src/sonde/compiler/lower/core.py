@@ -207,6 +207,20 @@ class Lower:
         self.b.jump(on)
         self.b.start(on)
 
+    def count_update(self, map: str, result: Operand) -> None:
+        """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY. ``result`` is as MAP_RESULT says."""
+        failed, full, busy, on = (self.b.block(n, cold=n != "on") for n in ("failed", "full", "busy", "on"))
+        self.b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
+        self.b.start(failed)
+        self.b.branch("jeq", result, -h.E2BIG, full, busy, h.MAP_RESULT)
+        self.b.start(full)
+        self.count_error("map_full", "map_update_elem", self.unit.script_name(map))
+        self.b.jump(on)
+        self.b.start(busy)
+        self.count_error("map_busy", "map_update_elem", self.unit.script_name(map))
+        self.b.jump(on)
+        self.b.start(on)
+
     def probe_index(self) -> Operand:
         """Which attach point fired: index in ScriptSpec.probes."""
         if self.state.probe_index is not None:

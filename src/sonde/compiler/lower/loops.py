@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ...language.ast import Binary, Call, Clause, For, If, MapRef, Node, Ternary, VarDecl, Variable, While
-from ...semantics.nodes import walk_nodes
-from ...semantics.typed import ScratchVar, ScriptMap
+from ...language.ast import Binary, Call, Clause, For, If, MapRef, Node, ScratchVar, Ternary, VarDecl, Variable, While
+from ...semantics.nodes import Tree, walk_nodes
+from ...semantics.typed import ScriptMap
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
 from .. import helpers as h
 from ..ir import Block, Function, MapFd, Operand, Reg
@@ -42,7 +42,7 @@ def is_short(unit: Unit, stmt: For | While) -> bool:
     return unit.short_loops[id(stmt)]
 
 
-def _long_loops(unit: Unit, tree: object) -> list[For | While]:
+def _long_loops(unit: Unit, tree: Tree) -> list[For | While]:
     return [n for n in walk_nodes(tree) if isinstance(n, (For, While)) and not is_short(unit, n)]
 
 

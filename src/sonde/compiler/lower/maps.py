@@ -25,7 +25,7 @@ from ...semantics.typed import ScriptMap
 from ...types import Scalar
 from .. import helpers as h
 from ..ir import Block, MapAddr, MapFd, Operand, Reg
-from . import maps, memory
+from . import hot, maps, memory, threads
 from .conversion import convert_value
 from .core import Lower
 from .keys import use_key
@@ -83,6 +83,8 @@ def look_up(lo: Lower, ref: MapRef) -> Lookup:
 
 def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     """The address of the value under a key, or NULL."""
+    if lo.unit.maps[info.name].slots:
+        return threads.find_value(lo, info.name)
     found: list[Reg] = []
 
     def look(name: str, mem: Mem) -> None:
@@ -172,24 +174,9 @@ def update_element(lo: Lower, name: str, key: Mem, value: Any, flags: int = h.UP
     """bpf_map_update_elem; a failure other than "exists already" is counted by map and line."""
     result = lo.b.call(h.MAP_UPDATE, [MapFd(name), lo.operand_address(key), value, flags], "map_update_elem")
     if flags == h.UPDATE_ANY:
-        count_update(lo, name, result)
+        lo.count_update(name, result)
     lo.forget(name)
     return result
-
-
-def count_update(lo: Lower, name: str, result: Operand) -> None:
-    """Tell "the map is full" from what fails for the moment: ENOMEM, EBUSY. The result has 32 bits: see MAP_RESULT."""
-    failed, full, busy, on = (lo.b.block(n, cold=n != "on") for n in ("failed", "full", "busy", "on"))
-    lo.b.branch("jslt", result, 0, failed, on, h.MAP_RESULT)
-    lo.b.start(failed)
-    lo.b.branch("jeq", result, -h.E2BIG, full, busy, h.MAP_RESULT)
-    lo.b.start(full)
-    lo.count_error("map_full", "map_update_elem", lo.unit.script_name(name))
-    lo.b.jump(on)
-    lo.b.start(busy)
-    lo.count_error("map_busy", "map_update_elem", lo.unit.script_name(name))
-    lo.b.jump(on)
-    lo.b.start(on)
 
 
 def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
@@ -202,6 +189,10 @@ def assign_element(lo: Lower, ref: MapRef, value: Expr) -> None:
         else:
             replace_value(lo, ref, value, target, info.value)
         mark_set(lo, ref.name)
+        return
+    if lo.unit.maps[ref.name].slots:
+        threads.store_value(lo, ref.name, lo.kept_value(value))
+        lo.forget(ref.name)
         return
     size = lo.unit.maps[ref.name].value_size
     # bpftrace evaluates the value before the key.
@@ -243,9 +234,20 @@ def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     if cached is not None and cached.present:
         return cached.pointer, done
     where = lo.b.function.reg("elem")
-    use_key(lo, info, ref.key, lambda name, key: insert_missing(lo, name, key, where, spec.value_size, done))
+    use_key(lo, info, ref.key, lambda name, key: _find_or_insert(lo, name, key, where, spec.value_size, done))
     lo.forget(ref.name)
     return where, done
+
+
+def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
+    if not lo.unit.maps[name].hot:
+        insert_missing(lo, name, key, where, size, done)
+        return
+    have = lo.b.block("have")
+    place = hot.find_hot(lo, name, key, where, have)
+    insert_missing(lo, name, key, where, size, done)
+    hot.take_place(lo, name, key, place)
+    lo.b.start(have)
 
 
 def insert_missing(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
@@ -261,7 +263,7 @@ def insert_missing(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: 
     lo.b.set(where, second)
     lo.b.branch("jne", second, 0, have, again)
     lo.b.start(again)
-    count_update(lo, name, result)
+    lo.count_update(name, result)
     lo.b.jump(done)
     lo.b.start(have)
 
@@ -274,6 +276,9 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
         there = lo.b.load(MapAddr(name), spec.marker) if spec.cpus == 1 and spec.marker else 1
         memory.clear_bytes(lo, Mem(MapAddr(name)), spec.value_size)
         return 0 if isinstance(there, int) else lo.b.alu("mul", lo.b.alu("sub", there, 1), errno.ENOENT)
+    if lo.unit.maps[name].slots:
+        lo.forget(name)
+        return threads.delete_value(lo, name)
     result = lo.b.function.reg("deleted")
 
     def remove(name: str, mem: Mem) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...language.ast import BlockExpr, Call, Expr, Unary, Variable
+from ...language.ast import BlockExpr, Call, Expr, ScratchVar, Unary, Variable
 from ...semantics.nodes import walk_nodes
 from ...semantics.rows import deletes_key
-from ...semantics.typed import ScratchVar
 from ..ir import Operand
 from .core import Lower, is_function_call
 from .variables import set_variable

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from ...semantics.typed import CheckedProbe
 from ...spec import MapSpec
-from ...types import GROUPS, round_up
+from ...types import GROUPS, UINT64, round_up
 from .. import helpers as h
 from ..builder import Builder
 from ..dominators import dominator_tree, first_use
 from ..gate import asks_for_group, has_gate, is_exempt
-from ..ir import Block, Function, MapAddr, Op, Reg
+from ..ir import Block, Function, MapAddr, MapFd, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
 from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
 from .core import Lower
+from .memory import read_scalar
 from .state import COMMITS, RESERVES
-from .tasks import process_id
+from .tasks import current_task, process_id, task_memory
 
 
 class ProgramLowering(Lower):
@@ -37,6 +38,8 @@ def lower_program(unit: Unit, probe: CheckedProbe, planned: Planned, name: str) 
     planned.context.prologue(lo, lo.state.done)
     if unit.options.pid and planned.context.filters_pid:
         _only_process(lo, unit.options.pid)
+    if unit.options.family and not is_exempt(probe):
+        _only_family(lo)
     if unit.options.group and asks_for_group(probe):
         _only_group(lo, unit.options.group)
     if unit.stops_at_exit and planned.attach[0].kind != "end":
@@ -62,6 +65,20 @@ def _only_process(lo: Lower, pid: int) -> None:
     """-p for probes that fire for everybody."""
     ours = lo.b.block("process")
     lo.b.branch("jeq", process_id(lo), pid, ours, lo.state.done)
+    lo.b.start(ours)
+
+
+def _only_family(lo: Lower) -> None:
+    """-c of a tool that follows what the command starts: see family.py."""
+    ours, other = lo.b.block("family"), lo.b.block("started")
+    lo.b.branch("jeq", process_id(lo), lo.b.load(lo.unit.global_word("cpid"), 0, 8), ours, other)
+    lo.b.start(other)
+    with lo.scope():
+        key = lo.temp(8, "process")
+        signal = read_scalar(lo, task_memory(lo, current_task(lo), "signal"), UINT64)
+        lo.b.store(key.base, key.off, signal)
+        found = lo.b.call(h.MAP_LOOKUP, [MapFd(lo.unit.family()), lo.operand_address(key)], "map_lookup_elem")
+        lo.b.branch("jne", found, 0, ours, lo.state.done)
     lo.b.start(ours)
 
 

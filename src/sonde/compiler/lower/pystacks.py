@@ -48,7 +48,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         b.zero(walk.work, 0, READ)
         find_thread(walk, start)
         _walk_frames(walk, start, frames, type.limit)
-        _store_stack(walk, frames, type, into)
+        stacks.store_walked(lo, walk.get, frames, into, lambda unkept: note_frames(walk, frames, unkept))
         b.jump(done)
     b.start(done)
 
@@ -109,7 +109,7 @@ def _frame_function(lo: Lower, function: Function) -> None:
     """callback(index, state): read a frame; 1 ends the walk."""
     b, state = lo.b, function.params[1]
     walk = Walk(lo, b.load(state, 0), b.load(state, 8))
-    here, bad, end, ours, again = (b.block(n) for n in ("here", "unread", "end", "ours", "again"))
+    here, bad, end, ours, shim, again = (b.block(n) for n in ("here", "unread", "end", "ours", "shim", "again"))
     frame = walk.get("frame")
     b.branch("jne", frame, 0, here, end)
     b.start(here)
@@ -121,7 +121,10 @@ def _frame_function(lo: Lower, function: Function) -> None:
 
     owner = member("frame_owner", 1)
     walk.put("frame", member("frame_previous"))
-    b.branch("jlt", owner, walk.word("shim_owner"), ours, again)
+    b.branch("jlt", owner, walk.word("shim_owner"), ours, shim)
+    b.start(shim)
+    _mark_entered(walk, b.load(state, 16))
+    b.jump(again)
     b.start(ours)
     count, wanted, deep = walk.get("count"), b.block("wanted"), b.block("deep")
     b.branch("jlt", count, walk.get("limit"), wanted, deep)
@@ -141,11 +144,17 @@ def _frame_function(lo: Lower, function: Function) -> None:
     for name, value in (("identity", identity), ("code", code), ("place", place)):
         b.store(walk.row(name, count), 0, value)
     id = mix(walk, identity, place)
-    id = b.alu("rsh", b.alu("lsh", id, 2), 2)
+    id = b.alu("rsh", b.alu("lsh", id, 3), 3)
     id = b.alu("or", id, b.alu("lsh", b.mov(py.FRAME_MARK), 62))
     b.store(b.alu("add", b.load(state, 16), b.alu("lsh", count, 3)), 0, id)
     walk.put("hash", mix(walk, walk.get("hash"), id))
     walk.put("count", b.alu("add", count, 1))
+    told, entered = b.block("told"), b.block("entered")
+    b.branch("jne", walk.word("frame_entered"), 0, told, again)
+    b.start(told)
+    b.branch("jne", member("frame_entered", 1), 0, entered, again)
+    b.start(entered)
+    _mark_entered(walk, b.load(state, 16))
     b.start(again)
     b.exit(0)
     b.start(bad)
@@ -155,6 +164,20 @@ def _frame_function(lo: Lower, function: Function) -> None:
     walk.put("deep", 1)
     b.start(end)
     b.exit(1)
+
+
+def _mark_entered(walk: Walk, frames: Reg) -> None:
+    """Of the frame that was stored last: C has called the interpreter for it."""
+    b, count = walk.b, walk.get("count")
+    some, inside, on = b.block("some"), b.block("inside"), b.block("marked")
+    b.branch("jgt", count, 0, some, on)  # the verifier of Linux 6.1 learns no bound from jne
+    b.start(some)
+    b.branch("jle", count, STACK_FRAMES, inside, on)
+    b.start(inside)
+    last = b.alu("add", frames, b.alu("lsh", b.alu("sub", count, 1), 3))
+    b.store(last, 0, b.alu("or", b.load(last, 0), b.alu("lsh", b.mov(1), py.ENTERED.bit_length() - 1)))
+    walk.put("hash", mix(walk, walk.get("hash"), 1))
+    b.start(on)
 
 
 def _read_frame(walk: Walk, frame: Reg, bad: Block) -> Reg:
@@ -258,22 +281,3 @@ def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, b
     b.start(some)
     b.set(value, mix(walk, value, b.alu("lsh", word, b.alu("sub", 64, b.alu("lsh", end, 3)))))
     b.start(done)
-
-
-# --- what is kept ---------------------------------------------------------------------------------------------
-
-
-def _store_stack(walk: Walk, frames: Mem, type: Stack, into: Mem) -> None:
-    lo, b = walk.lo, walk.b
-    none, some, bounded = b.block("none"), b.block("some"), b.block("bounded")
-    count = walk.get("count")
-    b.branch("jne", count, 0, some, none)
-    b.start(some)
-    b.branch("jle", count, STACK_FRAMES, bounded, none)
-    b.start(bounded)
-    identity = b.alu("or", walk.get("hash"), 1)
-    b.store(into.base, into.off, identity)
-    b.store(into.base, into.off + 8, process_id(lo), 4)
-    b.store(into.base, into.off + 12, count, 4)
-    stacks.store_once(lo, frames, b.alu("lsh", count, 3), identity, lambda unkept: note_frames(walk, frames, unkept))
-    b.start(none)

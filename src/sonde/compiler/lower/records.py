@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...language.ast import Expr, MapRef
 from ...record import Record
 from ...semantics.naming import name_parts
@@ -18,6 +16,10 @@ from .clocks import boot_time
 from .core import Lower
 from .ordering import must_run_first
 from .state import Mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...spec import SiteData
 
 
 class Reserved(Record):
@@ -106,7 +108,7 @@ def discard_record(lo: Lower, reserved: Reserved) -> None:
 
 
 def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart] | None = None,
-                data: dict[str, Any] | None = None, stamp: bool = False) -> None:
+                data: SiteData | None = None, stamp: bool = False) -> None:
     """A record of ``values``; ``stamp``: it needs the time even if the script did not ask for it."""
     types = [event_type(v.type) for v in values]
     fields, size = lay_out_fields(types)
@@ -132,7 +134,8 @@ def send_record(lo: Lower, kind: str, values: list[Expr], parts: list[FormatPart
                     lo.store_value(target, field.type, done)
                 else:
                     lo.write_value(value, target, field.type, pad=bool(keys) and not isinstance(field.type, Str))
-            time = lo.state.last_time
+            # Not a time that a value has just read: the next record has the one from before, and comes after this.
+            time = before if before is not None else lo.state.last_time
             if time is None and (stamp or lo.unit.options.timed):
                 time = boot_time(lo)
             submit_record(lo, reserved, time if time is not None else 0)
@@ -150,7 +153,7 @@ def request_print(lo: Lower, choice: WholeMap, then: str = "") -> None:
     send_control_record(lo, "print_map", {"map": choice.map, "top": choice.top, "div": choice.div, "then": then})
 
 
-def send_control_record(lo: Lower, kind: str, data: dict[str, Any], value: Operand | None = None) -> None:
+def send_control_record(lo: Lower, kind: str, data: SiteData, value: Operand | None = None) -> None:
     """A control record: with the data ring's position, so that its place in the order is kept."""
     fields, size = lay_out_fields([Int(64)] if value is not None else [], control=True)
     site = EventSite(kind, lo.b.span, fields, size, [], data)

@@ -114,6 +114,24 @@ def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,
         b.start(on)
 
 
+def store_walked(lo: Lower, read: Callable[[str], Operand], frames: Mem, into: Mem,
+                 note: Callable[[Block], None] | None = None) -> None:
+    """types.Stack into memory of a walk that counted and hashed its frames: ``read`` loads what it knows by name."""
+    b = lo.b
+    none, some, bounded = b.block("none"), b.block("some"), b.block("bounded")
+    count = read("count")
+    b.branch("jne", count, 0, some, none)
+    b.start(some)
+    b.branch("jle", count, STACK_FRAMES, bounded, none)
+    b.start(bounded)
+    identity = b.alu("or", read("hash"), 1)
+    b.store(into.base, into.off, identity)
+    b.store(into.base, into.off + 8, process_id(lo), 4)
+    b.store(into.base, into.off + 12, count, 4)
+    store_once(lo, frames, b.alu("lsh", count, 3), identity, note)
+    b.start(none)
+
+
 def _insert_frames(lo: Lower, map: str, key: Mem, frames: Mem) -> Operand:
     return lo.b.call(h.MAP_UPDATE, [MapFd(map), lo.operand_address(key), lo.operand_address(frames), h.UPDATE_ANY],
                      "map_update_elem")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...types import KERNEL, Pointer, Struct
 from .. import helpers as h
+from ..current import loads_current
 from ..ir import Operand, Reg
 from . import memory
 from .contexts import arch_of
@@ -20,14 +21,19 @@ def process_id(lo: Lower, namespace: str = "") -> Operand:
     that -p, cpid and /proc know."""
     if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
         return _id_in_namespace(lo, 4, namespace)
-    return lo.b.alu("rsh", pid_tgid(lo), 32)
+    return _id_of_task(lo, "tgid") if loads_current(lo.unit) else lo.b.alu("rsh", pid_tgid(lo), 32)
 
 
 def thread_id(lo: Lower, namespace: str = "") -> Operand:
     """The thread id; see :func:`process_id`."""
     if namespace == "curr_ns" or not namespace and lo.world.pid_namespace:
         return _id_in_namespace(lo, 0, namespace)
-    return lo.b.extend(pid_tgid(lo), 32, False)
+    return _id_of_task(lo, "pid") if loads_current(lo.unit) else lo.b.extend(pid_tgid(lo), 32, False)
+
+
+def _id_of_task(lo: Lower, member: str) -> Reg:
+    place = task_memory(lo, current_task(lo), member)
+    return lo.b.load(place.base, place.off, 4, pure=True)
 
 
 def _id_in_namespace(lo: Lower, off: int, asked: str) -> Operand:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
 
 from ...cpython import DEBUG_OFFSETS
 from ...errors import EnvironmentProblem
 from ...types import StructField
+from ..symbol_file import ORIGIN
 from . import demangle as mangled
 from . import ld_cache, usdt
-from .archive import find_member
+from .archive import find_member, list_members
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
 from .numbers import Damaged
 from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
+from .unwind_rows import pack_rows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...plain import Json
 
 
 class Subject:
@@ -28,7 +32,7 @@ class Subject:
         self.path = path.replace("\0", MEMBER)
         self.descriptors = descriptors  # of the file, and of its debug file if there is one
         self._elf: Elf | None = None
-        self.frames: UnwindTable | None = None
+        self._frames: UnwindTable | None = None
         self.jit: JitMapTable | None = None
 
     @property
@@ -39,46 +43,74 @@ class Subject:
             self._elf.debug = Elf(self.descriptors[1], self.path) if len(self.descriptors) > 1 else None
         return self._elf
 
+    @property
+    def unwind_table(self) -> UnwindTable:
+        if self._frames is None:
+            self._frames = UnwindTable(self.elf)
+        return self._frames
+
     def read(self, at: int, size: int) -> bytes:
         """Bytes of a file that is not ELF."""
         return os.pread(self.descriptors[0], size, at)
 
 
-def describe(subject: Subject) -> Sequence[Any]:
+def describe(subject: Subject) -> Json:
     elf = subject.elf
     segments = [(s.type, s.flags, elf.start + s.offset, s.address, s.file_size, s.memory_size) for s in elf.segments]
     return (elf.type, elf.machine, segments, elf.build_id.hex(),
             elf.has_symbols, elf.has_debug_info, elf.debug_link)
 
 
-def functions(subject: Subject, first: int) -> Sequence[Any]:
+def functions(subject: Subject, first: int) -> Json:
     return subject.elf.functions().function_page(first, subject.elf.address_to_offset)
 
 
-def object(subject: Subject, name: str) -> Sequence[int] | None:
+def origin(subject: Subject) -> Json:
+    section = subject.elf.find_section(ORIGIN)
+    text = subject.elf.read(section.offset, min(section.size, 4096)) if section is not None else b""
+    return text.decode("utf-8", "surrogateescape")
+
+
+def archive_members(subject: Subject) -> Json:
+    return list_members(subject.descriptors[0])
+
+
+def needed(subject: Subject) -> Json:
+    return subject.elf.needed
+
+
+def object(subject: Subject, name: str) -> Json:
     return subject.elf.find_object(name)
 
 
-def around(subject: Subject, address: int) -> Sequence[Any]:
+def around(subject: Subject, address: int) -> Json:
     return subject.elf.functions().functions_around(address)
 
 
-def jit_around(subject: Subject, address: int) -> Sequence[Any]:
+def jit_around(subject: Subject, address: int) -> Json:
     if subject.jit is None:
         subject.jit = JitMapTable(subject.read)
     return subject.jit.functions.functions_around(address)
 
 
-def static_probes(subject: Subject) -> Sequence[Any]:
+def static_probes(subject: Subject) -> Json:
     return [(p.provider, p.name, p.offset, p.semaphore, [a.values() for a in p.arguments])
             for p in usdt.read_usdt_probes(subject.elf)]
 
 
-def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
+def unwind_rows(subject: Subject, first: int) -> Json:
+    if subject.elf.find_section(".eh_frame") is None:
+        return False, "", 0
     try:
-        if subject.frames is None:
-            subject.frames = UnwindTable(subject.elf)
-        found = subject.frames.find_row(address)
+        rows, following = pack_rows(subject.unwind_table, first, subject.elf.address_to_offset)
+    except Damaged as problem:
+        raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
+    return True, rows.hex(), following
+
+
+def frame_row(subject: Subject, address: int) -> Json:
+    try:
+        found = subject.unwind_table.find_row(address)
     except Damaged as problem:
         raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
     if found is None:
@@ -92,7 +124,7 @@ def frame_row(subject: Subject, address: int) -> Sequence[Any] | None:
     return None if is_text else row.cfa, row.cfa.hex() if is_text else "", rules, signal, return_register
 
 
-def interpreter(subject: Subject) -> Sequence[Any] | None:
+def interpreter(subject: Subject) -> Json:
     elf = subject.elf
     runtime, code_type, version = [elf.find_object(name) for name in ("_PyRuntime", "PyCode_Type", "Py_Version")]
     if runtime is None or code_type is None:
@@ -106,15 +138,15 @@ def _read_at(elf: Elf, address: int, size: int) -> bytes:
     return elf.read(offset - elf.start, size) if offset is not None else b""
 
 
-def demangle(_: None, names: list[str]) -> Sequence[str] | None:
+def demangle(_: None, names: list[str]) -> Json:
     return [mangled.demangle(name) for name in names] if mangled.is_available() else None
 
 
-def loader_cache(subject: Subject, machine: str) -> Sequence[Any]:
+def loader_cache(subject: Subject, machine: str) -> Json:
     return list(ld_cache.parse_ld_cache(subject.read(0, ld_cache.MOST), machine).items())
 
 
-def prototype(subject: Subject, offset: int) -> Sequence[Any]:
+def prototype(subject: Subject, offset: int) -> Json:
     from . import dwarf
 
     found = dwarf.user_prototype(subject.elf, offset)
@@ -125,24 +157,30 @@ def prototype(subject: Subject, offset: int) -> Sequence[Any]:
             pack_type(found.result) if found.result is not None else None, found.declarations)
 
 
-def members(subject: Subject, entry: int) -> Sequence[Any]:
+def members(subject: Subject, entry: int) -> Json:
     from . import dwarf
 
     return [_pack_field(field) for field in dwarf.struct_members(subject.elf, entry)]
 
 
-def _pack_field(field: StructField) -> Sequence[Any]:
+def _pack_field(field: StructField) -> Json:
     return field.name, pack_type(field.type), field.offset, field.bit_offset, field.bit_size
 
 
-def source_lines(subject: Subject, source: str, line: int, column: int) -> Sequence[Any]:
+def source_lines(subject: Subject, source: str, line: int, column: int) -> Json:
     from . import dwarf
 
     found = dwarf.source_lines(subject.elf, source, line, column)
     return found.problem, found.hints, [place.values() for place in found.places]
 
 
-def inlined(subject: Subject, name: str) -> Sequence[Any] | None:
+def code_places(subject: Subject, address: int) -> Json:
+    from . import dwarf_frames
+
+    return dwarf_frames.code_places(subject.elf, address)
+
+
+def inlined(subject: Subject, name: str) -> Json:
     from . import dwarf_inlined
 
     found = dwarf_inlined.inlined_copies(subject.elf, name)

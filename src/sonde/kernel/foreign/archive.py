@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 
 from ...errors import EnvironmentProblem
 
@@ -13,10 +14,31 @@ _ENTRY = struct.Struct("<4s6H3I5H2I")    # a file header of the central director
 _LOCAL = 30  # bytes of a local file header, the last four of which are the sizes of name and extra behind it
 _MOST_COMMENT = 0xFFFF
 MOST_DIRECTORY = 32 << 20  # bytes
+MOST_MEMBERS, MOST_NAME = 8192, 200  # of a list
 
 
 def find_member(descriptor: int, name: str) -> tuple[int, int]:
     """(offset, size) of a member within the archive; EnvironmentProblem if there is none, or it is compressed."""
+    wanted = name.encode("utf-8", "surrogateescape")
+    for found, plain, size, where in _read_directory(descriptor):
+        if found == wanted:
+            if not plain:
+                raise EnvironmentProblem(f"{name} is compressed in the archive: no process runs it from there")
+            return _skip_header(descriptor, where), size
+    raise EnvironmentProblem(f"the archive has no member {name}")
+
+
+def list_members(descriptor: int) -> list[tuple[str, int, int]]:
+    """(name, offset, size) of the members that are not compressed, the first MOST_MEMBERS of them."""
+    found: list[tuple[str, int, int]] = []
+    for name, plain, size, where in _read_directory(descriptor):
+        if plain and len(found) < MOST_MEMBERS:
+            found.append((name[:MOST_NAME].decode("utf-8", "replace"), _skip_header(descriptor, where), size))
+    return found
+
+
+def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:
+    """(name, whether it lies there as it is, size, offset of its header) of each member."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _END.size + _MOST_COMMENT, max(0, size - _END.size - _MOST_COMMENT))
     at = tail.rfind(b"PK\5\6")
@@ -25,17 +47,13 @@ def find_member(descriptor: int, name: str) -> tuple[int, int]:
     _, _, _, _, _, length, start, _ = _END.unpack_from(tail, at)
     if length > MOST_DIRECTORY:
         raise EnvironmentProblem("its directory is too large, or it is of the kind ZIP64")
-    directory, wanted, at = os.pread(descriptor, length, start), name.encode("utf-8", "surrogateescape"), 0
+    directory, at = os.pread(descriptor, length, start), 0
     while at + _ENTRY.size <= len(directory) and directory.startswith(b"PK\1\2", at):
         row = _ENTRY.unpack_from(directory, at)
         flags, method, stored, name_size, extra_size, comment_size, where = row[3], row[4], row[9], *row[10:13], row[16]
         at += _ENTRY.size
-        if directory[at:at + name_size] == wanted:
-            if method or flags & 1:
-                raise EnvironmentProblem(f"{name} is compressed in the archive: no process runs it from there")
-            return _skip_header(descriptor, where), stored
+        yield directory[at:at + name_size], not (method or flags & 1), stored, where
         at += name_size + extra_size + comment_size
-    raise EnvironmentProblem(f"the archive has no member {name}")
 
 
 def _skip_header(descriptor: int, at: int) -> int:

@@ -9,13 +9,13 @@ import os
 import struct
 import sys
 from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
-from typing import Any
 
 from ...errors import EnvironmentProblem
+from ...plain import Json, JsonObject, as_integer, as_text
 from . import answers
 from . import demangle as mangled
 from .answers import Subject
-from .opening import stamp_of
+from .opening import Stamp, stamp_of
 from .questions import MOST
 from .rank import limit_memory, lower_rank
 from .symbol_table import TooMuch
@@ -48,7 +48,7 @@ def _preload_modules(dwarf: bool) -> None:
         import difflib  # noqa: F401
         import zlib  # noqa: F401
 
-        from . import dwarf_inlined  # noqa: F401
+        from . import dwarf_frames, dwarf_inlined  # noqa: F401
         try:
             import elftools.dwarf.dwarf_expr
             import elftools.elf.elffile  # noqa: F401
@@ -60,13 +60,13 @@ class _Subjects:
     """The files that were asked about last."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Subject] = {}
+        self._known: dict[tuple[str | Stamp, ...], Subject] = {}
 
     def find_subject(self, path: str, descriptors: list[int]) -> Subject | None:
         """The file of the first descriptor, with its debug file's; None without any. They belong to it from now on."""
         if not descriptors:
             return None
-        key = (path.partition("\0")[2], *[stamp_of(descriptor) for descriptor in descriptors])
+        key: tuple[str | Stamp, ...] = (path.partition("\0")[2], *[stamp_of(descriptor) for descriptor in descriptors])
         subject = self._known.pop(key, None)
         if subject is None:
             subject = Subject(descriptors, path)
@@ -83,7 +83,7 @@ def _close_descriptors(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _receive_request(connection: socket) -> tuple[list[Any], list[int]] | None:
+def _receive_request(connection: socket) -> tuple[list[Json], list[int]] | None:
     """(question, descriptors); None at the end."""
     head, ancillary, _, _ = connection.recvmsg(HEAD.size, CMSG_SPACE(8))
     descriptors = array.array("i")
@@ -99,11 +99,11 @@ def _receive_request(connection: socket) -> tuple[list[Any], list[int]] | None:
     return (json.loads(body), list(descriptors)) if body else None
 
 
-def _answer_request(request: list[Any], descriptors: list[int], subjects: _Subjects) -> dict[str, Any]:
-    name, path, memory, *arguments = request
+def _answer_request(request: list[Json], descriptors: list[int], subjects: _Subjects) -> JsonObject:
+    name, path, memory = as_text(request[0]), as_text(request[1]), as_integer(request[2])
     try:
         limit_memory(memory)
-        return {"answer": getattr(answers, name)(subjects.find_subject(path, descriptors), *arguments)}
+        return {"answer": getattr(answers, name)(subjects.find_subject(path, descriptors), *request[3:])}
     except TooMuch as problem:
         return {"refused": problem.message}
     except EnvironmentProblem as problem:

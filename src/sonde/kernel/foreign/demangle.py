@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import Any
+from typing import TypeAlias
+
+_Functions: TypeAlias = "tuple[()] | tuple[_NamedFuncPointer, _NamedFuncPointer]"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ctypes import _NamedFuncPointer
 
 _RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}\Z")
 MOST = 8192  # bytes of a mangled name; what is longer stays as it is
 MOST_SHOWN = 65536  # and of what it stands for
-_functions: list[Any] = []  # __cxa_demangle and free, once looked for; empty list inside: there is none
+_functions: list[_Functions] = []  # __cxa_demangle and free, once looked for; (): there is none
 
 
-def _load_runtime() -> Any:
+def _load_runtime() -> _Functions:
     """(demangle, free), or () where no C++ runtime is installed."""
     if not _functions:
         _functions.append(())

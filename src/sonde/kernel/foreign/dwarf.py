@@ -7,8 +7,9 @@ information is in the file itself, or in its separate debug file (see elf).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ...errors import EnvironmentProblem
@@ -16,9 +17,10 @@ from ...installed import how_to_add
 from ...spec import SourceLine, SourceLines, UserPrototype
 from ...types import Array, Str, Struct, StructField, Type, round_up
 from . import dwarf_places
-from .dwarf_ranges import address_ranges, low_pc
+from .dwarf_ranges import address_ranges, low_pc, unit_of
 from .dwarf_types import (
     TypeConverter,
+    attribute_number,
     attribute_value,
     find_origin,
     format_declaration,
@@ -28,6 +30,14 @@ from .dwarf_types import (
 )
 from .elf import Elf
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.die import DIE
+    from elftools.dwarf.dwarfinfo import DWARFInfo
+    from elftools.dwarf.lineprogram import LineState
+
+T = TypeVar("T")
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type", "DW_TAG_module")
 MISSING = "reading debug information needs pyelftools, which is not installed"
 
@@ -35,23 +45,32 @@ MISSING = "reading debug information needs pyelftools, which is not installed"
 class DebugInfo:
     """The DWARF of one file. Use :func:`debug_info`, which keeps them."""
 
-    def __init__(self, elf: Elf, dwarf: Any) -> None:
+    def __init__(self, elf: Elf, dwarf: DWARFInfo) -> None:
         self._elf = elf
         self.dwarf = dwarf
         self._types = TypeConverter()
-        self._units: list[tuple[Any, list[tuple[int, int]]]] | None = None
-        self._functions: dict[int, dict[int, Any]] = {}  # of a unit (by its offset): address → entry
+        self._units: list[tuple[CompileUnit, list[tuple[int, int]]]] | None = None
+        self._functions: dict[int, dict[int, DIE]] = {}  # of a unit (by its offset): address → entry
+        self._cached: dict[tuple[str, int], Any] = {}
+
+    def cached(self, key: tuple[str, int], make: Callable[[], T]) -> T:
+        """What was made under a key before, or is made now."""
+        if key not in self._cached:
+            self._cached[key] = make()
+        found: T = self._cached[key]
+        return found
 
     # units
 
-    def compile_units(self) -> list[tuple[Any, list[tuple[int, int]]]]:
+    def compile_units(self) -> list[tuple[CompileUnit, list[tuple[int, int]]]]:
         """(compile unit, address ranges) of all of them."""
         if self._units is None:
             self._units = [(unit, address_ranges(self.dwarf, unit, unit.get_top_DIE()))
                            for unit in self.dwarf.iter_CUs()]
         return self._units
 
-    def _unit_at(self, address: int) -> Any:
+    def unit_at(self, address: int) -> CompileUnit | None:
+        """The unit whose code an address is in."""
         table = self.dwarf.get_aranges()
         offset = table.cu_offset_at_addr(address) if table is not None else None
         if offset is not None:
@@ -61,9 +80,9 @@ class DebugInfo:
 
     # functions
 
-    def function_starting_at(self, address: int) -> tuple[Any, Any] | None:
+    def function_starting_at(self, address: int) -> tuple[CompileUnit, DIE] | None:
         """(unit, entry) of the function that begins at an address."""
-        unit = self._unit_at(address)
+        unit = self.unit_at(address)
         if unit is None:
             return None
         if unit.cu_offset not in self._functions:
@@ -100,7 +119,7 @@ class DebugInfo:
 
     def source_lines(self, source: str, line: int, column: int) -> SourceLines:
         """Where the code of a line begins: one place for each function (or inlined copy of one) that has it."""
-        rows: dict[str, list[tuple[Any, int]]] = {}
+        rows: dict[str, list[tuple[CompileUnit, int]]] = {}
         near: set[int] = set()
         for unit, _ in self.compile_units():
             for path, state in line_rows(self.dwarf, unit, source):
@@ -123,7 +142,7 @@ class DebugInfo:
     def _explain_no_line(self, source: str, line: int, column: int, near: set[int]) -> SourceLines:
         if not near:
             known = sorted({os.path.basename(path) for unit, _ in self.compile_units()
-                            for path in _line_table_files(self.dwarf, unit).values()})
+                            for path in line_table_files(self.dwarf, unit).values()})
             from difflib import get_close_matches
             close = get_close_matches(os.path.basename(source), known, 3)
             return SourceLines(problem=f"no source file {source} is part of it",
@@ -135,7 +154,7 @@ class DebugInfo:
         return SourceLines(problem=f"line {line} of {source} has no code",
                            hints=[f"the nearest lines that have are {', '.join(map(str, nearest))}"])
 
-    def _innermost_block(self, unit: Any, address: int) -> tuple[int, str]:
+    def _innermost_block(self, unit: CompileUnit, address: int) -> tuple[int, str]:
         """(number of the innermost function or inlined copy that holds an address, the function's name)."""
         for die in iter_subprograms(unit.get_top_DIE()):
             if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, die)):
@@ -143,19 +162,23 @@ class DebugInfo:
                                                address), self._symbol_at(address) or name_of(find_origin(die, "name"))
         return 0, self._symbol_at(address)
 
-    def _innermost_inlined(self, unit: Any, die: Any, address: int) -> int:
-        block, pending = die.offset, list(die.iter_children())
+    def _innermost_inlined(self, unit: CompileUnit, die: DIE, address: int) -> int:
+        return int([die, *self.inlined_entries(unit, die, address)][-1].offset)
+
+    def inlined_entries(self, unit: CompileUnit, die: DIE, address: int) -> list[DIE]:
+        """The copies of functions in a function that hold an address, the outermost first."""
+        found, pending = [], list(die.iter_children())
         while pending:
             child = pending.pop()
             if child.tag not in ("DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"):
                 continue
             if any(low <= address < high for low, high in address_ranges(self.dwarf, unit, child)):
                 if child.tag == "DW_TAG_inlined_subroutine":
-                    block = child.offset
+                    found.append(child)
                 pending = list(child.iter_children())
-        return int(block)
+        return found
 
-    def probe_name(self, function: Any) -> str:
+    def probe_name(self, function: DIE) -> str:
         """The name by which a function with code can be probed."""
         low = low_pc(function)
         return (self._symbol_at(low) if low is not None else "") or name_of(find_origin(function))
@@ -165,7 +188,7 @@ class DebugInfo:
         return found[0] if found else ""
 
 
-def _layout_args(die: Any, fields: list[tuple[str, Type]]) -> Struct:
+def _layout_args(die: DIE, fields: list[tuple[str, Type]]) -> Struct:
     """``args`` as a struct with natural alignment."""
     at, found = 0, []
     for name, type in fields:
@@ -176,7 +199,7 @@ def _layout_args(die: Any, fields: list[tuple[str, Type]]) -> Struct:
     return Struct(f"_args_{qualified_name(find_origin(die))}_{die.offset}", round_up(at, 8), lambda: members)
 
 
-def iter_subprograms(top: Any) -> Iterator[Any]:
+def iter_subprograms(top: DIE) -> Iterator[DIE]:
     """Functions of a unit, those in namespaces and classes included."""
     pending = [top]
     while pending:
@@ -187,14 +210,26 @@ def iter_subprograms(top: Any) -> Iterator[Any]:
                 pending.append(child)
 
 
-def _line_table_files(dwarf: Any, unit: Any) -> dict[int, str]:
+def innermost_entries(info: DebugInfo, unit: CompileUnit, address: int) -> list[DIE]:
+    """The function of a unit that holds an address, and the copies of others in it that do, from the outside in."""
+    functions = info.cached(("functions", unit.cu_offset), lambda: sorted(
+        [(low, high, die.offset, die) for die in iter_subprograms(unit.get_top_DIE())
+         for low, high in address_ranges(info.dwarf, unit, die)]))
+    at = bisect_right(functions, address, key=lambda row: row[0]) - 1
+    if at < 0 or address >= functions[at][1]:
+        return []
+    die = functions[at][3]
+    return [die, *info.inlined_entries(unit, die, address)]
+
+
+def line_table_files(dwarf: DWARFInfo, unit: CompileUnit) -> dict[int, str]:
     """Source files of a unit's line table by their numbers there."""
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return {}
     header, old = program.header, program.header.version < 5
     directories = [_decode_text(d) for d in header.include_directory]
-    home = _decode_text(attribute_value(unit.get_top_DIE(), "comp_dir", b""))
+    home = _decode_text(attribute_value(unit.get_top_DIE(), "comp_dir") or b"")
     if old:
         directories.insert(0, home)
     found = {}
@@ -205,24 +240,23 @@ def _line_table_files(dwarf: Any, unit: Any) -> dict[int, str]:
     return found
 
 
-def declaring_file(dwarf: Any, entry: Any) -> str:
+def declaring_file(dwarf: DWARFInfo, entry: DIE) -> str:
     """The source file in which an entry is declared; "" if it is not said."""
-    return _line_table_files(dwarf, entry.cu).get(attribute_value(entry, "decl_file", -1), "")
+    return line_table_files(dwarf, unit_of(entry)).get(attribute_number(entry, "decl_file", -1), "")
 
 
-def _decode_text(raw: Any) -> str:
+def _decode_text(raw: object) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else str(raw)
 
 
-def line_rows(dwarf: Any, unit: Any, source: str) -> Iterator[tuple[str, Any]]:
+def line_rows(dwarf: DWARFInfo, unit: CompileUnit, source: str) -> Iterator[tuple[str, LineState]]:
     """(source file's path, row) of a unit's line table, for files whose path ends in ``source``: rows that a debugger
     would stop at."""
     tail = os.path.normpath(source)
-    wanted = {number: path for number, path in _line_table_files(dwarf, unit).items()
+    wanted = {number: path for number, path in line_table_files(dwarf, unit).items()
               if path == tail or path.endswith("/" + tail.lstrip("/")) and not tail.startswith("/")}
-    if not wanted:
-        return
-    for entry in dwarf.line_program_for_CU(unit).get_entries():
+    program = dwarf.line_program_for_CU(unit) if wanted else None
+    for entry in program.get_entries() if program is not None else ():
         state = entry.state
         if state is not None and not state.end_sequence and state.is_stmt and state.file in wanted and state.address:
             yield wanted[state.file], state

@@ -10,13 +10,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from io import BytesIO
+from typing import TypeAlias
 
 from ...spec import Inlined, UserPrototype
 from .dwarf import DebugInfo, debug_info, declaring_file, iter_subprograms, line_rows
 from .dwarf_ranges import address_ranges
-from .dwarf_types import attribute_value, find_origin, name_of, qualified_name
+from .dwarf_types import attribute_number, attribute_text, attribute_value, find_origin, name_of, qualified_name
 from .elf import Elf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.die import DIE
+    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor
+
+# A unit, a function of it, and the copy of another that is inlined in that.
+Copy: TypeAlias = "tuple[CompileUnit, DIE, DIE]"
 
 SECONDS = 5.0  # of reading units; what is found by then is told
 _MOST = 64     # places of the name's text that are tried
@@ -48,10 +58,10 @@ class _Search:
         self._name = name
         self._own: list[int] = []  # offsets of the function's own entries
 
-    def find_copies(self) -> list[tuple[Any, Any, Any]]:
+    def find_copies(self) -> list[Copy]:
         """(unit, function, copy of it that is inlined in that function), by their order in the file."""
         end = time.monotonic() + SECONDS
-        found: dict[int, tuple[Any, Any, Any]] = {}
+        found: dict[int, Copy] = {}
         read = set[int]()
         for units in (self._units_of_name, self._units_of_entries):
             for unit in units():
@@ -60,18 +70,18 @@ class _Search:
                     found.update((copy.offset, (unit, function, copy)) for function, copy in self._copies_in_unit(unit))
         return [found[offset] for offset in sorted(found)]
 
-    def _units_of_name(self) -> Iterator[Any]:
+    def _units_of_name(self) -> Iterator[CompileUnit]:
         if self._dwarf.debug_str_offsets_sec is not None:
             return self._units_containing([b""])  # clang's units number their strings
         text = self._name.rpartition("::")[2].encode() + b"\0"
         places = _find_all(_section_bytes(self._dwarf.debug_str_sec), text)  # it may be the end of a longer string
         return self._units_containing([text, *[place.to_bytes(4, "little") for place in places[:_MOST]]])
 
-    def _units_of_entries(self) -> Iterator[Any]:
+    def _units_of_entries(self) -> Iterator[CompileUnit]:
         """Units that refer to the function's entry in another, as link-time optimisation makes them."""
         return self._units_containing([offset.to_bytes(4, "little") for offset in self._own[:_MOST]])
 
-    def _units_containing(self, needles: list[bytes]) -> Iterator[Any]:
+    def _units_containing(self, needles: list[bytes]) -> Iterator[CompileUnit]:
         """Those that have one of the needles."""
         data = _section_bytes(self._dwarf.debug_info_sec)
         for unit in self._dwarf.iter_CUs():
@@ -79,7 +89,7 @@ class _Search:
             if any(data.find(needle, unit.cu_offset, end) >= 0 for needle in needles):
                 yield unit
 
-    def _copies_in_unit(self, unit: Any) -> Iterator[tuple[Any, Any]]:
+    def _copies_in_unit(self, unit: CompileUnit) -> Iterator[tuple[DIE, DIE]]:
         for function in iter_subprograms(unit.get_top_DIE()):
             if self._is_wanted(function):
                 self._own.append(function.offset)
@@ -91,24 +101,23 @@ class _Search:
                     if entry.tag == "DW_TAG_inlined_subroutine" and self._is_wanted(entry):
                         yield function, entry
 
-    def _is_wanted(self, entry: Any) -> bool:
+    def _is_wanted(self, entry: DIE) -> bool:
         named = find_origin(entry)
         if "::" in self._name:
             return qualified_name(named) == self._name
         return self._name in (name_of(named), _linker_name(entry))
 
 
-def _linker_name(entry: Any) -> str:
-    raw = attribute_value(find_origin(entry, "linkage_name"), "linkage_name", b"")
-    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+def _linker_name(entry: DIE) -> str:
+    return attribute_text(find_origin(entry, "linkage_name"), "linkage_name")
 
 
-def _first_line(info: DebugInfo, copies: list[tuple[Any, Any, Any]]) -> str:
+def _first_line(info: DebugInfo, copies: list[Copy]) -> str:
     """``file.c:12``: the function's first line that has code in each copy of it; "" if there is none."""
     declared = find_origin(copies[0][2], "decl_line")
-    path, begin = declaring_file(info.dwarf, declared), attribute_value(declared, "decl_line", 0)
+    path, begin = declaring_file(info.dwarf, declared), attribute_number(declared, "decl_line")
     end = min([line for function in iter_subprograms(declared.cu.get_top_DIE())
-               if (line := attribute_value(function, "decl_line", 0)) > begin
+               if (line := attribute_number(function, "decl_line")) > begin
                and attribute_value(function, "decl_file") == attribute_value(declared, "decl_file")], default=1 << 32)
     common: set[int] | None = None
     rows: dict[int, list[tuple[int, int]]] = {}  # of a unit: (line, address)
@@ -122,11 +131,11 @@ def _first_line(info: DebugInfo, copies: list[tuple[Any, Any, Any]]) -> str:
     return f"{os.path.basename(path)}:{min(common)}" if common else ""
 
 
-def _section_bytes(section: Any) -> bytes:
+def _section_bytes(section: DebugSectionDescriptor | None) -> bytes:
     if section is None:
         return b""
-    data: bytes = section.stream.getvalue()
-    return data
+    assert isinstance(section.stream, BytesIO)
+    return section.stream.getvalue()
 
 
 def _find_all(text: bytes, what: bytes) -> list[int]:

@@ -7,13 +7,12 @@ describes where its prologue will put a parameter, which is too early to be true
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...arch import ARCHES, Arch
+from ...arch import Arch, find_arch_of_elf
 from ...spec import UserPlace
 from .dwarf_ranges import low_pc
 from .dwarf_types import (
     array_lengths,
+    attribute_number,
     attribute_value,
     data_members,
     is_float,
@@ -25,12 +24,16 @@ from .dwarf_types import (
     strip_qualifiers,
 )
 
-_MACHINES = {62: "x86_64", 183: "aarch64"}
-# DWARF's numbers of the general registers (x86-64 ABI, figure 3.36; DWARF for the Arm 64-bit Architecture, 4.1)
-_NUMBERS = {"x86_64": "ax dx cx bx si di bp sp r8 r9 r10 r11 r12 r13 r14 r15".split(),
-            "aarch64": [*(f"r{n}" for n in range(31)), "sp"]}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.die import DIE, AttributeValue
+    from elftools.dwarf.dwarf_expr import DWARFExprOp
+    from elftools.dwarf.dwarfinfo import DWARFInfo
+
 _FBREG, _DEREF = 0x91, 0x06
-_VECTORS = {"x86_64": range(17, 33), "aarch64": range(64, 96)}
 _REFERENCES = ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 VECTOR = UserPlace("unknown", why="is passed in a vector register, which programs cannot read")
 GONE = UserPlace("unknown", why="was optimised out: the function does not get it")
@@ -40,14 +43,14 @@ ODD = UserPlace("unknown", why="is described in a way that Sonde does not unders
 class LocationFinder:
     """Finds the places for one function."""
 
-    def __init__(self, dwarf: Any, unit: Any, die: Any, machine: int) -> None:
+    def __init__(self, dwarf: DWARFInfo, unit: CompileUnit, die: DIE, machine: int) -> None:
         self._dwarf = dwarf
         self._unit = unit
         self._die = die
-        self._arch = ARCHES.get(_MACHINES.get(machine, ""))
+        self._arch = find_arch_of_elf(machine)
         self._low = _entry_address(dwarf, unit, die)
 
-    def find_locations(self, parameters: list[Any], kinds: list[Any], result: Any) -> list[UserPlace]:
+    def find_locations(self, parameters: list[DIE], kinds: list[DIE | None], result: DIE | None) -> list[UserPlace]:
         """One place for each parameter; ``kinds`` are their types, ``result`` that of the function."""
         if self._arch is None:
             return [UserPlace("unknown", why="is of a machine that Sonde does not know") for _ in parameters]
@@ -55,7 +58,7 @@ class LocationFinder:
         convention = Convention(self._arch).assign_locations(kinds, references, result)
         return [self._parameter_location(parameter, usual) for parameter, usual in zip(parameters, convention)]
 
-    def _parameter_location(self, parameter: Any, usual: UserPlace) -> UserPlace:
+    def _parameter_location(self, parameter: DIE, usual: UserPlace) -> UserPlace:
         where = parameter.attributes.get("DW_AT_location")
         if where is None:
             value = attribute_value(parameter, "const_value")
@@ -68,32 +71,37 @@ class LocationFinder:
         place = self._expression_location(DWARFExprParser(self._unit.structs).parse_expr(expression))
         if place is None:  # on the frame that the prologue makes
             return ODD if listed else usual
-        return place
+        return usual if not listed and self._is_made_later(place) else place
 
-    def _is_reference(self, parameter: Any) -> bool:
+    def _is_made_later(self, place: UserPlace) -> bool:
+        """Whether it takes a register that a caller puts no arguments into: the prologue does."""
+        assert self._arch is not None
+        return not {*self._arch.arguments, self._arch.stack_pointer}.issuperset(place.registers)
+
+    def _is_reference(self, parameter: DIE) -> bool:
         """Whether the frame will have the address of a parameter instead of it."""
         where = attribute_value(parameter, "location")
         return isinstance(where, list) and bool(where) and where[0] == _FBREG and where[-1] == _DEREF
 
-    def _entry_expression(self, where: Any, parameter: Any) -> tuple[Any, bool]:
+    def _entry_expression(self, where: AttributeValue, parameter: DIE) -> tuple[list[int] | None, bool]:
         """(the expression that holds at the first address or None, whether it comes from a list)."""
-        from elftools.dwarf.locationlists import LocationParser
+        from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, LocationExpr, LocationParser
 
         found = LocationParser(self._dwarf.location_lists()).parse_from_attribute(
             where, self._unit["version"], parameter)
-        if not isinstance(found, list):
+        if isinstance(found, LocationExpr):
             return found.loc_expr, False
-        base = attribute_value(self._unit.get_top_DIE(), "low_pc", 0)
-        for entry in found:
-            if hasattr(entry, "base_address"):
+        base = attribute_number(self._unit.get_top_DIE(), "low_pc")
+        for entry in found or ():
+            if isinstance(entry, BaseAddressEntry):
                 base = entry.base_address
-            elif hasattr(entry, "loc_expr"):
+            elif isinstance(entry, LocationEntry):
                 start = 0 if entry.is_absolute else base
                 if entry.begin_offset == -1 or start + entry.begin_offset <= self._low < start + entry.end_offset:
                     return entry.loc_expr, True
         return None, True
 
-    def _expression_location(self, ops: list[Any]) -> UserPlace | None:
+    def _expression_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace | None:
         """The place that an expression means; None for one on the frame, which is not there yet."""
         names = [op.op_name for op in ops]
         if not ops:
@@ -111,7 +119,7 @@ class LocationFinder:
             return UserPlace("memory", (register,), ops[0].args[0]) if register is not None else ODD
         return ODD
 
-    def _value_location(self, ops: list[Any]) -> UserPlace:
+    def _value_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace:
         """A value without a home of its own: constants are understood."""
         if len(ops) == 1 and ops[0].op_name.startswith("DW_OP_lit"):
             return UserPlace("constant", offset=int(ops[0].op_name.removeprefix("DW_OP_lit")))
@@ -119,7 +127,7 @@ class LocationFinder:
             return UserPlace("constant", offset=ops[0].args[0])
         return GONE
 
-    def _composite_location(self, ops: list[Any]) -> UserPlace:
+    def _composite_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace:
         """A struct in two registers."""
         registers: list[int] = []
         for op, piece in zip(ops[::2], ops[1::2]):
@@ -133,17 +141,17 @@ class LocationFinder:
 
     def _register_location(self, number: int) -> UserPlace:
         assert self._arch is not None
-        if number in _VECTORS[self._arch.name]:
+        if number in self._arch.dwarf_vectors:
             return VECTOR
         register = self._general_register(number)
         return UserPlace("registers", (register,)) if register is not None else ODD
 
     def _general_register(self, number: int) -> int | None:
         assert self._arch is not None
-        names = _NUMBERS[self._arch.name]
+        names = self._arch.dwarf_registers
         return self._arch.registers[names[number]] if 0 <= number < len(names) else None
 
-    def _frame_location(self, ops: list[Any]) -> UserPlace | None:
+    def _frame_location(self, ops: Sequence[DWARFExprOp]) -> UserPlace | None:
         """A place above the return address is the caller's, and true already; one below it is not."""
         assert self._arch is not None
         at: int | None = self._cfa_offset(ops[0].args[0])
@@ -161,21 +169,21 @@ class LocationFinder:
         if len(ops) == 1 and ops[0].op_name == "DW_OP_call_frame_cfa":
             return offset
         if len(ops) == 1 and self._arch is not None and _is_register(ops[0]):
-            pointer = {"x86_64": (6, 16), "aarch64": (29, 16)}[self._arch.name]  # saved with the return address
-            return offset - pointer[1] if _register_number(ops[0]) == pointer[0] else None
+            framed = _register_number(ops[0]) == self._arch.dwarf_frame_pointer
+            return offset - self._arch.frame_to_cfa if framed else None
         return None
 
 
-def _entry_address(dwarf: Any, unit: Any, die: Any) -> int:
+def _entry_address(dwarf: DWARFInfo, unit: CompileUnit, die: DIE) -> int:
     return low_pc(die) or 0
 
 
-def _is_register(op: Any) -> bool:
+def _is_register(op: DWARFExprOp) -> bool:
     name: str = op.op_name
     return name == "DW_OP_regx" or name.startswith("DW_OP_reg") and name[9:].isdigit()
 
 
-def _register_number(op: Any) -> int:
+def _register_number(op: DWARFExprOp) -> int:
     return int(op.args[0] if op.op_name == "DW_OP_regx" else op.op_name.removeprefix("DW_OP_reg"))
 
 
@@ -188,7 +196,7 @@ class Convention:
         self._vectors = 8
         self._stack = arch.stack_arguments
 
-    def assign_locations(self, kinds: list[Any], references: list[bool], result: Any) -> list[UserPlace]:
+    def assign_locations(self, kinds: list[DIE | None], references: list[bool], result: DIE | None) -> list[UserPlace]:
         """Places of parameters of these types, some of which go by their address, for a function that returns
         ``result``."""
         x86 = self._arch.name == "x86_64"
@@ -198,16 +206,16 @@ class Convention:
         return [self._assign_reference() if reference else place(strip_qualifiers(kind))
                 for kind, reference in zip(kinds, references)]
 
-    def _returns_in_memory(self, result: Any) -> bool:
+    def _returns_in_memory(self, result: DIE | None) -> bool:
         kind = strip_qualifiers(result)
         return is_struct(kind) and (_is_passed_by_reference(kind) or classify_eightbytes(kind) is None)
 
-    def _assign_x86(self, kind: Any) -> UserPlace:
+    def _assign_x86(self, kind: DIE | None) -> UserPlace:
         if is_struct(kind) and _is_passed_by_reference(kind):
             return self._assign_reference()
         parts = classify_eightbytes(kind)
         if parts is None:
-            return self._assign_stack(size_of(kind), attribute_value(kind, "alignment", 8) if kind is not None else 8)
+            return self._assign_stack(size_of(kind), attribute_number(kind, "alignment", 8) if kind is not None else 8)
         integers = parts.count("integer")
         if integers > len(self._general) or len(parts) - integers > self._vectors:
             return self._assign_stack(size_of(kind), 8)
@@ -215,7 +223,7 @@ class Convention:
         self._vectors -= len(parts) - integers
         return UserPlace("registers", registers) if integers == len(parts) else VECTOR
 
-    def _assign_arm(self, kind: Any) -> UserPlace:
+    def _assign_arm(self, kind: DIE | None) -> UserPlace:
         size = size_of(kind)
         if is_float(kind) or is_struct(kind) and set(classify_eightbytes(kind, 64) or ()) == {"vector"}:
             self._vectors -= 1
@@ -243,7 +251,7 @@ class Convention:
         return place
 
 
-def _is_passed_by_reference(kind: Any, depth: int = 0) -> bool:
+def _is_passed_by_reference(kind: DIE, depth: int = 0) -> bool:
     """C++: a class that cannot be copied byte by byte. DWARF 5 has an attribute for it (DW_CC_pass_by_reference, 4,
     and _value, 5); without that its members tell, by the rule of the C++ ABI (section 1.1, "non-trivial for the
     purposes of calls")."""
@@ -261,7 +269,7 @@ def _is_passed_by_reference(kind: Any, depth: int = 0) -> bool:
     return any(is_struct(part) and _is_passed_by_reference(part, depth + 1) for part in parts)
 
 
-def _is_nontrivial_member(function: Any, own: str, kind: Any) -> bool:
+def _is_nontrivial_member(function: DIE, own: str, kind: DIE) -> bool:
     """Whether a member function is a destructor or copy constructor that somebody wrote."""
     if attribute_value(function, "artificial") or attribute_value(function, "defaulted") or attribute_value(function,
                                                                                                             "deleted"):
@@ -279,7 +287,7 @@ def _is_nontrivial_member(function: Any, own: str, kind: Any) -> bool:
     return to is not None and to.offset == kind.offset
 
 
-def classify_eightbytes(kind: Any, most: int = 16) -> list[str] | None:
+def classify_eightbytes(kind: DIE | None, most: int = 16) -> list[str] | None:
     """The classes ("integer", "vector") of a value's eight-byte parts; None if it is passed in memory."""
     size = size_of(kind)
     if not is_struct(kind):
@@ -294,7 +302,7 @@ def classify_eightbytes(kind: Any, most: int = 16) -> list[str] | None:
     return [part or "vector" for part in found] if _classify_parts(kind, 0, found, 0) else None
 
 
-def _classify_parts(kind: Any, at: int, found: list[str], depth: int) -> bool:
+def _classify_parts(kind: DIE | None, at: int, found: list[str], depth: int) -> bool:
     """Merge the parts of a type at an offset into ``found``; False if something is not aligned."""
     kind = strip_qualifiers(kind)
     if kind is None or depth > 16:

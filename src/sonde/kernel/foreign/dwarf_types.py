@@ -6,10 +6,14 @@ chapters 5 (types) and 7.5.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...types import BOOL, UINT8, UINT64, USER, VOID, Array, Enum, Int, Pointer, Str, StructField, Type
 from .types_by_wire import UserStruct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from elftools.dwarf.die import DIE
 
 _STRUCTS = {"DW_TAG_structure_type": "struct", "DW_TAG_class_type": "class", "DW_TAG_union_type": "union"}
 _QUALIFIERS = {"DW_TAG_const_type": "const", "DW_TAG_volatile_type": "volatile", "DW_TAG_restrict_type": "restrict",
@@ -25,18 +29,31 @@ _MAX_NAME = 4096  # characters
 _MAX_PARTS = 500  # types that a declaration is made of
 
 
-def attribute_value(die: Any, name: str, default: Any = None) -> Any:
-    """The value of a DIE's attribute."""
+def attribute_value(die: DIE, name: str) -> int | bytes | list[int] | None:
+    """The value of a DIE's attribute: a number or flag, a text, an expression; None if it has none."""
     found = die.attributes.get("DW_AT_" + name)
-    return found.value if found is not None else default
+    value: int | bytes | list[int] | None = found.value if found is not None else None
+    return value
 
 
-def referred_die(die: Any, name: str) -> Any:
+def attribute_number(die: DIE, name: str, default: int = 0) -> int:
+    """The value of an attribute that is a number."""
+    value = attribute_value(die, name)
+    return value if isinstance(value, int) else default
+
+
+def attribute_text(die: DIE, name: str) -> str:
+    """The value of an attribute that is a text; "" if there is none."""
+    value = attribute_value(die, name)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
+def referred_die(die: DIE, name: str) -> DIE | None:
     """The DIE that an attribute refers to; None if there is none."""
     return die.get_DIE_from_attribute("DW_AT_" + name) if "DW_AT_" + name in die.attributes else None
 
 
-def find_origin(die: Any, name: str = "name") -> Any:
+def find_origin(die: DIE, name: str = "name") -> DIE:
     """The entry that has an attribute: a copy refers to what it was made from, a definition to its declaration."""
     for _ in range(8):
         if "DW_AT_" + name in die.attributes:
@@ -48,13 +65,12 @@ def find_origin(die: Any, name: str = "name") -> Any:
     return die
 
 
-def name_of(die: Any) -> str:
+def name_of(die: DIE) -> str:
     """A DIE's own name."""
-    raw = attribute_value(die, "name", b"")
-    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+    return attribute_text(die, "name")
 
 
-def qualified_name(die: Any) -> str:
+def qualified_name(die: DIE) -> str:
     """The name with the namespaces and classes around it: ``ns::thing``."""
     parts, parent = [name_of(die)], die.get_parent()
     while parent is not None and parent.tag in _SCOPES:
@@ -63,7 +79,7 @@ def qualified_name(die: Any) -> str:
     return "::".join(parts)
 
 
-def strip_qualifiers(die: Any) -> Any:
+def strip_qualifiers(die: DIE | None) -> DIE | None:
     """The type behind typedefs and qualifiers; None is void."""
     for _ in range(_MAX_DEPTH):
         if die is None or die.tag not in _QUALIFIERS and die.tag != "DW_TAG_typedef":
@@ -72,13 +88,13 @@ def strip_qualifiers(die: Any) -> Any:
     return None
 
 
-def size_of(die: Any) -> int:
+def size_of(die: DIE | None) -> int:
     """Bytes of a type; 0 for void, functions and what is only declared."""
     die = strip_qualifiers(die)
     if die is None:
         return 0
     if die.tag in _POINTERS:
-        return int(attribute_value(die, "byte_size", 8))
+        return attribute_number(die, "byte_size", 8)
     if die.tag == "DW_TAG_array_type":
         count = size_of(referred_die(die, "type"))
         for bound in array_lengths(die):
@@ -87,13 +103,13 @@ def size_of(die: Any) -> int:
     if die.tag == "DW_TAG_ptr_to_member_type":
         to = strip_qualifiers(referred_die(die, "type"))
         return 16 if to is not None and to.tag == "DW_TAG_subroutine_type" else 8
-    size = attribute_value(die, "byte_size", 0)
+    size = attribute_number(die, "byte_size")
     if not size and die.tag == "DW_TAG_enumeration_type":
         return size_of(referred_die(die, "type")) or 4
-    return size if isinstance(size, int) else 0
+    return size
 
 
-def array_lengths(die: Any) -> list[int]:
+def array_lengths(die: DIE) -> list[int]:
     """Lengths of an array's dimensions, outermost first; 0 for one that is not known."""
     found = []
     for child in die.iter_children():
@@ -104,28 +120,28 @@ def array_lengths(die: Any) -> list[int]:
     return found or [0]
 
 
-def is_float(die: Any) -> bool:
+def is_float(die: DIE | None) -> bool:
     """Whether a (stripped) type is a floating point number."""
     return die is not None and die.tag == "DW_TAG_base_type" and attribute_value(die, "encoding") in _FLOATS
 
 
-def is_struct(die: Any) -> bool:
+def is_struct(die: DIE | None) -> TypeGuard[DIE]:
     """Whether a (stripped) type is a struct, class or union."""
     return die is not None and die.tag in _STRUCTS
 
 
-def data_members(die: Any) -> list[Any]:
+def data_members(die: DIE) -> list[DIE]:
     """Data members and base classes of a struct; static members are none."""
     return [child for child in die.iter_children()
             if child.tag in ("DW_TAG_member", "DW_TAG_inheritance") and not attribute_value(child, "external")
             and not attribute_value(child, "declaration") and isinstance(member_offset(child), int)]
 
 
-def member_offset(die: Any) -> int | None:
+def member_offset(die: DIE) -> int | None:
     """Byte offset of a member; None if only the running program knows (a virtual base)."""
-    where = attribute_value(die, "data_member_location", 0)
-    if isinstance(where, int):
-        return where
+    where = attribute_value(die, "data_member_location")
+    if where is None or isinstance(where, int):
+        return where or 0
     if isinstance(where, list) and where and where[0] == 0x23:  # DW_OP_plus_uconst, of DWARF 2
         value = 0
         for index, byte in enumerate(where[1:11]):
@@ -141,7 +157,7 @@ class TypeConverter:
         self._known: dict[int, Type] = {}
         self._depth = 0
 
-    def convert_type(self, die: Any) -> Type:
+    def convert_type(self, die: DIE | None) -> Type:
         """The type; void, functions and what has no size become VOID."""
         die = strip_qualifiers(die)
         if die is None:
@@ -156,7 +172,7 @@ class TypeConverter:
                 self._depth -= 1
         return self._known[key]
 
-    def _convert_die(self, die: Any) -> Type:
+    def _convert_die(self, die: DIE) -> Type:
         if die.tag in _POINTERS:
             return self._convert_pointer(die)
         if die.tag in _STRUCTS:
@@ -170,12 +186,12 @@ class TypeConverter:
         size = size_of(die)
         return Array(UINT64, size // 8) if size and size % 8 == 0 else VOID
 
-    def _convert_pointer(self, die: Any) -> Type:
+    def _convert_pointer(self, die: DIE) -> Type:
         """Not to be followed now: types point at each other in circles, but a struct loads its members when asked."""
         to = strip_qualifiers(referred_die(die, "type"))
         return Pointer(VOID if to is None or to.tag == "DW_TAG_subroutine_type" else self.convert_type(to), USER)
 
-    def _convert_array(self, die: Any) -> Type:
+    def _convert_array(self, die: DIE) -> Type:
         element = referred_die(die, "type")
         lengths = array_lengths(die)
         of = strip_qualifiers(element)
@@ -187,22 +203,21 @@ class TypeConverter:
             found = Array(found, length)
         return found
 
-    def _convert_struct(self, die: Any) -> Type:
-        size = attribute_value(die, "byte_size", 0)
-        size = size if isinstance(size, int) else 0
+    def _convert_struct(self, die: DIE) -> Type:
+        size = attribute_number(die, "byte_size")
         name = qualified_name(die) if name_of(die) else f"(anonymous {die.offset})"  # structs are compared by name
-        alignment = attribute_value(die, "alignment", 0) or min(8, size & -size) or 1
+        alignment = attribute_number(die, "alignment") or min(8, size & -size) or 1
         return UserStruct(name, size, lambda: self.struct_members(die), die.tag == "DW_TAG_union_type", 0, alignment,
                           die.offset)
 
-    def struct_members(self, die: Any) -> tuple[StructField, ...]:
+    def struct_members(self, die: DIE) -> tuple[StructField, ...]:
         """The members of a struct."""
         return tuple([field for member in data_members(die) for field in self._convert_member(member)])
 
-    def _convert_member(self, die: Any) -> list[StructField]:
+    def _convert_member(self, die: DIE) -> list[StructField]:
         """None of one that lies where no struct has anything: only damaged files have such."""
         kind, at = self.convert_type(referred_die(die, "type")), member_offset(die) or 0
-        bits = attribute_value(die, "bit_size", 0)
+        bits = attribute_number(die, "bit_size")
         begin = _bitfield_offset(die, kind, at, bits) if bits else 8 * at
         if not 0 <= begin < 8 * _MAX_OFFSET or not 0 <= bits <= 64:
             return []
@@ -213,13 +228,12 @@ class TypeConverter:
         return [StructField(name_of(die), kind, at)] if kind != VOID else []
 
 
-def _bitfield_offset(die: Any, kind: Type, at: int, bits: int) -> int:
+def _bitfield_offset(die: DIE, kind: Type, at: int, bits: int) -> int:
     """Where a bitfield starts, in bits from the start of the struct."""
     if attribute_value(die, "data_bit_offset") is not None:
-        return int(attribute_value(die, "data_bit_offset"))
+        return attribute_number(die, "data_bit_offset")
     if attribute_value(die, "bit_offset") is not None:  # DWARF 2 and 3 count from the most significant bit
-        storage = int(attribute_value(die, "byte_size", kind.size))
-        return 8 * (at + storage) - int(attribute_value(die, "bit_offset")) - bits
+        return 8 * (at + attribute_number(die, "byte_size", kind.size)) - attribute_number(die, "bit_offset") - bits
     return 8 * at
 
 
@@ -231,8 +245,8 @@ def _make_bitfield(name: str, kind: Type, bits_at: int, bits: int) -> StructFiel
     return StructField(name, kind, at // 8, bits_at - at, bits)
 
 
-def _convert_base_type(die: Any) -> Type:
-    size, encoding = attribute_value(die, "byte_size", 0), attribute_value(die, "encoding")
+def _convert_base_type(die: DIE) -> Type:
+    size, encoding = attribute_number(die, "byte_size"), attribute_value(die, "encoding")
     if encoding in _FLOATS or size not in (1, 2, 4, 8):  # shown as bytes: programs have no floating point
         return Array(UINT64, size // 8) if size > 8 and size % 8 == 0 and encoding not in _FLOATS else \
             Array(UINT8, size)
@@ -241,13 +255,13 @@ def _convert_base_type(die: Any) -> Type:
     return Int(8 * size, encoding in _SIGNED)
 
 
-def _convert_enum(die: Any) -> Type:
+def _convert_enum(die: DIE) -> Type:
     size = size_of(die)
     names: dict[int, str] = {}
     for child in die.iter_children():
         if child.tag == "DW_TAG_enumerator":
-            names.setdefault(attribute_value(child, "const_value", 0), name_of(child))
-    signed = any(isinstance(value, int) and value < 0 for value in names)
+            names.setdefault(attribute_number(child, "const_value"), name_of(child))
+    signed = any(value < 0 for value in names)
     return Enum(qualified_name(die) if name_of(die) else f"(anonymous {die.offset})", 8 * (size if size in (1, 2, 4, 8)
                 else 4), signed, names)
 
@@ -255,7 +269,7 @@ def _convert_enum(die: Any) -> Type:
 # ---- as text
 
 
-def format_declaration(die: Any, name: str = "") -> str:
+def format_declaration(die: DIE | None, name: str = "") -> str:
     """C declaration: ``const char * s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
     return f"{_Declaration().format_type(die, 0)} {name}".strip()
 
@@ -266,13 +280,13 @@ class _Declaration:
     def __init__(self) -> None:
         self._parts = 0
 
-    def format_type(self, die: Any, depth: int) -> str:
+    def format_type(self, die: DIE | None, depth: int) -> str:
         if die is None:
             return "void"
         self._parts += 1
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             return "..."
-        to = referred_die(die, "type") if "DW_AT_type" in die.attributes else None
+        to = referred_die(die, "type")
         if die.tag in _QUALIFIERS:
             inner, word = self.format_type(to, depth + 1), _QUALIFIERS[die.tag]
             return f"{inner} {word}" if inner.endswith(("*", "&")) else f"{word} {inner}"
@@ -285,10 +299,10 @@ class _Declaration:
             return self.format_type(to,
                                     depth + 1) + "".join([f"[{length or ''}]"
                                                           for length in array_lengths(die)[:_MAX_DEPTH]])
-        tag = _STRUCTS.get(die.tag, "enum" if die.tag == "DW_TAG_enumeration_type" else "")
+        tag = _STRUCTS.get(str(die.tag), "enum" if die.tag == "DW_TAG_enumeration_type" else "")
         return f"{tag} {qualified_name(die) if name_of(die) else '(anonymous)'}".strip()[:_MAX_NAME]
 
-    def _format_function(self, die: Any, depth: int) -> str:
+    def _format_function(self, die: DIE, depth: int) -> str:
         parameters = []
         for child in die.iter_children():
             if child.tag == "DW_TAG_formal_parameter" and self._parts <= _MAX_PARTS:

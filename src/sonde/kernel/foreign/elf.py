@@ -20,11 +20,13 @@ PT_LOAD, PT_NOTE = 1, 4
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC = 0, 1, 2, 6, 10
 NT_GNU_BUILD_ID = 3
+DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 
 _HEADER = struct.Struct("=16xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("=IIQQQQQQ")
 _SECTION = struct.Struct("=IIQQQQIIQQ")
 _SYMBOL = struct.Struct("=IBBHQQ")
+_DYNAMIC = struct.Struct("=qQ")
 _NOTE = struct.Struct("=III")
 _FUNCTIONS = frozenset((STT_FUNC, STT_GNU_IFUNC))
 _OBJECTS = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_GNU_IFUNC))
@@ -36,6 +38,9 @@ MOST_NOTES = 4 << 20      # all notes together
 MOST_XZ = 24 << 20        # .gnu_debugdata when it is unpacked, and while it is
 SMALL_STRINGS = 4 << 20   # texts that are kept in memory as a whole
 SECTION_NAME = 64
+MOST_DYNAMIC = 1 << 16
+MOST_NEEDED = 256         # libraries
+MOST_PATH = 4096
 MOST_SEGMENTS = 1170      # 64 KiB of headers: the kernel runs no file with more
 
 
@@ -154,6 +159,23 @@ class Elf:
         link = self.find_section(".gnu_debuglink")
         text = self.read(link.offset, min(link.size, 256)).partition(b"\0")[0] if link else b""
         return text.decode("utf-8", "surrogateescape")
+
+    @property
+    def needed(self) -> tuple[list[str], list[str]]:
+        """The sonames of the libraries that it is to be loaded with, and folders in which they are looked for first."""
+        dynamic = self.find_section(".dynamic")
+        if dynamic is None or not dynamic.link < len(self.sections):
+            return [], []
+        strings = self.sections[dynamic.link]
+        data = self.read(dynamic.offset, min(dynamic.size, MOST_DYNAMIC))
+        entries = list(_DYNAMIC.iter_unpack(data[:len(data) // _DYNAMIC.size * _DYNAMIC.size]))
+
+        def read_texts(*tags: int) -> list[str]:
+            places = [strings.offset + at for tag, at in entries if tag in tags][:MOST_NEEDED]
+            found = [self.read(place, MOST_PATH).partition(b"\0")[0] for place in places]
+            return [text.decode("utf-8", "surrogateescape") for text in found]
+
+        return read_texts(DT_NEEDED), [each for text in read_texts(DT_RPATH, DT_RUNPATH) for each in text.split(":")]
 
     # places
 

@@ -21,7 +21,8 @@ from ...spec import (
     UserPrototype,
 )
 from ...types import Struct, StructField
-from .. import places
+from ...unwinding import ROW
+from .. import places, symbol_store
 from ..notices import show_notice
 from . import reader
 from .opening import Stamp, name_member, open_regular, read_start, split_member, stamp_of_file, stamp_of_path
@@ -30,7 +31,14 @@ from .reader import Unread
 from .symbol_table import Row, function_in
 from .types_by_wire import unpack_type
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...plain import Json
+
 PT_LOAD = 1
+MOST_ENTRIES = 1 << 24  # of an .eh_frame
 OPEN = 48             # files whose descriptors are kept; others are opened again when they are needed
 MOST_FUNCTIONS = 250_000  # of a file, when all of them are wanted
 MOST_NAMES = 32 << 20     # characters of their names
@@ -68,14 +76,15 @@ class ForeignFile:
         self.problem = ""        # why nothing is asked of it any more
         self.debug_problem = ""  # the same of its debug information alone
         self._descriptor = descriptor
-        self._debug: ForeignFile | None = None
+        self._debug: ElfFile | None = None
         self._lows: list[int] = []
         self._blocks: list[FunctionBlock] = []  # in order; each begins at one of _lows
         self._frames: dict[int, FrameRow | None] = {}
+        self._places: dict[int, list[tuple[str, str, int]]] = {}
 
     # asking
 
-    def ask_reader(self, question: str, *arguments: Any) -> Any:
+    def ask_reader(self, question: str, *arguments: Json) -> Any:
         """See reader.ask. A file over which the reader was ended is not asked about again; that is said once."""
         debug = QUESTIONS[question].debug
         if problem := self.problem or debug and self.debug_problem:
@@ -147,7 +156,7 @@ class ForeignFile:
 
     def clear_contents(self) -> None:
         """It is not kept any more."""
-        self._lows, self._blocks, self._frames = [], [], {}
+        self._lows, self._blocks, self._frames, self._places = [], [], {}, {}
 
 
 class JitMap(ForeignFile):
@@ -171,6 +180,9 @@ class ElfFile(ForeignFile):
     """An ELF file. EnvironmentProblem if it is none."""
 
     def __init__(self, path: str, descriptor: int) -> None:
+        self._gone = False  # only what the store of symbols has of it can be asked
+        self.was_kept = False  # its symbols have been stored, or cannot be
+        self._sought = False  # a debug file, in the store and elsewhere
         super().__init__(path, descriptor)
         (self.type, self.machine, segments, build_id, self._has_symbols, self._has_debug_info,
          self._debug_link) = self.ask_reader("describe")
@@ -179,6 +191,8 @@ class ElfFile(ForeignFile):
                        if kind == PT_LOAD]
         if not (self._has_symbols and self._has_debug_info):
             self._debug = self._find_debug_file()
+        if self._debug is None and not self._has_symbols:
+            self._debug = self._open_stored(symbol_store.open_debug_file, symbol_store.open_symbols)
         self._functions: list[UserFunction] | None = None
 
     @property
@@ -198,29 +212,53 @@ class ElfFile(ForeignFile):
     def function_at(self, address: int) -> tuple[str, int] | None:
         """(name, offset into it) of the function that holds a virtual address."""
         block = self.function_block(address, "around")
-        return function_in(block.rows, block.starts, address)
+        found = function_in(block.rows, block.starts, address)
+        if found is None and not (self._has_symbols or self._debug or self._sought) and self._fetch_debug_file():
+            block = self.function_block(address, "around")
+            found = function_in(block.rows, block.starts, address)
+        return found
 
     def functions(self) -> list[UserFunction]:
         """Functions that lie in this file, debug files consulted, in order of address and name, each once."""
         if self._functions is None:
-            found: list[UserFunction] = []
-            following = names = 0
-            while following or not found:
-                rows, following = self.ask_reader("functions", following)
-                found += [UserFunction(*row) for row in rows]
-                names += sum([len(row[0]) for row in rows])
-                if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
-                    raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
-                                 f"the names of its functions have more than {MOST_NAMES} characters")
-                if not rows:
-                    break
-            self._functions = found
+            self._functions = self._read_functions()
         return self._functions
+
+    def _read_functions(self) -> list[UserFunction]:
+        found: list[UserFunction] = []
+        following = names = 0
+        while following or not found:
+            rows, following = self.ask_reader("functions", following)
+            found += [UserFunction(*row) for row in rows]
+            names += sum([len(row[0]) for row in rows])
+            if len(found) > MOST_FUNCTIONS or names > MOST_NAMES:
+                raise Unread(f"{self.path} has more than {MOST_FUNCTIONS} functions" if names <= MOST_NAMES else
+                             f"the names of its functions have more than {MOST_NAMES} characters")
+            if not rows:
+                break
+        return found
+
+    def symbol_file(self, origin: str) -> bytes:
+        """Its functions as an ELF file of their own; ``origin`` is what it is called."""
+        from ..symbol_file import write_symbol_file
+        return write_symbol_file(self.type, self.machine, self._loads, self.build_id, origin,
+                                 self._functions or self._read_functions())
+
+    @property
+    def origin(self) -> str:
+        """Of a file of symbols: what the file was called that they were taken from."""
+        return str(self.ask_reader("origin"))
 
     def find_object(self, name: str) -> tuple[int, int] | None:
         """(address, size) of a data or function symbol."""
         found = self.ask_reader("object", name)
         return (found[0], found[1]) if found else None
+
+    def needed(self) -> tuple[list[str], list[str]]:
+        """The sonames of the libraries that it is to be loaded with, and folders in which they are looked for first."""
+        sonames, folders = self.ask_reader("needed")
+        here = os.path.dirname(os.path.realpath(self.path))
+        return sonames, [folder.replace("${ORIGIN}", here).replace("$ORIGIN", here) for folder in folders]
 
     def usdt_probes(self) -> list[UsdtProbe]:
         """Its USDT probes, in order of provider, name and place."""
@@ -235,6 +273,15 @@ class ElfFile(ForeignFile):
             self._account_kept(_FRAME)
             return row
         return self._frames[address]
+
+    def unwind_rows(self, first: int) -> tuple[bytes, int] | None:
+        """Rows for programs that unwind (:mod:`sonde.unwinding`), of the entries of ``.eh_frame`` from the ``first``
+        one on, and the entry to go on with (0: that was all); None if the file has no such section."""
+        there, digits, following = self.ask_reader("unwind_rows", first)
+        rows = bytes.fromhex(digits)
+        if len(rows) % ROW.size or following and not first < following < MOST_ENTRIES:
+            raise EnvironmentProblem(f"{self.path}: senseless answer")
+        return (rows, following) if there else None
 
     def find_interpreter(self) -> tuple[int, int, int, bytes] | None:
         """CPython's version, the addresses of its _PyRuntime and PyCode_Type, and the first bytes of _PyRuntime; None
@@ -265,10 +312,67 @@ class ElfFile(ForeignFile):
         problem, hints, found = self.ask_reader("source_lines", source, line, column)
         return SourceLines([SourceLine(*row) for row in found], problem, hints)
 
+    def code_places(self, address: int) -> list[tuple[str, str, int]]:
+        """(function, source file, line) of an address, behind those of the functions that are inlined there."""
+        known = self._places.get(address)
+        if known is None:
+            known = self._places[address] = [(name, file, line)
+                                             for name, file, line in self.ask_reader("code_places", address)]
+            self._account_kept(_FRAME + sum([getsizeof(name) + getsizeof(file) for name, file, _ in known]))
+        return known
+
     def inlined_copies(self, name: str) -> Inlined | None:
         """The copies of a function in others."""
         found = self.ask_reader("inlined", name)
         return Inlined(*found) if found else None
+
+    def ask_reader(self, question: str, *arguments: Json) -> Any:
+        """Of one that is gone the store may know the functions, and nothing else."""
+        self.open_descriptor()
+        if self._gone and question not in ("around", "functions"):
+            raise EnvironmentProblem(f"{self.path} is gone")
+        if QUESTIONS[question].debug and not (self._sought or self._has_debug_info
+                                              or self._debug and self._debug._has_debug_info):
+            self._fetch_debug_file()
+        return super().ask_reader(question, *arguments)
+
+    @property
+    def owner(self) -> int:
+        """The user id that it belongs to; EnvironmentProblem if it is gone."""
+        return os.fstat(self.open_descriptor()).st_uid
+
+    def _reopen_file(self) -> int:
+        if not self._gone:
+            try:
+                return super()._reopen_file()
+            except EnvironmentProblem:
+                if not self.build_id:
+                    raise
+        descriptor = symbol_store.open_symbols(self.build_id)
+        if descriptor < 0:
+            raise EnvironmentProblem(f"{self.path} is gone")
+        self._gone = True
+        return descriptor
+
+    def _fetch_debug_file(self) -> bool:
+        """Take the store's debug file, or have a debuginfod server give one; whether there is one now."""
+        def open_debug_file() -> ElfFile | None:
+            return self._open_stored(symbol_store.open_debug_file)
+
+        self._sought = True
+        found = open_debug_file()
+        if found is None and places.debuginfod_servers():
+            from ..debuginfod import fetch_debug_file
+            found = fetch_debug_file(self.build_id, open_debug_file)
+        if found is not None:
+            self._debug = found
+            self.forget_contents()
+        return found is not None
+
+    def _open_stored(self, *opens: Callable[[bytes], int]) -> ElfFile | None:
+        """The first of the store's files that belong to this one."""
+        found = (open_stored(open_entry, self.build_id, open_entry(self.build_id)) for open_entry in opens)
+        return next((each for each in found if each is not None), None)
 
     def _find_debug_file(self) -> ElfFile | None:
         for path in self._debug_candidates():
@@ -300,16 +404,45 @@ def _unpack_frame_row(pair: list[int] | None, expression: str, rules: list[Any],
     return FrameRow(tuple(pair) if pair else bytes.fromhex(expression), places, signal, register)
 
 
-class Vdso(ElfFile):
-    """Code that the kernel gives every process, from this one's memory: a copy is made for each question."""
+def open_stored(open_entry: Callable[[bytes], int], build_id: bytes, descriptor: int) -> ElfFile | None:
+    """The store's file in ``descriptor``, which may be -1; None if it is not what it should be."""
+    return open_checked(descriptor, build_id.hex(), lambda: StoredFile(open_entry, build_id, descriptor))
 
-    def __init__(self, code: bytes) -> None:
-        self._code = code
-        super().__init__("[vdso]", self._reopen_file())
+
+def open_checked(descriptor: int, build_id: str, make: Callable[[], ElfFile]) -> ElfFile | None:
+    """The file that is made of a descriptor, if that is not -1 and the file's build id begins so."""
+    if descriptor < 0:
+        return None
+    try:
+        found = make()
+    except EnvironmentProblem:
+        return None
+    if found.build_id.hex().startswith(build_id):
+        return found
+    found.close()
+    return None
+
+
+class StoredFile(ElfFile):
+    """A file of the store: symbols, or a debug file."""
+
+    def __init__(self, open_entry: Callable[[bytes], int], build_id: bytes, descriptor: int) -> None:
+        self._open_entry, self._id = open_entry, build_id
+        super().__init__(f"[symbols of build id {build_id.hex()}]", descriptor)
+
+    def _find_debug_file(self) -> ElfFile | None:
+        return None
+
+    def _open_stored(self, *opens: Callable[[bytes], int]) -> ElfFile | None:
+        return None
+
+    def _fetch_debug_file(self) -> bool:
+        return False  # it is one
 
     def _reopen_file(self) -> int:
-        descriptor = os.memfd_create("vdso", os.MFD_CLOEXEC)
-        os.write(descriptor, self._code)
+        descriptor = self._open_entry(self._id)
+        if descriptor < 0:
+            raise EnvironmentProblem(f"{self.path} are gone")
         return descriptor
 
 
@@ -331,8 +464,9 @@ _open: dict[ForeignFile, None] = {}      # the one that was used longest ago fir
 def limit_kept_bytes(symbols: int) -> None:
     """Keep no more than five eighths of so many bytes (see memory.Memory); the rest is kernel.user_symbols' and
     kernel.mappings'."""
-    for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12), (_stamps, symbols // 24),
-                         (_refused, symbols // 24), (_demangled, symbols // 12 - 4096), (_left_mangled, 4096)):
+    for cache, share in ((_contents, 3 * symbols // 8), (_known, symbols // 12),
+                         (_stamps, symbols // 24), (_refused, symbols // 24), (_demangled, symbols // 12 - 4096),
+                         (_left_mangled, 4096)):
         cache.most = share
 
 

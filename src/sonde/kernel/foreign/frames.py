@@ -6,6 +6,7 @@ The format is that of the Linux Standard Base (Exception Frames, .eh_frame and .
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from ...errors import EnvironmentProblem
@@ -39,21 +40,39 @@ class UnwindTable:
         self._entries: list[tuple[int, int, int]] | None = None
         self._cies: dict[int, _Cie] = {}
 
-    def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
-        """(row, whether it is a signal's frame, the return address's number) at a virtual address."""
+    @property
+    def entries(self) -> list[tuple[int, int, int]]:
+        """(first address, end, place) of every entry, in order."""
         if self._entries is None:
             self._entries = sorted(self._read_entries())
-        low, high = 0, len(self._entries)
+        return self._entries
+
+    def find_row(self, address: int) -> tuple[UnwindRow, bool, int] | None:
+        """(row, whether it is a signal's frame, the return address's number) at a virtual address."""
+        entries = self.entries
+        low, high = 0, len(entries)
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._entries[middle][0] <= address else (low, middle)
+            low, high = (middle + 1, high) if entries[middle][0] <= address else (low, middle)
         if not low:
             return None
-        start, end, at = self._entries[low - 1]
+        start, end, at = entries[low - 1]
         if not start <= address < end:
             return None
         cie, program = self._read_entry(at)
-        return _execute_entry(cie, program, start, address), cie.signal, cie.return_register
+        state = _State(cie, start)
+        for following in state.execute_program(program):
+            if following > address:
+                break
+        return state.row, cie.signal, cie.return_register
+
+    def entry_rows(self, start: int, at: int) -> Iterator[tuple[int, UnwindRow]]:
+        """(first address, row) of all rows of an entry; each is good until the next is asked for."""
+        cie, program = self._read_entry(at)
+        state = _State(cie, start)
+        for _ in state.execute_program(program):
+            yield state.location, state.row
+        yield state.location, state.row
 
     def _read_entries(self) -> list[tuple[int, int, int]]:
         """(first address, end, place) of every entry."""
@@ -126,35 +145,36 @@ def _read_cie(data: bytes, base: int, at: int) -> _Cie:
                 data[behind:reader.end])
 
 
-def _execute_entry(cie: _Cie, program: bytes, start: int, address: int) -> UnwindRow:
-    """Execute the instructions of an entry up to an address."""
-    state = _State(cie, start, address)
-    state.execute_program(cie.program)
-    state.initial = dict(state.row.rules)
-    state.execute_program(program)
-    return state.row
+_ADVANCES = {0x02: "B", 0x03: "H", 0x04: "I"}  # instructions: the form of the number behind each
 
 
 class _State:
-    def __init__(self, cie: _Cie, location: int, wanted: int) -> None:
-        self.cie, self.location, self.wanted = cie, location, wanted
-        self.row = UnwindRow()
+    """What holds while an entry's instructions are executed: ``row``, from ``location`` on."""
+
+    def __init__(self, cie: _Cie, location: int) -> None:
+        self.cie, self.location = cie, location
+        self.row = UnwindRow(None, {})
         self.initial: dict[int, tuple[str, Any]] = {}
         self.saved: list[tuple[Any, dict[int, tuple[str, Any]]]] = []
+        for _ in self.execute_program(cie.program):
+            pass
+        self.initial = dict(self.row.rules)
 
-    def execute_program(self, program: bytes) -> None:
+    def execute_program(self, program: bytes) -> Iterator[int]:
+        """Execute instructions; gives, while what held so far still does, where it ends."""
         reader = Numbers(program, 0, 0, len(program))
-        while reader.at < reader.end and self.location <= self.wanted:
+        while reader.at < reader.end:
             op = reader.read_byte()
             low = op & 0x3F
-            if op >> 6 == 1:
-                self.location += low * self.cie.code
+            if op >> 6 == 1 or op in _ADVANCES:
+                steps = reader.read_fixed(_ADVANCES[op]) if op in _ADVANCES else low
+                following = self.location + steps * self.cie.code
+                yield following
+                self.location = following
             elif op >> 6 == 2:
                 self.row.rules[low] = "offset", reader.read_uleb128() * self.cie.data
             elif op >> 6 == 3:
                 self._restore_rule(low)
-            elif op in (0x02, 0x03, 0x04):
-                self.location += reader.read_fixed({2: "B", 3: "H", 4: "I"}[op]) * self.cie.code
             else:
                 self._execute_other(op, reader)
 

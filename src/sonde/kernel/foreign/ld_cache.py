@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 
+from ...arch import find_arch
+
 MOST = 16 << 20       # bytes of the file
 MOST_TEXT = 4096      # of a name or path
 MOST_ENTRIES = 20_000
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_HEAD = struct.Struct("=20sIIB3xI12x")  # magic, entries, bytes of strings, flags, extensions
 _CACHE_ENTRY = struct.Struct("=iIIIQ")  # flags, soname, path, kernel version, hwcap
-# FLAG_ELF_LIBC6 of 64-bit libraries (glibc, sysdeps/generic/ldconfig.h)
-_CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}
 
 
 def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
@@ -19,11 +19,12 @@ def parse_ld_cache(data: bytes, machine: str) -> dict[str, str]:
     start = data.find(_CACHE_MAGIC)  # an older format may precede
     if start < 0 or len(data) < start + _CACHE_HEAD.size:
         return {}
+    arch = find_arch(machine)
     count = min(_CACHE_HEAD.unpack_from(data, start)[1], MOST_ENTRIES)
     rows = data[start + _CACHE_HEAD.size:start + _CACHE_HEAD.size + count * _CACHE_ENTRY.size]
     found: dict[str, str] = {}
     for flags, soname, path, _, hwcap in _CACHE_ENTRY.iter_unpack(rows[:len(rows) // 24 * 24]):
-        if flags == _CACHE_FLAGS.get(machine, flags) and not hwcap:
+        if (arch is None or flags == arch.loader_flags) and not hwcap:
             found.setdefault(_string_at(data, start + soname), _string_at(data, start + path))
     found.pop("", None)
     return found

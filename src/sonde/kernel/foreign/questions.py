@@ -6,11 +6,14 @@ read: a type, a list of one shape, a tuple of several, ``Maybe``, or a function 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+from ...plain import Json, as_list, as_text
 from ...record import Record
 from .types_by_wire import is_type
+
+Shape: TypeAlias = "type | Maybe | Sequence[Shape] | Callable[[Json], bool]"
 
 MOST = 4 << 20  # bytes of an answer or a question
 MOST_MEMORY = 1 << 30  # bytes that the reader takes, whatever the question
@@ -20,7 +23,7 @@ _NUMBERS = range(-(1 << 63), 1 << 64)
 class Maybe(Record):
     """The shape, or nothing."""
 
-    of: Any
+    of: Shape
 
 
 class Question(Record):
@@ -28,13 +31,13 @@ class Question(Record):
     library that reads DWARF, and there is more of both for a file that is large on disk (reader.allowance)."""
 
     name: str
-    shape: Any
+    shape: Shape
     seconds: float = 1.3
     memory: int = 112 << 20
     debug: bool = False
 
 
-def has_shape(value: Any, shape: Any) -> bool:
+def has_shape(value: Json, shape: Shape) -> bool:
     """Whether an answer has the shape that it must have."""
     if shape is int:
         return type(value) is int and value in _NUMBERS
@@ -47,23 +50,23 @@ def has_shape(value: Any, shape: Any) -> bool:
     if isinstance(shape, tuple):
         return isinstance(value, list) and len(value) == len(shape) and all(
             has_shape(item, part) for item, part in zip(value, shape))
-    decide: Callable[[Any], bool] = shape
-    return decide(value)
+    assert callable(shape)
+    return shape(value)
 
 
-def _is_hex(value: Any) -> bool:
+def _is_hex(value: Json) -> bool:
     return type(value) is str and len(value) % 2 == 0 and not set(value) - set("0123456789abcdef")
 
 
-def _number_of(*known: int) -> Callable[[Any], bool]:
+def _number_of(*known: int) -> Callable[[Json], bool]:
     return lambda value: type(value) is int and value in known
 
 
-def _number_within(low: int, end: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and low <= value < end
+def _number_within(low: int, end: int) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, int) and type(value) is int and low <= value < end
 
 
-def _word_of(*known: str) -> Callable[[Any], bool]:
+def _word_of(*known: str) -> Callable[[Json], bool]:
     return lambda value: type(value) is str and value in known
 
 
@@ -80,30 +83,35 @@ _PLACE = (_word_of("registers", "memory", "constant", "unknown"), [_REGISTER], i
 _PROTOTYPE = (str, [str], str, _OFFSET, [(str, is_type, _OFFSET)], [(str, _PLACE)], Maybe(is_type), [str])
 
 
-def _is_prototype(value: Any) -> bool:
+def _is_prototype(value: Json) -> bool:
     """Each field has a place, and each place the registers that it needs."""
     if not has_shape(value, _PROTOTYPE):
         return False
-    _, _, _, _, fields, places, _, _ = value
-    return {name for name, _, _ in fields} <= {name for name, _ in places} and all(
-        registers or kind not in ("registers", "memory") for _, (kind, registers, _, _) in places)
+    _, _, _, _, fields, places, _, _ = as_list(value)
+    found = {as_text(name): as_list(place) for name, place in map(as_list, as_list(places))}
+    return {as_text(as_list(field)[0]) for field in as_list(fields)} <= found.keys() and all(
+        registers or kind not in ("registers", "memory") for kind, registers, _, _ in found.values())
 
 
-def _is_member(value: Any) -> bool:
+def _is_member(value: Json) -> bool:
     """(name, type, offset, first bit, bits): what a number of 64 bits can hold, if it is bits."""
     return has_shape(value, (str, is_type, _OFFSET, _number_within(0, 64), _number_within(0, 65)))
-
 
 
 QUESTIONS = {row.name: row for row in (
     # type, machine, segments, build id, whether it has symbols of its own, and debug information, its debug file's name
     Question("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
     Question("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
+    Question("needed", ([str], [str])),
+    Question("origin", str),
+    Question("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
     Question("object", Maybe((int, int))),
     Question("around", _BLOCK),
     Question("jit_around", _BLOCK),
     Question("static_probes", [(str, str, int, int, [_ARGUMENT])]),
     Question("frame_row", Maybe((Maybe((int, int)), _is_hex, [_RULE], bool, int))),
+    # see unwind_rows: whether there are any, rows from an entry on, and the next entry, or 0
+    Question("unwind_rows", (bool, _is_hex, int)),
     # of an interpreter: its version, the addresses of _PyRuntime and PyCode_Type, the first bytes of _PyRuntime
     Question("interpreter", Maybe((int, int, int, _is_hex))),
     Question("demangle", Maybe([str]), 0.25),
@@ -111,5 +119,6 @@ QUESTIONS = {row.name: row for row in (
     Question("prototype", _is_prototype, debug=True),
     Question("members", [_is_member], debug=True),
     Question("source_lines", (str, [str], [(str, str, int)]), debug=True),
+    Question("code_places", [(str, str, int)], debug=True),  # function, source file, line; the innermost first
     Question("inlined", Maybe(([str], int, str)), debug=True),
 )}

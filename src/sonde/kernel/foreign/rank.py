@@ -7,6 +7,7 @@ import resource
 import signal
 import struct
 
+from ...arch import ARCHES
 from .. import host, syscalls
 from .questions import MOST_MEMORY
 
@@ -21,7 +22,6 @@ prlimit64 getrlimit getrusage rt_sigaction rt_sigprocmask rt_sigreturn sigaltsta
 """)
 # Of these only without some bits of an argument: no memory that code can run in, no other process's limits.
 _GUARDED = (("mmap", 2, 4), ("mprotect", 2, 4), ("prlimit64", 0, 0xFFFFFFFF))
-_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_
 _LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06  # BPF_LD|W|ABS, JMP|JEQ|K, ALU|AND|K, RET|K
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # SECCOMP_RET_: ALLOW, ERRNO(EPERM), KILL_PROCESS
 
@@ -69,7 +69,7 @@ def _offer_to_the_oom_killer() -> None:
 def build_seccomp_filter(machine: str) -> bytes:
     """The seccomp filter: these calls and no other."""
     numbers = sorted({number for name in _CALLS if (number := host.syscall_number(name, machine)) is not None})
-    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHES[machine].audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
     for name, argument, bits in _GUARDED:  # seccomp_data has arguments from 16 on
         code += [(_EQUAL, 0, 5, host.syscall_number(name, machine) or 0), (_LOAD, 0, 0, 16 + 8 * argument),
                  (_AND, 0, 0, bits), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]

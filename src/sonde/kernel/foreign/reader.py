@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EnvironmentProblem
+from ...plain import Json, JsonObject, as_text, as_texts
 from .. import notices
 from .questions import MOST, MOST_MEMORY, QUESTIONS, Question, has_shape
 
 if TYPE_CHECKING:
     from _socket import socket
+
 
 _START = "import sys; sys.path[:] = sys.argv[1:-2]; from sonde.kernel.foreign.child import main; main()"
 _WALL = 8  # times the allowance of CPU time: then the answer is late whatever the reader did
@@ -50,7 +52,7 @@ class Reader:
         self._late = 0.0  # s: what it had for the last answer, if it was late with that
         self._paths = set[str]()  # of the files that it was asked about
 
-    def ask_question(self, name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+    def ask_question(self, name: str, path: str, descriptors: Sequence[int], *arguments: Json) -> Any:
         """The answer to a question about a file (or none), of the shape that was declared.
 
         EnvironmentProblem if the file does not have it, Unread if the file must not be read any further.
@@ -58,7 +60,7 @@ class Reader:
         question = QUESTIONS[name]
         seconds, memory = question_allowance(question, descriptors)
         seconds *= self._pace
-        request = [name, path, memory, *arguments]
+        request: list[Json] = [name, path, memory, *arguments]
         with self._lock:
             fresh = self._ensure_ready(question.debug)
             answer, left = self._exchange_messages(request, descriptors, seconds)
@@ -71,15 +73,15 @@ class Reader:
             if answer is not None and "answer" in answer and has_shape(answer["answer"], question.shape):
                 return answer["answer"]
             if answer is not None and has_shape(answer.get("problem"), str) and has_shape(answer.get("hints"), [str]):
-                raise EnvironmentProblem(answer["problem"], answer["hints"])
+                raise EnvironmentProblem(as_text(answer["problem"]), as_texts(answer["hints"]))
             why, costly = self._explain_failure(answer), answer is None or "refused" not in answer
             if costly:
                 self.end_process()
         raise Unread(why, costly)
 
-    def _explain_failure(self, answer: dict[str, Any] | None) -> str:
+    def _explain_failure(self, answer: JsonObject | None) -> str:
         if answer is not None and has_shape(answer.get("refused"), str):
-            return str(answer["refused"][:300])
+            return as_text(answer["refused"])[:300]
         if answer is not None and has_shape(answer.get("memory"), int):
             return f"reading it takes more than {answer['memory']} MiB of memory"
         if self._late:
@@ -104,7 +106,7 @@ class Reader:
         places = [place for place in sys.path if place.startswith("/")]
         command = [sys.executable, "-I", "-S", "-E", "-B", "-c", _START, *places, here, sys.prefix,
                    "dwarf" if self._dwarf else ""]
-        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
+        actions: list[tuple[object, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
         actions += [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in (0, 1, 2)]
         kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
@@ -117,8 +119,8 @@ class Reader:
         self._socket = ours
         self._paths = set()
 
-    def _exchange_messages(self, request: list[Any], descriptors: Sequence[int], seconds: float,
-                           ) -> tuple[dict[str, Any] | None, float]:
+    def _exchange_messages(self, request: list[Json], descriptors: Sequence[int], seconds: float,
+                           ) -> tuple[JsonObject | None, float]:
         """What it answers (None if it has ended, is late, or talks nonsense), and the seconds that it has left."""
         import json
 
@@ -226,7 +228,7 @@ def question_allowance(question: Question, descriptors: Sequence[int]) -> tuple[
 _shared: list[Reader] = []
 
 
-def ask_shared_reader(name: str, path: str, descriptors: Sequence[int], *arguments: Any) -> Any:
+def ask_shared_reader(name: str, path: str, descriptors: Sequence[int], *arguments: Json) -> Any:
     """Ask the reader that everybody shares."""
     if not _shared:
         import atexit

@@ -5,8 +5,8 @@ entry in the debug information, by which they are asked for when they are needed
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from ...plain import Json, as_flag, as_integer, as_list, as_text
 from ...types import BOOL, USER, VOID, Array, Bool, Enum, Int, Pointer, Str, Struct, StructField, Type
 
 MOST_NAMES = 4096  # of an enum
@@ -22,7 +22,7 @@ class UserStruct(Struct):
     entry: int = 0
 
 
-def pack_type(type: Type) -> list[Any]:
+def pack_type(type: Type) -> list[Json]:
     """As plain data."""
     if isinstance(type, UserStruct):
         return ["struct", type.name, type.bytes, type.union, type.alignment, type.entry]
@@ -39,11 +39,11 @@ def pack_type(type: Type) -> list[Any]:
     return ["bool"] if isinstance(type, Bool) else ["void"]
 
 
-def _is_number(value: Any, end: int = _COUNT) -> bool:
+def _is_number(value: Json, end: int = _COUNT) -> bool:
     return type(value) is int and 0 <= value < end
 
 
-def is_type(data: Any, depth: int = 0) -> bool:
+def is_type(data: Json, depth: int = 0) -> bool:
     """Whether plain data is a type."""
     if not isinstance(data, list) or not data or depth > _DEPTH:
         return False
@@ -54,7 +54,7 @@ def is_type(data: Any, depth: int = 0) -> bool:
     if kind == "enum" and len(rest) == 4:
         return type(rest[0]) is str and rest[1] in (8, 16, 32, 64) and type(rest[2]) is bool and type(
             rest[3]) is list and all(type(pair) is list and len(pair) == 2 and type(pair[0]) is int
-                                     and type(pair[1]) is str for pair in rest[3])
+                                     and -1 << 63 <= pair[0] < 1 << 64 and type(pair[1]) is str for pair in rest[3])
     if kind == "pointer" and len(rest) == 1:
         return is_type(rest[0], depth + 1)
     if kind == "array" and len(rest) == 2:
@@ -64,18 +64,20 @@ def is_type(data: Any, depth: int = 0) -> bool:
     return kind == "str" and len(rest) == 1 and _is_number(rest[0]) or data in (["bool"], ["void"])
 
 
-def unpack_type(data: list[Any], load: Load) -> Type:
+def unpack_type(data: list[Json], load: Load) -> Type:
     """The type; ``load`` gets the members of a struct by its entry."""
-    kind = data[0]
+    kind, *rest = data
     if kind == "struct":
-        entry = data[5]
-        return Struct(data[1], data[2], lambda: load(entry), data[3], 0, data[4])
+        entry = as_integer(rest[4])
+        return Struct(as_text(rest[0]), as_integer(rest[1]), lambda: load(entry), as_flag(rest[2]), 0,
+                      as_integer(rest[3]))
     if kind == "enum":
-        return Enum(data[1], data[2], data[3], dict(data[4]))
+        names = {as_integer(number): as_text(name) for number, name in map(as_list, as_list(rest[3]))}
+        return Enum(as_text(rest[0]), as_integer(rest[1]), as_flag(rest[2]), names)
     if kind == "pointer":
-        return Pointer(unpack_type(data[1], load), USER)
+        return Pointer(unpack_type(as_list(rest[0]), load), USER)
     if kind == "array":
-        return Array(unpack_type(data[1], load), data[2])
+        return Array(unpack_type(as_list(rest[0]), load), as_integer(rest[1]))
     if kind == "int":
-        return Int(data[1], data[2])
-    return Str(data[1]) if kind == "str" else BOOL if kind == "bool" else VOID
+        return Int(as_integer(rest[0]), as_flag(rest[1]))
+    return Str(as_integer(rest[0])) if kind == "str" else BOOL if kind == "bool" else VOID

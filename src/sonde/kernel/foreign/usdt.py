@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-from ...arch import ARCHES, Arch
+from ...arch import Arch, find_arch_of_elf
 from ...spec import UsdtArgument, UsdtProbe
 from .elf import Elf
 
@@ -19,7 +19,6 @@ NT_STAPSDT = 3
 MOST_OF_NOTE = 4096  # bytes
 MOST_ARGUMENTS = 32  # <sys/sdt.h> has up to 12
 _ADDRESSES = struct.Struct("=QQQ")
-_MACHINES = {62: "x86_64", 183: "aarch64"}
 
 Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
 
@@ -27,7 +26,7 @@ Symbol = Callable[[str], "int | None"]  # its address relative to the probe's
 def read_usdt_probes(elf: Elf) -> list[UsdtProbe]:
     """The probes of a file, in order of provider, name and place. A note that is not as it should be is left out."""
     base = elf.find_section(".stapsdt.base")
-    arch = ARCHES.get(_MACHINES.get(elf.machine, ""))
+    arch = find_arch_of_elf(elf.machine)
     objects = cache(elf.find_object)
     found = []
     for owner, kind, data in elf.read_notes():
@@ -76,7 +75,8 @@ _X86_MEMORY = re.compile(rf"({_INTEGER})?\(\s*%(\w+)\s*(?:,\s*%(\w+)\s*(?:,\s*([
 _X86_TABLE = re.compile(rf"({_INTEGER})?\(\s*,\s*%(\w+)\s*,\s*([1248])\)")  # no base: a table at a fixed address
 # without (%rip): by its address
 _X86_SYMBOL = re.compile(rf"(?:({_INTEGER})\+)?([A-Za-z_.][\w.$]*)({_INTEGER})?(?:\(%rip\))?")
-_ARM_MEMORY = re.compile(rf"\[\s*(\w+)\s*(?:,\s*#?({_INTEGER})|,\s*(\w+)\s*(?:,\s*\w+\s+#?(\d+))?)?\s*\]")
+# An index of 32 bits, which is extended (sxtw, uxtw), is not understood.
+_ARM_MEMORY = re.compile(rf"\[\s*(x\d+|sp)\s*(?:,\s*#?({_INTEGER})|,\s*(x\d+)\s*(?:,\s*lsl\s+#?(\d+))?)?\s*\]")
 
 
 def _parse_number(text: str | None) -> int:

@@ -103,6 +103,8 @@
     at("title").textContent = s.title; document.title = s.title;
     var seconds = Math.floor(s.elapsed);
     at("clock").textContent = Math.floor(seconds / 60) + ":" + String(seconds % 60).padStart(2, "0");
+    at("fleet").hidden = !s.state; at("fleet").textContent = s.state;
+    at("probes").hidden = at("cost").hidden = !!s.state;
     at("cost").textContent = "costs " + (s.share * 100).toFixed(2) + "% of a CPU";
     at("losses").textContent = s.losses.join(" · ");
     var there = {};

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING
 
 from ...record import Record
 from ...runtime.aggregates import Histogram, Stats
 from ...runtime.series import Series
 from ...runtime.statistics import probe_costs
-from ...runtime.values import DecodingContext
+from ...runtime.values import DecodingContext, Item, Items, ScriptValue
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ...types import Aggregate
 from .. import Handler, Printer, Take
 from ..losses import report_losses
+from ..outside import Outside
 from ..rows import Rows
 from ..text import TextOutput, element_label, encode_text, sort_items, terminal_safe
 from ..units import unit_of
-from ..views.csv import cell_value, key_columns, value_columns, value_rows
+from ..views.csv import CellValue, cell_value, key_columns, utf8, value_columns, value_rows
 from ..views.heat import bucket_range
 from ..views.view import key_parts
 from .blocks import Collected, Tail
@@ -48,7 +49,7 @@ class LiveRow(Record):
     ``buckets`` (range, count) of a histogram and (time, value) of a series, else empty."""
 
     id: str
-    cells: tuple[Any, ...]
+    cells: tuple[CellValue, ...]
     spark: tuple[int | None, ...] = ()
     buckets: tuple[tuple[str, int | None], ...] = ()
 
@@ -84,6 +85,7 @@ class Snapshot(Record):
     losses: tuple[str, ...]
     costs: tuple[LiveCost, ...]
     ended: str = ""
+    state: str = ""  # of a fleet: who is in it, in a line; its programs' costs are the hosts' matter
 
     @property
     def share(self) -> float:
@@ -94,20 +96,21 @@ class Snapshot(Record):
 class _MapState:
     """A map between two looks."""
 
-    def __init__(self, spec: MapSpec, most: int) -> None:
+    def __init__(self, spec: MapSpec, most: int, clock: Callable[[], float]) -> None:
         self.spec = spec
+        self._clock = clock
         self.most = most  # histories
         self.kind = spec.value.kind if isinstance(spec.value, Aggregate) else ""
         self.by_interval = False  # the script prints or clears it, so its contents come in portions
-        self.items: list[tuple[Any, Any]] = []
-        self.histories: dict[Any, deque[int | None]] = {}  # by key, as all of these
-        self.before: dict[Any, int | None] = {}
-        self.rates: dict[Any, float] = {}
+        self.items: list[Item] = []
+        self.histories: dict[ScriptValue, deque[int | None]] = {}  # by key, as all of these
+        self.before: dict[ScriptValue, int | None] = {}
+        self.rates: dict[ScriptValue, float] = {}
         self.seen = 0.0
 
-    def update_items(self, items: Sequence[tuple[Any, Any]], portion: bool) -> None:
+    def update_items(self, items: Items, portion: bool) -> None:
         """The contents now; a ``portion`` is what came since the one before it."""
-        now = time.monotonic()
+        now = self._clock()
         passed, self.seen = now - self.seen if self.seen else 0.0, now
         if portion and not self.by_interval:
             self.by_interval, self.before = True, {}
@@ -123,9 +126,9 @@ class _MapState:
         else:
             self._remember_history(weights, 0.0)
 
-    def _gains_since(self, weights: dict[Any, int | None], passed: float) -> dict[Any, int | None]:
+    def _gains_since(self, weights: dict[ScriptValue, int | None], passed: float) -> dict[ScriptValue, int | None]:
         """What each key has gained since the last look; what is less than before has been begun anew."""
-        found: dict[Any, int | None] = {}
+        found: dict[ScriptValue, int | None] = {}
         for key, value in weights.items():
             before = self.before.get(key)
             if before is None:
@@ -133,7 +136,7 @@ class _MapState:
             found[key] = None if value is None or before is None else value - before if value >= before else value
         return found
 
-    def _remember_history(self, values: dict[Any, int | None], passed: float) -> None:
+    def _remember_history(self, values: dict[ScriptValue, int | None], passed: float) -> None:
         """Put ``values`` behind those of the looks before; they are gains if a time has ``passed``."""
         if len(self.histories.keys() | values.keys()) > self.most:  # those that are gone make room
             self.histories = {key: history for key, history in self.histories.items() if key in values}
@@ -157,22 +160,22 @@ class _MapState:
         note = "of the last interval" if self.by_interval else "since the start" if rates else "now"
         return LiveTable(self.spec.name, note, columns, tuple(rows), len(self.items))
 
-    def _build_row(self, key: Any, value: Any, rates: bool) -> LiveRow:
-        name = element_label("", key)
-        cells = [*[clean_cell(part) for part in key_parts(key)], *_value_cells(value, self.spec, self.kind)]
+    def _build_row(self, key: ScriptValue, value: ScriptValue, rates: bool) -> LiveRow:
+        name = terminal_safe(utf8(element_label("", key)))
+        cells = [clean_cell(part) for part in key_parts(key)] + _value_cells(value, self.spec, self.kind)
         if rates:
             cells.append(round(self.rates.get(key, 0.0), 1))
         spark = tuple(self.histories.get(key, ()))
         if isinstance(value, Histogram):
             buckets = list(value)
             shown = [(bucket_range(b), b.count) for b in buckets[-MOST_BUCKETS:]]
-            return LiveRow(clean_cell(name), tuple(cells), spark, _after_others(shown, len(buckets)))
+            return LiveRow(name, tuple(cells), spark, _after_others(shown, len(buckets)))
         if isinstance(value, Series):
             points = value.points
             last = [(value.format_time(p.start), p.value) for p in points[-MOST_BUCKETS:]]
-            return LiveRow(clean_cell(name), tuple(cells), tuple([p.value for p in points][-HISTORY:]),
+            return LiveRow(name, tuple(cells), tuple([p.value for p in points][-HISTORY:]),
                            _after_others(last, len(points)))
-        return LiveRow(clean_cell(name), tuple(cells), spark)
+        return LiveRow(name, tuple(cells), spark)
 
 
 def _after_others(shown: Sequence[tuple[str, int | None]], total: int) -> tuple[tuple[str, int | None], ...]:
@@ -180,7 +183,7 @@ def _after_others(shown: Sequence[tuple[str, int | None]], total: int) -> tuple[
     return (*([(f"... {total - len(shown)} before", None)] if total > len(shown) else []), *shown)
 
 
-def value_weight(value: Any) -> int | None:
+def value_weight(value: ScriptValue) -> int | None:
     """The number by which a value's changes are followed; None if it is none."""
     if isinstance(value, Histogram):
         return value.total
@@ -191,10 +194,10 @@ def value_weight(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def clean_cell(value: Any) -> Any:
+def clean_cell(value: ScriptValue) -> CellValue:
     """A value as a cell: numbers as they are, texts without anything that could steer a terminal."""
     found = cell_value(value)
-    return found if type(found) is int else terminal_safe(found)
+    return terminal_safe(found) if isinstance(found, str) else found
 
 
 def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
@@ -206,21 +209,21 @@ def _value_columns(spec: MapSpec, kind: str) -> tuple[str, ...]:
     return value_columns(spec)
 
 
-def _value_cells(value: Any, spec: MapSpec, kind: str) -> list[Any]:
+def _value_cells(value: ScriptValue, spec: MapSpec, kind: str) -> list[CellValue]:
     if isinstance(value, Histogram):
         return [value.total, *[_round_quantile(value.quantile(q)) for q in _QUANTILES]]
     if isinstance(value, Series):
         known = [p.value for p in value if p.value is not None]
         return [known[-1], min(known), max(known)] if known else ["", "", ""]
     row = next(value_rows(value, len(value_columns(spec))))
-    return [clean_cell(part) for part in row]
+    return [terminal_safe(part) if isinstance(part, str) else part for part in row]
 
 
-def _round_quantile(quantile: float | None) -> Any:
+def _round_quantile(quantile: float | None) -> CellValue:
     return "" if quantile is None else round(quantile)
 
 
-class _ToolTable:
+class ToolTable:
     """The rows that a tool prints under its heading: the last block, or the last rows where the heading comes once."""
 
     def __init__(self, name: str) -> None:
@@ -249,13 +252,18 @@ class _ToolTable:
     def write_text(self, text: bytes) -> None:
         """What is no row is seen as text."""
 
+    @property
+    def is_by_block(self) -> bool:
+        """Whether the heading comes again and again, and the rows below it are one block of many."""
+        return self._headings > 1
+
     def build_table(self) -> LiveTable:
-        note = "the last block" if self._headings > 1 else "the last rows"
-        rows = tuple(self._rows) if self._headings > 1 else tuple(reversed(self._rows))
+        note = "the last block" if self.is_by_block else "the last rows"
+        rows = tuple(self._rows) if self.is_by_block else tuple(reversed(self._rows))
         return LiveTable(self.name, note, self.columns, rows, self._count)
 
 
-def _parse_cell(text: str) -> Any:
+def _parse_cell(text: str) -> CellValue:
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
@@ -265,8 +273,10 @@ def _parse_cell(text: str) -> Any:
 class Model:
     """Collects what a run shows. ``out`` is the output for all that is text."""
 
-    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = ()) -> None:
+    def __init__(self, spec: ScriptSpec, title: str, tool: str = "", columns: Sequence[str] = (),
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
+        self._clock = clock
         self.title = title
         self._stream = Collected(1)
         self._notes = Collected(2)
@@ -276,32 +286,37 @@ class Model:
         self._written = 0
         self._rest = ""
         shown = sorted(spec.shown_maps, key=_map_rank)
-        self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown)) for m in shown}
-        self.tool = _ToolTable(tool) if columns else None
+        self._maps = {m.name: _MapState(m, MOST_HISTORIES // len(shown), clock) for m in shown}
+        self.tool = ToolTable(tool) if columns else None
         self.columns = list(columns)
-        self._started = time.monotonic()
+        self._started = clock()
         self._spent: dict[int, int] = {}  # nanoseconds until the last look, by number of the program
         self._looked = 0.0
 
-    def update_map(self, name: str, items: Sequence[tuple[Any, Any]]) -> None:
+    def update_map(self, name: str, items: Items) -> None:
         """What the script has just taken out of a map."""
         if name in self._maps:
             self._maps[name].update_items(items, True)
 
-    def read_maps(self, take: Take) -> None:
-        """Read the maps that the script does not print or clear itself."""
+    def read_maps(self, take: Take, known: Container[str] | None = None) -> None:
+        """Read the maps that the script does not print or clear itself; of them only those that are ``known``."""
         for name, state in self._maps.items():
-            if not state.by_interval:
+            if not state.by_interval and (known is None or name in known):
                 state.update_items(take(name, ""), False)
 
     def take_snapshot(self, session: Session, ended: str = "") -> Snapshot:
         """What there is now; ``ended`` says why there will be no more."""
+        return self.make_snapshot(_loss_lines(session), self._program_costs(session), ended)
+
+    def make_snapshot(self, losses: Sequence[str], costs: Sequence[LiveCost] = (), ended: str = "", state: str = "",
+                      more: Sequence[LiveTable] = ()) -> Snapshot:
+        """The same of what is no session: with a fleet's ``state``, and ``more`` tables behind the maps."""
         self.gather_text()
-        tables = [state.build_table() for state in self._maps.values()]
+        tables = [each.build_table() for each in self._maps.values()]
         if self.tool is not None and self.tool.columns:
             tables.insert(0, self.tool.build_table())
-        return Snapshot(self.title, time.monotonic() - self._started, tuple(tables), tuple(self._lines.pieces),
-                        self._written, tuple(_loss_lines(session)), tuple(self._program_costs(session)), ended)
+        return Snapshot(self.title, self._clock() - self._started, (*tables, *more), tuple(self._lines.pieces),
+                        self._written, tuple(losses), tuple(costs), ended, state)
 
     def gather_text(self) -> None:
         """Take over what has been printed."""
@@ -314,7 +329,9 @@ class Model:
         self._written += len(lines)
 
     def _program_costs(self, session: Session) -> list[LiveCost]:
-        now = time.monotonic()
+        if not session.programs:
+            return []
+        now = self._clock()
         passed, self._looked = (now - self._looked if self._looked else 0.0), now
         found = []
         for index, cost in enumerate(probe_costs(session)):
@@ -348,10 +365,10 @@ class ModelPrinter(Printer):
     joins_lines = False
 
     def __init__(self, spec: ScriptSpec, context: DecodingContext, take: Take, model: Model,
-                 warnings: bool = True) -> None:
+                 warnings: bool = True, outside: Outside | None = None) -> None:
         self.model = model
         self._parsed = Rows(model.columns, context, model.tool) if model.tool is not None else None
-        super().__init__(spec, context, model.out, take, warnings)
+        super().__init__(spec, context, model.out, take, warnings, outside=outside)
 
     def _site_handler(self, site: EventSite) -> Handler | None:
         name = site.data.get("map", "")
@@ -369,7 +386,7 @@ class ModelPrinter(Printer):
             return plain
         parsed = self._parsed.row_handler(site)
 
-        def feed_record(buffer: Any, offset: int) -> None:
+        def feed_record(buffer: bytes, offset: int) -> None:
             plain(buffer, offset)
             parsed(buffer, offset)
         return feed_record

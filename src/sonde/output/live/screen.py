@@ -6,10 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...ending import Ending
 from ..stream import NONE, Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...runtime.signals import SignalHandler
 
 _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[2J"  # alternate screen, no cursor, empty (xterm's control sequences)
 _LEAVE = b"\x1b[0m\x1b[?25h\x1b[?1049l"
@@ -30,7 +33,7 @@ class Screen:
         self.is_open = False
         self._stream = Stream(descriptor, NONE, ending)
         self._write_all = self._stream.write
-        self._old: dict[int, Any] = {}
+        self._old: dict[int, SignalHandler] = {}
 
     def open(self) -> None:
         """Take the terminal."""

@@ -13,7 +13,6 @@ import json
 import secrets
 import threading
 from time import monotonic
-from typing import Any
 
 from ...errors import SondeError
 from ...record import Record
@@ -21,6 +20,10 @@ from .bounded import BoundedServer as Bounded
 from .bounded import Client, Request, build_response
 from .model import Snapshot
 from .page import build_page
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...plain import Json
 
 HOST = "127.0.0.1"
 MOST_CLIENTS = 16
@@ -63,7 +66,7 @@ class PageServer:
         self._http.stop()
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: Record | Json) -> Json:
     """Records as objects, tuples as arrays, and integers that JavaScript has no exact numbers for as text; bytes that
     are no UTF-8 were replaced when the cells were made."""
     if isinstance(value, Record):
@@ -75,6 +78,8 @@ def plain_value(value: Any) -> Any:
         return [plain_value(part) for part in value]
     if type(value) is int and abs(value) > _EXACT:
         return str(value)
+    if isinstance(value, dict):
+        raise TypeError(value)
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if isinstance(value, str) else value
 
 

@@ -18,6 +18,10 @@ from ...ending import Ending
 from ..stream import NONE, Stream
 from .model import LiveRow, LiveTable, Snapshot
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..views.csv import CellValue
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK = 24        # characters of a sparkline
 _BAR = 18          # characters of the longest bar
@@ -96,6 +100,8 @@ class TopApp(App[None]):
 
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #fleet { height: auto; max-height: 3; padding: 0 1; background: $panel; display: none; }
+    #fleet.shown { display: block; }
     #tabs { height: 1; padding: 0 1; }
     #status { height: 1; padding: 0 1; background: $panel; }
     #status.lost { background: $error; color: $text; }
@@ -154,6 +160,7 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
+        yield Static("", id="fleet", markup=False)
         yield Static("", id="tabs", markup=False)
         yield Input(placeholder="show rows that contain ...", id="filter")
         yield Static(HELP, id="help", markup=False)
@@ -204,7 +211,7 @@ class TopApp(App[None]):
         snapshot = self._shown
         if snapshot is None:
             return
-        self._draw_tabs([*[table.name for table in snapshot.tables], _COSTS])
+        self._draw_tabs([*[table.name for table in snapshot.tables], *([] if snapshot.state else [_COSTS])])
         self._draw_table(self._current_table(snapshot))
         self._draw_log(snapshot)
         self._draw_status(snapshot)
@@ -282,8 +289,14 @@ class TopApp(App[None]):
         minutes, seconds = divmod(int(snapshot.elapsed), 60)
         state = f"ended: {snapshot.ended}" if snapshot.ended else _PAUSED if self._paused else "live"
         self.query_one("#head", Static).update(f"{snapshot.title}  {minutes}:{seconds:02}  {state}  {self._note}")
+        fleet = self.query_one("#fleet", Static)
+        fleet.set_class(bool(snapshot.state), "shown")
+        fleet.update(snapshot.state)
         status = self.query_one("#status", Static)
         status.set_class(bool(snapshot.losses), "lost")
+        if snapshot.state:
+            status.update(" · ".join(snapshot.losses) or "nothing lost")
+            return
         busiest = max(snapshot.costs, key=lambda cost: cost.share, default=None)
         cost = f"costs {snapshot.share:.2%} of a CPU"
         if busiest is not None and busiest.runs:
@@ -390,12 +403,12 @@ def _row_text(row: LiveRow) -> str:
     return " ".join(map(str, row.cells))
 
 
-def _sort_key(value: Any) -> tuple[bool, Any]:
+def _sort_key(value: CellValue) -> tuple[bool, CellValue]:
     """Numbers before texts."""
     return (False, value) if isinstance(value, (int, float)) else (True, value)
 
 
-def _table_cell(value: Any) -> Text:
+def _table_cell(value: CellValue) -> Text:
     number = isinstance(value, (int, float))
     return Text(str(value), justify="right" if number else "left", no_wrap=True)
 

@@ -10,7 +10,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...ending import Ending
 from ...errors import UsageError
@@ -26,11 +25,16 @@ from ..stream import FULL, LINE, Stream
 from ..text import encode_text
 from .view import View
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...runtime.values import DecodingContext
+
 # The name of each view, in the order in which they are listed: its module, and what it makes of a script.
 VIEWS = {
     "folded": "stacks as lines that flame-graph scripts read",
     "flamegraph": "stacks as a flame graph, SVG",
     "pprof": "stacks as a profile for pprof, compressed",
+    "otlp": "stacks as OpenTelemetry profiles, which are in development",
     "heatmap": "histograms over time: on the terminal, or as SVG or HTML by the name of the file",
     "dot": "pairs as a graph for Graphviz",
     "html": "everything on one page",
@@ -106,7 +110,7 @@ class Showing:
         self._name = name
         self._class = check_view(name, spec)
         self._path = path
-        name = os.path.basename(spec.source.name) if spec.source is not None else ""
+        name = os.path.basename(spec.source.name)
         self._title = title or (name.removesuffix(".bt") if name != "stdin" else "")
         self._unit = unit
         self._table = tuple(table)
@@ -125,8 +129,9 @@ class Showing:
         self.stream = Stream(descriptor, FULL, self._ending)
         return self.text
 
-    def make_printer(self, spec: ScriptSpec, context: Any, take: Take, act: Callable[[int], object],
-                     warnings: bool = True, outside: Outside | None = None) -> ViewPrinter:
+    def make_printer(self, spec: ScriptSpec, context: DecodingContext, take: Take,
+                     act: Callable[[int], object], warnings: bool = True,
+                     outside: Outside | None = None) -> ViewPrinter:
         """The printer that feeds the view."""
         assert self.stream is not None
         stream, where = self.stream, view_target(self.stream.descriptor, self._path, self._title)
@@ -197,8 +202,9 @@ class ViewPrinter(Printer):
 
     joins_lines = False
 
-    def __init__(self, spec: ScriptSpec, context: Any, out: Output, take: Take, act: Callable[[int], object],
-                 view: View, warnings: bool = True, outside: Outside | None = None) -> None:
+    def __init__(self, spec: ScriptSpec, context: DecodingContext, out: Output, take: Take,
+                 act: Callable[[int], object], view: View, warnings: bool = True,
+                 outside: Outside | None = None) -> None:
         from ...runtime.events import EventDecoder
         self.view = view
         self._act = act
@@ -235,7 +241,7 @@ class ViewPrinter(Printer):
         return self._event_handler(site, plain) if self.view.shows_event(site) else plain
 
     def _row_handler(self, handle_row: Handler) -> Handler:
-        def handle(buffer: Any, offset: int) -> None:
+        def handle(buffer: bytes, offset: int) -> None:
             self._lines.time, self._lines.probe = self._time_of(buffer, offset), self._probe_of(buffer, offset)
             handle_row(buffer, offset)
         return handle
@@ -250,7 +256,7 @@ class ViewPrinter(Printer):
                                                        "clear")
         index = next(i for i, each in enumerate(self.spec.sites) if each is site)
 
-        def clear_and_tell(buffer: Any, offset: int) -> None:
+        def clear_and_tell(buffer: bytes, offset: int) -> None:
             act(index)
             view.on_map_cleared(named)
         return clear_and_tell
@@ -261,7 +267,7 @@ class ViewPrinter(Printer):
         form = compile_format(site.parts, site.fields, self.context) if site.parts else None
         also_text = plain if view.keeps_text else None
 
-        def feed_event(buffer: Any, offset: int) -> None:
+        def feed_event(buffer: bytes, offset: int) -> None:
             event = decode(buffer, offset)
             event.time = self._time_of(buffer, offset)
             view.add_event(event, site, form(buffer, offset).decode("utf-8", "surrogateescape") if form else "")
@@ -269,11 +275,11 @@ class ViewPrinter(Printer):
                 also_text(buffer, offset)
         return feed_event
 
-    def _probe_of(self, buffer: Any, offset: int) -> str:
+    def _probe_of(self, buffer: bytes, offset: int) -> str:
         number = int.from_bytes(buffer[offset + 4:offset + 8], sys.byteorder)
         return self.spec.probes[number] if number < len(self.spec.probes) else ""
 
-    def _time_of(self, buffer: Any, offset: int) -> int:
+    def _time_of(self, buffer: bytes, offset: int) -> int:
         """Nanoseconds of the boot clock; a record without a time comes right after the one before it."""
         at = offset + _TIME_AT
         self._last = int.from_bytes(buffer[at:at + 8], sys.byteorder) or self._last

@@ -9,19 +9,20 @@ The last lines of a file begin with ``#``: which run this is, and what was lost 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ... import types as t
 from ...runtime.aggregates import Histogram, Stats
 from ...runtime.events import Event
 from ...runtime.series import Series
-from ...runtime.values import RecordValue, StackTrace, StructValue, to_text
+from ...runtime.values import Items, ScriptValue, StackTrace, to_text, value_members
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..rows import RowCell
 from ..text import terminal_safe
 from .stacks import frame_names
-from .view import Items, key_parts, key_types
 from .view import View as Base
+from .view import key_parts, key_types
+
+CellValue = int | float | str
 
 _VALUES = {"hist": ("low", "high", "count"), "lhist": ("low", "high", "count"), "stats": ("count", "average", "total"),
            "tseries": ("start", "value")}
@@ -34,8 +35,7 @@ class CsvView(Base):
     example = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"
     takes_rows = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
         import csv
         lines = {i for i, site in enumerate(self.spec.sites) if site.kind == "printf"} if self.target.table else set()
         self._events = {i: event_columns(site) for i, site in enumerate(self.spec.sites)
@@ -84,15 +84,15 @@ class CsvView(Base):
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
         args = event.args
         if site.kind == "print":
-            args = tuple(_value_members(args[0]))
+            args = tuple(value_members(args[0]))
         self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in args])
 
     def finish(self) -> None:
         self.heading(())
         self.write(self.run_comment())
 
-    def _write_row(self, time: int, table: str, columns: Iterable[str], cells: list[Any]) -> None:
-        row: list[Any] = [""] * len(self._places)
+    def _write_row(self, time: int, table: str, columns: Iterable[str], cells: Sequence[CellValue]) -> None:
+        row: list[CellValue] = [""] * len(self._places)
         for column, value in zip(columns, cells):
             row[self._places[column]] = value
         lead = [iso_timestamp(self.context.wall_clock(time, "boot"))] if self._timed else []
@@ -157,13 +157,7 @@ def _member_columns(type: t.Type, single: str) -> tuple[str, ...]:
     return (single,)
 
 
-def _value_members(value: Any) -> Iterable[Any]:
-    if isinstance(value, StructValue):
-        return value.values()
-    return value if isinstance(value, RecordValue) or type(value) is tuple else (value,)
-
-
-def value_rows(value: Any, columns: int) -> Iterator[list[Any]]:
+def value_rows(value: ScriptValue, columns: int) -> Iterator[list[CellValue]]:
     """The rows of a map's value, each with so many ``columns``."""
     if isinstance(value, Histogram):
         for bucket in value:
@@ -174,10 +168,10 @@ def value_rows(value: Any, columns: int) -> Iterator[list[Any]]:
     elif isinstance(value, Stats):
         yield [value.count, value.average, value.total]
     else:
-        yield [cell_value(part) for part in (_value_members(value) if columns > 1 else (value,))]
+        yield [cell_value(part) for part in (value_members(value) if columns > 1 else (value,))]
 
 
-def cell_value(value: Any) -> Any:
+def cell_value(value: ScriptValue) -> CellValue:
     """A value as a cell: numbers as numbers, stacks folded, anything else as its text."""
     if type(value) is int:
         return value

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import log10
-from typing import Any
 
 from ... import types as t
 from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import to_text
+from ...runtime.values import Items, ScriptValue, to_text
 from ...spec import MapSpec, ScriptSpec
 from ..text import CONTROLS
-from .view import Items, Totals, key_parts, key_types
+from .view import Totals, key_parts, key_types
 from .view import View as Base
 
 _NAMES = (t.Str, t.Inet, t.MacAddr, t.Symbol, t.USym, t.Enum, t.Buf)
@@ -38,8 +37,7 @@ class DotView(Base):
     needs = "maps keyed by pairs of addresses or names"
     example = "tracepoint:sched:sched_switch { @[args.prev_comm, args.next_comm] = count(); }"
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
         self._totals: dict[str, Totals] = {}
         self._specs: dict[str, MapSpec] = {}
 
@@ -80,7 +78,7 @@ class DotView(Base):
         assert pair is not None
         adds = not isinstance(spec.value, t.Aggregate) or spec.value.kind not in ("min", "max", "avg")
         lead = f"{name} " if len(self._totals) > 1 else ""
-        found: dict[tuple[str, str, str], list[Any]] = {}
+        found: dict[tuple[str, str, str], list[ScriptValue]] = {}
         for key, value in self._totals[name].items:
             parts = [to_text(part) for part in key_parts(key)]
             rest = ", ".join(text for i, text in enumerate(parts) if i not in pair)
@@ -95,14 +93,15 @@ class DotView(Base):
         return edges
 
 
-def _values_text(values: list[Any]) -> str:
-    if all(type(value) is int for value in values):
-        return str(sum(values))
-    last = values[-1]
-    return f"{sum(value.total for value in values)} values" if isinstance(last, Drawing) else to_text(last)
+def _values_text(values: list[ScriptValue]) -> str:
+    numbers = [value for value in values if type(value) is int]
+    if len(numbers) == len(values):
+        return str(sum(numbers))
+    drawings = [value for value in values if isinstance(value, Drawing)]
+    return f"{sum(drawing.total for drawing in drawings)} values" if drawings else to_text(values[-1])
 
 
-def _edge_weight(values: list[Any]) -> float:
+def _edge_weight(values: list[ScriptValue]) -> float:
     """How heavy an edge is: its number, or the number of its values."""
     return float(sum(value.count if isinstance(value, Stats) else value.total if isinstance(value, Drawing)
                      else value if isinstance(value, int) else 1 for value in values))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
 
 from ...memory import Memory
 from ...record import Record
 from ...runtime.aggregates import Bucket, Histogram, quantile
-from ...runtime.values import key_text
+from ...runtime.series import Series
+from ...runtime.values import Items, ScriptValue, key_text
 from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate
 from ..text import element_label
 from ..units import unit_behind
-from .view import Items, is_printed, text_bytes
+from .view import is_printed, text_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 MOST_MAPS = 12  # of one map with keys, those with most values
 MOST_SERIES = 40  # keys of a map of tseries(), those with the greatest values
@@ -27,7 +32,7 @@ class HeatColumn(Record):
     interval that began then."""
 
     time: int
-    counts: list[Any]  # int, or None
+    counts: Sequence[int | None]
 
 
 class Heat(Record):
@@ -64,11 +69,11 @@ class Heat(Record):
         """The unit of the values, with a blank before it; "" if the map's name has none."""
         return unit_behind(self.name)
 
-    def percentiles(self, counts: list[int]) -> str:
+    def percentiles(self, counts: Sequence[int | None]) -> str:
         """Those of a column's counts, or of all; "" of a series, which has none."""
         if self.series:
             return ""
-        return percentiles(self.name, [Bucket(row.low, row.high, count) for row, count in zip(self.rows, counts)
+        return percentiles(self.name, [Bucket(row.low, row.high, count or 0) for row, count in zip(self.rows, counts)
                                        if isinstance(row, Bucket)])
 
     @property
@@ -122,13 +127,13 @@ class HeatCollector:
         self._memory = memory  # bytes: beyond it neighbouring columns become one
         self._bytes = 0
         self._room = memory
-        self._keys = set[Any]()
-        self._columns: list[tuple[int, dict[Any, Histogram]]] = []
-        self._before: dict[Any, Histogram] = {}
+        self._keys: set[ScriptValue] = set()
+        self._columns: list[tuple[int, dict[ScriptValue, Histogram]]] = []
+        self._before: dict[ScriptValue, Histogram] = {}
 
     def add_items(self, items: Items, wall: int, then: str) -> None:
         """The map's contents at ``wall``; see View.map."""
-        now = dict(items)
+        now = {key: value for key, value in items if isinstance(value, Histogram)}
         gained = {key: _subtract_counts(value, self._before[key]) if key in self._before else value
                   for key, value in now.items()}
         self._before = {} if then in ("clear", "zero") else now
@@ -139,9 +144,9 @@ class HeatCollector:
             while self._bytes > self._memory and len(self._columns) > _FEWEST:
                 self._halve_columns()
 
-    def _admit(self, gained: dict[Any, Histogram]) -> dict[Any, Histogram]:
+    def _admit(self, gained: dict[ScriptValue, Histogram]) -> dict[ScriptValue, Histogram]:
         """The same with what there is no room for under one key: each key may be in all of the fewest columns."""
-        found: dict[Any, Histogram] = {}
+        found: dict[ScriptValue, Histogram] = {}
         for key, value in gained.items():
             if key not in self._keys:
                 size = _FEWEST * _bytes_of({key: value})
@@ -173,14 +178,14 @@ class HeatCollector:
     @property
     def heats(self) -> list[Heat]:
         """A heat map for each key, the one with most values first."""
-        sums: dict[Any, Histogram] = {}
+        sums: dict[ScriptValue, Histogram] = {}
         for _, found in self._columns:
             for key, value in found.items():
                 sums[key] = _add_counts(sums[key], value) if key in sums else value
         keys = sorted(sums, key=lambda key: -sums[key].total)
         return [self._build_heat(key, sums[key]) for key in keys if sums[key].total]
 
-    def _build_heat(self, key: Any, total: Histogram) -> Heat:
+    def _build_heat(self, key: ScriptValue, total: Histogram) -> Heat:
         rows = total.buckets
         first = next(i for i, count in enumerate(total.counts) if count)
         used = slice(first, first + len(rows))
@@ -190,7 +195,7 @@ class HeatCollector:
         return Heat(element_label(self.name, key).replace("\n", " "), rows, columns)
 
 
-def _bytes_of(column: dict[Any, Histogram]) -> int:
+def _bytes_of(column: dict[ScriptValue, Histogram]) -> int:
     return sum([_CELL + text_bytes(key) + 8 * len(value.counts) for key, value in column.items()])
 
 
@@ -212,10 +217,10 @@ def _subtract_counts(now: Histogram, before: Histogram) -> Histogram:
 
 def series_heat(name: str, items: Items) -> Heat | None:
     """A map of tseries(): a row for each key, those with the greatest values on top; None if nothing was recorded."""
-    found = [(key, value) for key, value in items if value.total]
+    found = [(key, value) for key, value in items if isinstance(value, Series) and value.total]
     if not found:
         return None
-    found.sort(key=lambda item: max([point.value for point in item[1] if point.value is not None], key=abs))
+    found.sort(key=lambda item: max(item[1].values.values(), key=abs))
     found = found[-MOST_SERIES:]
     values = [{point.start: point.value for point in value} for _, value in found]
     interval = found[0][1].interval
@@ -231,11 +236,15 @@ def squeeze_columns(heat: Heat, most: int) -> Heat:
     if step <= 1:
         return heat
     groups = [heat.columns[at:at + step] for at in range(0, len(heat.columns), step)]
-    join = _greatest_known if heat.series else sum
+    join = _greatest_known if heat.series else _sum_known
     columns = [HeatColumn(group[-1].time,
                           [join([column.counts[row] for column in group]) for row in range(len(heat.rows))])
                for group in groups]
     return Heat(heat.name, heat.rows, columns, heat.series)
+
+
+def _sum_known(values: list[int | None]) -> int:
+    return sum([value or 0 for value in values])
 
 
 def _greatest_known(values: list[int | None]) -> int | None:

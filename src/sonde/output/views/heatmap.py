@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ...spec import MapSpec, ScriptSpec
 from ..look import read_asset
@@ -23,8 +22,12 @@ from .heat import (
 )
 from .heat_svg import STYLE, heat_document, heat_element
 from .html import STYLE as PAGE_STYLE
-from .view import Items, is_printed
 from .view import View as Base
+from .view import is_printed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...runtime.values import Item, Items
 
 _SHADES = " ░▒▓█"
 _RAMP = ((32, 18, 64), (110, 28, 104), (190, 48, 78), (238, 112, 44), (252, 186, 60), (252, 248, 164))  # dark to light
@@ -40,10 +43,9 @@ class HeatmapView(Base):
     needs = "histograms or time series (hist, lhist, tseries)"
     example = "tracepoint:syscalls:sys_exit_read { @ = hist(args.ret); }"
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
         self._collectors: dict[str, HeatCollector] = {}
-        self._series: dict[str, list[tuple[Any, Any]]] = {}  # the last that was seen
+        self._series: dict[str, list[Item]] = {}  # the last that was seen
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from ...runtime.aggregates import Histogram
 from ...runtime.events import Event
-from ...runtime.values import StackTrace, to_text
+from ...runtime.values import Item, Items, ScriptValue, StackTrace, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..look import MONO, SANS, TABLES, read_asset
 from ..text import element_label, sort_items
@@ -21,7 +20,7 @@ from .heat import MOST_MAPS, HeatCollector, bucket_range, percentiles, shows_hea
 from .heat_svg import STYLE as HEAT_STYLE
 from .heat_svg import heat_element
 from .stacks import Folder, shows_stacks
-from .view import Items, Totals, key_parts
+from .view import Totals, key_parts
 from .view import View as Base
 
 MOST_LINES, MOST_CHARACTERS = 5000, 2 << 20  # of the script's text: the last ones
@@ -46,8 +45,7 @@ class HtmlView(Base):
     example = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"
     keeps_text = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
         self._text: deque[str] = deque()
         self._characters = 0  # of it
         self._cut = False     # is it only the end of what was printed?
@@ -114,13 +112,14 @@ class HtmlView(Base):
                 yield f'<p class="soft">the last {len(self._text)} lines</p>\n'
 
 
-def map_elements(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+def map_elements(spec: MapSpec, items: list[Item]) -> Iterator[str]:
     """A map as HTML: a histogram for each key, or a table."""
     if not items:
         yield '<p class="soft">empty</p>\n'
     elif isinstance(items[0][1], Histogram):
         for key, value in items[-MOST_ROWS:]:
-            yield _histogram_html(element_label(spec.name, key), value)
+            if isinstance(value, Histogram):
+                yield _histogram_html(element_label(spec.name, key), value)
     else:
         yield from _table_html(spec, items)
 
@@ -138,21 +137,22 @@ def _histogram_html(name: str, histogram: Histogram) -> str:
             f"{percentiles(name, list(histogram))}</p><table>{''.join(rows)}</table>\n")
 
 
-def _table_html(spec: MapSpec, items: list[tuple[Any, Any]]) -> Iterator[str]:
+def _table_html(spec: MapSpec, items: list[Item]) -> Iterator[str]:
     keys, values = key_columns(spec), value_columns(spec)
     yield '<input type="search" placeholder="filter" aria-label="filter"/>' if len(items) > 10 else ""
     heads = "".join(f"<th>{svg.escape_markup(name)}</th>" for name in keys + values)
     yield f'<table class="map"><thead><tr>{heads}</tr></thead><tbody>\n'
     for key, value in reversed(items[-MOST_ROWS:]):
         for row in value_rows(value, len(values)):
-            yield f"<tr>{''.join(map(_cell_html, [*key_parts(key), *row]))}</tr>\n"
+            yield f"<tr>{''.join([_cell_html(cell) for cell in (*key_parts(key), *row)])}</tr>\n"
     yield "</tbody></table>\n"
     if len(items) > MOST_ROWS:
         yield f'<p class="soft">the {MOST_ROWS} greatest of {len(items)}</p>\n'
 
 
-def _cell_html(value: Any) -> str:
+def _cell_html(value: ScriptValue | float) -> str:
     if type(value) is int:
         return f'<td class="number">{value}</td>'
-    text = value.render(0).strip("\n") if isinstance(value, StackTrace) else cell_value(value)
+    text = value.render(0).strip("\n") if isinstance(value, StackTrace) \
+        else str(value if isinstance(value, float) else cell_value(value))
     return f"<td>{svg.escape_lines(text)}</td>"

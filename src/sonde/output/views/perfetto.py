@@ -1,4 +1,6 @@
-"""``-f perfetto``: events on a time line, in Chrome's trace-event format, which ui.perfetto.dev opens.
+"""``-f perfetto``: events on a time line, which ui.perfetto.dev opens: in Chrome's trace-event format, or, for a file
+named so (BINARY), in Perfetto's own (see perfetto_packets). The first is text, which goes through pipes and into any
+program, and so what is written unless the other is asked for; the second is smaller, and has a track for each counter.
 
 What a script prints with printf() and print() becomes an instant on the track of its probe, or of a process and a
 thread where ``pid`` or ``tid`` is among what it prints. With a ``dur`` (nanoseconds) it is a slice that ends at the
@@ -14,18 +16,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ... import types as t
 from ...numerals import parse_whole
 from ...runtime.events import Event
-from ...runtime.values import RecordValue, StackTrace, key_text, to_text
+from ...runtime.values import Items, RecordValue, ScriptValue, StackTrace, key_text, to_text
 from ...spec import EventSite, MapSpec, ScriptSpec
 from ..rows import RowCell
 from .csv import event_columns
 from .stacks import clean_text, frame_names
-from .view import Items, is_printed
 from .view import View as Base
+from .view import is_printed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...plain import JsonObject
+    from .perfetto_packets import Packets
 
 _NAMED = ("name", "pid", "tid", "comm", "dur")  # members of a record that are not arguments but the event itself
 _DURATION = re.compile(r"(?:LAT|DUR|AGE)?\(?(s|ms|us|ns)\)?", re.IGNORECASE)  # a tool's column of how long it took
@@ -34,6 +40,7 @@ _COUNTED = ("count", "sum", "min", "max", "avg")
 # Probes at a call's entry and return; ``what`` is the same of both.
 _ENTRY = re.compile(r"tracepoint:syscalls:sys_enter_(?P<what>.*)|(?:kprobe|uprobe|fentry):(?P<place>.*)")
 _RETURN = re.compile(r"tracepoint:syscalls:sys_exit_(?P<what>.*)|(?:kretprobe|uretprobe|fexit):(?P<place>.*)")
+BINARY = (".pftrace", ".perfetto-trace")  # how files are called that are to be in Perfetto's own form
 LONGEST = 120  # characters of a name that is a printf()'s text
 
 
@@ -44,8 +51,15 @@ class PerfettoView(Base):
     example = 'tracepoint:sched:sched_process_exec { printf("%d %s", pid, str(args.filename)); }'
     takes_rows = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
+        self._packets: Packets | None = None
+        if self.target.suffix in BINARY:
+            from .perfetto_packets import Packets
+            now = self.context.boot_time()
+            self._packets = Packets(self.write, self.target.title or "sonde", now, self.context.wall_clock(now, "boot"))
+        self._prepare_text()
+
+    def _prepare_text(self) -> None:
         import json
         self._dump = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
         self._separator = ""
@@ -53,8 +67,9 @@ class PerfettoView(Base):
         self._slices = 0  # that have an id
         self._entries, self._returns = _calls(self.spec.probes)
         self._open: dict[tuple[int, int], list[str]] = {}  # by thread: calls that have not returned
-        self._latest = 0  # µs: time of the last event
-        self.write('{"displayTimeUnit":"ns","traceEvents":[\n')
+        self._latest = 0  # ns: time of the last event
+        if self._packets is None:
+            self.write('{"displayTimeUnit":"ns","traceEvents":[\n')
         self._write_event({"ph": "M", "name": "process_name", "pid": 0, "tid": 0,
                            "args": {"name": self.target.title or "sonde"}})
 
@@ -70,8 +85,8 @@ class PerfettoView(Base):
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if items and then != "final":
-            counts = {clean_text(key_text(key)) if key is not None else "value": int(value) for key, value in items}
-            self._write_event({"ph": "C", "name": named.name, "pid": 0, "tid": 0, "ts": time / 1000, "args": counts})
+            counts = {clean_text(key_text(key)) if key is not None else "value": _as_int(value) for key, value in items}
+            self._write_event({"ph": "C", "name": named.name, "pid": 0, "tid": 0, "ts": time, "args": counts})
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
         value = event.args[0] if site.kind == "print" else None
@@ -94,38 +109,39 @@ class PerfettoView(Base):
                     time, probe, _whole(found.get("PID")), _whole(found.get("TID")), found.get("COMM", ""),
                     _duration(found))
 
-    def _event(self, found: dict[str, Any], time: int, probe: str, pid: int | None, tid: int | None, comm: str,
+    def _event(self, found: JsonObject, time: int, probe: str, pid: int | None, tid: int | None, comm: str,
                duration: int | None) -> None:
         """An instant, or with a duration (ns) a slice that ends then."""
-        found |= self._event_track(probe, pid, tid, comm)
+        track = self._event_track(probe, pid, tid, comm)
+        found |= track
         if tid is not None and duration is None and (probe in self._entries or probe in self._returns):
-            self._call_event(found, time, probe, (found["pid"], tid))
+            self._call_event(found, time, probe, (track["pid"], tid))
         elif duration is None or duration < 0:
-            self._write_event(found | {"ph": "i", "s": "t", "ts": time / 1000})
+            self._write_event(found | {"ph": "i", "s": "t", "ts": time})
         elif tid is not None:
-            self._write_event(found | {"ph": "X", "ts": (time - duration) / 1000, "dur": duration / 1000})
+            self._write_event(found | {"ph": "X", "ts": time - duration, "dur": duration})
         else:
             self._slices += 1
             found["id"] = f"0x{self._slices:x}"
-            self._write_event(found | {"ph": "b", "ts": (time - duration) / 1000})
+            self._write_event(found | {"ph": "b", "ts": time - duration})
             self._write_event({key: found[key] for key in ("name", "cat", "id", "pid", "tid")} | {"ph": "e",
-                                                                                                  "ts": time / 1000})
+                                                                                                  "ts": time})
 
-    def _call_event(self, found: dict[str, Any], time: int, probe: str, thread: tuple[int, int]) -> None:
+    def _call_event(self, found: JsonObject, time: int, probe: str, thread: tuple[int, int]) -> None:
         """The begin or end of a call. What it called and is still open has ended too: that return was not printed."""
         calls = self._open.setdefault(thread, [])
         if probe in self._entries:
             calls.append(self._entries[probe])
-            self._write_event(found | {"ph": "B", "name": calls[-1], "ts": time / 1000})
+            self._write_event(found | {"ph": "B", "name": calls[-1], "ts": time})
             return
         call = self._returns[probe]
         if call not in calls:  # it was under way when the tracing began
-            self._write_event(found | {"ph": "i", "s": "t", "ts": time / 1000})
+            self._write_event(found | {"ph": "i", "s": "t", "ts": time})
             return
         while calls:
             ended = calls.pop()
             self._write_event((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
-                              | {"ph": "E", "name": ended, "ts": time / 1000})
+                              | {"ph": "E", "name": ended, "ts": time})
             if ended == call:
                 return
 
@@ -148,20 +164,40 @@ class PerfettoView(Base):
             self._write_event({"ph": "M", "name": f"{what}_name", "pid": pid, "tid": tid,
                                "args": {"name": clean_text(name)}})
 
-    def _write_event(self, event: dict[str, Any]) -> None:
-        self._latest = max(self._latest, event.get("ts", 0))
-        self.write(self._separator + self._dump(event))
+    def _write_event(self, event: JsonObject) -> None:
+        """An event of Chrome's format, but for its times, which are nanoseconds."""
+        time = event.get("ts")
+        if isinstance(time, int):
+            self._latest = max(self._latest, time)
+        if self._packets is not None:
+            self._packets.write_event(event)
+            return
+        micros = {key: value / 1000 for key, value in event.items() if key in ("ts", "dur") and isinstance(value, int)}
+        self.write(self._separator + self._dump(event | micros))
         self._separator = ",\n"
 
     def finish(self) -> None:
         for line in self.run.lost if self.run is not None else ():
             self._write_event({"ph": "i", "s": "g", "name": line, "cat": "lost", "pid": 0, "tid": 0,
                                "ts": self._latest})
+        if self._packets is not None:
+            self._finish_packets(self._packets)
+            return
         run = f',"otherData":{self._dump(self.run.as_json())}' if self.run is not None else ""
         self.write(f"\n]{run}}}\n")
 
 
-def _as_int(value: Any) -> int | None:
+    def _finish_packets(self, packets: Packets) -> None:
+        if packets.left_out:
+            self._write_event({"ph": "i", "s": "g", "name": f"{packets.left_out} values of counters left out: too many",
+                               "cat": "lost", "pid": 0, "tid": 0, "ts": self._latest})
+        if self.run is not None:
+            from .perfetto_packets import flatten
+            self._write_event({"ph": "i", "s": "g", "name": "run", "cat": "sonde", "pid": 0, "tid": 0,
+                               "ts": self._latest, "args": dict(flatten(self.run.as_json()))})
+
+
+def _as_int(value: ScriptValue) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
@@ -195,9 +231,9 @@ def _duration(row: dict[str, str]) -> int | None:
     return None
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: ScriptValue) -> int | str:
     """A value as JSON has it: numbers (those that JavaScript keeps exactly) and texts."""
-    if type(value) in (int, bool):
+    if type(value) is int or isinstance(value, bool):
         return value if abs(value) <= 1 << 53 else str(value)
     if isinstance(value, StackTrace):
         return ";".join(reversed(frame_names(value)))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable
-from typing import Any
 
 from ...kinds import KINDS
-from ...spec import MapSpec
+from ...spec import MapSpec, ProgramSpec
 from ...types import Aggregate
 from ..units import unit_of
-from .stacks import KERNEL, LEFT_OUT, Folded, StackView, head_names
+from .stacks import KERNEL, Folded, StackView, split_samples
+from .wire import message, number, packed
 
 # What pprof calls units; it knows how to convert these.
 _UNITS = {"ns": "nanoseconds", "µs": "microseconds", "ms": "milliseconds", "s": "seconds", "B": "bytes",
@@ -31,7 +31,7 @@ class PprofView(StackView):
 
     def finish(self) -> None:
         shown = [named for named in self.spec.maps if named.name in self.map_names]
-        profile = _Profile(shown, [_value_type(named, self.target.unit if len(shown) == 1 else "") for named in shown])
+        profile = _Profile(shown, [value_type(named, self.target.unit if len(shown) == 1 else "") for named in shown])
         profile.add_stacks(self.folded)
         profile.add_period(self.spec.programs)
         if self.run is not None:
@@ -39,7 +39,7 @@ class PprofView(StackView):
         self.write(gzip.compress(profile.encode(), mtime=0))
 
 
-def _value_type(named: MapSpec, unit: str) -> tuple[str, str]:
+def value_type(named: MapSpec, unit: str) -> tuple[str, str]:
     """What the values of a map are, and their unit."""
     counts = isinstance(named.value, Aggregate) and named.value.kind in _COUNTS
     unit = unit or ("" if counts else unit_of(named.name))
@@ -55,47 +55,41 @@ class _Profile:
         self._functions: dict[tuple[str, int], int] = {}  # (name, mapping) -> id, of the location too
         self._body = bytearray()
         for kind, unit in types:
-            self._body += _message(1, self._pair(kind, unit))
+            self._body += message(1, self._pair(kind, unit))
         for mapping, name in ((_USER, "[user]"), (_KERNEL, "[kernel.kallsyms]")):
-            self._body += _message(3, _number(1, mapping) + _number(5, self._text(name)) + _number(_HAS_FUNCTIONS, 1))
+            self._body += message(3, number(1, mapping) + number(5, self._text(name)) + number(_HAS_FUNCTIONS, 1))
 
     def add_stacks(self, folded: Folded) -> None:
         """The samples."""
-        places = {named.name: place for place, named in enumerate(self._maps)}
         values: dict[tuple[tuple[str, str], ...], dict[tuple[str, ...], list[int]]] = {}
-        for frames, weight in folded.items():
-            place = places[frames[0]] if len(self._maps) > 1 and frames != LEFT_OUT else 0
-            rest = frames[1:] if len(self._maps) > 1 and frames != LEFT_OUT else frames
-            names = head_names(self._maps[place]) if frames != LEFT_OUT else []
-            labels = tuple(zip(names, rest))
-            stack = values.setdefault(labels, {}).setdefault(rest[len(names):], [0] * len(self._maps))
-            stack[place] += weight
+        for place, labels, functions, weight in split_samples(folded, self._maps):
+            values.setdefault(labels, {}).setdefault(functions, [0] * len(self._maps))[place] += weight
         for labels, stacks in values.items():
-            kept = b"".join([_message(3, self._pair(name, text)) for name, text in labels])
+            kept = b"".join([message(3, self._pair(name, text)) for name, text in labels])
             for functions, weights in stacks.items():
                 locations = [self._location(name) for name in reversed(functions)]
-                self._body += _message(2, _packed(1, locations) + _packed(2, weights) + kept)
+                self._body += message(2, packed(1, locations) + packed(2, weights) + kept)
 
-    def add_period(self, programs: Iterable[Any]) -> None:
+    def add_period(self, programs: Iterable[ProgramSpec]) -> None:
         """How much time a sample stands for, of a script that samples."""
         periods = {point.period for program in programs for point in program.attach if point.kind == "profile"}
         others = any(point.kind != "profile" and not KINDS[point.kind].exempt
                      for program in programs for point in program.attach)
         if len(periods) == 1 and not others:
-            self._body += _message(11, self._pair("cpu", "nanoseconds")) + _number(12, periods.pop())
+            self._body += message(11, self._pair("cpu", "nanoseconds")) + number(12, periods.pop())
 
     def add_run(self, started: int, took: int, lines: Iterable[str]) -> None:
         """Which run it was, and what was lost in it."""
-        self._body += _number(9, started) + _number(10, took) + _packed(13, map(self._text, lines))
+        self._body += number(9, started) + number(10, took) + packed(13, map(self._text, lines))
 
     def encode(self) -> bytes:
         """The whole message."""
         body = bytearray(self._body)
-        for (name, mapping), number in self._functions.items():
+        for (name, mapping), own in self._functions.items():
             text = self._text(name)
-            body += _message(5, _number(1, number) + _number(2, text) + _number(3, text))
-            body += _message(4, _number(1, number) + _number(2, mapping) + _message(4, _number(1, number)))
-        return bytes(body) + b"".join([_message(6, text.encode("utf-8", "replace")) for text in self._texts])
+            body += message(5, number(1, own) + number(2, text) + number(3, text))
+            body += message(4, number(1, own) + number(2, mapping) + message(4, number(1, own)))
+        return bytes(body) + b"".join([message(6, text.encode("utf-8", "replace")) for text in self._texts])
 
     def _location(self, frame: str) -> int:
         name = frame.removesuffix(KERNEL)
@@ -106,31 +100,4 @@ class _Profile:
 
     def _pair(self, first: str, second: str) -> bytes:
         """Of two texts: a ValueType, a Label."""
-        return _number(1, self._text(first)) + _number(2, self._text(second))
-
-
-# The wire format of protocol buffers: a field's number and type, then a varint, or a length and so many bytes.
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
-def _number(field: int, value: int) -> bytes:
-    """A field that is a number; 0 is what is not there."""
-    return _varint(field << 3) + _varint(value) if value else b""
-
-
-def _message(field: int, content: bytes) -> bytes:
-    """A field that is a message or a text."""
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _packed(field: int, values: Iterable[int]) -> bytes:
-    """A field that is several numbers."""
-    return _message(field, b"".join(map(_varint, values)))
+        return number(1, self._text(first)) + number(2, self._text(second))

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from sys import getsizeof
-from typing import Any
 
 from ...errors import SondeError
 from ...memory import Memory
 from ...runtime.aggregates import Drawing, Stats
-from ...runtime.values import LOST, Frame, PythonFrame, StackTrace, to_text
-from ...spec import MapSpec
+from ...runtime.values import (
+    LOST,
+    Frame,
+    Item,
+    Items,
+    PythonFrame,
+    ScriptValue,
+    StackTrace,
+    merge_python_frames,
+    to_text,
+)
+from ...spec import MapSpec, ScriptSpec
 from ...types import Aggregate, Int, Stack, Tuple, Type
 from ..progress import track_progress
 from ..text import CONTROLS
-from .view import Items, View, has_stack, key_types
+from .view import View, has_stack, key_types
 
 LEFT_OUT = ("[left out: --memory]",)  # the frames of all stacks for which there was no room
 _ENTRY = 200     # bytes of a stack that is kept, without its frames
@@ -23,7 +32,6 @@ KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts kno
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
-_EVALUATES = "_PyEval_EvalFrame"  # how the interpreter's functions that run Python's code begin
 _HOSTILE = {ord(";"): ":"} | CONTROLS
 
 Folded = dict[tuple[str, ...], int]  # frames, outermost first -> weight
@@ -36,12 +44,12 @@ def shows_stacks(named: MapSpec) -> bool:
     return additive and any(has_stack(t) for t in key_types(named))
 
 
-def value_weight(value: Any) -> int:
+def value_weight(value: ScriptValue) -> int:
     """How much a value of a map counts: a number itself, the total of stats(), the number of values of a hist()."""
-    return int(value.total if isinstance(value, Stats | Drawing) else value)
+    return value.total if isinstance(value, Stats | Drawing) else value if isinstance(value, int) else 0
 
 
-def fold_key(key: Any) -> tuple[str, ...]:
+def fold_key(key: ScriptValue) -> tuple[str, ...]:
     """The frames of a map key, outermost first: what is no stack, then user frames, then kernel frames.
 
     A second stack of the same kind is that of a waker; it follows behind ``--``, innermost first, so that in a flame
@@ -88,7 +96,8 @@ class _Segment:
     def user_frames(self) -> list[str]:
         """Those of Python in the place of the interpreter's, if there are any."""
         python, native = self.frames_of("pystack"), self.frames_of("ustack")
-        return merge_python_frames(python, native) if python else native
+        entered = self.stacks["pystack"].entered if "pystack" in self.stacks else []
+        return merge_python_frames(native, native, python, entered)
 
     def waker_frames(self) -> tuple[list[str], bool]:
         """As a waker's: ``--``, then from the innermost frame to the name; nothing if nothing is known. And whether
@@ -101,15 +110,7 @@ class _Segment:
         return [WAKER, *found] if found else [], False
 
 
-def merge_python_frames(python: list[str], native: list[str]) -> list[str]:
-    """A thread's frames as a reader of Python code knows them, innermost first: what the innermost Python function has
-    called in C, then the Python functions. Where the interpreter's own frame was not found (it was built without frame
-    pointers), only the innermost native frame is certain."""
-    inner = next((at for at, name in enumerate(native) if name.startswith(_EVALUATES)), min(len(native), 1))
-    return [*native[:inner], *python]
-
-
-def _flatten_key(key: Any) -> Iterator[Any]:
+def _flatten_key(key: ScriptValue) -> Iterator[ScriptValue]:
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, tuple):
             yield from _flatten_key(part)
@@ -166,14 +167,13 @@ class StackView(View):
     needs = "maps keyed by stacks, with counts, sums or histograms"
     example = "profile:hz:99 { @[ustack, kstack, comm] = count(); }"
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def prepare(self) -> None:
         shown = [m.name for m in self.spec.maps if m.name.startswith("@") and self.shows_map(m, self.spec)]
         self.map_names = shown
         self._folder = Folder(shown, self.target.memory)
 
     @classmethod
-    def shows_map(cls, named: MapSpec, spec: Any) -> bool:
+    def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
         return shows_stacks(named)
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
@@ -208,7 +208,7 @@ class Folder:
         self._latest: dict[str, Folded] = {}
         self.heads = 0  # so many frames from the outside are no functions
 
-    def add_items(self, named: MapSpec, items: Iterable[tuple[Any, Any]], then: str) -> None:
+    def add_items(self, named: MapSpec, items: Iterable[Item], then: str) -> None:
         """A map's contents, and what happened to it in the same step (see View.map)."""
         lead = (clean_text(named.name),) if len(self.names) > 1 else ()
         self.heads = len(lead) + len(head_names(named)) if len(self.names) == 1 else 1
@@ -246,6 +246,18 @@ class Folder:
             for frames, value in latest.items():
                 total[frames] = total.get(frames, 0) + value
         return {frames: value for frames, value in total.items() if value > 0 and frames}
+
+
+def split_samples(folded: Folded, maps: Sequence[MapSpec]) -> Iterator[
+        tuple[int, tuple[tuple[str, str], ...], tuple[str, ...], int]]:
+    """(place of its map, what its key has beside stacks, functions, weight) of what a folder of these maps has."""
+    places = {clean_text(named.name): place for place, named in enumerate(maps)}
+    for frames, weight in folded.items():
+        several = len(maps) > 1 and frames != LEFT_OUT
+        place = places[frames[0]] if several else 0
+        rest = frames[1:] if several else frames
+        names = head_names(maps[place]) if frames != LEFT_OUT else []
+        yield place, tuple(zip(names, rest)), rest[len(names):], weight
 
 
 def folded_lines(folded: Folded) -> Iterator[str]:

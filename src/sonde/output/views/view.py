@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from sys import getsizeof
-from typing import Any
 
 from ...runtime.events import Event
 from ...runtime.provenance import Provenance
@@ -13,7 +12,11 @@ from ...types import Stack, Tuple, Type
 from ..progress import Progress
 from ..rows import RowCell
 
-Items = Sequence[tuple[Any, Any]]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...runtime.values import Clock, Item, Items, ScriptValue
+    from . import Target
+
 _PAIR = 400  # bytes of a key with its value, without the texts in the key
 
 
@@ -28,11 +31,16 @@ class View:
     bar: Progress | None = None  # for what takes long, where somebody looks on
     run: Provenance | None = None  # of what is shown; known when the run is over
 
-    def __init__(self, spec: ScriptSpec, context: Any, write: Callable[[str | bytes], object], target: Any) -> None:
+    def __init__(self, spec: ScriptSpec, context: Clock, write: Callable[[str | bytes], object],
+                 target: Target) -> None:
         self.spec = spec
         self.context = context
         self.write = write
         self.target = target
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Set up what the view keeps."""
 
     @classmethod
     def shows_map(cls, named: MapSpec, spec: ScriptSpec) -> bool:
@@ -91,8 +99,8 @@ class Totals:
     def __init__(self, memory: int) -> None:
         self._room = memory
         self.left_out = 0  # pairs for which there was no room
-        self.kept: list[tuple[Any, Any]] = []
-        self.latest: list[tuple[Any, Any]] = []
+        self.kept: list[Item] = []
+        self.latest: list[Item] = []
 
     def add_items(self, items: Items, then: str) -> None:
         """Contents of the map, and what happened to it in the same step."""
@@ -112,7 +120,7 @@ class Totals:
         self.latest = []
 
     @property
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> list[Item]:
         """All pairs; a key may come several times."""
         return self.kept + self.latest
 
@@ -124,14 +132,14 @@ def key_types(named: MapSpec) -> tuple[Type, ...]:
     return named.key.of if isinstance(named.key, Tuple) else (named.key,)
 
 
-def key_parts(key: Any) -> tuple[Any, ...]:
+def key_parts(key: ScriptValue) -> tuple[ScriptValue, ...]:
     """The keys of an element, one by one."""
     if key is None:
         return ()
-    return key if isinstance(key, tuple) and type(key) is tuple else (key,)
+    return key if type(key) is tuple else (key,)
 
 
-def text_bytes(key: Any) -> int:
+def text_bytes(key: ScriptValue) -> int:
     """What the texts in a key take."""
     return sum([getsizeof(part) for part in key_parts(key) if isinstance(part, str | bytes)])
 

@@ -1,0 +1,73 @@
+"""Runs that are made to be compared: ``sonde record`` as a child, beside a command or for so long."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import SondeError
+from ..installed import command_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+    from subprocess import Popen
+
+ATTACHING = 120.0  # s until everything has to be attached
+ENDING = 120.0     # s from the signal to the end
+
+
+def record_beside(command: str, script: Sequence[str], path: str) -> None:
+    """Record a script beside a command. SondeError if it could not be."""
+    import subprocess
+    subprocess.run(_words(path, ["-c", command, *script]), stdout=sys.stderr, check=False)
+    if not os.path.exists(path):  # a status of its own is the command's affair
+        raise SondeError(f"the run beside {command!r} could not be recorded")
+
+
+def record_for(seconds: float, script: Sequence[str], path: str) -> None:
+    """Record a script for so long from when it is attached; shorter if it ends by itself. SondeError if it could not
+    be."""
+    import signal
+    import subprocess
+    from socket import AF_UNIX, SOCK_DGRAM, socket
+    ready = f"{path}.ready"
+    with socket(AF_UNIX, SOCK_DGRAM) as told:
+        told.bind(ready)
+        child = subprocess.Popen(_words(path, script), stdout=sys.stderr, env=os.environ | {"NOTIFY_SOCKET": ready},
+                                 start_new_session=True)  # Ctrl-C is for this process, which ends it
+        try:
+            _await_ready(told, child)
+            try:
+                child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                child.send_signal(signal.SIGINT)
+                child.wait(ENDING)
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+            os.unlink(ready)
+    if child.returncode < 0 or not os.path.exists(path):
+        raise SondeError("the script could not be recorded")
+
+
+def _await_ready(told: socket, child: Popen[bytes]) -> None:
+    """Until the child says that everything is attached, or has ended."""
+    from time import monotonic
+    told.settimeout(0.2)
+    until = monotonic() + ATTACHING
+    while child.poll() is None and monotonic() < until:
+        try:
+            if b"READY=1" in told.recv(4096):
+                return
+        except TimeoutError:
+            pass
+    if child.poll() is None:
+        raise SondeError(f"the script was not attached within {ATTACHING:g} seconds")
+
+
+def _words(path: str, script: Sequence[str]) -> list[str]:
+    from shlex import split
+    return [*split(command_path()), "record", "-q", "-o", path, *script]

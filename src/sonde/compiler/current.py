@@ -1,0 +1,62 @@
+"""The current task without a call: the helper's calls become loads where the kernel says where the pointer lies.
+
+See :mod:`sonde.kernel.current_task`. What a CPU's word in the table does not tell, as for one that came online
+later, the helper does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import helpers as h
+from .builder import Builder
+from .ir import Block, Function, MapAddr, Op
+from .unit import Unit
+
+if TYPE_CHECKING:
+    from .lower.core import Lower
+
+NUMBER = "timespec64"  # a struct of the kernel that begins with a number of 64 bits
+
+
+def loads_current(unit: Unit) -> bool:
+    """Whether the current task takes no call; with -k kernel memory is read by helpers."""
+    return unit.world.arch == "x86_64" and unit.feature("current_task_variable") and unit.feature("rdonly_cast") \
+        and not unit.options.count_reads and unit.world.find_struct(NUMBER) is not None
+
+
+def load_current_tasks(lo: Lower) -> None:
+    """Replace the calls that are left of those for the current task."""
+    for function in lo.program.functions:
+        for block in list(function.blocks):
+            while (call := _find_call(block)) is not None and loads_current(lo.unit):
+                block = _split_block(lo.unit, function, block, call)
+
+
+def _find_call(block: Block) -> Op | None:
+    return next((op for op in block.ops if op.kind == "call" and op.imm == h.TASK), None)
+
+
+def _split_block(unit: Unit, function: Function, block: Block, call: Op) -> Block:
+    """The block up to the call and the load; what is behind the call is returned."""
+    at = block.ops.index(call)
+    rest = function.block("task", block.cold)
+    rest.ops, block.ops = block.ops[at + 1:], block.ops[:at]
+    b = Builder(function)
+    function.blocks.pop()  # the builder's own first block
+    b.current, b.span = block, call.span
+    known, unknown = b.block("known", block.cold), b.block("unknown", cold=True)
+    table, task, number = unit.current_tasks(), function.reg("task"), unit.world.find_struct(NUMBER)
+    assert number is not None
+    cpu = b.alu("and", b.call(h.CPU_ID, [], "cpu", pure=True), table.cpus - 1)
+    place = b.load(b.alu("add", b.address(MapAddr(table.name)), b.alu("lsh", cpu, 3)), 0)
+    b.branch("jeq", place, 0, unknown, known)
+    b.start(unknown)
+    b.set(task, b.call(h.TASK, [], "current_task"))
+    b.jump(rest)
+    b.start(known)
+    cast = b.kfunc(unit.world.kfunc_id("bpf_rdonly_cast"), [place, number.btf_id], "rdonly_cast", pure=True)
+    b.set(task, b.load(cast, 0))
+    b.start(rest)
+    rest.ops.insert(0, Op("mov", call.dst, [task], span=call.span))
+    return rest

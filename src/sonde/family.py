@@ -1,0 +1,68 @@
+"""The command of -c and all that it starts, for tools whose USAGE names ``[-c COMMAND]``.
+
+A process is known by its ``struct signal_struct``, which all its threads share, which stays the same when it runs
+another program, and whose memory is nobody else's before its last task is freed; its number may be given out again
+before that. ``sched_process_fork`` fires before the new task runs (kernel_clone() in kernel/fork.c), so nothing that a
+child does is missed; ``sched_process_free`` after all else that happens in its name, closing its files among it.
+"""
+
+from __future__ import annotations
+
+from .source import Source
+from .spec import FAMILY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .runtime.losses import Losses
+    from .runtime.maps import Map
+    from .runtime.session import Session
+
+# A process's first thread goes last; one whose place another thread has taken, by running a program, goes before.
+# Numbers in place of args: before Linux 5.18 these have no types.
+FOLLOW = Source("processes of -c", """
+config = { print_maps_on_exit = 0 }
+let @family = hash(65536);
+rawtracepoint:sched_process_fork /pid == cpid || has_key(@family, (uint64)curtask.signal)/ {
+  @family[(uint64)((struct task_struct *)arg1).signal] = (uint64)1;
+}
+rawtracepoint:sched_process_free
+/((struct task_struct *)arg0).group_leader == (struct task_struct *)arg0
+    && has_key(@family, (uint64)((struct task_struct *)arg0).signal)/ {
+  delete(@family, (uint64)((struct task_struct *)arg0).signal);
+}
+""")
+
+
+class FamilyLog:
+    """Keeps the script's map of the family from now on. ``session`` is that of FOLLOW, not loaded yet, which knows the
+    command as ``cpid``; ``maps`` are those of the script, which is not attached yet."""
+
+    is_prompt = False
+    fds: list[int] = []
+
+    def __init__(self, session: Session, maps: dict[str, Map]) -> None:
+        self._session = session
+        session.maps["@family"] = maps[FAMILY]
+        try:
+            session.attach()
+        except BaseException:
+            self._close_session()
+            raise
+
+    def drain_rings(self) -> None:
+        """It tells nothing."""
+
+    def count_losses(self, losses: Losses) -> None:
+        """Add the processes that are not in the map."""
+        own = self._session.losses()
+        losses.strayed += sum([count for _, count in (*own.errors, *own.skipped)])
+
+    def close(self) -> None:
+        """Stop following."""
+        self._session.stop()
+        self._close_session()
+
+    def _close_session(self) -> None:
+        self._session.losses()
+        self._session.maps.pop("@family", None)  # it is the script's
+        self._session.close()

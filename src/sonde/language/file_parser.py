@@ -1,0 +1,98 @@
+"""A parser of one file: what it shares with the files that include it, and its ``#`` lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..source import Source, Span
+from . import ast
+from .ast import Expr, Script
+from .constants import NotConstant, evaluate_constant
+from .cursor import Abandoned
+from .diagnostics import Diagnostics
+from .files import Files, is_system_header, kernel_version_code
+from .lexer import Lexer, parse_integer
+from .preprocessor import Preprocessor
+from .statements import StatementParser
+
+
+class FileParser(StatementParser):
+    """The layer below scripts and headers. ``load_file(parser, path, span)`` parses a file that this one includes;
+    ``outer`` is the parser of the file that includes or imports this one: they share what they define."""
+
+    _preprocessor: Preprocessor
+    _script: Script
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, params: Sequence[str], files: Files,
+                 load_file: Callable[[FileParser, str, Span], None], outer: FileParser | None = None) -> None:
+        super().__init__(source, diagnostics)
+        self.params = params
+        self.files = files
+        self.within: int = 0 if outer is None else outer.within + 1
+        self.loaded: set[str] = set() if outer is None else outer.loaded  # imports, and headers read only once
+        self._load_file = load_file
+        shared = outer._preprocessor if outer is not None else None
+        self._preprocessor = Preprocessor(source, diagnostics, self._condition_holds, self._include_file, shared)
+        self._lexer = Lexer(source.text, self._preprocessor)
+        self._script = Script(Span(source, 0, len(source.text))) if outer is None else outer._script
+        self._noted = []
+        self.typedefs = set() if outer is None else outer.typedefs
+        self.constants = {} if outer is None else outer.constants
+
+    def _include_file(self, name: str, quoted: bool, span: Span) -> None:
+        """#include: a user's header is read; the system's are not needed."""
+        path = self.files.find_header(name, quoted, self.source)
+        if path is not None:
+            self._load_file(self, path, span)
+        elif not is_system_header(name):
+            self.error("header-not-found", f"'{name}' file not found", span, ["-I DIR says where to look for headers"])
+
+    # --- preprocessor -------------------------------------------------------------------------------------
+
+    def lookup_define(self, node: Expr) -> int | None:
+        """The value of a ``#define`` that is a number."""
+        if not isinstance(node, ast.Name):
+            return None
+        return parse_integer(self._preprocessor.defines.get(node.name, ""))
+
+    def _condition_holds(self, start: int, end: int) -> bool:
+        """The condition of an ``#if``, whose text lies between two offsets."""
+        outer = (self.tokens, self.index, self.depth, self.height)
+        tokens = self._lexer.tokenize_line(start, end)
+        for index in range(len(tokens) - 2, -1, -1):  # "defined X" → "defined(X)"
+            if tokens[index][1] == "defined" and tokens[index + 1][0] == "word":
+                _, _, at, to = tokens[index + 1]
+                tokens[index + 1:index + 2] = [("(", "(", at, at), tokens[index + 1], (")", ")", to, to)]
+        self.load_tokens(self._preprocessor.expand_tokens(tokens))
+        try:
+            node = self.parse_expression()
+            if self.kind != "eof":
+                self.fail_unexpected("an operator")
+            return bool(evaluate_constant(node, self._lookup_condition_name))
+        except Abandoned:
+            return False
+        except NotConstant as error:
+            self.diagnostics.error(
+                "bad-condition", f"'{error.node.span.text}' has no value in a condition", error.node.span,
+                ["types come from this kernel (BTF), so that scripts need no #if for its version"])
+            return False
+        finally:
+            self.tokens, index, self.depth, self.height = outer
+            self.seek(index)
+
+    def _lookup_condition_name(self, node: Expr) -> int | None:
+        """``defined(X)``, and names: as in C, those that are not defined are 0."""
+        if isinstance(node, ast.Call) and node.name == "defined" and len(node.args) == 1:
+            name = node.args[0]
+            return int(self._preprocessor.is_defined(name.name)) if isinstance(name, ast.Name) else None
+        if isinstance(node, ast.Call) and node.name == "KERNEL_VERSION" and len(node.args) == 3:
+            major, minor, patch = [evaluate_constant(a, self._lookup_condition_name) if isinstance(a, Expr) else 0
+                                   for a in node.args]
+            return kernel_version_code(major, minor, patch)
+        if isinstance(node, ast.Name) and node.name == "LINUX_VERSION_CODE":
+            return self.files.version_code
+        if isinstance(node, ast.Name):
+            if node.name in self._preprocessor.defines:
+                return self.lookup_define(node)
+            return int(self._preprocessor.is_defined(node.name))
+        return None

@@ -1,0 +1,242 @@
+"""A script run over recorded events, one after the other, by a machine in Python: all of the language that does not
+ask for what a recording lacks."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct as Layout
+from sys import byteorder
+from typing import Any
+
+from .. import types as t
+from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
+from ..runtime.batch import Batch, Records
+from ..semantics.nodes import Use, is_args, walk_nodes
+from ..semantics.rows import BuiltinRow
+from ..semantics.typed import CheckedProbe, CheckedScript
+from ..spec import ScriptSpec, TracepointFormat
+from .columns import NUMBER, TEXT, BlockOfRecords, Leaf
+from .container import Damaged
+from .evaluate import Refused
+from .events import BUILTINS, FIELD, RecordedEvent
+from .machine import Machine
+from .names import has_names
+from .replay import Recording
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    ReadColumn: TypeAlias = Callable[[Leaf, bytes, int, t.Type], "array[int] | list[bytes]"]
+
+LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
+PORTION = 1 << 18          # bytes of records that are given out at once, about
+_ACTS = {"cat": "cat()", "system": "system()", "skboutput": "skboutput()", "join": "join()", "dump": "dump()"}
+_WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler knows by itself
+_MACHINES = {"cgroupid", "fs_root", "kaddr", "kfunc_allowed", "kfunc_exist", "override", "percpu_kaddr", "reg",
+             "signal", "signal_thread", "socket_cookie", "uaddr", "unwatch", "write_user"}  # functions about one
+_CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
+          (8, False): "Q", (8, True): "q"}
+
+
+def check_names(checked: CheckedScript, events: dict[str, RecordedEvent]) -> None:
+    """Refused for what the recording does not have: other probes, builtins and arguments."""
+    for probe in checked.probes:
+        own = probe.attach[0].kind in ("begin", "end")
+        for point in probe.clause.points:
+            if "*" in point.text:
+                raise Refused(point.span, "patterns: it has only some of the events that may match")
+        for attach in probe.attach:
+            if not own and attach.name not in events:
+                raise Refused(probe.clause.span, f"{attach.name}, which it does not have")
+        for tree in probe.trees:
+            for node in walk_nodes(tree):
+                _check_node(node, own, [] if own else [events[attach.name] for attach in probe.attach])
+
+
+def _check_node(node: Node, own: bool, events: Sequence[RecordedEvent]) -> None:
+    if isinstance(node, FieldAccess) and is_args(node.operand):
+        for event in events:
+            have = event.fields.get(FIELD + node.name)
+            both = isinstance(have, t.Pointer) and isinstance(node.type, t.Pointer)  # what they point to is not kept
+            if have is None or have != node.type and not both:
+                raise Refused(node.span, f"args.{node.name}: {event.name} was recorded without it")
+    elif isinstance(node, Unary) and node.op == "*" \
+            or isinstance(node, FieldAccess | Index) and isinstance(node.operand.type, t.Pointer):
+        raise Refused(node.span, "memory: it follows no pointers")
+    elif isinstance(node, Call) and node.name in ("str", "buf") and node.args \
+            and isinstance(getattr(node.args[0], "type", None), t.Pointer | t.Int) and node.const is None \
+            and getattr(node.args[0], "const", None) is None:
+        raise Refused(node.span, f"{node.name}: it has no memory")
+    elif isinstance(node, Call) and node.name in _MACHINES:
+        raise Refused(node.span, node.name)
+    elif isinstance(node, Reference) and isinstance(node.callee, BuiltinRow) and node.callee.name not in _WITHOUT:
+        if own or node.callee.name not in BUILTINS or isinstance(node, Call) and node.args:
+            raise Refused(node.span, node.name)
+
+
+def check_results(spec: ScriptSpec) -> None:
+    """Refused for what a replay cannot carry out, or name."""
+    for site in spec.sites:
+        if site.kind in _ACTS:
+            raise Refused(site.span, _ACTS[site.kind])
+        if any(has_names(field.type) for field in site.fields):
+            raise Refused(site.span, "names that it did not have to look up")
+    for named in spec.maps:
+        if any(type is not None and has_names(type) for type in (named.key, named.value)):
+            raise Refused(named.span, "names that it did not have to look up")
+
+
+def uses_builtin(checked: CheckedScript, name: str) -> bool:
+    """Whether a script asks for a builtin."""
+    return any(name in Use(tree).names for probe in checked.probes for tree in probe.trees)
+
+
+class Runner:
+    """What runs for each record of an event."""
+
+    def __init__(self, event: RecordedEvent, form: TracepointFormat, probes: Sequence[CheckedProbe],
+                 programs: list[int], machine: Machine) -> None:
+        size = form.args.size
+        if not 0 <= size <= LARGEST_CONTEXT:
+            raise Damaged("an event is larger than one can be")
+        uses = [Use(tree) for probe in probes for tree in probe.trees]
+        if any(use.fields is None for use in uses):
+            raise Refused(probes[0].clause.span, "all of args at once")
+        wanted = {name for use in uses for name in use.fields or ()}
+        fields = sorted([field for field in form.args.fields if field.name in wanted], key=lambda field: field.offset)
+        codes, end = "=", 0
+        for field in fields:
+            if field.offset < end or field.offset + field.type.size > size:
+                raise Damaged("an event's arguments are not where they can be")
+            codes += f"{field.offset - end}x{_code(field.type)}"
+            end = field.offset + field.type.size
+        self.names = [*BUILTINS, *[FIELD + field.name for field in fields]]
+        for name in BUILTINS:
+            wants = t.Str if name == "comm" else t.Int
+            if not isinstance(event.fields.get(name), wants):
+                raise Damaged("its events are none")
+        self.event = event
+        self._pack = Layout(codes).pack_into
+        self._machine, self._programs = machine, programs
+        self._context = machine.memory.add(max(size, 8))
+        self._memory = machine.memory.regions[self._context >> 32]
+        self._cpus = machine.cpus
+
+    def run(self, row: tuple[Any, ...]) -> None:
+        """Run the programs for one event."""
+        machine = self._machine
+        if row[3] >= self._cpus > 1:
+            raise Damaged(f"an event is of CPU {row[3]}, and the machine had not so many")
+        machine.now = row
+        self._pack(self._memory, 0, *row[len(BUILTINS):])
+        machine.run(self._programs, self._context)
+
+
+def _code(type: t.Type) -> str:
+    if isinstance(type, t.Str):
+        return f"{type.size}s"
+    return _CODES.get((type.size, bool(getattr(type, "signed", False))), f"{type.size}s")
+
+
+class Execution:
+    """A script, made ready to run over a recording. Refused, UsageError where it cannot."""
+
+    def __init__(self, recording: Recording, checked: CheckedScript, spec: ScriptSpec,
+                 events: dict[str, RecordedEvent], forms: dict[str, TracepointFormat], cpus: int, room: int,
+                 read_column: ReadColumn) -> None:
+        check_results(spec)
+        self.spec = spec
+        self._recording = recording
+        self._read_column = read_column
+        self.machine = Machine(spec, cpus, room, {})
+        self._runners: dict[int, Runner] = {}
+        for event in events.values():
+            programs = self.machine.programs_of("tracepoint", event.name)
+            probes = [probe for probe in checked.probes if any(a.name == event.name for a in probe.attach)]
+            if programs:
+                self._runners[event.site] = Runner(event, forms[event.name], probes, programs, self.machine)
+        self.points = sum(len(probe.attach) for probe in checked.probes)
+        self.status: int | None = None  # what exit() was called with
+        self._exits = {number for number, site in enumerate(spec.sites) if site.kind == "exit"}
+        self._controls = {number for number, site in enumerate(spec.sites) if site.control}
+
+    def run(self) -> Iterator[Records]:
+        """Run it; what it sends, cut behind each record that asks for something to be done at once."""
+        self._run_own("begin")
+        yield from self._take_sent()
+        for portion in self._recording.portions():
+            if self.status is not None:
+                break
+            if portion.records is not None:
+                yield from self._run_block(portion.records)
+                self._recording.context.moment = self.machine.now[0] or self._recording.context.moment
+                yield Records()  # so that who watches sees the maps as they are at this moment
+        if not self._recording.truncated:
+            self._run_own("end")
+            yield from self._take_sent()
+
+    def _run_own(self, kind: str) -> None:
+        machine = self.machine
+        machine.now = (self._recording.context.moment, 0, 0, 0, 0, b"")
+        machine.run(machine.programs_of(kind), machine.memory.add(8))
+
+    def _run_block(self, block: BlockOfRecords) -> Iterator[Records]:
+        runs: list[Callable[[tuple[Any, ...]], None] | None] = []
+        rows: list[Iterator[tuple[Any, ...]]] = []
+        for site, count, leaves, packed in block.site_columns():
+            runner = self._runners.get(site)
+            runs.append(runner.run if runner is not None else None)
+            rows.append(self._rows(runner, count, leaves, packed) if runner is not None else iter(()))
+        machine, due = self.machine, self.machine.produced + PORTION
+        for place in block.order or [0] * block.count:
+            run = runs[place]
+            if run is None:
+                continue
+            run(next(rows[place]))
+            if machine.urgent or machine.produced > due:
+                yield from self._take_sent()
+                due = machine.produced + PORTION
+                if self.status is not None:
+                    return
+        yield from self._take_sent()
+
+    def _rows(self, runner: Runner, count: int, leaves: Sequence[Leaf], packed: Sequence[bytes]) \
+            -> Iterator[tuple[Any, ...]]:
+        columns = []
+        names = list(runner.event.fields)
+        for name in runner.names:
+            place, type = 2 + names.index(name), runner.event.fields[name]  # behind the probe and the time
+            leaf = leaves[place]
+            if leaf.kind != (TEXT if isinstance(type, t.Str) else NUMBER):
+                raise Damaged("an event's columns are not those of its arguments")
+            columns.append(self._read_column(leaf, packed[place], count, type))
+        return zip(*columns)
+
+    def _take_sent(self) -> Iterator[Records]:
+        """The records that were sent, cut behind each that asks for something to be done at once."""
+        machine = self.machine
+        found, machine.sent[:], machine.urgent = machine.sent[:], [], False
+        while found:
+            behind = next((at for at, record in enumerate(found, 1)
+                           if int.from_bytes(record[:4], byteorder) in self._controls), len(found))
+            part, found = found[:behind], found[behind:]
+            site = int.from_bytes(part[-1][:4], byteorder)
+            if site in self._exits:
+                self._exit(part[-1], site)
+            yield _records(part)
+
+    def _exit(self, record: bytes, site: int) -> None:
+        field = self.spec.sites[site].fields[0]
+        self.status = int.from_bytes(record[field.offset:field.offset + field.type.size], byteorder) & 255
+
+
+def _records(sent: Sequence[bytes]) -> Records:
+    offsets, at = [], 0
+    for record in sent:
+        offsets.append(at)
+        at += len(record)
+    times = [int.from_bytes(record[8:16], byteorder) for record in sent]
+    return Records([Batch(0, b"".join(sent), times, [int.from_bytes(record[:4], byteorder) for record in sent],
+                          offsets)])

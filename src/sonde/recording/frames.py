@@ -1,0 +1,74 @@
+"""A recording as pictures in time: what ``sonde top`` would have shown at each moment, for its slider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..output.live.model import Model, ModelPrinter, Snapshot
+from ..record import Record
+from .questions import AnsweringTrace
+from .replay import ReplayTrace, Sound
+
+MOST = 600   # frames; of longer recordings every second, fourth ... is left out
+STEP = 0.1   # s of the recording between two, at least
+
+Tell = Callable[[int, int], object]  # is told how much of the file has been read
+
+
+class Frame(Record):
+    """What is known at a moment: ``at`` seconds after the first one, ``wall`` in nanoseconds since 1970."""
+
+    at: float
+    wall: int
+    snapshot: Snapshot
+
+
+def read_frames(trace: ReplayTrace, title: str, tool: str, columns: Sequence[str],
+                tell: Tell = lambda done, whole: None) -> list[Frame]:
+    """All of a recording, in order; the last is the end. What maps held between the moments at which they were read is
+    not known: they are shown as they were last."""
+    return _Reader(trace, title, tool, columns).read(tell)
+
+
+class _Reader:
+    def __init__(self, trace: ReplayTrace, title: str, tool: str, columns: Sequence[str]) -> None:
+        self._trace = trace
+        self._moment = self._first = trace.recording.facts.time
+        self._frames: list[Frame] = []
+        self._step, self._due = STEP, 0.0
+        self._model = Model(trace.spec, title, tool, columns, self._elapsed)
+        self._printer = ModelPrinter(trace.spec, trace.context, trace.take_map, self._model, trace.options.warnings,
+                                     trace.outside)
+
+    def _elapsed(self) -> float:
+        return max(0, self._moment - self._first) / 1e9
+
+    def read(self, tell: Tell) -> list[Frame]:
+        """The frames."""
+        trace = self._trace
+        trace.keeps_maps = False
+        with Sound(trace.recording.name):
+            while not trace.session.done:
+                self._printer.print_records(trace.next_records(), trace.act_on_site)
+                self._moment = max(self._moment, trace.recording.context.moment)
+                tell(*trace.recording.place)
+                self._read_maps()
+                if self._elapsed() >= self._due:
+                    self._add()
+            self._read_maps()
+            self._add(trace.session.reason)
+        return self._frames
+
+    def _read_maps(self) -> None:
+        """Those of which is known what they hold."""
+        held = None if isinstance(self._trace, AnsweringTrace) else self._trace.held_maps
+        self._model.read_maps(self._trace.take_map, held)
+
+    def _add(self, ended: str = "") -> None:
+        trace, at = self._trace, self._elapsed()
+        snapshot = self._model.take_snapshot(trace.session, ended)
+        self._frames.append(Frame(at, trace.context.wall_clock(self._moment, "boot"), snapshot))
+        if len(self._frames) > MOST and not ended:
+            del self._frames[1::2]
+            self._step *= 2
+        self._due = at + self._step

@@ -1,0 +1,93 @@
+"""Where a piece of script came from, and what is found there."""
+
+from __future__ import annotations
+
+from .errors import shorten_message, underline_span
+from .record import Record, Value
+
+MOST_CALLS = 20  # of macros within macros that are shown with a finding
+
+
+class Source(Record):
+    """A script's text under the name that diagnostics show (a path, or ``stdin`` for -e and -)."""
+
+    name: str
+    text: str
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of a character offset."""
+        line = self.text.count("\n", 0, offset) + 1
+        return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+
+    def line_text(self, number: int) -> str:
+        """The text of 1-based line ``number`` without its newline; "" past the end."""
+        lines = self.text.split("\n")
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+class Span(Value):
+    """Characters ``start`` (inclusive) to ``end`` (exclusive) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """From the start of this span to the end of ``other``."""
+        return Span(self.source, self.start, max(self.end, other.end))
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start:self.end]
+
+    @property
+    def line(self) -> int:
+        """1-based line of the start."""
+        return self.source.line_and_column(self.start)[0]
+
+    def __str__(self) -> str:
+        """``stdin:1:3-9`` as bpftrace writes it; ``stdin:1-4`` when the span covers several lines."""
+        line, column = self.source.line_and_column(self.start)
+        last, end = self.source.line_and_column(max(self.start, self.end))
+        if last != line:
+            return f"{self.source.name}:{line}-{last}"
+        return f"{self.source.name}:{line}:{column}-{end}"
+
+
+class ExpandedSpan(Span):
+    """Characters of a macro, where it was put in the place of the call ``within``."""
+
+    within: Span
+
+
+class Diagnostic(Record):
+    """One finding: ``code`` is a stable kebab-case name (``unknown-field``), ``hints`` say what to do."""
+
+    severity: str
+    code: str
+    message: str
+    span: Span | None
+    hints: list[str] = []
+
+    def render(self) -> str:
+        """bpftrace's shape: position, message, the source line, an underline; the same of each call by which a macro
+        came to be there; then HINT lines."""
+        hints = [f"HINT: {shorten_message(hint)}" for hint in self.hints]
+        said = shorten_message(self.message)
+        if self.span is None:
+            return "\n".join([f"{self.severity}: {said}", *hints])
+        lines = self._show_place(self.span, said)
+        calls, at = 0, self.span
+        while isinstance(at, ExpandedSpan) and calls < MOST_CALLS:
+            calls, at = calls + 1, at.within
+            lines += self._show_place(at, "expanded from")
+        return "\n".join([*lines, *hints])
+
+    def _show_place(self, span: Span, said: str) -> list[str]:
+        source = span.source
+        line, column = source.line_and_column(span.start)
+        last, end = source.line_and_column(max(span.start, span.end))
+        text = "".join(c if c.isprintable() or c == "\t" or c >= "\x80" else "?" for c in source.line_text(line))
+        if last != line:
+            end = len(text) + 1
+        return [f"{span}: {self.severity}: {said}", *underline_span(text, column - 1, end - 1)]

@@ -1,0 +1,61 @@
+"""Unwinding by tables in the kernel: what the reader of files makes, user space stores and programs search.
+
+The design, and why:
+
+- ``.eh_frame`` says for each instruction how the caller's registers are found. The low-rank reader
+  (:mod:`sonde.kernel.foreign.unwind_rows`) turns it into *rows* of eight bytes, sorted by where in the file the
+  instruction lies: u32 offset in the file, u32 rule. All rows of all files lie in one array (``__unwindrows``), which
+  programs address directly; a search costs one load a step. Where the rows of a file are says ``__unwindfiles``.
+- Which file an address belongs to, a program finds out itself, in the task's own memory map (``mm->mm_mt``, a maple
+  tree since Linux 6.1): what has been mapped a moment ago is known, by whatever process, and nothing has to be kept
+  of processes. A file is told by its size, and device and inode as ``/proc/PID/maps`` has them.
+- The first stack that meets a file whose rows are not there asks for them (``__unwindasks``, a ring) and ends early,
+  which is counted. Those of the processes that are traced are stored before anything is attached.
+- A rule has what compilers make: the frame's address is stack or frame pointer plus a number, or lies in memory there;
+  the return address lies below it, and the frame pointer somewhere further below. Signal frames and the PLT have rules
+  of their own. Code that has no table at all (made at run time, or in a file without ``.eh_frame``) is walked
+  by frame pointers. Whatever else ends a stack is counted, by reason.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+
+# A row: offset in the file, rule. A rule: kind, then where the frame pointer lies, then a signed number of words.
+ROW = Layout("=II")
+KIND_BITS, SAVED_SHIFT, SAVED_BITS, WORDS_SHIFT = 15, 4, 0xFFF, 16
+NO_TABLE = 0      # between functions
+OUTERMOST = 1     # no function has called this one
+SP, BP = 2, 3     # the frame's address: stack pointer + n, frame pointer + n
+SP_AT, BP_AT = 4, 5  # what lies at stack pointer + n, or at frame pointer + n
+SP_AT_8 = 6       # the word behind what SP_AT finds
+PLT = 7           # stack pointer + 8, and 8 more from byte n of an entry of 16 bytes on
+SIGNAL = 8        # the stack pointer's place in what the kernel saved lies at stack pointer + n
+UNKNOWN = 9       # something else
+# The frame pointer: as it is; at frame pointer + 0; lost; else so many words below the frame's address
+KEPT, AT_BP, GONE = 0, 0xFFE, 0xFFF
+
+# A file: device as the kernel numbers it, inode, size. The first of its rows, their number, and what is known of it.
+FILE_KEY, FILE = Layout("=QQQ"), Layout("=III4x")
+ASKED, READY, WITHOUT, REFUSED = 0, 1, 2, 3  # asked for; rows are there; it has no .eh_frame; not read, or no room
+ASK = Layout("=QQQQQ")  # the file's key, a process and an address at which it has it mapped
+VDSO_KEY = FILE_KEY.pack(0, 1, 0)  # the kernel's own code in each process
+MOST_FILES = 4096
+ASKS_BYTES = 1 << 16  # of the ring
+MOST_STEPS = 24   # of a search
+DEVICE_MINOR_BITS = 20  # of a device's number: include/linux/kdev_t.h
+
+REASONS = ("unwind_early", "unwind_refused", "unwind_none", "unwind_rule", "unwind_read", "unwind_map", "unwind_loop",
+           "unwind_compat", "unwind_deep")  # why a stack ended early; a program notes 1 + the index
+
+
+def unwind_rows(memory: int) -> int:
+    """How many rows there is room for, a power of two, where a run may hold so many bytes: an eighth of them."""
+    return 1 << (memory // 8 // ROW.size).bit_length() - 1
+
+
+def pack_rule(kind: int, words: int = 0, saved: int = KEPT) -> int:
+    """A rule as a number of 32 bits."""
+    return (words & 0xFFFF) << WORDS_SHIFT | saved << SAVED_SHIFT | kind
+
+

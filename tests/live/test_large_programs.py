@@ -1,0 +1,50 @@
+"""Scripts of which the verifier has much to look at load all the same, and count what there was."""
+
+from __future__ import annotations
+
+import pytest
+
+import sonde
+from sonde.api import live_world
+from support import run_sonde
+
+LATENCY = "@since[tid] = nsecs; if (@since[tid] > 5) { @took[%d] = hist(nsecs - @since[tid]); delete(@since[tid]); }"
+
+
+def counts_of(script: str) -> dict[str, dict[object, object]]:
+    with sonde.trace(script) as trace:
+        trace.run(timeout=60)
+        return {name: dict(trace.maps[name].items()) for name in trace.maps}
+
+
+@pytest.mark.parametrize("stack", ["kstack", "ustack", "kstack(3)"])
+def test_stacks_in_a_loop(stack: str) -> None:
+    body = f"@[{stack}, $i] = count(); @both[{stack}, comm] = sum($i);"
+    found = counts_of(f"begin {{ for ($i : 0..20) {{ {body} }} exit(); }}")
+    assert list(found["@"].values()) == [1] * 20 and list(found["@both"].values()) == [190]
+
+
+def test_more_maps_than_may_have_tables_beside_them() -> None:
+    """A program uses 64 maps at most."""
+    body = " ".join([f"@a{n}[pid] = count(); @t{n}[tid] = nsecs;" for n in range(25)])
+    found = counts_of(f"begin {{ {body} exit(); }}")
+    assert len(found) == 50 and {value for name in found if name[1] == "a" for value in found[name].values()} == {1}
+
+
+def test_what_is_too_much_for_the_verifier_is_compiled_more_plainly() -> None:
+    script = "begin { " + " ".join([LATENCY % n for n in range(200)]) + " exit(); }"
+    done = run_sonde("-v", "-e", script)
+    assert done.returncode == 0
+    if live_world().has_feature("atomic_fetch"):
+        assert "compiled again, more plainly: the program is too complex" in done.stderr + done.stdout
+    assert done.stdout.count("@took[") == 200
+
+
+@pytest.mark.parametrize("body", [
+    "@a[$i] = count(); @b[$i, comm] = sum($i);",
+    "if (pid == $i) { @a[$i] = count(); } else { @a[$i] = count(); } @b[$i % 3] = sum($i);",
+    "@s[tid] = $i; if (@s[tid] >= 0) { @a[$i] = count(); @b[comm] = sum($i); }",
+])
+def test_keys_in_a_loop(body: str) -> None:
+    found = counts_of(f"begin {{ for ($i : 0..30) {{ {body} }} exit(); }}")
+    assert list(found["@a"].values()) == [1] * 30 and sum(map(int, found["@b"].values())) == 435  # type: ignore[call-overload]

@@ -1,0 +1,65 @@
+"""Threads that meet in one slot, on the running kernel: no element is lost, doubled or another's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import sonde
+from sonde.api import live_world
+from sonde.compiler import thread_keys
+from sonde.spec import PURSE, PURSES
+from support import PRODUCER, compile_c
+
+CALLS, THREADS = 20_000, 24
+SCRIPT = """config = { max_map_keys = %d }
+tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {
+    @s[tid] = (uint64)tid; @kept[tid] = (uint64)tid; @enters = count();
+}
+tracepoint:syscalls:sys_exit_getppid /pid == cpid/ {
+    if (@s[tid] == tid) { @right = count(); } else if (has_key(@s, tid)) { @wrong = count(); } else { @none = count(); }
+    if (!delete(@s, tid)) { @gone = count(); }
+}"""
+
+
+def left_in_purses(trace: sonde.Trace, name: str) -> int:
+    data = trace.session.maps[f"__slots{name}"].memory
+    return sum(int.from_bytes(data[at:at + 8], "little", signed=True) for at in range(0, PURSES * PURSE, PURSE))
+
+
+@pytest.mark.parametrize("slots", [2, 8, 1 << 12])
+@pytest.mark.parametrize("entries", [10, 1000])
+def test_elements_of_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slots: int, entries: int) -> None:
+    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", slots)
+    monkeypatch.setattr(thread_keys, "MOST_SLOTS", slots)
+    producer = compile_c(PRODUCER, tmp_path, "producer")
+    command = [str(producer), str(THREADS), str(CALLS), f"slots{os.getpid()}"]
+    with sonde.trace(SCRIPT % entries, command=command, world=live_world()) as trace:
+        assert trace.spec.find_map("@s").slots and trace.spec.find_map("@kept").slots
+        trace.run(timeout=60)
+        values = {name: trace.maps[name].value for name in ("@enters", "@right", "@wrong", "@none", "@gone")}
+        kept = dict(trace.maps["@kept"].items())
+        assert left_in_purses(trace, "@kept") == entries - len(kept)
+        assert left_in_purses(trace, "@s") == entries
+        assert not list(trace.maps["@s"].items())
+        full = sum(count for site, count in trace.losses.errors if site.kind == "map_full")
+    assert values["@enters"] == values["@right"] == CALLS * THREADS
+    assert values["@wrong"] is values["@none"] is values["@gone"] is None
+    assert len(kept) == min(entries, THREADS) and all(key == value for key, value in kept.items())
+    assert full == (THREADS - len(kept)) * CALLS
+
+
+@pytest.mark.parametrize(("at_end", "left"), [("", {7}), ("zero(@s);", {0}), ("clear(@s);", set())])
+def test_what_the_end_does_with_them(monkeypatch: pytest.MonkeyPatch, at_end: str, left: set[int]) -> None:
+    """Of eight threads that have ended, in two slots: their elements stay until they are deleted."""
+    monkeypatch.setattr(thread_keys, "MOST_SLOTS", 2)
+    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", 2)
+    script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ @s[tid] = (uint64)7; }} END {{ {at_end} }}"
+    code = "import os, threading\nfor _ in range(8): t = threading.Thread(target=os.getppid); t.start(); t.join()"
+    with sonde.trace(script, command=[sys.executable, "-c", code], world=live_world()) as trace:
+        assert trace.spec.find_map("@s").slots
+        trace.run(timeout=60)
+    assert set(trace.maps["@s"].values()) == left and len(trace.maps["@s"]) == (8 if left else 0)

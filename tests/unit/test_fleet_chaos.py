@@ -1,0 +1,102 @@
+"""Five hundred hosts of which half go wrong, each in one of many ways: every number is the exact sum of the hosts and
+windows that are named, who is missing is named with the reason, and it all ends."""
+
+from __future__ import annotations
+
+import re
+import resource
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from chaotic import BEHAVIOURS, ChaoticAgent, chosen_behaviour
+from simulated import Contents, SimulatedFleet
+from sonde.fleet import coordinator
+from sonde.fleet.coordinator import Fleet, Request
+from sonde.fleet.hosts import expand_hosts
+from sonde.fleet.results import MergedPrint
+from sonde.source import Source
+
+WINDOWS, PERIOD = 6, 0.4
+HOSTS = "h[001-500]"
+
+
+def contents(host: str, window: int) -> Contents:
+    """Keys that all have, some that come and go, and one of the host's own; larger with each window."""
+    number = int(host[1:])
+    found = {key: [(window + 1) * (1 + key + number % 7)] for key in range(20)}
+    return {**found, 100 + (number + window) % 5: [window + 1], 1000 + number: [window + 1]}
+
+
+def total(parts: list[Contents]) -> dict[Any, int]:
+    found: Counter[Any] = Counter()
+    for part in parts:
+        for key, [count] in part.items():
+            found[key] += count
+    return dict(found)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines of a few seconds; a tenth would do but for what else the machine does."""
+    monkeypatch.setattr(coordinator, "SILENT", 12.0)
+    monkeypatch.setattr(coordinator, "READYING", 6.0)
+    monkeypatch.setattr("sonde.merge.table.MOST_KEYS", 5000)
+
+
+def run_chaos(way: SimulatedFleet, hosts: str) -> tuple[Fleet, list[MergedPrint]]:
+    printed: list[Any] = []
+    request = Request(Source("stdin", "begin { }"), window=PERIOD)
+    with way, Fleet(expand_hosts([hosts]), request, way, parallel=500, patience=6.0) as fleet:
+        deadline = time.monotonic() + 120
+        while not fleet.done:
+            printed += fleet.poll(0.2)
+            assert time.monotonic() < deadline, [member for member in fleet.members if member.is_live][:5]
+    return fleet, printed
+
+
+@pytest.mark.usefixtures("impatient")
+def test_chaos_of_five_hundred() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    way = SimulatedFleet(contents, WINDOWS, PERIOD, chosen_behaviour, kind=ChaoticAgent)
+    fleet, printed = run_chaos(way, HOSTS)
+    agents: dict[str, Any] = way.agents
+    assert {agent.behaviour for agent in agents.values()} == set(BEHAVIOURS)
+    _everybody_is_named(fleet, agents)
+    # the sum is exact
+    known = [contents(name, agent.counted - 1) for name, agent in agents.items() if agent.counted]
+    assert dict(fleet.results.pairs_of("@")) == total(known)
+    # so is each print, of the hosts that it names; a host that is in none of a turn that it told was late, and said so
+    turns = Counter(item.name for item in printed)
+    late = Counter(fleet.results.late)
+    for number, item in enumerate(printed):
+        assert dict(item.pairs) == total([contents(host, number) for host in item.hosts]), number
+        for name in {name for name, agent in agents.items() if agent.printed > number} - item.hosts:
+            late[name] -= 1
+    assert turns["@"] == WINDOWS and not +late and not -late
+    # what hosts lost is said
+    lost = sum([agent.counted for agent in agents.values() if agent.behaviour == "loses"])
+    assert fleet.lost == lost > 0 and f"lost {lost} events" in fleet.describe_state()
+    assert sum(member.repeated for member in fleet.members) > 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+
+
+def _everybody_is_named(fleet: Fleet, agents: dict[str, Any]) -> None:
+    """Each host that went wrong, with the reason and the windows that it completed; and no other."""
+    seen = defaultdict(list)
+    for member in fleet.members:
+        agent = agents[member.name]
+        wanted = BEHAVIOURS[agent.behaviour]
+        assert member.windows == agent.counted, (agent.behaviour, member)
+        if wanted:
+            assert member.state == "missing" and re.search(wanted, member.reason), (agent.behaviour, member)
+            assert (f"after {agent.counted} window" in member.reason) == bool(agent.counted), (agent.behaviour, member)
+        else:
+            assert member.state == "ended", (agent.behaviour, member)
+        seen[agent.behaviour].append(member.name)
+    wrong = [name for behaviour, names in seen.items() for name in names if BEHAVIOURS[behaviour]]
+    state = fleet.describe_state(len(agents))
+    assert state.startswith(f"{len(agents) - len(wrong)} of {len(agents)} hosts; missing: ")
+    assert all(f"{name} (" in state for name in wrong) and "\x1b" not in state

@@ -1,0 +1,165 @@
+"""Maps that are keyed by the current thread's id hold in slots what they would hold in the kernel's hash."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import pytest
+
+from bpf_kernel import Kernel
+from compiled import KERNELS, compiled, kernel_of, loaded, run_interrupted, set_task
+from sonde.compiler import thread_keys, unit
+from sonde.spec import PURSE, PURSES, ScriptSpec
+
+THREADS = (0, 1, 2, 3, 4, 5, 7, 11, 1235, 32767, (1 << 22) - 1)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few slots that threads meet in one."""
+    monkeypatch.setattr(thread_keys, "LEAST_SLOTS", 2)
+    monkeypatch.setattr(thread_keys, "MOST_SLOTS", 2)
+
+
+def plain(monkeypatch: pytest.MonkeyPatch, text: str, kernel: str = "6.18") -> Kernel:
+    """The same script with nothing in slots."""
+    with monkeypatch.context() as here:
+        here.setattr(unit, "maps_of_threads", lambda checked, world: set())
+        return loaded(text, kernel)
+
+
+def slotted(text: str, **options: Any) -> set[str]:
+    return {made.name for made in compiled(text, **options).maps if made.slots}
+
+
+def left_in_purses(made: Kernel, name: str) -> int:
+    data = made.maps[f"__slots{name}"].value.data
+    return sum(int.from_bytes(data[at:at + 8], "little", signed=True) for at in range(0, PURSES * PURSE, PURSE))
+
+
+# --- which maps -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [
+    "BEGIN { @s[tid] = nsecs; } END { if (@s[tid]) { print(@s[tid]); delete(@s, tid); } clear(@s); }",
+    "BEGIN { @s[tid] = (uint8 *)nsecs; @s[tid] = (uint8 *)1; } END { delete(@s[tid]); }",
+    "BEGIN { @s[tid] = nsecs; if (find(@s, tid, $v)) { print($v); } print(@s); print(has_key(@s, tid)); }",
+    "let @s = hash(7); BEGIN { @s[tid] = nsecs; }",
+    "fn f(): int64 { return (int64)@s[tid]; } BEGIN { @s[tid] = nsecs; print(f()); }",
+])
+def test_what_is_kept_in_slots(text: str) -> None:
+    assert slotted(text) == {"@s"}
+
+
+@pytest.mark.parametrize("statement", [
+    "print(@s[pid]);", "@s[1] = nsecs;", "delete(@s, pid);", "print(has_key(@s, 1));", "if (find(@s, pid, $v)) { }",
+    "print(len(@s));", "for ($kv : @s) { print($kv); }", "@s[tid]++;", "++@s[tid];", "@s[tid] += 1;", "@s[tid] <<= 1;",
+    "clear(@s);", "zero(@s);", "print(@s[tid(curr_ns)]);",
+])
+def test_what_is_not(statement: str) -> None:
+    assert slotted(f"BEGIN {{ @s[tid] = nsecs; {statement} }}") == set()
+
+
+@pytest.mark.parametrize("text", [
+    "BEGIN { @s[tid] = 1; @s[tid] = pid; }".replace("pid", "(uint32)pid").replace("= 1", "= (uint32)1"),
+    "BEGIN { @s[tid] = comm; }", "BEGIN { @s[tid] = count(); }", "BEGIN { @s[tid, 1] = nsecs; }",
+    "let @s = lruhash(7); BEGIN { @s[tid] = nsecs; }", "let @s = percpuhash(7); BEGIN { @s[tid] = nsecs; }",
+    "fn f() { @s[pid] = nsecs; } BEGIN { @s[tid] = nsecs; f(); }",
+])
+def test_which_maps_are_not(text: str) -> None:
+    assert slotted(text) == set()
+
+
+def test_a_budget_empties_maps_while_programs_run() -> None:
+    text = "tracepoint:syscalls:sys_enter_getppid { @s[tid] = nsecs; }"
+    assert slotted(text) == {"@s"} and slotted(text, gated=True) == set()
+
+
+# --- what they do -----------------------------------------------------------------------------------------
+
+
+def statement(choose: random.Random, depth: int = 0) -> str:
+    inner = statement(choose, depth + 1) if depth < 2 else ""
+    number = choose.randrange(4)
+    return choose.choice([
+        f"@s[tid] = {number};", f"@s[tid] = nsecs + {number};", "@s[tid] = @s[tid] * 3 + 1;", "delete(@s, tid);",
+        "delete(@s[tid]);", "print(delete(@s, tid));", "print(@s[tid]);", "print(has_key(@s, tid));",
+        f"if (@s[tid]) {{ {inner} print(@s[tid]); }}", f"if (has_key(@s, tid)) {{ {inner} }} else {{ @s[tid] = 7; }}",
+        f"if (find(@s, tid, $v)) {{ {inner} print($v); }}", "@t[tid] = @s[tid];", f"if (@t[tid]) {{ {inner} }}",
+        f"unroll (2) {{ {inner} }}",
+    ])
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_do_the_same(monkeypatch: pytest.MonkeyPatch, few: None, seed: int, kernel: str) -> None:
+    choose = random.Random(seed)
+    clauses = [" ".join(statement(choose) for _ in range(choose.randrange(1, 4))) for _ in range(3)]
+    text = f"config = {{ max_map_keys = {choose.randrange(1, 7)} }} BEGIN {{ @s[tid] = nsecs; @t[tid] = nsecs; }} " \
+        + " ".join(f"interval:s:1 {{ {clause} }}" for clause in clauses)
+    made, other = loaded(text, kernel), plain(monkeypatch, text, kernel)
+    assert made.spec.find_map("@s").slots and not other.spec.find_map("@s").slots
+    for _ in range(60):
+        which, tid, cpu = choose.randrange(len(made.spec.programs)), choose.choice(THREADS), choose.randrange(2)
+        for each in (made, other):
+            set_task(each, tid, kernel=kernel)
+            each.cpu = cpu
+            each.clock = 1000
+            each.run(which)
+        assert [e.args for e in made.events] == [e.args for e in other.events]
+        assert made.map("@s") == other.map("@s") and made.map("@t") == other.map("@t")
+    assert made.errors() == other.errors()
+    assert left_in_purses(made, "@s") + len(made.map("@s")) == made.spec.find_map("@s").max_entries
+
+
+PAIR = "config = { max_map_keys = %d } BEGIN { @s[tid] = nsecs; } END { @r[tid, 1] = @s[tid]; delete(@s, tid); } " \
+    "interval:s:1 { @s[tid] = 5; delete(@s, tid); @s[tid] = 6; }"
+STEPS = 400  # no program takes as many
+
+
+def interrupted(spec: ScriptSpec, before: list[tuple[int, int]], first: tuple[int, int], second: tuple[int, int],
+                at: int) -> Kernel | None:
+    """What runs of (program, thread) leave if ``second`` runs within ``first``, on the other CPU if it is of another
+    thread; None if ``first`` ends before."""
+    made = kernel_of(spec)
+    for program, tid in before:
+        set_task(made, tid)
+        made.run(program)
+
+    def interrupt() -> None:
+        set_task(made, second[1])
+        made.cpu = int(second[1] != first[1])
+        made.run(second[0])
+        set_task(made, first[1])
+        made.cpu = 0
+
+    set_task(made, first[1])
+    return made if run_interrupted(made, first[0], at, interrupt) else None
+
+
+@pytest.mark.parametrize("entries", [1, 8])
+@pytest.mark.parametrize("threads", [(1, 2), (0, 1), (1, 1)])
+def test_what_comes_between_changes_nothing(few: None, threads: tuple[int, int], entries: int) -> None:
+    """At each instruction of a program another one runs: then it is as if one had run after the other."""
+    spec = compiled(PAIR % entries)
+    for before in ([], [(0, 2)], [(0, 2), (0, 1)]):
+        for first, second in product(range(3), repeat=2):
+            runs = ((first, threads[0]), (second, threads[1]))
+            possible = []
+            for order in (runs, runs[::-1]):
+                made = kernel_of(spec)
+                for program, tid in [*before, *order]:
+                    set_task(made, tid)
+                    made.run(program)
+                possible.append(set(made.map("@s")))
+            for at in range(STEPS):
+                found = interrupted(spec, before, *runs, at)
+                if found is None:
+                    break
+                held = set(found.map("@s"))
+                assert left_in_purses(found, "@s") + len(held) == entries, (before, runs, at)
+                assert entries < 8 or held in possible, (before, runs, at)
+            else:
+                pytest.fail("the program does not end")
