@@ -162,7 +162,8 @@ class Unit:
         """Give an aggregate that programs only add to, and that nobody empties, its hot elements."""
         name = self.script_name(spec.name)
         adds = isinstance(spec.value, Aggregate) and spec.value.is_additive and not spec.read_in_kernel
-        if not adds or not self.tabled or spec.type != "percpu_hash" or spec.key_size > HOT_KEYS or name in self.cleared:
+        is_small = spec.type == "percpu_hash" and spec.key_size <= HOT_KEYS
+        if not (adds and self.tabled and is_small) or name in self.cleared:
             return
         stride = HOT_KEY + round_up(spec.key_size, 8) + spec.value_size
         places = min(1 << (HOT_BYTES // stride).bit_length() - 1, HOT_PLACES)
