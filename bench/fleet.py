@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from simulated import COUNT, Contents, SimulatedAgent  # noqa: E402
-from sonde.fleet.coordinator import Fleet, Request  # noqa: E402
+from sonde.fleet.coordinator import Fleet, FleetRequest  # noqa: E402
 from sonde.source import Source  # noqa: E402
 from sonde.types import Aggregate  # noqa: E402
 
@@ -108,7 +108,7 @@ def measure(path: str, hosts: int, keys: int, buckets: int, last: Contents) -> N
         os.makedirs(os.path.join(os.path.dirname(path), str(i)))
     asked = time.monotonic()
     first = 0.0
-    with Fleet(names, Request(Source("stdin", ""), window=PERIOD), parallel=64) as fleet:
+    with Fleet(names, FleetRequest(Source("stdin", ""), window=PERIOD), parallel=64) as fleet:
         while not fleet.begun:
             fleet.poll(0.05)
         begun, cpu = time.monotonic(), time.process_time()

@@ -12,7 +12,7 @@ from typing import Any
 from sonde.recording.container import BlockWriter, read_blocks
 from sonde.recording.layouts import plain_spec
 from sonde.recording.recorder import Recorder
-from sonde.recording.snapshots import Snapshot
+from sonde.recording.snapshots import MapSnapshot
 from sonde.runtime.maps import RawItem
 from sonde.spec import ScriptSpec
 
@@ -43,7 +43,7 @@ def write_recording(path: Path, spec: ScriptSpec, records: Iterable[tuple[int, b
             recorder.add_records(site, [record])
         recorder.flush()
         for named in [m for m in spec.maps if m.name.startswith("@")]:
-            recorder.attach_snapshot(named.name, Snapshot((final or {}).get(named.name, [])))
+            recorder.attach_snapshot(named.name, MapSnapshot((final or {}).get(named.name, [])))
         recorder.write_json(b"LOOK", {"why": "final", "time": 10**12})
         recorder.write_json(b"END ", {"losses": LOSSES, "run": RUN, "reason": "exit", "status": 0, "time": 10**12,
                                       "left_out": 0})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias
 
     from .family import FamilyLog
-    from .flight.reading import Dumps, Flight, FlightDump
+    from .flight.reading import Dumps, FlightDump, TraceFlight
     from .group_log import GroupLog
     from .kernel.groups import Groups
     from .language.files import Files
@@ -176,7 +176,7 @@ def script_environment() -> dict[str, str]:
 class Trace:
     """A script that traces. Enter it to attach, leave it to detach; then maps and losses can still be read."""
 
-    _flight: Flight | None = None
+    _flight: TraceFlight | None = None
 
     def __init__(self, source: str | Source, options: Options | None = None, process: Process | None = None,
                  world: World | None = None, handle_signals: bool = False, run_statistics: bool = False,
@@ -417,15 +417,15 @@ class Trace:
         return Events(self, timeout)
 
     @property
-    def _flying(self) -> Flight:
+    def _flying(self) -> TraceFlight:
         if self._flight is None:
             raise UsageError("there is no flight recorder: trace(..., flight=\"30s\")")
         return self._flight
 
     def fly(self, window: int) -> None:
         """The script is compiled for flight memory: dumps go back ``window`` ns. UsageError if it cannot fly."""
-        from .flight.reading import Flight
-        self._flight = Flight(self, window)
+        from .flight.reading import TraceFlight
+        self._flight = TraceFlight(self, window)
 
     def dump(self, why: str = "") -> FlightDump:
         """Of a flight: what was sent lately. The flight stays armed; the next dump may have some of it again."""

@@ -214,7 +214,7 @@ def _points_to_list(parsed: Parsed, pattern: str) -> list[str]:
         kind = find_kind(parts[0])
         if kind is None:
             found.append(":".join(parts))
-        elif not kind.session or kind.name == "iter":
+        elif not kind.session or kind.iterates:
             found.append(":".join([kind.name, *parts[1:2], ""] if kind.counted else [kind.name, *parts[1:]]))
     return found
 

@@ -54,10 +54,10 @@ def attach_methods(spec: ScriptSpec) -> list[str]:
 
 
 def _attach_method(program: ProgramSpec) -> str:
-    kind = program.attach[0].kind
-    if KINDS[kind].exempt and kind != "iter":
+    kind = KINDS[program.attach[0].kind]
+    if kind.exempt and not kind.iterates:
         return ""
-    if program.how.startswith("raw") or kind == "rawtracepoint":
+    if program.how.startswith("raw") or kind.name == "rawtracepoint":
         return "raw tracepoint"
     return program.attach[0].method
 

@@ -14,7 +14,7 @@ class ProbeKind(Record):
     ``exempt``: rare, and scripts depend on each event: no budget holds it back. ``newest_first``: of several programs
     the kernel runs the one first that was attached last. ``twin``: the kind that may serve the same functions, where
     the kernel has only one of the two. ``feature`` is what a kernel with this kind has, ``multi`` what one has that
-    attaches many at once."""
+    attaches many at once. ``exit`` is the kind of the same functions' returns."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -27,8 +27,12 @@ class ProbeKind(Record):
     signals: bool = False        # signal() can be used: there is a task that is traced
     registers: bool = False      # reg() has those of the traced code
     counted: bool = False        # its last part is a number: a period, events per firing
+    samples: bool = False        # fires by the clock, to see what is running
+    iterates: bool = False       # fires once for each object of the kernel, when somebody reads it
+    shares_link: bool = False    # one link may have programs for the entries and for the returns of its functions
     newest_first: bool = False
     twin: str = ""
+    exit: str = ""
     feature: str = ""
     multi: str = ""
     programs: tuple[str, ...] = ("tracing",)  # the types of program that its clauses may become
@@ -42,25 +46,25 @@ KINDS = {kind.name: kind for kind in (
     ProbeKind("tracepoint", ("t",), signals=True, programs=("raw_tracepoint", "tracepoint")),
     ProbeKind("rawtracepoint", ("rt",), signals=True, programs=_RAW),
     ProbeKind("kprobe", ("k",), function=True, signals=True, registers=True, newest_first=True, twin="fentry",
-              feature="kprobes", multi="kprobe_multi", programs=_PROBE),
+              exit="kretprobe", shares_link=True, feature="kprobes", multi="kprobe_multi", programs=_PROBE),
     ProbeKind("kretprobe", ("kr",), function=True, signals=True, returns=True, registers=True, newest_first=True,
-              twin="fexit", feature="kprobes", multi="kprobe_multi", programs=_PROBE),
+              twin="fexit", shares_link=True, feature="kprobes", multi="kprobe_multi", programs=_PROBE),
     ProbeKind("fentry", ("f", "kfunc"), function=True, signals=True, typed=True, newest_first=True, twin="kprobe",
-              feature="fentry"),
+              exit="fexit", feature="fentry"),
     ProbeKind("fexit", ("fr", "kretfunc"), function=True, signals=True, returns=True, typed=True, newest_first=True,
               twin="kretprobe", feature="fentry"),
     ProbeKind("uprobe", ("u",), function=True, signals=True, user=True, registers=True, newest_first=True,
-              feature="uprobes", multi="uprobe_multi", programs=_PROBE),
+              exit="uretprobe", feature="uprobes", multi="uprobe_multi", programs=_PROBE),
     ProbeKind("uretprobe", ("ur",), function=True, signals=True, returns=True, user=True, registers=True,
               newest_first=True, feature="uprobes", multi="uprobe_multi", programs=_PROBE),
     ProbeKind("usdt", ("U",), signals=True, user=True, registers=True, newest_first=True, feature="uprobes",
               multi="uprobe_multi", programs=_PROBE),
     ProbeKind("interval", ("i",), exempt=True, counted=True, programs=_PERF),
-    ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, programs=_PERF),
+    ProbeKind("profile", ("p",), signals=True, registers=True, counted=True, samples=True, programs=_PERF),
     ProbeKind("software", ("s",), registers=True, counted=True, programs=_PERF),
     ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
     ProbeKind("watchpoint", ("w", "asyncwatchpoint", "aw"), registers=True, programs=_PERF),
-    ProbeKind("iter", ("it",), signals=True, session=True, exempt=True),
+    ProbeKind("iter", ("it",), signals=True, session=True, exempt=True, iterates=True),
     ProbeKind("test", ("TEST",), session=True, exempt=True, programs=_RAW),
     ProbeKind("bench", ("BENCH",), session=True, exempt=True, programs=_RAW),
 )}

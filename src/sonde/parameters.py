@@ -10,7 +10,7 @@ from .semantics.options import Options
 from .source import Source
 
 
-class Parameter(Record):
+class NamedParameter(Record):
     """A named parameter: its default as it is shown ("" for a flag), and what the script says about it."""
 
     name: str
@@ -18,16 +18,16 @@ class Parameter(Record):
     help: str
 
 
-def named_parameters(script: Script) -> list[Parameter]:
+def named_parameters(script: Script) -> list[NamedParameter]:
     """Every named parameter that a script asks for, by name; the first call that describes it counts."""
-    found: dict[str, Parameter] = {}
+    found: dict[str, NamedParameter] = {}
     for node in walk_nodes([script.clauses, script.macros, script.functions]):
         if isinstance(node, Call) and node.name == "getopt" and node.args and isinstance(node.args[0], StrLiteral):
             name = node.args[0].value
             text = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], StrLiteral) else ""
             known = found.get(name)
             if known is None or text and not known.help:
-                found[name] = Parameter(name, _default_text(node.args[1]) if len(node.args) > 1 else "", text)
+                found[name] = NamedParameter(name, _default_text(node.args[1]) if len(node.args) > 1 else "", text)
     return [found[name] for name in sorted(found)]
 
 

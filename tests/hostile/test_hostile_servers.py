@@ -19,7 +19,7 @@ from sonde.output.live.bounded import (
     MOST_CONNECTIONS,
     BoundedServer,
     Client,
-    Request,
+    HttpRequest,
     build_response,
     is_named_here,
     own_names,
@@ -75,7 +75,7 @@ class Attack:
 class Echo(BoundedServer):
     """Says what it was asked for."""
 
-    def answer_request(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: HttpRequest) -> None:
         self.send_data(client, build_response(200, "text/plain", request.path.encode() * self.times))
 
     times = 1

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from sonde.compiler.dominators import Tree, dominator_tree, first_use, reachable_blocks
-from sonde.compiler.ir import Block, Function, Op
+from sonde.compiler.ir import BasicBlock, BpfFunction, Op
 
 
-def graph(edges: list[tuple[int, ...]]) -> Function:
+def graph(edges: list[tuple[int, ...]]) -> BpfFunction:
     """A function whose block i leads to the blocks ``edges[i]`` (none, one or two)."""
-    function = Function("main", 0)
+    function = BpfFunction("main", 0)
     function.blocks = [function.block(f"b{i}") for i in range(len(edges))]
     for block, to in zip(function.blocks, edges):
         targets = [function.blocks[t] for t in to]
@@ -22,9 +22,9 @@ def graph(edges: list[tuple[int, ...]]) -> Function:
     return function
 
 
-def without(function: Function, gone: Block) -> set[Block]:
+def without(function: BpfFunction, gone: BasicBlock) -> set[BasicBlock]:
     """What can be reached without passing ``gone``."""
-    seen: set[Block] = set()
+    seen: set[BasicBlock] = set()
     pending = [function.blocks[0]]
     while pending:
         block = pending.pop()

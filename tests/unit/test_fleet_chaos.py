@@ -14,7 +14,7 @@ import pytest
 from chaotic import BEHAVIOURS, ChaoticAgent, chosen_behaviour
 from simulated import Contents, SimulatedFleet
 from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet, Request
+from sonde.fleet.coordinator import Fleet, FleetRequest
 from sonde.fleet.hosts import expand_hosts
 from sonde.fleet.results import MergedPrint
 from sonde.source import Source
@@ -48,7 +48,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_chaos(way: SimulatedFleet, hosts: str) -> tuple[Fleet, list[MergedPrint]]:
     printed: list[Any] = []
-    request = Request(Source("stdin", "begin { }"), window=PERIOD)
+    request = FleetRequest(Source("stdin", "begin { }"), window=PERIOD)
     with way, Fleet(expand_hosts([hosts]), request, way, parallel=500, patience=6.0) as fleet:
         deadline = time.monotonic() + 120
         while not fleet.done:

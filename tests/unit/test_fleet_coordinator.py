@@ -15,13 +15,13 @@ import pytest
 
 from simulated import COUNT, Contents, SimulatedAgent, SimulatedFleet
 from sonde.fleet import coordinator
-from sonde.fleet.coordinator import Fleet, Request
+from sonde.fleet.coordinator import Fleet, FleetRequest
 from sonde.fleet.hosts import expand_hosts
 from sonde.fleet.show import JsonPresenter, Presenter
 from sonde.source import Source
 from sonde.types import Aggregate
 
-REQUEST = Request(Source("stdin", "begin { }"), window=0.1)
+REQUEST = FleetRequest(Source("stdin", "begin { }"), window=0.1)
 
 
 def growing(host: str, window: int) -> Contents:

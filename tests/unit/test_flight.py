@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sonde import api
 from sonde.errors import SondeError, UsageError
 from sonde.flight import asking
-from sonde.flight.condition import Condition
+from sonde.flight.condition import MapCondition
 from sonde.flight.dumping import DumpFolder
 from sonde.flight.settings import KEPT, LEAST, Settings, parse_duration, region_bytes
 from sonde.runtime.flight import FlightReader, Stretch, merge_stretches, split_stretch
@@ -324,13 +324,13 @@ class Clock:
         self.now = 100.0
         monkeypatch.setattr("sonde.flight.condition.time.monotonic", lambda: self.now)
 
-    def ask(self, condition: Condition, after: float, *items: tuple[Any, int]) -> bool:
+    def ask(self, condition: MapCondition, after: float, *items: tuple[Any, int]) -> bool:
         self.now += after
         return condition.begins(lambda name: list(items))
 
 
 def test_a_value_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = Clock(monkeypatch), Condition("@n>10", SCRIPT)
+    clock, asked = Clock(monkeypatch), MapCondition("@n>10", SCRIPT)
     assert not clock.ask(asked, 1, (None, 10))
     assert clock.ask(asked, 1, (None, 11))
     assert not clock.ask(asked, 1, (None, 12)), "it has held since"
@@ -339,7 +339,7 @@ def test_a_value_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_growth_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = Clock(monkeypatch), Condition("@n > 10 within 1s", SCRIPT)
+    clock, asked = Clock(monkeypatch), MapCondition("@n > 10 within 1s", SCRIPT)
     assert not clock.ask(asked, 0.2, (None, 500)), "what there was before does not count"
     for number in range(40):
         assert not clock.ask(asked, 0.125, (None, 500 + number)), "8 a second"
@@ -349,20 +349,20 @@ def test_growth_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_key_or_any(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    one, any_ = Condition("@by[7] >= 2", SCRIPT), Condition("@by >= 2", SCRIPT)
+    one, any_ = MapCondition("@by[7] >= 2", SCRIPT), MapCondition("@by >= 2", SCRIPT)
     assert not clock.ask(one, 1, (3, 5), (7, 1)) and clock.ask(any_, 1, (3, 5), (7, 1))
     assert clock.ask(one, 1, (3, 5), (7, 2))
 
 
 def test_fewer_than_within_needs_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = Clock(monkeypatch), Condition("@n < 1 within 1s", SCRIPT)
+    clock, asked = Clock(monkeypatch), MapCondition("@n < 1 within 1s", SCRIPT)
     assert not any(clock.ask(asked, 0.15, (None, 5)) for _ in range(5))
     assert any(clock.ask(asked, 0.15, (None, 5)) for _ in range(5))
 
 
 def test_looking_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that takes 0.3 s is not followed by another within 30 s."""
-    clock, asked = Clock(monkeypatch), Condition("@n > 1", SCRIPT)
+    clock, asked = Clock(monkeypatch), MapCondition("@n > 1", SCRIPT)
 
     def slow(name: str) -> list[tuple[Any, int]]:
         clock.now += 0.3
@@ -376,7 +376,7 @@ def test_looking_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     "@n > 1 within", "@n > 1 within 1", "@n => 1", "@n > 1; @n > 2"])
 def test_what_is_no_condition(text: str) -> None:
     with pytest.raises(UsageError):
-        Condition(text, SCRIPT)
+        MapCondition(text, SCRIPT)
 
 
 def folder_at(path: Path, name: str = "opens") -> DumpFolder:

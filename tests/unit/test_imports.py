@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "output": BASE | {"kernel", "runtime"},
     "merge": {"record", "errors", "types", "plain", "runtime"},
     "fleet": ROOMS - {"commands", "options", "monitor", "notebook"},
-    "tools": {"record", "errors", "kernel", "shipped", "numerals"},
+    "tools": {"record", "errors", "kernel", "kinds", "shipped", "numerals"},
     "spec_data": BASE | {"language"},
     "compiled": BASE | {"kernel", "language", "semantics", "spec_data"},
     "map_view": BASE | {"api", "notebook", "reading", "expected", "tables", "tabular"},

@@ -17,7 +17,7 @@ from sonde.asm.assemble import assemble
 from sonde.compiler import allocate, optimize
 from sonde.compiler.builder import Builder
 from sonde.compiler.emit import emit_program
-from sonde.compiler.ir import ALU, CONDITIONS, Function, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
+from sonde.compiler.ir import ALU, CONDITIONS, BpfFunction, MapFd, Op, Program, Reg, Slot, SlotAt, format_program
 from sonde.compiler.legal import PLACED, IllegalIR, check_program
 from sonde.compiler.lower.core import Lower
 from sonde.compiler.passes import PASSES
@@ -32,7 +32,7 @@ def helper(machine: Machine, a: int, b: int, c: int, d: int, e: int) -> int:
     return (a * 3 + b * 5 + c * 7 + d * 11 + e * 13) & MASK
 
 
-def optimise(function: Function) -> None:
+def optimise(function: BpfFunction) -> None:
     """The passes before the layout, each checked."""
     program = Program("test")
     program.functions.append(function)
@@ -42,7 +42,7 @@ def optimise(function: Function) -> None:
         check_program(program)
 
 
-def execute(function: Function, *params: int, passes: bool, v4: bool = True) -> int:
+def execute(function: BpfFunction, *params: int, passes: bool, v4: bool = True) -> int:
     """Compile a function (this consumes it) and run it."""
     program = Program("test")
     program.functions.append(function)
@@ -82,7 +82,7 @@ class Writer:
 
     def __init__(self, seed: int, pressure: int) -> None:
         self.random = random.Random(seed)
-        self.function = Function("main", 2)
+        self.function = BpfFunction("main", 2)
         self.b = Builder(self.function)
         self.values: list[Reg | int] = [*self.function.params, 0, 1, -1, 1 << 40]
         self.slots: list[Slot] = []
@@ -160,7 +160,7 @@ class Writer:
         b.jump(head)
         b.start(leave)
 
-    def write(self) -> Function:
+    def write(self) -> BpfFunction:
         self.body(3)
         result: Reg | int = 0
         for value in [*self.several, *self.values[-12:]]:
@@ -199,7 +199,7 @@ def test_live_registers_never_share_a_place(seed: int, pressure: int) -> None:
 
 
 def test_pure_calls_are_made_once() -> None:
-    function = Function("main", 1)
+    function = BpfFunction("main", 1)
     b = Builder(function)
     first = b.call(14, [], "pid_tgid", pure=True)
     second = b.call(14, [], "pid_tgid", pure=True)
@@ -221,7 +221,7 @@ def test_pure_calls_are_made_once() -> None:
     (lambda b, p: b.alu("sdiv", p, 1), []), (lambda b, p: b.alu("sdiv", p, 8), ["sdiv"]),
 ])
 def test_arithmetic_is_simplified(write: Callable[[Builder, Reg], Reg], left: list[str]) -> None:
-    function = Function("main", 1)
+    function = BpfFunction("main", 1)
     b = Builder(function)
     b.exit(write(b, function.params[0]))
     optimise(function)
@@ -229,7 +229,7 @@ def test_arithmetic_is_simplified(write: Callable[[Builder, Reg], Reg], left: li
 
 
 def test_decided_branches_and_empty_blocks_go() -> None:
-    function = Function("main", 1)
+    function = BpfFunction("main", 1)
     b = Builder(function)
     yes, no, on = b.block("yes"), b.block("no"), b.block("on")
     b.branch("jeq", b.alu("add", 1, 1), 2, yes, no)
@@ -246,9 +246,9 @@ def test_decided_branches_and_empty_blocks_go() -> None:
 # --- legality ---------------------------------------------------------------------------------------------
 
 
-def broken(write: Callable[[Function, Builder], None]) -> str:
+def broken(write: Callable[[BpfFunction, Builder], None]) -> str:
     """The checker's complaint about a function that ``write`` spoils."""
-    program, function = Program("test"), Function("main", 1)
+    program, function = Program("test"), BpfFunction("main", 1)
     program.functions.append(function)
     write(function, Builder(function))
     with pytest.raises(IllegalIR) as caught:
@@ -273,12 +273,12 @@ def broken(write: Callable[[Function, Builder], None]) -> str:
     (lambda f, b: [Op("mov", f.reg(), [SlotAt(f.slot(8))]), Op("exit", None, [0])], "only for calls"),
     (lambda f, b: [Op("add", f.reg(), [MapFd("@"), 1]), Op("exit", None, [0])], "only for calls"),
 ])
-def test_illegal_operations(ops: Callable[[Function, Builder], list[Op]], why: str) -> None:
+def test_illegal_operations(ops: Callable[[BpfFunction, Builder], list[Op]], why: str) -> None:
     assert why in broken(lambda f, b: b.current.ops.extend(ops(f, b)))
 
 
 def test_use_before_definition() -> None:
-    def write(function: Function, b: Builder) -> None:
+    def write(function: BpfFunction, b: Builder) -> None:
         yes, on = b.block("yes"), b.block("on")
         b.branch("jeq", function.params[0], 0, yes, on)
         b.start(yes)
@@ -292,7 +292,7 @@ def test_use_before_definition() -> None:
 
 
 def test_large_slots_go_to_scratch_memory() -> None:
-    program, function = Program("test"), Function("main", 1)
+    program, function = Program("test"), BpfFunction("main", 1)
     program.functions.append(function)
     b = Builder(function)
     base = b.mov(0, "scratch")
@@ -313,7 +313,7 @@ def test_callbacks_share_the_stack_with_their_caller() -> None:
     """512 bytes for all frames that can be on the stack at once (MAX_BPF_STACK)."""
     program = Program("test")
     for name in ("main", "each", "loop"):
-        function = Function(name, 1)
+        function = BpfFunction(name, 1)
         program.functions.append(function)
         b = Builder(function)
         function.scratch_base = b.mov(0, "scratch")

@@ -10,7 +10,7 @@ from ..watching import whole_number
 
 if TYPE_CHECKING:
     from ..fleet.connection import Way
-    from ..fleet.coordinator import Fleet, Request
+    from ..fleet.coordinator import Fleet, FleetRequest
     from ..fleet.show import Presenter
     from ..options import Parsed
 
@@ -152,9 +152,9 @@ def _check_view(parsed: Parsed, form: str) -> None:
         raise UsageError("--port is of sonde serve fleet")
 
 
-def _make_request(parsed: Parsed, own: dict[str, str]) -> Request | None:
+def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
     """What the hosts are asked to run; None if only a tool's help was wanted."""
-    from ..fleet.coordinator import Request
+    from ..fleet.coordinator import FleetRequest
     from ..invocation import options_of, program_of
     from ..options import budget_of
     seconds = _number(own, "seconds", 0.0)
@@ -168,7 +168,7 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> Request | None:
     view, parsed.options["format"] = parsed.get("format", "text"), "text"
     options = options_of(parsed, params)
     parsed.options["format"] = view
-    return Request(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
+    return FleetRequest(source, options.params, options.named, _number(own, "window", 1.0), seconds, budget_of(parsed),
                    parsed.has("unsafe"))
 
 

@@ -37,7 +37,7 @@ class Collection(Record):
     key: str = "0"
 
 
-class Language(Record):
+class RuntimeProbes(Record):
     """The probes of a runtime, by what they tell, and the expressions of their arguments. ``counts`` are those of a
     method's probes that every call meets once; ``objects`` are (probe, type, bytes)."""
 
@@ -60,31 +60,31 @@ def _text(pointer: int, length: int) -> str:
     return f"str(arg{pointer}, arg{length} + 1)"
 
 
-Needs = Callable[[Language], Iterable[str]]  # the probes of a language of which a command needs one
+Needs = Callable[[RuntimeProbes], Iterable[str]]  # the probes of a language of which a command needs one
 
 _POOL = "mem__pool__gc__"
 LANGUAGES = {
-    "java": Language(
+    "java": RuntimeProbes(
         "hotspot", ("method__entry",), ("method__return",), ("method__entry",), _text(1, 2), _text(3, 4),
         (Collection("gc__begin", "gc__end", 'arg0 != 0 ? "full" : "partial"'),
          Collection(f"{_POOL}begin", f"{_POOL}end", _text(0, 1), "($kept - (int64)arg5) / 1024", _text(2, 3),
                     "(int64)arg5", "arg2")),
         (("object__alloc", _text(1, 2), "arg3"),), ("class__loaded",), (), ("thread__start", "thread__stop"),
         ("../lib/server/libjvm.so",)),
-    "node": Language("node", collections=(Collection(
+    "node": RuntimeProbes("node", collections=(Collection(
         "gc__start", "gc__done",
         'arg0 == 1 ? "scavenge" : arg0 == 2 ? "minor mark-compact" : arg0 == 4 ? "mark-sweep-compact"'
         ' : arg0 == 8 ? "incremental marking" : "weak callbacks"'),)),
-    "perl": Language("perl", ("sub__entry",), ("sub__return",), ("sub__entry",), "str(arg3)", "str(arg0)",
-                     loads=("loading__file",), beside=("../lib/libperl.so*", "../lib/*/libperl.so*")),
-    "php": Language("php", ("function__entry",), ("function__return",), ("function__entry",), "str(arg3)", "str(arg0)",
-                    loads=("compile__file__entry",), thrown=("exception__thrown",)),
-    "python": Language(
+    "perl": RuntimeProbes("perl", ("sub__entry",), ("sub__return",), ("sub__entry",), "str(arg3)", "str(arg0)",
+                          loads=("loading__file",), beside=("../lib/libperl.so*", "../lib/*/libperl.so*")),
+    "php": RuntimeProbes("php", ("function__entry",), ("function__return",), ("function__entry",), "str(arg3)",
+                         "str(arg0)", loads=("compile__file__entry",), thrown=("exception__thrown",)),
+    "python": RuntimeProbes(
         "python", ("function__entry",), ("function__return",), ("function__return",), "str(arg0)", "str(arg1)",
         (Collection("gc__start", "gc__done",
                     'arg0 == 0 ? "generation 0" : arg0 == 1 ? "generation 1" : "generation 2"', "(int64)arg0"),),
         loads=("import__find__load__start",), beside=("../lib/libpython3*.so*", "../lib/*/libpython3*.so*")),
-    "ruby": Language(
+    "ruby": RuntimeProbes(
         "ruby", ("method__entry", "cmethod__entry"), ("method__return", "cmethod__return"),
         ("method__entry", "cmethod__entry"), "str(arg0)", "str(arg1)",
         (Collection("gc__mark__begin", "gc__mark__end", '"mark"'),
@@ -92,9 +92,9 @@ LANGUAGES = {
         (("object__create", "str(arg0)", ""), ("array__create", '"Array"', ""), ("hash__create", '"Hash"', ""),
          ("symbol__create", '"Symbol"', ""), ("string__create", '"String"', "arg0")),
         ("load__entry", "require__entry"), ("raise",), (), ("../lib/libruby*.so*", "../lib/*/libruby*.so*")),
-    "tcl": Language("tcl", ("proc__entry",), ("proc__return",), ("proc__entry",), '""', "str(arg0)",
-                    objects=(("obj__create", '"Tcl_Obj"', ""),),
-                    beside=("../lib/libtcl*.so*", "../lib/*/libtcl*.so*")),
+    "tcl": RuntimeProbes("tcl", ("proc__entry",), ("proc__return",), ("proc__entry",), '""', "str(arg0)",
+                         objects=(("obj__create", '"Tcl_Obj"', ""),),
+                         beside=("../lib/libtcl*.so*", "../lib/*/libtcl*.so*")),
 }
 
 
@@ -108,7 +108,7 @@ class Runtime(Record):
     condition: str = ""
 
     @property
-    def language(self) -> Language:
+    def language(self) -> RuntimeProbes:
         return LANGUAGES[self.name]
 
     def clause(self, probes: Iterable[str], action: str, condition: str = "") -> str:

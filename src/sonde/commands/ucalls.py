@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .generated import number_option
-from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace, wanted_languages
+from .runtimes import HEAD, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -63,7 +63,7 @@ NOTES
 """
 
 
-def _needs(language: Language) -> tuple[str, ...]:
+def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return language.counts
 
 

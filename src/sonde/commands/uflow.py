@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .generated import quote_string
-from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace
+from .runtimes import HEAD, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -58,7 +58,7 @@ def main(parsed: Parsed) -> int:
     return trace("uflow", script(parsed.named, find_runtimes(parsed, _needs)), parsed)
 
 
-def _needs(language: Language) -> tuple[str, ...]:
+def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return language.enter + language.leave
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .generated import number_option, quote_string
-from .runtimes import HEAD, Collection, Language, Runtime, choose_process, find_runtimes, seconds_of, trace
+from .runtimes import HEAD, Collection, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -56,7 +56,7 @@ def main(parsed: Parsed) -> int:
     return trace("ugc", text, parsed)
 
 
-def _needs(language: Language) -> tuple[str, ...]:
+def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return tuple(each.begin for each in language.collections)
 
 

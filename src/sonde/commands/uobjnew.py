@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .generated import number_option
-from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace, wanted_languages
+from .runtimes import HEAD, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -52,7 +52,7 @@ def main(parsed: Parsed) -> int:
     return trace("uobjnew", script(parsed.named, runtimes, seconds), parsed)
 
 
-def _needs(language: Language) -> tuple[str, ...]:
+def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return tuple(probe for probe, _, _ in language.objects)
 
 

@@ -11,8 +11,8 @@ from .runtimes import (
     BUILT,
     HEAD,
     LANGUAGES,
-    Language,
     Runtime,
+    RuntimeProbes,
     either,
     find_runtimes,
     runtimes_in,
@@ -161,11 +161,11 @@ def _seconds(every: int) -> str:
     return "second" if every == 1 else f"{every} seconds"
 
 
-def _needs(language: Language) -> list[str]:
+def _needs(language: RuntimeProbes) -> list[str]:
     return [name for names in _probes(language).values() for name in names]
 
 
-def _probes(language: Language) -> dict[str, tuple[str, ...]]:
+def _probes(language: RuntimeProbes) -> dict[str, tuple[str, ...]]:
     """The probes of which each hit counts once, by column."""
     return {"method": language.counts, "gc": tuple(each.begin for each in language.collections[:1]),
             "objnew": tuple(probe for probe, _, _ in language.objects), "cload": language.loads,

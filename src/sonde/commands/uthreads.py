@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .runtimes import HEAD, Language, Runtime, choose_process, find_runtimes, seconds_of, trace, wanted_languages
+from .runtimes import HEAD, Runtime, RuntimeProbes, choose_process, find_runtimes, seconds_of, trace, wanted_languages
 
 if TYPE_CHECKING:
     from ..options import Parsed
@@ -60,7 +60,7 @@ def _runtimes(parsed: Parsed) -> list[Runtime]:
         return []
 
 
-def _needs(language: Language) -> tuple[str, ...]:
+def _needs(language: RuntimeProbes) -> tuple[str, ...]:
     return language.threads
 
 

@@ -125,7 +125,7 @@ def _plain_finding(finding: Finding) -> JsonObject:
 
 # Conditions ---------------------------------------------------------------------------------------------------------
 
-class Condition(Record):
+class FailCondition(Record):
     """``@usecs p99 > 1.1x``: of measurements whose name or label ``pattern`` matches ("*": all), ``metric`` after over
     ``metric`` before is above or below ``limit``."""
 
@@ -150,7 +150,7 @@ class Condition(Record):
         return ratio > self.limit if self.above else ratio < self.limit
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> FailCondition:
     """``[PATTERN] METRIC >|< LIMIT``. UsageError if it is none."""
     found = re.fullmatch(r"\s*(?:(\S+)\s+)?(p\d{1,2}(?:\.\d+)?|count|value)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)(x|%)\s*",
                          text)
@@ -158,4 +158,5 @@ def parse_condition(text: str) -> Condition:
         raise UsageError(f"--fail-if takes a condition like 'p99 > 1.1x', not '{text}'",
                          ["[MAP] p50, p99, count or value, then > or <, then 1.1x or +10%"])
     number = float(found[4])
-    return Condition(text, found[1] or "*", found[2], found[3] == ">", number if found[5] == "x" else 1 + number / 100)
+    ratio = number if found[5] == "x" else 1 + number / 100
+    return FailCondition(text, found[1] or "*", found[2], found[3] == ">", ratio)

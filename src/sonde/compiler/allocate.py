@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 from ..record import Record
-from .ir import CALLS, Block, Function, Op, Reg
+from .ir import CALLS, BasicBlock, BpfFunction, Op, Reg
 
 SAVED = (6, 7, 8, 9)
 SCRATCHED = (1, 2, 3, 4)
@@ -40,10 +40,10 @@ class Allocation(Record):
     spills: int
 
 
-def find_liveness(function: Function) -> dict[Block, int]:
+def find_liveness(function: BpfFunction) -> dict[BasicBlock, int]:
     """The registers live at the end of each block, as a bit set by register id."""
-    gen: dict[Block, int] = {}
-    kill: dict[Block, int] = {}
+    gen: dict[BasicBlock, int] = {}
+    kill: dict[BasicBlock, int] = {}
     for block in function.blocks:
         used = defined = 0
         for op in block.ops:
@@ -78,7 +78,7 @@ def _bit_numbers(value: int) -> list[int]:
     return found
 
 
-def live_intervals(function: Function) -> list[Interval]:
+def live_intervals(function: BpfFunction) -> list[Interval]:
     """One interval per register, by start; operation i reads at position 2i and writes at 2i + 1."""
     live_out = find_liveness(function)
     ranges: dict[int, list[tuple[int, int]]] = {}
@@ -106,7 +106,7 @@ def live_intervals(function: Function) -> list[Interval]:
     return sorted(found, key=lambda i: i.start)
 
 
-def _in_block(block: Block, first: int, out: int) -> list[tuple[int, tuple[int, int]]]:
+def _in_block(block: BasicBlock, first: int, out: int) -> list[tuple[int, tuple[int, int]]]:
     """(register id, range) of everything that is live in a block, each register's ranges in ascending order."""
     position = first + 2 * len(block.ops)
     ends = dict.fromkeys(_bit_numbers(out), position - 1)
@@ -144,7 +144,7 @@ def _crosses_call(ranges: list[tuple[int, int]], calls: list[int]) -> bool:
     return False
 
 
-class Place:
+class Location:
     """A physical register or spill slot: the ranges in which it is taken, and by whom."""
 
     def __init__(self) -> None:
@@ -178,10 +178,10 @@ class Place:
         return self._by[id].end
 
 
-def allocate_registers(function: Function) -> Allocation:
+def allocate_registers(function: BpfFunction) -> Allocation:
     """Assign every register a place."""
     place: dict[Reg, int] = {}
-    registers = {number: Place() for number in (*SCRATCHED, *SAVED)}
+    registers = {number: Location() for number in (*SCRATCHED, *SAVED)}
     spilled: list[Interval] = []
     for interval in live_intervals(function):
         choice = _choose_register(interval, registers, place)
@@ -192,17 +192,17 @@ def allocate_registers(function: Function) -> Allocation:
         else:
             place[interval.reg] = choice
             registers[choice].take(interval)
-    slots: list[Place] = []
+    slots: list[Location] = []
     for interval in sorted(spilled, key=lambda i: i.start):
         number = next((n for n, slot in enumerate(slots) if not slot.holders(interval)), len(slots))
         if number == len(slots):
-            slots.append(Place())
+            slots.append(Location())
         slots[number].take(interval)
         place[interval.reg] = -1 - number
     return Allocation(place, len(slots))
 
 
-def _evict_interval(interval: Interval, registers: dict[int, Place], spilled: list[Interval]) -> int | None:
+def _evict_interval(interval: Interval, registers: dict[int, Location], spilled: list[Interval]) -> int | None:
     """The register whose only holder is needed longest, freed by spilling that; None if this one lives longer."""
     best, choice = interval.end, None
     for number in SAVED if interval.crosses else SCRATCHED + SAVED:
@@ -214,7 +214,7 @@ def _evict_interval(interval: Interval, registers: dict[int, Place], spilled: li
     return choice
 
 
-def _choose_register(interval: Interval, registers: dict[int, Place], place: dict[Reg, int]) -> int | None:
+def _choose_register(interval: Interval, registers: dict[int, Location], place: dict[Reg, int]) -> int | None:
     """A free register that the interval may use, by hint if possible."""
     allowed = SAVED if interval.crosses else SCRATCHED + SAVED
     for hint in interval.hints:

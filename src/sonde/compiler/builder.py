@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ir import Block, Function, MapAddr, Op, Operand, Reg, Slot
+from .ir import BasicBlock, BpfFunction, MapAddr, Op, Operand, Reg, Slot
 
 
 class Builder:
     """A cursor in a function. Every operation takes the current ``span``."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: BpfFunction) -> None:
         self.function = function
         self.span: Any = None
         self.current = function.block("entry")
@@ -19,11 +19,11 @@ class Builder:
 
     # blocks
 
-    def block(self, name: str = "", cold: bool = False) -> Block:
+    def block(self, name: str = "", cold: bool = False) -> BasicBlock:
         """A new block; :meth:`start` places it."""
         return self.function.block(name, cold)
 
-    def start(self, block: Block) -> None:
+    def start(self, block: BasicBlock) -> None:
         """Continue in ``block``; falls into it if the current block is open."""
         if not self.closed:
             self.jump(block)
@@ -114,10 +114,10 @@ class Builder:
     def barrier(self, value: Reg) -> None:
         self.emit(Op("barrier", None, [value]))
 
-    def jump(self, to: Block) -> None:
+    def jump(self, to: BasicBlock) -> None:
         self.emit(Op("jump", then=to))
 
-    def branch(self, cond: str, a: Operand, b: Operand, then: Block, other: Block, bits: int = 64) -> None:
+    def branch(self, cond: str, a: Operand, b: Operand, then: BasicBlock, other: BasicBlock, bits: int = 64) -> None:
         self.emit(Op("branch", None, [a, b], cond=cond, then=then, other=other, bits=bits))
 
     def exit(self, value: Operand = 0) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import helpers as h
 from .builder import Builder
-from .ir import Block, Function, MapAddr, Op
+from .ir import BasicBlock, BpfFunction, MapAddr, Op
 from .unit import Unit
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def load_current_tasks(lo: Lower) -> None:
                 block = _split_block(lo.unit, function, block, call)
 
 
-def _find_call(block: Block) -> Op | None:
+def _find_call(block: BasicBlock) -> Op | None:
     return next((op for op in block.ops if op.kind == "call" and op.imm == h.TASK), None)
 
 
-def _split_block(unit: Unit, function: Function, block: Block, call: Op) -> Block:
+def _split_block(unit: Unit, function: BpfFunction, block: BasicBlock, call: Op) -> BasicBlock:
     """The block up to the call and the load; what is behind the call is returned."""
     at = block.ops.index(call)
     rest = function.block("task", block.cold)

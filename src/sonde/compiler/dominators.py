@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .ir import Block, Function, Reg
+from .ir import BasicBlock, BpfFunction, Reg
 
 
-def reachable_blocks(function: Function) -> list[Block]:
+def reachable_blocks(function: BpfFunction) -> list[BasicBlock]:
     """Blocks in reverse post-order from the entry."""
-    order: list[Block] = []
-    seen: set[Block] = set()
-    stack: list[tuple[Block, int]] = [(function.blocks[0], 0)]
+    order: list[BasicBlock] = []
+    seen: set[BasicBlock] = set()
+    stack: list[tuple[BasicBlock, int]] = [(function.blocks[0], 0)]
     seen.add(function.blocks[0])
     while stack:
         block, index = stack.pop()
@@ -26,8 +26,8 @@ def reachable_blocks(function: Function) -> list[Block]:
     return order
 
 
-def find_predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
-    found: dict[Block, list[Block]] = {b: [] for b in blocks}
+def find_predecessors(blocks: list[BasicBlock]) -> dict[BasicBlock, list[BasicBlock]]:
+    found: dict[BasicBlock, list[BasicBlock]] = {b: [] for b in blocks}
     for block in blocks:
         for child in block.successors:
             found[child].append(block)
@@ -37,14 +37,14 @@ def find_predecessors(blocks: list[Block]) -> dict[Block, list[Block]]:
 class Tree:
     """Who dominates whom. ``blocks`` are all that are reachable, the entry first; ``parent`` has no entry for it."""
 
-    def __init__(self, blocks: list[Block]) -> None:
+    def __init__(self, blocks: list[BasicBlock]) -> None:
         self.blocks = blocks
         self.parent = _immediate_dominators(blocks)
-        self.children: dict[Block, list[Block]] = {b: [] for b in blocks}
+        self.children: dict[BasicBlock, list[BasicBlock]] = {b: [] for b in blocks}
         for block in blocks[1:]:
             self.children[self.parent[block]].append(block)
-        self._enter: dict[Block, int] = {}  # dominance is inclusion: enter .. leave of a walk over the tree
-        self._leave: dict[Block, int] = {}
+        self._enter: dict[BasicBlock, int] = {}  # dominance is inclusion: enter .. leave of a walk over the tree
+        self._leave: dict[BasicBlock, int] = {}
         stack = [(blocks[0], False)]
         while stack:
             block, done = stack.pop()
@@ -55,11 +55,11 @@ class Tree:
             stack.append((block, True))
             stack += [(child, False) for child in self.children[block]]
 
-    def dominates(self, above: Block, block: Block) -> bool:
+    def dominates(self, above: BasicBlock, block: BasicBlock) -> bool:
         """Whether every way to ``block`` leads through ``above`` (or they are the same)."""
         return self._enter[above] <= self._enter[block] < self._leave[above]
 
-    def common(self, blocks: list[Block]) -> Block:
+    def common(self, blocks: list[BasicBlock]) -> BasicBlock:
         """The nearest block that dominates all of ``blocks``."""
         low, high = min([self._enter[b] for b in blocks]), max([self._enter[b] for b in blocks])
         found = blocks[0]
@@ -67,7 +67,7 @@ class Tree:
             found = self.parent[found]
         return found
 
-    def way(self, block: Block) -> list[Block]:
+    def way(self, block: BasicBlock) -> list[BasicBlock]:
         """From the entry to ``block``, every block that dominates it."""
         found = [block]
         while found[-1] in self.parent:
@@ -76,11 +76,11 @@ class Tree:
         return found
 
 
-def dominator_tree(function: Function) -> Tree:
+def dominator_tree(function: BpfFunction) -> Tree:
     return Tree(reachable_blocks(function))
 
 
-def _immediate_dominators(blocks: list[Block]) -> dict[Block, Block]:
+def _immediate_dominators(blocks: list[BasicBlock]) -> dict[BasicBlock, BasicBlock]:
     """Immediate dominators by semidominators (Lengauer and Tarjan; the last step after Georgiadis)."""
     order, up = _depth_first(blocks[0])
     number = {block: i for i, block in enumerate(order)}
@@ -102,11 +102,11 @@ def _immediate_dominators(blocks: list[Block]) -> dict[Block, Block]:
     return {order[at]: order[above[at]] for at in range(1, count)}
 
 
-def _depth_first(entry: Block) -> tuple[list[Block], list[int]]:
+def _depth_first(entry: BasicBlock) -> tuple[list[BasicBlock], list[int]]:
     """Blocks in the order in which a walk meets them, and the number of the one that each was met from."""
-    order: list[Block] = []
+    order: list[BasicBlock] = []
     up: list[int] = []
-    seen: set[Block] = set()
+    seen: set[BasicBlock] = set()
     stack = [(entry, 0)]
     while stack:
         block, parent = stack.pop()
@@ -134,7 +134,7 @@ def _lowest_common(node: int, last: int, semi: list[int], label: list[int], ance
     return label[path[0]] if path else label[node]
 
 
-def first_use(function: Function, reg: Reg) -> tuple[Block, int] | None:
+def first_use(function: BpfFunction, reg: Reg) -> tuple[BasicBlock, int] | None:
     """Where ``reg`` must be defined at the latest: (block, operation) that dominates every use; None without uses."""
     blocks = reachable_blocks(function)
     users = [b for b in blocks if any(a is reg for op in b.ops for a in op.args)]

@@ -7,7 +7,7 @@ from typing import Any
 from ..asm import insn as asm
 from ..asm.relax import Item
 from .allocate import Allocation, allocate_registers
-from .ir import ALU, CALLS, COMMUTATIVE, Block, Function, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
+from .ir import ALU, CALLS, COMMUTATIVE, BasicBlock, BpfFunction, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
 
 T0, T1 = 0, 5  # temporaries
 FP = 10
@@ -22,7 +22,7 @@ class Emitter:
     """Writes one function. ``v4``: the kernel knows sign-extending loads and moves (Linux 6.6). ``bounds``: to its
     verifier the copies of a number on the stack have that number's bounds (6.8)."""
 
-    def __init__(self, function: Function, v4: bool, bounds: bool) -> None:
+    def __init__(self, function: BpfFunction, v4: bool, bounds: bool) -> None:
         self.function = function
         self.v4 = v4
         self.bounds = bounds
@@ -39,7 +39,7 @@ class Emitter:
         insn.span = self.span
         self.items.append(insn)
 
-    def label(self, block: Block) -> str:
+    def label(self, block: BasicBlock) -> str:
         return f"{self.function.name}.{block.id}"
 
     def place(self, reg: Reg) -> int:
@@ -111,7 +111,7 @@ class Emitter:
                 self.operation(op, following)
         return self.items
 
-    def operation(self, op: Op, following: Block | None) -> None:
+    def operation(self, op: Op, following: BasicBlock | None) -> None:
         kind = op.kind
         if kind in ALU:
             self.alu(op)
@@ -272,12 +272,12 @@ class Emitter:
             self.put(asm.alu("mov", *ready))
             pending.remove(ready)
 
-    def jump(self, op: Op, following: Block | None) -> None:
+    def jump(self, op: Op, following: BasicBlock | None) -> None:
         assert op.then is not None
         if op.then is not following:
             self.put(asm.jump(self.label(op.then)))
 
-    def branch(self, op: Op, following: Block | None) -> None:
+    def branch(self, op: Op, following: BasicBlock | None) -> None:
         assert op.then is not None and op.other is not None
         a = self.register(op.args[0], T0)
         b = op.args[1]
@@ -292,7 +292,7 @@ class Emitter:
         if op.other is not following:
             self.put(asm.jump(self.label(op.other)))
 
-    def exit(self, op: Op, following: Block | None) -> None:
+    def exit(self, op: Op, following: BasicBlock | None) -> None:
         self.move(0, op.args[0])
         self.put(asm.exit_())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .ir import MEMORY, Function, Op, Reg
+from .ir import MEMORY, BpfFunction, Op, Reg
 
 
-def find_sources(function: Function, sinks: set[int], is_sink: Callable[[Op], bool]) -> set[int]:
+def find_sources(function: BpfFunction, sinks: set[int], is_sink: Callable[[Op], bool]) -> set[int]:
     """Ids of the registers whose values flow into the registers ``sinks``, into addresses, or into what ``is_sink``
     chooses."""
     found = set(sinks)

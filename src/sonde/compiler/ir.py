@@ -120,8 +120,9 @@ class Op:
                  "pure", "span")
 
     def __init__(self, kind: str, dst: Reg | None = None, args: list[Any] | None = None, off: int = 0, size: int = 8,
-                 bits: int = 64, imm: int = 0, cond: str = "", then: Block | None = None, other: Block | None = None,
-                 label: str = "", signed: bool = False, pure: bool = False, span: Any = None) -> None:
+                 bits: int = 64, imm: int = 0, cond: str = "", then: BasicBlock | None = None,
+                 other: BasicBlock | None = None, label: str = "", signed: bool = False, pure: bool = False,
+                 span: Any = None) -> None:
         self.kind, self.dst, self.args, self.off, self.size, self.bits = kind, dst, args or [], off, size, bits
         self.imm, self.cond, self.then, self.other, self.label = imm, cond, then, other, label
         self.signed, self.pure, self.span = signed, pure, span
@@ -139,7 +140,7 @@ class Op:
         return format_operand(self)
 
 
-class Block:
+class BasicBlock:
     """A basic block; ``cold`` ones (failures, first insertions) are laid out last."""
 
     __slots__ = ("id", "name", "ops", "cold")
@@ -149,7 +150,7 @@ class Block:
         self.ops: list[Op] = []
 
     @property
-    def successors(self) -> list[Block]:
+    def successors(self) -> list[BasicBlock]:
         last = self.ops[-1]
         return [b for b in (last.then, last.other) if b is not None]
 
@@ -157,12 +158,12 @@ class Block:
         return f"{self.name or 'b'}.{self.id}"
 
 
-class Function:
+class BpfFunction:
     """A BPF function: the program itself, or a callback of bpf_loop() / bpf_for_each_map_elem()."""
 
     def __init__(self, name: str, params: int = 1) -> None:
         self.name = name
-        self.blocks: list[Block] = []
+        self.blocks: list[BasicBlock] = []
         self.slots: list[Slot] = []
         self.registers: list[Reg] = []
         self.params = [self.reg(f"param{i}") for i in range(params)]
@@ -175,10 +176,10 @@ class Function:
         self.registers.append(reg)
         return reg
 
-    def block(self, name: str = "", cold: bool = False) -> Block:
+    def block(self, name: str = "", cold: bool = False) -> BasicBlock:
         """A new block, not yet placed."""
         self._next = getattr(self, "_next", 0) + 1
-        return Block(self._next, name, cold)
+        return BasicBlock(self._next, name, cold)
 
     def slot(self, size: int, name: str = "", scratch: bool = False) -> Slot:
         slot = Slot(len(self.slots), size, name, scratch)
@@ -192,7 +193,7 @@ class Program:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.functions: list[Function] = []
+        self.functions: list[BpfFunction] = []
         self.scratch_size = 0
 
     def levels(self) -> int:

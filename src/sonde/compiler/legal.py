@@ -12,8 +12,8 @@ from .ir import (
     FUNCTIONS,
     MEMORY,
     TERMINATORS,
-    Block,
-    Function,
+    BasicBlock,
+    BpfFunction,
     MapAddr,
     MapFd,
     Op,
@@ -50,7 +50,7 @@ def check_program(program: Program, facts: Collection[str] = ()) -> None:
             raise IllegalIR(f"nothing calls {unused[0]}")
 
 
-def _check_placed(function: Function, block: Block) -> None:
+def _check_placed(function: BpfFunction, block: BasicBlock) -> None:
     for op in block.ops:
         for arg in op.args:
             slot = arg.slot if isinstance(arg, SlotAt) else arg
@@ -58,11 +58,11 @@ def _check_placed(function: Function, block: Block) -> None:
                 _raise_illegal(function, block, op, "its slot is in scratch memory")
 
 
-def _raise_illegal(function: Function, block: Block, op: Op, why: str) -> None:
+def _raise_illegal(function: BpfFunction, block: BasicBlock, op: Op, why: str) -> None:
     raise IllegalIR(f"{function.name} {block!r}: {op!r}: {why}")
 
 
-def _check_block(function: Function, block: Block) -> None:
+def _check_block(function: BpfFunction, block: BasicBlock) -> None:
     if not block.ops or block.ops[-1].kind not in TERMINATORS:
         raise IllegalIR(f"{function.name} {block!r} has no end")
     for op in block.ops:
@@ -84,7 +84,7 @@ def _check_block(function: Function, block: Block) -> None:
                 _raise_illegal(function, block, op, "operand only for calls")
 
 
-def _check_memory(function: Function, block: Block, op: Op) -> None:
+def _check_memory(function: BpfFunction, block: BasicBlock, op: Op) -> None:
     base = op.args[0]
     if op.size not in (1, 2, 4, 8):
         _raise_illegal(function, block, op, "bad size")
@@ -97,7 +97,7 @@ def _check_memory(function: Function, block: Block, op: Op) -> None:
         _raise_illegal(function, block, op, "not an address")
 
 
-def _check_definitions(function: Function) -> None:
+def _check_definitions(function: BpfFunction) -> None:
     """Every register is written on every way to each of its uses (forward data flow over sets of registers as bits)."""
     blocks = reachable_blocks(function)
     preds = find_predecessors(blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dominators import Tree, find_predecessors, reachable_blocks
-from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, Block, Function, Op, Program, Reg
+from .ir import ALU, CALLS, COMMUTATIVE, FUNCTIONS, NEGATED, SWAPPED, BasicBlock, BpfFunction, Op, Program, Reg
 
 MASK = (1 << 64) - 1
 
@@ -19,7 +19,7 @@ def as_signed(value: int) -> int:
 # --- control flow -----------------------------------------------------------------------------------------
 
 
-def _skip_jumps(block: Block) -> Block:
+def _skip_jumps(block: BasicBlock) -> BasicBlock:
     """Where a jump to ``block`` ends up, following blocks that only jump on."""
     seen = set()
     while len(block.ops) == 1 and block.ops[0].kind == "jump" and block not in seen:
@@ -30,7 +30,7 @@ def _skip_jumps(block: Block) -> Block:
     return block
 
 
-def simplify_cfg(function: Function) -> None:
+def simplify_cfg(function: BpfFunction) -> None:
     """Drop unreachable blocks, thread jumps, fold decided branches, join straight lines."""
     for block in function.blocks:
         if not block.ops or block.ops[-1].kind not in ("jump", "branch", "exit"):
@@ -49,7 +49,7 @@ def simplify_cfg(function: Function) -> None:
                 block.ops[-1] = Op("jump", then=last.then if taken else last.other, span=last.span)
     blocks = reachable_blocks(function)
     preds = find_predecessors(blocks)
-    joined: set[Block] = set()
+    joined: set[BasicBlock] = set()
     for block in blocks:
         if block in joined:
             continue
@@ -128,7 +128,7 @@ class Numbering:
     the kernel for each only once.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: BpfFunction) -> None:
         self.function = function
         self.value: dict[Reg, Any] = {}  # what a single-definition register is known to equal
         self.bits: dict[Reg, int] = {}   # upper bound of the width of a register's value
@@ -138,7 +138,7 @@ class Numbering:
         """Down the dominator tree: what a block computes is known below it, and forgotten when the walk leaves it."""
         tree = Tree(reachable_blocks(self.function))
         table: dict[Any, Reg] = {}
-        stack: list[Block | list[Any]] = [tree.blocks[0]]
+        stack: list[BasicBlock | list[Any]] = [tree.blocks[0]]
         while stack:
             block = stack.pop()
             if isinstance(block, list):
@@ -148,7 +148,7 @@ class Numbering:
             stack.append(self._block(block, table))
             stack += tree.children[block]
 
-    def _block(self, block: Block, table: dict[Any, Reg]) -> list[Any]:
+    def _block(self, block: BasicBlock, table: dict[Any, Reg]) -> list[Any]:
         """Number a block's operations; the keys that it added to the table."""
         kept = []
         added = []
@@ -286,7 +286,7 @@ class Numbering:
             op.cond = SWAPPED[op.cond]
 
 
-def number_values(function: Function) -> None:
+def number_values(function: BpfFunction) -> None:
     """Run :class:`Numbering`."""
     Numbering(function).run()
 
@@ -294,7 +294,7 @@ def number_values(function: Function) -> None:
 # --- dead code --------------------------------------------------------------------------------------------
 
 
-def remove_dead(function: Function) -> None:
+def remove_dead(function: BpfFunction) -> None:
     """Remove operations whose results are never read."""
     while True:
         used: set[Reg] = set()
@@ -327,7 +327,7 @@ def drop_unused(program: Program) -> None:
     program.functions = [f for f in program.functions if f in wanted]
 
 
-def order_blocks(function: Function) -> None:
+def order_blocks(function: BpfFunction) -> None:
     """Lay blocks out so that the likely way falls through: reverse post-order, cold blocks last, and the
     branch turned so that its cold or far side is the jump."""
     blocks = reachable_blocks(function)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..record import Record
 from . import optimize
 from .current import load_current_tasks
-from .ir import Function, Program
+from .ir import BpfFunction, Program
 from .legal import PLACED, REACHED, check_program
 from .lower.core import Lower
 from .lower.program import define_scratch
@@ -33,7 +33,7 @@ class Pass(Record):
     leaves: tuple[str, ...] = ()
 
 
-def _for_each_function(run: Callable[[Function], object]) -> Callable[[Lower], object]:
+def _for_each_function(run: Callable[[BpfFunction], object]) -> Callable[[Lower], object]:
     """The pass that does it to every function of the program."""
     return lambda lo: [run(function) for function in lo.program.functions]
 

@@ -7,7 +7,7 @@ several parts instead, see ``lower/scratch``.
 
 from __future__ import annotations
 
-from .ir import Function, Op, Program, Reg, Slot, SlotAt
+from .ir import BpfFunction, Op, Program, Reg, Slot, SlotAt
 
 FRAME = 512
 SPILL_ROOM = 64  # kept for spilled registers
@@ -31,7 +31,7 @@ def place_slots(program: Program) -> None:
         _rewrite_operands(function, function.scratch_base)
 
 
-def _move_to_scratch(function: Function, room: int) -> None:
+def _move_to_scratch(function: BpfFunction, room: int) -> None:
     """Move the largest slots to scratch memory until the others fit into ``room`` bytes."""
     frame = [s for s in function.slots if not s.scratch]
     staying = sorted((s for s in frame if not s.pinned), key=lambda s: s.size)
@@ -42,7 +42,7 @@ def _move_to_scratch(function: Function, room: int) -> None:
         total -= (slot.size + 7) // 8 * 8
 
 
-def _rewrite_operands(function: Function, base: Reg) -> None:
+def _rewrite_operands(function: BpfFunction, base: Reg) -> None:
     """Operations on scratch slots become operations on ``base`` plus an offset."""
     for block in function.blocks:
         ops: list[Op] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..kinds import KINDS
+from ..kinds import KINDS, ProbeKind
 from ..language.ast import Reference
 from ..record import Record
 from ..semantics.nodes import Use, walk_nodes
@@ -13,14 +13,14 @@ from ..spec import Attach, StaticDetail, detail_of
 from ..types import Stack
 from .lower.contexts import (
     Context,
-    KernelFunction,
-    PerfEvent,
-    RawEvent,
-    SyscallEnter,
-    SyscallExit,
-    TestRun,
-    Tracepoint,
-    UserFunction,
+    KernelFunctionContext,
+    PerfEventContext,
+    RawEventContext,
+    SyscallEnterContext,
+    SyscallExitContext,
+    TestRunContext,
+    TracepointContext,
+    UserFunctionContext,
 )
 from .lower.iterators import Iterated
 from .lower.rawfields import raw_fields
@@ -28,14 +28,27 @@ from .lower.tracing import TracedFunction
 from .lower.usdt import StaticProbe
 from .unit import Unit
 
-_SIMPLE: dict[str, type[Context]] = {
-    "begin": TestRun, "end": TestRun, "self": TestRun, "test": TestRun, "bench": TestRun,
-    "interval": PerfEvent, "profile": PerfEvent,
-    "software": PerfEvent, "hardware": PerfEvent, "uprobe": UserFunction, "uretprobe": UserFunction,
-    "rawtracepoint": RawEvent, "watchpoint": PerfEvent, "iter": Iterated,
-}
-FUNCTIONS: dict[str, type[Context]] = {
-    "kprobe": KernelFunction, "kretprobe": KernelFunction, "fentry": TracedFunction, "fexit": TracedFunction}
+
+def _kernel_context(kind: ProbeKind) -> type[Context] | None:
+    """The context of a kind that serves kernel functions."""
+    if not kind.twin:
+        return None
+    return TracedFunction if kind.typed else KernelFunctionContext
+
+
+def _own_context(kind: ProbeKind) -> type[Context]:
+    """The context of a kind whose events all lie alike; tracepoints, which do not, have that of raw ones here."""
+    if kind.iterates:
+        return Iterated
+    if kind.session:
+        return TestRunContext
+    if kind.user:
+        return UserFunctionContext
+    return PerfEventContext if kind.programs == ("perf_event",) else RawEventContext
+
+
+FUNCTIONS = {name: context for name, kind in KINDS.items() if (context := _kernel_context(kind))}
+_SIMPLE = {name: _own_context(kind) for name, kind in KINDS.items() if name not in FUNCTIONS}
 
 
 class Planned(Record):
@@ -160,12 +173,12 @@ def _serve_places(unit: Unit, probe: CheckedProbe, attach: Attach, used: set[str
             name = attach.event.partition("_")[2].partition("_")
             number = unit.world.syscall_number(name[2])
             if number is not None and name[0] in ("enter", "exit"):
-                enter = name[0] == "enter"
-                return (SyscallEnter() if enter else SyscallExit()), f"raw:sys_{name[0]}", f"syscall {name[0]}"
+                context = SyscallEnterContext() if name[0] == "enter" else SyscallExitContext()
+                return context, f"raw:sys_{name[0]}", f"syscall {name[0]}"
         elif used is not None and unit.world.raw_tracepoint_args(attach.event) is not None:
             if not used:
-                return RawEvent(), "raw", "raw event"
+                return RawEventContext(), "raw", "raw event"
             fields = raw_fields(unit.world, attach.target, attach.event)
             if used <= set(fields):
-                return RawEvent(fields), "raw", attach.name
-    return Tracepoint(), "", "tracepoint"
+                return RawEventContext(fields), "raw", attach.name
+    return TracepointContext(), "", "tracepoint"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .allocate import allocate_registers, find_liveness
 from .flow import find_sources
-from .ir import CALLS, Block, Function, Op, Program, Reg
+from .ir import CALLS, BasicBlock, BpfFunction, Op, Program, Reg
 from .place import FRAME, SPILL_ROOM
 
 MARGIN = 32  # bytes for what placing the scratch memory adds
@@ -26,7 +26,7 @@ def spill_to_scratch(program: Program) -> None:
                 break
 
 
-def _spill_some(function: Function, room: int) -> bool:
+def _spill_some(function: BpfFunction, room: int) -> bool:
     """Spill the values of as many spill slots as there are too many; whether there were any."""
     frame = sum((s.size + 7) // 8 * 8 for s in function.slots if not s.scratch)
     spills = max(room - frame, SPILL_ROOM) // 8
@@ -45,23 +45,23 @@ def _spill_some(function: Function, room: int) -> bool:
     return bool(spilled_now)
 
 
-def _most_live(function: Function) -> int:
+def _most_live(function: BpfFunction) -> int:
     """No fewer than the values that are ever live at once: a block's operations define the rest."""
     if len(function.registers) <= SPILL_ROOM // 8:
         return 0
     return max([out.bit_count() + len(block.ops) for block, out in find_liveness(function).items()])
 
 
-def _find_fixed(function: Function) -> set[int]:
+def _find_fixed(function: BpfFunction) -> set[int]:
     """Ids of the registers that flow into addresses, calls and, where there are loops, conditions."""
     sinks = CALLS | {"barrier", "exit"} | ({"branch"} if _has_loop(function) else set())
     return find_sources(function, {p.id for p in function.params}, lambda op: op.kind in sinks)
 
 
-def _has_loop(function: Function) -> bool:
-    done: set[Block] = set()
-    path: set[Block] = set()
-    pending: list[tuple[Block, bool]] = [(function.blocks[0], False)]
+def _has_loop(function: BpfFunction) -> bool:
+    done: set[BasicBlock] = set()
+    path: set[BasicBlock] = set()
+    pending: list[tuple[BasicBlock, bool]] = [(function.blocks[0], False)]
     while pending:
         block, leaving = pending.pop()
         if leaving:
@@ -78,7 +78,7 @@ def _has_loop(function: Function) -> bool:
     return False
 
 
-def _spill_register(function: Function, reg: Reg) -> None:
+def _spill_register(function: BpfFunction, reg: Reg) -> None:
     """Store the value wherever it is defined, load it wherever it is used."""
     slot = function.slot(8, "spilled")
     slot.scratch = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from ..kinds import KINDS
 from ..language.ast import Assign, Call, Expr, For, MapRef, Name, Unary
 from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
@@ -56,7 +57,7 @@ def _can_hold(info: ScriptMap) -> bool:
 
 def _used_otherwise(probe: CheckedProbe) -> set[str]:
     """Maps of which a clause asks what slots cannot do."""
-    if probe.attach[0].kind == "iter":
+    if KINDS[probe.attach[0].kind].iterates:
         return {node.name for node in walk_nodes(probe.trees) if isinstance(node, MapRef)}
     at_end = probe.attach[0].kind == "end"
     return {name for node in walk_nodes(probe.trees) for name in _asks_for_more(node, at_end)}

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from .allocate import find_liveness
 from .dominators import Tree, find_predecessors, reachable_blocks
 from .flow import find_sources
-from .ir import ALU, CALLS, Block, Function, MapAddr, Op, Program, Reg
+from .ir import ALU, CALLS, BasicBlock, BpfFunction, MapAddr, Op, Program, Reg
 
 BOUNDED = "for"  # name of a block that counts to a constant: the loop's other exits need not be known to end it
 _NUMBERS = frozenset(("random", "boot_ns", "monotonic_ns", "pid_tgid", "uid_gid", "cgroup_id", "cpu", "jiffies"))
 
 
-class Loop:
+class NaturalLoop:
     """A natural loop: its head, and all of its blocks."""
 
-    def __init__(self, head: Block, blocks: set[Block]) -> None:
+    def __init__(self, head: BasicBlock, blocks: set[BasicBlock]) -> None:
         self.head, self.blocks = head, blocks
 
     @property
@@ -46,7 +46,7 @@ class Loop:
         return counter in defined and all(_is_step(op, counter, defined) for op in defined[counter])
 
 
-def _find_definitions(blocks: set[Block]) -> dict[Reg, list[Op]]:
+def _find_definitions(blocks: set[BasicBlock]) -> dict[Reg, list[Op]]:
     defined: dict[Reg, list[Op]] = {}
     for block in blocks:
         for op in block.ops:
@@ -80,7 +80,7 @@ def widen_loops(program: Program, zero: Callable[[], MapAddr]) -> None:
         _widen_function(function, zero)
 
 
-def _widen_function(function: Function, zero: Callable[[], MapAddr]) -> None:
+def _widen_function(function: BpfFunction, zero: Callable[[], MapAddr]) -> None:
     loops = find_loops(function)
     forking = [loop for loop in loops if loop.forks]
     if not forking:
@@ -97,19 +97,19 @@ def _widen_function(function: Function, zero: Callable[[], MapAddr]) -> None:
             _insert_opaque_barrier(function, loop.head, sorted(chosen, key=lambda r: r.id), zero())
 
 
-def find_loops(function: Function) -> list[Loop]:
+def find_loops(function: BpfFunction) -> list[NaturalLoop]:
     """Every natural loop, inner ones and outer ones."""
     blocks = reachable_blocks(function)
     tree, before = Tree(blocks), find_predecessors(blocks)
-    loops: dict[Block, set[Block]] = {}
+    loops: dict[BasicBlock, set[BasicBlock]] = {}
     for block in blocks:
         for head in block.successors:
             if tree.dominates(head, block):
                 _collect_blocks(block, before, loops.setdefault(head, {head}))
-    return [Loop(head, inside) for head, inside in loops.items()]
+    return [NaturalLoop(head, inside) for head, inside in loops.items()]
 
 
-def _collect_blocks(back: Block, before: dict[Block, list[Block]], inside: set[Block]) -> None:
+def _collect_blocks(back: BasicBlock, before: dict[BasicBlock, list[BasicBlock]], inside: set[BasicBlock]) -> None:
     """Add every block from which the loop's end is reached without passing its head."""
     pending = [back]
     while pending:
@@ -119,7 +119,7 @@ def _collect_blocks(back: Block, before: dict[Block, list[Block]], inside: set[B
             pending += before[block]
 
 
-def _find_numbers(function: Function) -> set[int]:
+def _find_numbers(function: BpfFunction) -> set[int]:
     """Registers that never hold a pointer: every definition is plain arithmetic."""
     defined = _find_definitions(set(function.blocks))
     numbers = {register.id for register in defined}
@@ -139,7 +139,7 @@ def _is_number(op: Op, numbers: set[int]) -> bool:
     return op.kind in ALU or op.kind in ("neg", "swap", "sext", "zext") or op.kind == "call" and op.label in _NUMBERS
 
 
-def _live_into(block: Block, out: int) -> set[int]:
+def _live_into(block: BasicBlock, out: int) -> set[int]:
     """Ids of the registers that are live where a block starts, from those that are at its end."""
     for op in reversed(block.ops):
         if op.dst is not None:
@@ -149,7 +149,7 @@ def _live_into(block: Block, out: int) -> set[int]:
     return {id for id in range(out.bit_length()) if out >> id & 1}
 
 
-def _insert_opaque_barrier(function: Function, head: Block, registers: list[Reg], zero: MapAddr) -> None:
+def _insert_opaque_barrier(function: BpfFunction, head: BasicBlock, registers: list[Reg], zero: MapAddr) -> None:
     hidden = function.reg("zero")
     hidden.defs = 1
     span = head.ops[0].span

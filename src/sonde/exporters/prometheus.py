@@ -19,7 +19,7 @@ from ..output.live.bounded import (
     MOST_CONNECTIONS,
     BoundedServer,
     Client,
-    Request,
+    HttpRequest,
     build_response,
     is_named_here,
     own_names,
@@ -74,11 +74,11 @@ class _Scraped(BoundedServer):
         self._app = app
         self._names = own_names(address[0])
         self._latest = -1.0, b""  # when the maps were read last, and the answer to who accepts anything
-        self._waiting: SimpleQueue[tuple[Client, Request] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[Client, HttpRequest] | None] = SimpleQueue()
         self._reader = Thread(target=self._serve_scrapes, name="sonde-scrape", daemon=True)
         self._reader.start()
 
-    def answer_request(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: HttpRequest) -> None:
         host = request.headers.get("host")
         if host is not None and not is_named_here(host, self._names):
             return self.refuse_request(client, 403,

@@ -20,7 +20,7 @@ from ..types import Aggregate
 from .channel import Channel, Gone
 from .policy import Audit, Policy
 from .protocol import PIECE_BYTES, PIECE_ROWS, Column, Frame, ProtocolError, delta_columns, encode_frame, shorten_lines
-from .recorder import FULL, Recorder, lines_of
+from .recorder import FULL, ColumnRecorder, lines_of
 from .shapes import describe_script
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Agent:
             self._send("ready", [shape], warnings=shorten_lines([found.render() for found in trace.spec.warnings]))
             at = self._channel.next_frame("start", ASKING)["at"]
             self._wait_until(at)
-            at_work = Run(trace, self._channel, asked, self._policy.allowed_seconds(asked["seconds"]))
+            at_work = AgentRun(trace, self._channel, asked, self._policy.allowed_seconds(asked["seconds"]))
             at_work.notes += self._policy.describe_limits(asked["seconds"], asked["budget"])
             reason = at_work.trace_windows()
         except Gone as error:
@@ -154,7 +154,7 @@ class Agent:
             raise Gone(self._channel.stopped)
 
 
-class Run:
+class AgentRun:
     """A script at work for a coordinator."""
 
     def __init__(self, trace: Trace, channel: Channel, asked: Frame, seconds: float) -> None:
@@ -175,7 +175,7 @@ class Run:
         trace.session.tell = self.notes.append
         trace.attach()
         self.notes += [f"WARNING: {warning.message}" for warning in trace.session.warnings]
-        self._recorder = Recorder(trace, self._asked["args"], self._asked["table"])
+        self._recorder = ColumnRecorder(trace, self._asked["args"], self._asked["table"])
         self._maps = {m.name: SharedMap(m, trace.map_reader) for m in trace.spec.maps if m.name.startswith("@")}
         channel.send_frame(encode_frame("started", wall=time.time_ns(), probes=trace.session.attached))
         if channel.stopped:

@@ -2,7 +2,7 @@
 
 ::
 
-    with Fleet(["web1", "web2"], Request(source)) as fleet:
+    with Fleet(["web1", "web2"], FleetRequest(source)) as fleet:
         while not fleet.done:
             for item in fleet.poll(0.5):    # HostEvent, MergedPrint
                 ...
@@ -40,7 +40,7 @@ _DEAF = 1.0        # s without a look
 _FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s of patience for each
 
 
-class Request(Record):
+class FleetRequest(Record):
     """What every host is asked to run. ``seconds`` 0: until it is stopped; ``args``: events with their arguments;
     ``columns``: of a tool's table, whose lines are to come as rows; ``live``: somebody looks on, so plain values come
     with each window."""
@@ -60,7 +60,7 @@ class Request(Record):
 class Fleet:
     """``parallel``: so many connections are made at once; ``patience``: seconds that a connection may take."""
 
-    def __init__(self, hosts: Sequence[str], request: Request, way: Way | None = None, parallel: int = 64,
+    def __init__(self, hosts: Sequence[str], request: FleetRequest, way: Way | None = None, parallel: int = 64,
                  patience: float = 10.0, by_host: bool = False, outliers: bool = False) -> None:
         self.request = request
         self.results = Results(by_host, outliers, request.columns, len(hosts))

@@ -34,7 +34,7 @@ class Told(Record):
     delta: Delta | None = None
 
 
-class Clock:
+class HostClock:
     """How far a host's clock is ahead of ours, in nanoseconds, by the ping that took the least time; ``error`` is half
     of that, the most by which it can be wrong."""
 
@@ -64,7 +64,7 @@ class Member:
         self.reason = ""        # why it is missing
         self.hints: list[str] = []
         self.connection: Connection | None = None
-        self.clock = Clock()
+        self.clock = HostClock()
         self.spec: ScriptSpec | None = None
         self.kernel = self.boot = ""
         self.warnings: list[str] = []

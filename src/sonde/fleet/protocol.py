@@ -72,7 +72,7 @@ class Frame(Record):
         return unpack_texts(self.numbers_at(place), self.bytes_at(place + 1))
 
 
-class Kind(Record):
+class FrameKind(Record):
     """A kind of frame: what its fields have to be, and its columns: I and Q of numbers (u32, u64), B of bytes."""
 
     name: str
@@ -117,24 +117,26 @@ def _is_mapping(value: Json) -> bool:
 TEXTS = "IB"  # lengths, and all of them one after another
 KINDS = [
     # to the agent
-    Kind("run", {"run": _is_name, "name": _is_text, "tool": _is_flag, "params": _is_list, "named": _is_mapping,
-                 "window": _is_share, "seconds": _is_share, "budget": _is_share, "unsafe": _is_flag,
-                 "args": _is_flag, "table": _is_list, "live": _is_flag}, "B"),  # the script
-    Kind("start", {"at": _is_count}),                # Unix nanoseconds by the agent's clock
-    Kind("stop", {}),
-    Kind("ping", {"sent": _is_count}),
+    FrameKind("run", {"run": _is_name, "name": _is_text, "tool": _is_flag, "params": _is_list, "named": _is_mapping,
+                      "window": _is_share, "seconds": _is_share, "budget": _is_share, "unsafe": _is_flag,
+                      "args": _is_flag, "table": _is_list, "live": _is_flag}, "B"),  # the script
+    FrameKind("start", {"at": _is_count}),                # Unix nanoseconds by the agent's clock
+    FrameKind("stop", {}),
+    FrameKind("ping", {"sent": _is_count}),
     # from the agent
-    Kind("hello", {"host": _is_name, "boot": _is_name, "kernel": _is_name, "machine": _is_name, "sonde": _is_name}),
-    Kind("pong", {"sent": _is_count, "wall": _is_count}),
-    Kind("refused", {"message": _is_text, "hints": _is_list}),
-    Kind("ready", {"warnings": _is_list}, "B"),      # the shape of the script, JSON
-    Kind("started", {"wall": _is_count, "probes": _is_count}),
+    FrameKind("hello", {"host": _is_name, "boot": _is_name, "kernel": _is_name, "machine": _is_name,
+                        "sonde": _is_name}),
+    FrameKind("pong", {"sent": _is_count, "wall": _is_count}),
+    FrameKind("refused", {"message": _is_text, "hints": _is_list}),
+    FrameKind("ready", {"warnings": _is_list}, "B"),      # the shape of the script, JSON
+    FrameKind("started", {"wall": _is_count, "probes": _is_count}),
     # from the agent, numbered: each counts once
-    Kind("events", {"sequence": _is_count}, "QII" + TEXTS + TEXTS),  # wall, site, probe; what was printed; arguments
-    Kind("map", {"sequence": _is_count, "map": _is_name, "site": _is_number, "turn": _is_count, "wall": _is_count,
-                 "last": _is_flag, "incomplete": _is_flag}, TEXTS + "IIIIQI" + TEXTS),  # see Delta
-    Kind("window", {"sequence": _is_count, "until": _is_count, "lost": _is_count, "losses": _is_list}),
-    Kind("end", {"sequence": _is_count, "reason": _is_name, "status": _is_number, "seconds": _is_share}),
+    # wall, site, probe; what was printed; arguments
+    FrameKind("events", {"sequence": _is_count}, "QII" + TEXTS + TEXTS),
+    FrameKind("map", {"sequence": _is_count, "map": _is_name, "site": _is_number, "turn": _is_count, "wall": _is_count,
+                      "last": _is_flag, "incomplete": _is_flag}, TEXTS + "IIIIQI" + TEXTS),  # see Delta
+    FrameKind("window", {"sequence": _is_count, "until": _is_count, "lost": _is_count, "losses": _is_list}),
+    FrameKind("end", {"sequence": _is_count, "reason": _is_name, "status": _is_number, "seconds": _is_share}),
 ]
 _BY_NAME = {kind.name: number for number, kind in enumerate(KINDS)}
 TO_AGENT = frozenset({"run", "start", "stop", "ping"})
@@ -221,7 +223,7 @@ class Decoder:
         """Whether a part of a frame has come: the end would be within it."""
         return bool(self._buffer)
 
-    def _read_lengths(self, at: int) -> tuple[Kind, int, int]:
+    def _read_lengths(self, at: int) -> tuple[FrameKind, int, int]:
         magic, version, number, head, body = _HEAD.unpack_from(self._buffer, at)
         if magic != MAGIC:
             raise ProtocolError(f"no frame, but {bytes(self._buffer[at:at + 40])!r}")
@@ -234,7 +236,7 @@ class Decoder:
         return KINDS[number], head, body
 
 
-def _read_frame(kind: Kind, head: bytes, body: bytes) -> Frame:
+def _read_frame(kind: FrameKind, head: bytes, body: bytes) -> Frame:
     from json import loads
     try:
         fields: Json = loads(head)
@@ -248,7 +250,7 @@ def _read_frame(kind: Kind, head: bytes, body: bytes) -> Frame:
     return Frame(kind.name, {name: fields[name] for name in kind.fields}, _read_columns(kind, fields.get("rows"), body))
 
 
-def _read_columns(kind: Kind, rows: Json, body: bytes) -> list[Column]:
+def _read_columns(kind: FrameKind, rows: Json, body: bytes) -> list[Column]:
     try:
         counts = as_integers(rows, 0, _SAFE)
         size = sum(map(mul, map(_SIZES.__getitem__, kind.columns), counts))

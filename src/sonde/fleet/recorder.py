@@ -25,7 +25,7 @@ FULL = 1 << 20   # bytes of texts after which a frame is due
 _PARTS = 200     # bytes of an event beside its texts
 
 
-class Recorder:
+class ColumnRecorder:
     """Prints records into the columns of an ``events`` frame. ``with_args``: the values of printf's arguments, too;
     ``columns`` are those of a tool's table, whose rows come as cells in the place of arguments.
     It stands in for an Output; maps that records print are the agent's matter."""
@@ -143,7 +143,7 @@ class RowPrinter(Printer):
 class _Cells:
     """Who wants rows alone: the text is written anyway."""
 
-    def __init__(self, out: Recorder) -> None:
+    def __init__(self, out: ColumnRecorder) -> None:
         self.write_heading, self.write_row = out.write_heading, out.write_row
 
     def write_text(self, text: bytes) -> None:

@@ -13,7 +13,7 @@ from ..runtime.losses import Losses
 from ..source import Source
 from ..tabular import Tabular
 from .connection import Way, pack_sonde
-from .coordinator import Fleet, Request
+from .coordinator import Fleet, FleetRequest
 from .hosts import expand_hosts
 from .member import MISSING, Member
 from .results import HostEvent, MergedPrint, merged_spec
@@ -240,7 +240,7 @@ def fleet(hosts: str | Iterable[str] | distributed.Client, source: str, *, param
     apart in the maps. ``push`` sends Sonde to hosts that have none; ``ssh`` and ``agent`` are the commands here and
     there. UsageError for hosts that make no sense, EnvironmentProblem on entering if not one host can begin.
     """
-    request = Request(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
+    request = FleetRequest(Source("stdin", source), list(params), {}, window, seconds, budget, unsafe, True)
     way: Way
     if isinstance(hosts, str) or not hasattr(hosts, "scheduler_info"):
         names = expand_hosts([hosts] if isinstance(hosts, str) else hosts)

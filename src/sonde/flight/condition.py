@@ -29,7 +29,7 @@ _TESTS: dict[str, Callable[[int, int], bool]] = {
     ">": int.__gt__, ">=": int.__ge__, "<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
-class Condition:
+class MapCondition:
     """What the text says; UsageError if it says nothing, or of a map that is not there or holds no numbers.
 
     Without ``within`` it holds when the value of any element (or of the one whose key is given) compares so; with it,

@@ -16,7 +16,7 @@ from ..runtime.batch import Raw
 from ..service import tell_manager
 from ..spec import ScriptSpec
 from .asking import Asked, Listener
-from .condition import Condition
+from .condition import MapCondition
 from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
 from .reading import PAUSE, carry_out, check_records, take_dump
 from .settings import settings_of
@@ -25,7 +25,7 @@ from .settings import settings_of
 def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
     """UsageError for a script that cannot fly, or that is without what --when asks about."""
     if parsed.has("when"):
-        Condition(parsed.get("when"), spec)
+        MapCondition(parsed.get("when"), spec)
     check_records(spec)
 
 
@@ -60,7 +60,7 @@ class Flight:
                  listener: Listener) -> None:
         self._trace, self._parsed, self._out, self._folder, self._listener = trace, parsed, out, folder, listener
         self._settings = settings_of(parsed)
-        self._condition = Condition(parsed.get("when"), trace.spec) if parsed.has("when") else None
+        self._condition = MapCondition(parsed.get("when"), trace.spec) if parsed.has("when") else None
         self._printer: Printer = make_printer(trace, parsed, out)
         self._made = 0
         self._number = self._folder.next_number() if self._folder is not None else 1

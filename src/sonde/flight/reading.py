@@ -134,7 +134,7 @@ def _has_stack(type: Type) -> bool:
     return isinstance(type, Stack) or isinstance(type, Tuple) and any(map(_has_stack, type.of))
 
 
-class Flight:
+class TraceFlight:
     """A trace in flight: makes its dumps, and hears the script's dump(). ``window``: how far back dumps go, in ns."""
 
     def __init__(self, trace: Trace, window: int) -> None:

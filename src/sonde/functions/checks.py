@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.ir import Block
+from ..compiler.ir import BasicBlock
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
@@ -236,7 +236,7 @@ def _parse_range(word: str) -> tuple[int, int] | None:
     return limits[0], limits[1]  # type: ignore[return-value]
 
 
-def branch_on_one_of(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+def branch_on_one_of(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     """One comparison for each number, two for each range."""
     value = lo.scalar_value(call.args[0])
     for low, high in choice_of(call, Ranges).ranges:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..compiler import helpers as h
-from ..compiler.ir import Block, MapFd, Operand
+from ..compiler.ir import BasicBlock, MapFd, Operand
 from ..compiler.lower import maps, memory, records
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -98,7 +98,7 @@ def check_has_key(context: CheckContext, node: Call, types: Types) -> Type | Non
     return BOOL if _check_element(context, node, node.args[0], node.args[1]) else None
 
 
-def _branch_on_key(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+def _branch_on_key(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     element = choice_of(call, Element)
     assert element.key is not None
     maps.branch_on_key(lo, element.map, element.key, yes, no)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.ir import Block, Operand, Reg
+from ..compiler.ir import BasicBlock, Operand, Reg
 from ..compiler.lower import search, words
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -85,7 +85,7 @@ def check_globmatch(context: CheckContext, node: Call, types: Types) -> Type | N
     return BOOL
 
 
-def branch_on_globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+def branch_on_globmatch(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     """The pieces between stars: the first at the beginning, each as early as possible, the last at the end."""
     segments: list[Segment] = parse_glob(call.args[1].const)
     capacity = capacity_of(call.args[0])
@@ -111,14 +111,15 @@ def branch_on_globmatch(lo: Lower, call: Call, yes: Block, no: Block) -> None:
         _at_end(lo, text, base, at, segments[-1], capacity, yes, no)
 
 
-def _branch_on_end(lo: Lower, base: Reg, at: int, capacity: int, yes: Block, no: Block) -> None:
+def _branch_on_end(lo: Lower, base: Reg, at: int, capacity: int, yes: BasicBlock, no: BasicBlock) -> None:
     if at >= capacity:
         lo.b.jump(yes if at == capacity else no)
     else:
         lo.b.branch("jeq", lo.b.load(base, at, 1), 0, yes, no)
 
 
-def _branch_on_fit(lo: Lower, base: Reg, off: int, segment: Segment, capacity: int, yes: Block, no: Block) -> None:
+def _branch_on_fit(lo: Lower, base: Reg, off: int, segment: Segment, capacity: int, yes: BasicBlock,
+                   no: BasicBlock) -> None:
     """Whether the bytes from ``base + off`` on are those of the segment (none of which is NUL)."""
     if off + len(segment) > capacity:
         lo.b.jump(no)
@@ -130,7 +131,7 @@ def _branch_on_fit(lo: Lower, base: Reg, off: int, segment: Segment, capacity: i
     lo.b.jump(yes)
 
 
-def _branch_on_byte(lo: Lower, byte: Reg, allowed: frozenset[int], yes: Block, no: Block) -> None:
+def _branch_on_byte(lo: Lower, byte: Reg, allowed: frozenset[int], yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on whether a byte is in a set, range by range."""
     for low, high in byte_ranges(allowed):
         more = lo.b.block("or")
@@ -156,9 +157,9 @@ def byte_ranges(allowed: frozenset[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capacity: int, no: Block) -> Reg:
+def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capacity: int, no: BasicBlock) -> Reg:
     """The first place from ``start`` on where the segment fits."""
-    def look(at: Reg, found: Block, step: Block, stop: Block) -> None:
+    def look(at: Reg, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
         other = lo.b.block("other")
         _branch_on_fit(lo, at, 0, segment, len(segment), found, other)
         lo.b.start(other)
@@ -167,8 +168,8 @@ def _search_segment(lo: Lower, text: Mem, start: Operand, segment: Segment, capa
     return search.scan_text(lo, text, start, capacity - len(segment) + 1, tuple(segment), look, no)
 
 
-def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capacity: int, yes: Block,
-            no: Block) -> None:
+def _at_end(lo: Lower, text: Mem, base: Reg, at: Operand, segment: Segment, capacity: int, yes: BasicBlock,
+            no: BasicBlock) -> None:
     """Whether the segment is the end of what follows ``at``."""
     if not segment:
         lo.b.jump(yes)

@@ -16,7 +16,7 @@ from ..language.ast import (
     TypeSyntax,
 )
 from ..semantics import convert
-from ..semantics.builtins import Clock
+from ..semantics.builtins import ClockChoice
 from ..semantics.calls import check_whole_map
 from ..semantics.context import CheckContext
 from ..semantics.formats import check_format
@@ -165,7 +165,7 @@ def _lower_time(lo: Lower, call: Call) -> None:
 
 def check_strftime(context: CheckContext, node: Call, types: Types) -> Type | None:
     given = node.args[1]
-    clock = given.choice.clock if isinstance(given, Call) and isinstance(given.choice, Clock) else "boot"
+    clock = given.choice.clock if isinstance(given, Call) and isinstance(given.choice, ClockChoice) else "boot"
     return Timestamp(node.args[0].const, "tai" if clock == "sw_tai" else clock)
 
 

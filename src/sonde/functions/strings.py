@@ -5,7 +5,7 @@ from __future__ import annotations
 from errno import ENOENT
 
 from ..compiler import helpers as h
-from ..compiler.ir import Block, Operand
+from ..compiler.ir import BasicBlock, Operand
 from ..compiler.lower import memory, search, strings, words
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -273,7 +273,7 @@ def lower_strncmp(lo: Lower, call: Call) -> Operand:
     return result
 
 
-def _same_prefix(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+def _same_prefix(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     left, right, length = call.args[0], call.args[1], call.args[2].const
     if literal_bytes(left) is not None:
         left, right = right, left
@@ -341,7 +341,7 @@ def lower_strstr(lo: Lower, call: Call) -> Operand:
     return result
 
 
-def _find_substring(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
+def _find_substring(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> Operand:
     needle = literal_bytes(call.args[1])
     with lo.scope():
         hay = lo.place_value(call.args[0])
@@ -353,7 +353,7 @@ def _find_substring(lo: Lower, call: Call, yes: Block, no: Block) -> Operand:
                                       isinstance(call.args[1].type, Str), yes, no)
 
 
-def branch_on_strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
+def branch_on_strcontains(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None:
     _find_substring(lo, call, yes, no)
 
 

@@ -28,7 +28,7 @@ class _Unfit(OSError):
     """An answer that is not wanted."""
 
 
-class Client:
+class DebuginfodClient:
     """Asks each server about each build id once. One that does not answer is not asked again."""
 
     def __init__(self) -> None:
@@ -123,11 +123,11 @@ def _read_parts(answer: HTTPResponse, end: float) -> Iterator[bytes]:
         raise _Unfit
 
 
-_shared: list[Client] = []
+_shared: list[DebuginfodClient] = []
 
 
 def fetch_debug_file(build_id: bytes, open_stored: Callable[[], T | None]) -> T | None:
-    """Ask the servers that are configured; see Client."""
+    """Ask the servers that are configured; see DebuginfodClient."""
     if not _shared:
-        _shared.append(Client())
+        _shared.append(DebuginfodClient())
     return _shared[0].fetch_debug_file(build_id, open_stored)

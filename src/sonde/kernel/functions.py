@@ -10,6 +10,7 @@ from ..btf import codec
 from ..btf.cache import read_cache, write_cache
 from ..btf.query import Btf
 from ..errors import EnvironmentProblem
+from ..kinds import KINDS
 from ..spec import Inlined
 from . import tracefs
 from .symbols import KernelSymbols, traceable_functions
@@ -65,8 +66,7 @@ def _explain_untraceable(function: str, kind: str, symbols: KernelSymbols, every
     if why := section_obstacle(function, symbols):
         return f"{function} is not traceable: {why}", []
     clones = list(_clone_hints(function, symbols, every))
-    other = [f"kprobe:{function} may do"] if kind in ("fentry",
-                                                      "fexit") and function not in forbidden_functions() else []
+    other = [f"kprobe:{function} may do"] if KINDS[kind].typed and function not in forbidden_functions() else []
     return f"{function} is not traceable: it is not among the kernel's available_filter_functions", [*clones, *other]
 
 

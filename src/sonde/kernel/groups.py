@@ -26,7 +26,7 @@ _KEPT = 2 << 20
 _NOTHING = Described()
 
 
-class Place(Value):
+class GroupIdentity(Value):
     """What is known of a control group: what its path says, and what the container's runtime does (None: nothing)."""
 
     path: str
@@ -41,7 +41,7 @@ class Groups:
     def __init__(self, cgroups: Cgroups | None = None, files: ContainerFiles | None = None) -> None:
         self._cgroups = cgroups or Cgroups()
         self._files = files or ContainerFiles()
-        self._places: Cache[int, Place] = Cache(_KEPT)
+        self._places: Cache[int, GroupIdentity] = Cache(_KEPT)
         self.catch_up: Callable[[], object] = int  # is called before a group is looked for that is not known
 
     def learn(self, group: int, path: str) -> None:
@@ -62,19 +62,19 @@ class Groups:
             return told.pod or self._files.pods.get(belongs.pod) or belongs.pod
         return belongs.name or told.name or belongs.container[:SHORT_ID]
 
-    def place_of(self, group: int) -> Place | None:
+    def place_of(self, group: int) -> GroupIdentity | None:
         """What is known of a group now; None if it was never seen."""
         known = self._places.get(group)
         if known is None:
             path = self._path_of(group)
             if path is None:
                 return None
-            known = Place(path, read_cgroup_path(path), None)
+            known = GroupIdentity(path, read_cgroup_path(path), None)
             self._places.put(group, known, 700 + 2 * len(path))
         if known.described is None and known.belongs.container:
             told = self._files.describe(known.belongs.container)
             if told is not None:
-                known = Place(known.path, known.belongs, told)
+                known = GroupIdentity(known.path, known.belongs, told)
                 self._places.put(group, known, 1000 + 2 * len(known.path))
         return known
 

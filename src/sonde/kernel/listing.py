@@ -18,7 +18,7 @@ Candidates = Callable[[LiveWorld, str, int], "list[str]"]
 Details = Callable[[LiveWorld, str], "list[str]"]
 
 
-class Kind(Record):
+class ListedKind(Record):
     """A probe kind.
 
     ``candidates(world, target, pid)`` are all probes without the leading ``kind:``, where ``target`` is the
@@ -34,6 +34,11 @@ class Kind(Record):
     details: Details | None = None
     functions: bool = False  # of the kernel
     files: bool = False  # the target means files, and the candidates are theirs: only names are left to match
+
+
+def _is_in_files(kind: ListedKind) -> bool:
+    """Whether files have places of this kind, where returns are none."""
+    return kind.files and not ALL_KINDS[kind.name].returns
 
 
 def listing_lines(world: LiveWorld, pattern: str = "", verbose: bool = False, pid: int = 0) -> Iterator[str]:
@@ -62,7 +67,7 @@ def _list_probes(world: LiveWorld, pattern: str, verbose: bool, pid: int) -> Ite
     chosen = [kind for kind in KINDS if _pattern_matcher(head)(kind.name) or head in ALL_KINDS[kind.name].aliases]
     if "*" in head or not head:  # kinds that need a target are listed only when they are named
         of_file = "/" in rest.rpartition(":")[0]
-        chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and kind.name in ("uprobe", "usdt")]
+        chosen = [kind for kind in chosen or KINDS if kind.usual or pid or of_file and _is_in_files(kind)]
     for kind in chosen:
         search = f"{kind.name}:{_complete_pattern(kind, rest) if rest else '*'}"
         target, _, name = rest.rpartition(":")
@@ -79,13 +84,13 @@ def _pattern_matcher(pattern: str) -> Callable[[str], object]:
     return compile(".*".join(map(escape, pattern.split("*"))), DOTALL).fullmatch
 
 
-def _complete_pattern(kind: Kind, rest: str) -> str:
-    if kind.name in ("fentry", "fexit") and rest.startswith("bpf:") and rest.count(":") == 1:
+def _complete_pattern(kind: ListedKind, rest: str) -> str:
+    if ALL_KINDS[kind.name].typed and rest.startswith("bpf:") and rest.count(":") == 1:
         return f"bpf:*:{rest[4:]}"
     return rest if kind.parts <= rest.count(":") + 1 else f"*:{rest}"
 
 
-def _list_matching_probes(world: LiveWorld, kind: Kind, search: str, target: str, verbose: bool,
+def _list_matching_probes(world: LiveWorld, kind: ListedKind, search: str, target: str, verbose: bool,
                           pid: int) -> Iterator[str]:
     match = _pattern_matcher(search)
     pattern = kind.functions and "*" in search.rpartition(":")[2]
@@ -244,21 +249,21 @@ def _fixed_candidates(names: list[str]) -> Candidates:
 
 
 KINDS = [
-    Kind("fentry", 2, True, _list_typed_functions, _typed_params, functions=True),
-    Kind("fexit", 2, False, _list_typed_functions, _result_and_params, functions=True),
-    Kind("hardware", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
-    Kind("iter", 1, True, _list_iterators, _iterator_fields),
-    Kind("interval", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
-    Kind("kprobe", 1, True, _list_kernel_functions, _function_registers, functions=True),
-    Kind("kretprobe", 1, False, _list_kernel_functions, _function_result, functions=True),
-    Kind("profile", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
-    Kind("rawtracepoint", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
-    Kind("self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
-    Kind("software", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
-    Kind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
-    Kind("uprobe", 2, False, _list_user_functions, _user_arguments(False), files=True),
-    Kind("uretprobe", 2, False, _list_user_functions, _user_arguments(True), files=True),
-    Kind("usdt", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
+    ListedKind("fentry", 2, True, _list_typed_functions, _typed_params, functions=True),
+    ListedKind("fexit", 2, False, _list_typed_functions, _result_and_params, functions=True),
+    ListedKind("hardware", 1, True, _fixed_candidates(list(uapi.HARDWARE_EVENTS))),
+    ListedKind("iter", 1, True, _list_iterators, _iterator_fields),
+    ListedKind("interval", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    ListedKind("kprobe", 1, True, _list_kernel_functions, _function_registers, functions=True),
+    ListedKind("kretprobe", 1, False, _list_kernel_functions, _function_result, functions=True),
+    ListedKind("profile", 1, False, _fixed_candidates(["us", "ms", "s", "hz"])),
+    ListedKind("rawtracepoint", 2, True, _list_raw_tracepoints, _raw_tracepoint_params),
+    ListedKind("self", 1, False, lambda world, target, pid: ["signal:SIGUSR1"]),
+    ListedKind("software", 1, True, _fixed_candidates(list(uapi.SOFTWARE_EVENTS))),
+    ListedKind("tracepoint", 2, True, _list_tracepoints, _tracepoint_fields),
+    ListedKind("uprobe", 2, False, _list_user_functions, _user_arguments(False), files=True),
+    ListedKind("uretprobe", 2, False, _list_user_functions, _user_arguments(True), files=True),
+    ListedKind("usdt", 2, False, _list_usdt_probes, _usdt_arguments, files=True),
 ]
 
 

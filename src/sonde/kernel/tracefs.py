@@ -123,7 +123,7 @@ def parse_format(text: str, category: str, event: str, types: TypeSource) -> Tra
     Str(0), or an Array of 0 elements, because its length is known only at run time.
     """
     number = next((line[3:].strip() for line in text.splitlines() if line.startswith("ID:")), "0")
-    reader = _Reader(types, USER if category == "syscalls" else KERNEL)
+    reader = _FormatReader(types, USER if category == "syscalls" else KERNEL)
     declared = parse_fields(text)
     fields = tuple([reader.convert_field(field) for field in declared])
     end = max([field.offset + field.size for field in declared], default=0)
@@ -142,7 +142,7 @@ _INTEGERS = {
 }
 
 
-class _Reader:
+class _FormatReader:
     """Turns declarations into types."""
 
     def __init__(self, types: TypeSource, space: str) -> None:

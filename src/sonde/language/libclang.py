@@ -68,10 +68,10 @@ def translate_header(path: str, files: Files, defines: Mapping[str, str], known:
         unit = cindex.Index.create().parse(path, options, options=flags)
         complaints = [f"{d.location.file}:{d.location.line}: {d.spelling}" for d in unit.diagnostics
                       if d.severity >= cindex.Diagnostic.Error]
-        return _Writer(cindex, (*SYSTEM, place), known).write_unit(unit), complaints
+        return _HeaderWriter(cindex, (*SYSTEM, place), known).write_unit(unit), complaints
 
 
-class _Writer:
+class _HeaderWriter:
     """Writes what a translation unit defines; a struct before those that contain it."""
 
     def __init__(self, cindex: ModuleType, system: Sequence[str], known: frozenset[str]) -> None:

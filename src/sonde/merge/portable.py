@@ -18,7 +18,6 @@ from ..runtime.values import (
     ArrayValue,
     Buffer,
     EnumValue,
-    Frame,
     InetAddress,
     MacAddress,
     Moment,
@@ -26,6 +25,7 @@ from ..runtime.values import (
     PointerValue,
     RecordValue,
     ScriptValue,
+    StackFrame,
     StackTrace,
     StructValue,
     UserAddress,
@@ -112,7 +112,7 @@ class PortableStack(StackTrace):
         return self._lost
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[StackFrame]:
         return [self._make_frame(0, name, offset, module) for _, name, offset, module in self._named]
 
     @property

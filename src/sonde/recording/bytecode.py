@@ -95,7 +95,7 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
         space[f"gets{size}"] = Layout("=" + letter.lower()).unpack_from
     for number, helper in helpers.items():
         space[f"help{number}"] = helper
-    writer = _Writer(insns, addresses, helpers)
+    writer = _PythonWriter(insns, addresses, helpers)
     entries, done = [0], 0
     while done < len(entries):
         source = writer.write(entries[done])
@@ -105,7 +105,7 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
     return {entry: space[f"f{entry}"] for entry in entries}
 
 
-class _Writer:
+class _PythonWriter:
     """Writes functions as Python; ``found`` are the first slots of all others that they call or refer to."""
 
     def __init__(self, insns: Mapping[int, Insn], addresses: Mapping[int, int],

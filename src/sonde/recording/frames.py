@@ -15,7 +15,7 @@ STEP = 0.1   # s of the recording between two, at least
 Tell = Callable[[int, int], object]  # is told how much of the file has been read
 
 
-class Frame(Record):
+class TimeSlice(Record):
     """What is known at a moment: ``at`` seconds after the first one, ``wall`` in nanoseconds since 1970."""
 
     at: float
@@ -24,17 +24,17 @@ class Frame(Record):
 
 
 def read_frames(trace: ReplayTrace, title: str, tool: str, columns: Sequence[str],
-                tell: Tell = lambda done, whole: None) -> list[Frame]:
+                tell: Tell = lambda done, whole: None) -> list[TimeSlice]:
     """All of a recording, in order; the last is the end. What maps held between the moments at which they were read is
     not known: they are shown as they were last."""
-    return _Reader(trace, title, tool, columns).read(tell)
+    return _SliceReader(trace, title, tool, columns).read(tell)
 
 
-class _Reader:
+class _SliceReader:
     def __init__(self, trace: ReplayTrace, title: str, tool: str, columns: Sequence[str]) -> None:
         self._trace = trace
         self._moment = self._first = trace.recording.facts.time
-        self._frames: list[Frame] = []
+        self._frames: list[TimeSlice] = []
         self._step, self._due = STEP, 0.0
         self._model = Model(trace.spec, title, tool, columns, self._elapsed)
         self._printer = ModelPrinter(trace.spec, trace.context, trace.take_map, self._model, trace.options.warnings,
@@ -43,7 +43,7 @@ class _Reader:
     def _elapsed(self) -> float:
         return max(0, self._moment - self._first) / 1e9
 
-    def read(self, tell: Tell) -> list[Frame]:
+    def read(self, tell: Tell) -> list[TimeSlice]:
         """The frames."""
         trace = self._trace
         trace.keeps_maps = False
@@ -67,7 +67,7 @@ class _Reader:
     def _add(self, ended: str = "") -> None:
         trace, at = self._trace, self._elapsed()
         snapshot = self._model.take_snapshot(trace.session, ended)
-        self._frames.append(Frame(at, trace.context.wall_clock(self._moment, "boot"), snapshot))
+        self._frames.append(TimeSlice(at, trace.context.wall_clock(self._moment, "boot"), snapshot))
         if len(self._frames) > MOST and not ended:
             del self._frames[1::2]
             self._step *= 2

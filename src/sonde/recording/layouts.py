@@ -46,7 +46,7 @@ _SITES: dict[str, tuple[tuple[str, ...], int]] = {
 
 def plain_spec(spec: s.ScriptSpec) -> JsonObject:
     """What is kept of a spec."""
-    writer = _Writer()
+    writer = _LayoutWriter()
     named = [m for m in spec.maps if m.name.startswith("@")]
     kept = [m for m in spec.maps if m in named or any(m.name == each.short for each in named)]
     return {"script": spec.source.text, "name": spec.source.name, "probes": spec.probes,
@@ -54,7 +54,7 @@ def plain_spec(spec: s.ScriptSpec) -> JsonObject:
             "config": writer.plain(spec.config), "structs": writer.structs}
 
 
-class _Writer:
+class _LayoutWriter:
     def __init__(self) -> None:
         self.structs: list[Json] = []
         self._numbers: dict[int, int] = {}  # id of a struct -> its place in the list
@@ -96,7 +96,7 @@ class _Writer:
 
 def read_spec(plain: JsonObject) -> s.ScriptSpec:
     """The spec that :func:`plain_spec` made plain; it has no programs. Damaged if it is not sound."""
-    reader = _Reader(plain)
+    reader = _LayoutReader(plain)
     found = s.ScriptSpec([], reader.list_of("maps", s.MapSpec), reader.list_of("sites", s.EventSite),
                          reader.list_of("errors", s.ErrorSite), reader.probes, [],
                          reader.read("Config", plain.get("config")), reader.source)
@@ -115,7 +115,7 @@ def _need(condition: object, what: str) -> None:
         raise Damaged(f"its head is not sound: {what}")
 
 
-class _Reader:
+class _LayoutReader:
     def __init__(self, plain: JsonObject) -> None:
         self.plain = plain
         self.source = Source(as_text(plain.get("name")), as_text(plain.get("script")))

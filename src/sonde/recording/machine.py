@@ -45,7 +45,7 @@ class NoMemory(UsageError):
                          ["it has what the events themselves are made of"])
 
 
-class Memory:
+class MachineMemory:
     """Regions of memory, each at an address of its own: its number is the upper half. ``room`` bounds, in bytes, what
     elements of maps take."""
 
@@ -90,7 +90,7 @@ class Memory:
 class MachineMap(Map):
     """A map of the machine, which user space reads as it reads the kernel's."""
 
-    def __init__(self, spec: MapSpec, memory: Memory, cpus: int) -> None:
+    def __init__(self, spec: MapSpec, memory: MachineMemory, cpus: int) -> None:
         self.region = 0
         if spec.type == "array":
             memory.take(spec.value_size)
@@ -186,7 +186,7 @@ class Machine:
     def __init__(self, spec: ScriptSpec, cpus: int, room: int, globals: Mapping[str, int]) -> None:
         self._spec = spec
         self.cpus = cpus
-        self.memory = Memory(room)
+        self.memory = MachineMemory(room)
         self.maps = {named.name: MachineMap(named, self.memory, cpus) for named in spec.maps}
         self._handles = {(HANDLES + number) << 32: found for number, found in enumerate(self.maps.values())}
         self._changed = [found for found in self.maps.values() if not found.region]

@@ -28,7 +28,7 @@ from .events import RecordedEvent, read_events, tracepoint_names
 from .execution import Execution, check_names, uses_builtin
 from .names import RecordedNames
 from .replay import Recording, ReplaySession, ReplayTrace, Sound, open_recording
-from .snapshots import ItemReader, Snapshot
+from .snapshots import ItemReader, MapSnapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class Question:
                 states = [self._states.setdefault(state, {}) for state in writer.states]
                 loop(count, *[columns[name] for name in writer.columns], *states)
 
-    def snapshots(self) -> dict[str, Snapshot]:
+    def snapshots(self) -> dict[str, MapSnapshot]:
         """What the maps hold now. Refused if one has more keys than it could have."""
-        return {named.name: Snapshot(self._items(named)) for named in self.spec.maps}
+        return {named.name: MapSnapshot(self._items(named)) for named in self.spec.maps}
 
     def _items(self, named: MapSpec) -> list[RawItem]:
         first = self._states.get((named.name, 0), {})

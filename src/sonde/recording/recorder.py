@@ -33,7 +33,7 @@ from .columns import MOST_RECORDS, RecordGatherer
 from .container import BlockWriter
 from .layouts import plain_spec
 from .names import ENTRY, Answer, Asked, ToldNames, ask_names, has_names
-from .snapshots import ItemReader, Snapshot, pack_snapshot, pack_with_head
+from .snapshots import ItemReader, MapSnapshot, pack_snapshot, pack_with_head
 
 if TYPE_CHECKING:
     from ..ending import Ending
@@ -106,7 +106,7 @@ class Recorder:
                 self._oldest = time.monotonic()
             self._records.add_records(site, part)
 
-    def attach_snapshot(self, name: str, snapshot: Snapshot) -> None:
+    def attach_snapshot(self, name: str, snapshot: MapSnapshot) -> None:
         """A map's contents, for the last record or for the look that follows."""
         self._attached += [(b"MAPS", data) for data in pack_snapshot(self._spec.find_map(name), snapshot)]
 
@@ -245,7 +245,7 @@ class Notes:
         return items
 
     def _keep_items(self, name: str, items: list[RawItem]) -> None:
-        self.recorder.attach_snapshot(name, Snapshot(items, self._session.is_incomplete(name)))
+        self.recorder.attach_snapshot(name, MapSnapshot(items, self._session.is_incomplete(name)))
 
     def write_end(self, run: Provenance) -> None:
         """The last block."""

@@ -30,7 +30,7 @@ from .columns import BlockOfRecords
 from .container import Damaged, read_blocks
 from .layouts import read_spec
 from .names import RecordedNames
-from .snapshots import ItemReader, Snapshot, SnapshotReader, read_json, split_head
+from .snapshots import ItemReader, MapSnapshot, SnapshotReader, read_json, split_head
 
 if TYPE_CHECKING:
     from ..runtime.programs import LoadedProgram
@@ -88,7 +88,7 @@ class Portion(Record):
     """What the recording has next: ``records``, with the ``maps`` and ``results`` of the last of them; or a look at
     maps, and ``why``."""
 
-    maps: dict[str, Snapshot]
+    maps: dict[str, MapSnapshot]
     results: list[Result]
     records: BlockOfRecords | None = None
     why: str = ""
@@ -251,7 +251,7 @@ class ReplaySession:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self._portions = recording.portions()
-        self.held: dict[str, Snapshot] = {}
+        self.held: dict[str, MapSnapshot] = {}
         self.results: list[Result] = []
         self.done = self.asked = False
         self.attached: int = recording.facts.attached
@@ -396,7 +396,7 @@ class ReplayTrace(Trace):
                 self._reader.map_decoder(name)
 
     @property
-    def held_maps(self) -> dict[str, Snapshot]:
+    def held_maps(self) -> dict[str, MapSnapshot]:
         """The maps of which the recording says what they held at this moment."""
         return self._replayed.held
 

@@ -28,14 +28,14 @@ _LENGTH = Layout("<I")
 _PIECE = 1 << 20  # bytes of a block, about
 
 
-class Snapshot(Record):
+class MapSnapshot(Record):
     """What a map held at one moment."""
 
     items: list[RawItem]
     incomplete: bool = False
 
 
-def pack_snapshot(named: MapSpec, snapshot: Snapshot) -> Iterator[bytes]:
+def pack_snapshot(named: MapSpec, snapshot: MapSnapshot) -> Iterator[bytes]:
     """The data of the blocks that hold a snapshot."""
     items = snapshot.items
     key_size = len(items[0][0]) if items else 0
@@ -98,8 +98,8 @@ class SnapshotReader:
         self._maps = {named.name: named for named in spec.maps}
         self._memory = memory
         self._room = memory
-        self._open: Snapshot | None = None
-        self._found: dict[str, Snapshot] = {}
+        self._open: MapSnapshot | None = None
+        self._found: dict[str, MapSnapshot] = {}
 
     def add_block(self, data: bytes) -> None:
         """Take the next block's data. Damaged if it is no part of a snapshot."""
@@ -115,14 +115,14 @@ class SnapshotReader:
         if self._open is None:
             if named.name in self._found:
                 raise Damaged("a snapshot comes twice")
-            self._open = self._found[named.name] = Snapshot([], head.get("incomplete") is True)
+            self._open = self._found[named.name] = MapSnapshot([], head.get("incomplete") is True)
         elif self._found.get(named.name) is not self._open:
             raise Damaged("a snapshot does not go on")
         self._open.items += items
         if head.get("more") is not True:
             self._open = None
 
-    def take(self) -> dict[str, Snapshot]:
+    def take(self) -> dict[str, MapSnapshot]:
         """The snapshots by map; none are left. Damaged if one has no end."""
         if self._open is not None:
             raise Damaged("a snapshot has no end")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import AttachError
+from ..kinds import KINDS
 from ..spec import Attach, Config
 from . import links as attaching
 from .links import Links
@@ -79,7 +80,7 @@ class Attachments:
         """Let those begin that somebody reads; None if there are none."""
         for program in programs:
             point = program.spec.attach[0]
-            if point.kind == "iter":
+            if KINDS[point.kind].iterates:
                 if self.iterators is None:
                     from .iterators import Iterators
                     self.iterators = Iterators()

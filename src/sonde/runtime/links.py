@@ -481,7 +481,7 @@ def _function_reason(point: Attach, number: int) -> tuple[str, list[str]]:
         return f"there are several functions {point.event}", ["name its module: kprobe:module:function"]
     if why := section_obstacle(point.event) or ("their own work needs it" if point.event in forbidden_functions()
                                                 else ""):
-        probes = "kprobes" if point.kind in ("kprobe", "kretprobe") else point.kind
+        probes = point.kind if KINDS[point.kind].typed else "kprobes"
         return f"{point.event} is off limits to {probes}: {why}", []
     if number in (errno.EINVAL, errno.EILSEQ):
         return f"{point.event} cannot be probed at offset {point.offset}", ["some functions are off limits to kprobes"]

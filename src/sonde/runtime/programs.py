@@ -8,6 +8,7 @@ import struct
 from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd, ProgramInfo
+from ..kinds import KINDS
 from ..spec import KernelDetail, ProgramSpec, Relocation, detail_of, program_name
 from ..uapi import (
     BPF_F_SLEEPABLE,
@@ -118,7 +119,7 @@ def attach_cookie(spec: ProgramSpec, index: int) -> int:
         entry, exit = spec.parts
         return probe_index(entry, index) | probe_index(exit, index) << 32
     own = probe_index(spec, index)
-    return own | own << 32 if (spec.how or spec.attach[index].kind) in ("kprobe", "kretprobe") else own
+    return own | own << 32 if KINDS[spec.attach[index].method].shares_link else own
 
 
 def load_program(spec: ProgramSpec, maps: dict[str, Map], license: str = "GPL", log_size: int = 1_000_000,

@@ -262,7 +262,7 @@ class UserAddress:
         return hash((self.address, self.tgid))
 
 
-class Frame:
+class StackFrame:
     """One frame of a stack: ``name`` is "" if unknown; ``module`` is the mapped file of a user frame, ``file`` and
     ``line`` its source ("" and 0: not known). One that is ``inlined`` has no code of its own, and no ``offset``."""
 
@@ -291,7 +291,7 @@ class Frame:
         return f"<frame {self}>"
 
 
-class PythonFrame(Frame):
+class PythonFrame(StackFrame):
     """A frame of a Python function: ``offset`` is the line (0: not known), ``module`` the source file."""
 
     __slots__ = ()
@@ -350,11 +350,11 @@ class StackTrace:
         return [bool(address & ENTERED) for address in self.addresses]
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[StackFrame]:
         """The frames with their names, innermost first."""
         return [frame for at, address in enumerate(self.addresses) for frame in self._frames_at(address, at > 0)]
 
-    def _frames_at(self, address: int, calls: bool) -> list[Frame]:
+    def _frames_at(self, address: int, calls: bool) -> list[StackFrame]:
         """The frame of an address, behind those of functions that are inlined there. Of one that ``calls`` it is where
         the call returns to, which may be another line's."""
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
@@ -368,8 +368,8 @@ class StackTrace:
             each.file, each.line, each.inlined = file, line, True
         return [*frames, frame]
 
-    def _make_frame(self, address: int, name: str, offset: int, module: str = "") -> Frame:
-        return (PythonFrame if self.type.mode == PYTHON else Frame)(address, name, offset, module)
+    def _make_frame(self, address: int, name: str, offset: int, module: str = "") -> StackFrame:
+        return (PythonFrame if self.type.mode == PYTHON else StackFrame)(address, name, offset, module)
 
     @property
     def lines(self) -> list[str]:
@@ -425,7 +425,7 @@ class ThreadStacks(RecordValue):
         return [stack for stack in self if isinstance(stack, StackTrace)]
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[StackFrame]:
         """Kernel frames, then those of the program, innermost first; Python's in the place of the interpreter's."""
         kernel, native, python = [*[stack.frames for stack in self.stacks], []][:3]
         return [*kernel, *merge_python_frames(native, [frame.name for frame in native], python,

@@ -15,7 +15,7 @@ from .rows import BuiltinRow
 CLOCKS = ("boot", "monotonic", "tai", "sw_tai")
 STACK_LIMIT = 127  # /proc/sys/kernel/perf_event_max_stack
 
-class Clock(Choice):
+class ClockChoice(Choice):
     """One of CLOCKS."""
 
     clock: str
@@ -49,7 +49,7 @@ def choice_checker(kind: Callable[[str], Choice], allowed: tuple[str, ...]
             context.error("arity", f"{node.name}() takes up to one argument ({len(node.args)} provided)", node)
             return None
         if word not in allowed:
-            _report_no_choice(context, node, kind is Clock, word, allowed)
+            _report_no_choice(context, node, kind is ClockChoice, word, allowed)
             return None
         node.args[0].type = VOID
         node.choice = kind(word)

@@ -34,13 +34,13 @@ from __future__ import annotations
 import os
 
 from ..errors import UsageError
+from ..kinds import KINDS
 from ..record import Record
 from ..shipped import list_shipped, read_shipped
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = ("USAGE", "OPTIONS", "COLUMNS", "EXAMPLE", "READING", "NEEDS", "NOTES")
 OPTIONAL = {"OPTIONS", "READING"}
-_RETURNS = {"kprobe": "kretprobe", "uprobe": "uretprobe", "fentry": "fexit"}
 _GAP = "  "  # what separates a name from its description, at least
 
 
@@ -145,8 +145,10 @@ def both_ends(function: str) -> list[str]:
     """The probes at the calls and at the returns: of ``vfs_read`` kprobe:vfs_read and kretprobe:vfs_read, of ``c:read``
     those of uprobes. ``uprobe:libc:read`` is what it says."""
     first, colon, rest = function.partition(":")
-    kind, place = (first, rest) if first in _RETURNS and rest else ("uprobe" if colon else "kprobe", function)
-    return [f"{kind}:{place}", f"{_RETURNS[kind]}:{place}"]
+    kind, place = KINDS.get(first), rest
+    if kind is None or not kind.exit or not place:
+        kind, place = KINDS["uprobe" if colon else "kprobe"], function
+    return [f"{kind.name}:{place}", f"{kind.exit}:{place}"]
 
 
 def parse_entries(section: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...language.ast import Call, Reference
 from ...semantics.rows import BuiltinRow, FunctionRow
 from ...types import Str, Type
-from ..ir import Block, Operand
+from ..ir import BasicBlock, Operand
 from .core import Lower
 from .state import Mem
 
@@ -17,7 +17,7 @@ class Function(FunctionRow):
 
     statement: Callable[[Lower, Call], None] | None = None                  # called for its effect
     scalar: Callable[[Lower, Call], Operand] | None = None                  # a value in a register
-    condition: Callable[[Lower, Call, Block, Block], None] | None = None    # decided by control flow: yes, no
+    condition: Callable[[Lower, Call, BasicBlock, BasicBlock], None] | None = None    # decided by control flow: yes, no
     text: Callable[[Lower, Call, Mem, Str, bool], None] | None = None
     value: Callable[[Lower, Call, Mem, Type], None] | None = None
 

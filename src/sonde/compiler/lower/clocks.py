@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import UsageError
 from ...language.ast import Reference
-from ...semantics.builtins import Clock
+from ...semantics.builtins import ClockChoice
 from ...types import Int
 from .. import helpers as h
 from ..ir import MapAddr, Operand
@@ -17,7 +17,7 @@ CLOCKS = {"boot": h.BOOT_NS, "monotonic": h.KTIME_NS, "tai": h.TAI_NS}
 
 def read_clock(lo: Lower, node: Reference) -> Operand:
     """``nsecs`` by the clock that was asked for."""
-    clock = node.choice.clock if isinstance(node.choice, Clock) else "boot"
+    clock = node.choice.clock if isinstance(node.choice, ClockChoice) else "boot"
     given = given_time(lo)
     if given is not None:
         return given

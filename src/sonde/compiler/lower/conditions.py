@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...language.ast import Binary, Call, Expr, ExprStmt, If, MapRef, Stmt, Unary
 from ...semantics import convert
 from ...types import UINT8, Str, Symbol
-from ..ir import Block, Operand
+from ..ir import BasicBlock, Operand
 from . import maps, memory, strings
 from .calls import function_of
 from .core import Lower, is_scalar
@@ -28,7 +28,7 @@ def is_condition(expr: Expr) -> bool:
         or isinstance(expr, Unary) and expr.op == "!"
 
 
-def branch_on(lo: Lower, expr: Expr, yes: Block, no: Block) -> None:
+def branch_on(lo: Lower, expr: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on an expression. Facts learned on the way to ``yes`` stay known there; the caller starts it next."""
     row = function_of(expr)
     if isinstance(expr.const, int):
@@ -68,7 +68,7 @@ def condition_value(lo: Lower, expr: Expr) -> Operand:
     return result
 
 
-def branch_on_comparison(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
+def branch_on_comparison(lo: Lower, expr: Binary, yes: BasicBlock, no: BasicBlock) -> None:
     """``==`` and the others, on scalars, strings, or anything compared byte by byte."""
     left, right = expr.left, expr.right
     if expr.compare == "group":
@@ -94,7 +94,7 @@ def branch_on_comparison(lo: Lower, expr: Binary, yes: Block, no: Block) -> None
         _equal_values(lo, left, right, yes, no)
 
 
-def _branch_on_group(lo: Lower, expr: Binary, yes: Block, no: Block) -> None:
+def _branch_on_group(lo: Lower, expr: Binary, yes: BasicBlock, no: BasicBlock) -> None:
     """A container, pod or service and a name; no name at all is what is in none."""
     group, text = (expr.left, expr.right) if isinstance(expr.left.type, Symbol) else (expr.right, expr.left)
     assert isinstance(group.type, Symbol) and isinstance(text.const, str)
@@ -107,7 +107,7 @@ def _is_probe_name(expr: Expr) -> bool:
     return isinstance(expr.type, Symbol) and expr.type.kind == "probe"
 
 
-def _equal_values(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
+def _equal_values(lo: Lower, left: Expr, right: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     """Tuples, records and arrays: equal when their bytes are, both built with one layout."""
     assert left.type is not None and right.type is not None
     merged = convert.merge_types(left.type, right.type)  # wide enough for the elements of both

@@ -9,7 +9,7 @@ from ...semantics.user_probes import user_places
 from ...spec import MapSpec
 from ...types import KERNEL, USER, Int, Pointer, Scalar, Struct, StructField
 from .. import helpers as h
-from ..ir import Block, MapAddr, Operand
+from ..ir import BasicBlock, MapAddr, Operand
 from ..unit import RDONLY_PROG, Unit
 from . import memory
 from .core import Lower
@@ -37,7 +37,7 @@ class Context:
         """Whether one program can serve several attach points and know which one fired."""
         return unit.feature("attach_cookie")
 
-    def prologue(self, lo: Lower, leave: Block) -> None:
+    def prologue(self, lo: Lower, leave: BasicBlock) -> None:
         """Leave at once for events that are not ours."""
 
     def argument(self, lo: Lower, field: StructField) -> Operand | Mem:
@@ -59,7 +59,7 @@ class Context:
         return 0
 
 
-class TestRun(Context):
+class TestRunContext(Context):
     """begin, end, self: run once by BPF_PROG_TEST_RUN, in Sonde's own process."""
 
     filters_pid = False
@@ -68,7 +68,7 @@ class TestRun(Context):
         return 1
 
 
-class PerfEvent(Context):
+class PerfEventContext(Context):
     """profile, interval, software, hardware: a perf event fired; the context starts with the interrupted registers."""
 
     program = "perf_event"
@@ -85,7 +85,7 @@ class PerfEvent(Context):
         return unit.feature("attach_cookie")
 
 
-class Tracepoint(Context):
+class TracepointContext(Context):
     """A classic tracepoint: the context is the event's record, laid out as its format file says."""
 
     program = "tracepoint"
@@ -101,7 +101,7 @@ class Tracepoint(Context):
         return context
 
 
-class RawEvent(Context):
+class RawEventContext(Context):
     """A raw tracepoint: the context is an array of u64, the arguments as the kernel passes them.
 
     ``fields`` says how a classic tracepoint's fields come from those arguments.
@@ -111,7 +111,7 @@ class RawEvent(Context):
         self.fields = fields
 
     def fresh(self) -> Context:
-        return RawEvent(self.fields)
+        return RawEventContext(self.fields)
 
     def shares(self, unit: Unit) -> bool:
         return unit.feature("raw_tp_cookie")
@@ -126,7 +126,7 @@ class RawEvent(Context):
         return lo.b.load(lo.context_pointer(), 8 * number, 8, pure=True)
 
 
-class Syscall(Context):
+class SyscallContext(Context):
     """``tracepoint:syscalls:`` served by one of the two raw tracepoints that see every system call."""
 
     def shares(self, unit: Unit) -> bool:
@@ -141,7 +141,7 @@ class Syscall(Context):
     def number(self, lo: Lower) -> Operand:
         raise AssertionError
 
-    def prologue(self, lo: Lower, leave: Block) -> None:
+    def prologue(self, lo: Lower, leave: BasicBlock) -> None:
         calls = {lo.world.syscall_number(a.event.split("_", 2)[2]): n for a, n in zip(lo.attach, lo.numbers)}
         number = self.number(lo)
         if len(calls) == 1:
@@ -152,7 +152,7 @@ class Syscall(Context):
             self._dispatch(lo, calls, number, leave)
         self._skip_compat(lo, leave)
 
-    def _dispatch(self, lo: Lower, calls: dict[Any, int], number: Operand, leave: Block) -> None:
+    def _dispatch(self, lo: Lower, calls: dict[Any, int], number: Operand, leave: BasicBlock) -> None:
         """Find the attach point in a table by number: 0 is "not traced"."""
         size = (max(calls) + 1 + 3) // 4 * 4
         table = bytearray(2 * size)
@@ -170,7 +170,7 @@ class Syscall(Context):
         lo.b.start(found)
         lo.state.probe_index = lo.b.alu("sub", entry, 1)
 
-    def _skip_compat(self, lo: Lower, leave: Block) -> None:
+    def _skip_compat(self, lo: Lower, leave: BasicBlock) -> None:
         """A 32-bit program's call has another numbering; the classic tracepoints leave it out too
         (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS)."""
         if not lo.unit.feature("compat_syscalls"):
@@ -196,7 +196,7 @@ def _thread_status(lo: Lower) -> Operand | None:
     return memory.read_scalar(lo, current.at(where.offset + status.offset), status.type)
 
 
-class SyscallEnter(Syscall):
+class SyscallEnterContext(SyscallContext):
     """sys_enter(struct pt_regs *regs, long id)."""
 
     def number(self, lo: Lower) -> Operand:
@@ -211,7 +211,7 @@ class SyscallEnter(Syscall):
         return lo.normalise(value, field.type)
 
 
-class SyscallExit(Syscall):
+class SyscallExitContext(SyscallContext):
     """sys_exit(struct pt_regs *regs, long ret)."""
 
     def number(self, lo: Lower) -> Operand:
@@ -225,7 +225,7 @@ class SyscallExit(Syscall):
         return lo.b.load(lo.context_pointer(), 8, 8, pure=True)
 
 
-class UserFunction(Context):
+class UserFunctionContext(Context):
     """uprobe, uretprobe, usdt: the context is the task's registers. Such programs can be preempted."""
 
     program = "kprobe"
@@ -267,7 +267,7 @@ class UserFunction(Context):
         return lo.b.load(lo.context_pointer(), offset, 8, pure=True)
 
 
-class KernelFunction(UserFunction):
+class KernelFunctionContext(UserFunctionContext):
     """kprobe, kretprobe: as for user functions, with the kernel's registers."""
 
     preemptible = False

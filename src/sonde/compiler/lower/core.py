@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import CheckedFunction, CheckedProbe
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
-from ..ir import Block, Function, MapAddr, Operand, Program, Reg, Slot, SlotAt
+from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Program, Reg, Slot, SlotAt
 from ..unit import Unit
 from .state import CONTEXT, ENDING, OUTCOME, FunctionState, Mem
 
@@ -56,9 +57,9 @@ class Lower:
         self.state = FunctionState(self.add_function("main", 1))
         self.b = self.state.b
 
-    def add_function(self, name: str, params: int) -> Function:
+    def add_function(self, name: str, params: int) -> BpfFunction:
         """A function more of this program."""
-        function = Function(name, params)
+        function = BpfFunction(name, params)
         self.program.functions.append(function)
         return function
 
@@ -75,7 +76,7 @@ class Lower:
         """The canonical 64-bit value of a scalar expression."""
         raise NotImplementedError
 
-    def branch_on(self, expr: Expr, yes: Block, no: Block) -> None:
+    def branch_on(self, expr: Expr, yes: BasicBlock, no: BasicBlock) -> None:
         """Branch on an expression. Facts learned on the way to ``yes`` stay known there; the caller starts it next."""
         raise NotImplementedError
 
@@ -232,9 +233,10 @@ class Lower:
         self.uses_cookies = True
         cookie = self.b.call(h.ATTACH_COOKIE, [self.context_pointer()], "attach_cookie", pure=True)
         # Entry and return may share a link, which has one cookie per function: the low half is the entry's.
-        kind = self.attach[0].method
-        return self.b.alu("rsh", cookie, 32) if kind == "kretprobe" else \
-            self.b.extend(cookie, 32, False) if kind == "kprobe" else cookie
+        kind = KINDS[self.attach[0].method]
+        if not kind.shares_link:
+            return cookie
+        return self.b.alu("rsh", cookie, 32) if kind.returns else self.b.extend(cookie, 32, False)
 
     def context_pointer(self) -> Operand:
         """The program's context, also inside callbacks."""
@@ -250,7 +252,7 @@ class Lower:
             return MapAddr(mem.base.map, mem.base.off + mem.off)
         return self.b.alu("add", mem.base, mem.off) if mem.off else mem.base
 
-    def select(self, reg: Reg, cond: Callable[[Block, Block], None], yes: Any, no: Any) -> None:
+    def select(self, reg: Reg, cond: Callable[[BasicBlock, BasicBlock], None], yes: Any, no: Any) -> None:
         """``reg`` = yes() or no(), as ``cond`` branches to the first or second block."""
         then, other, join = self.b.block("yes"), self.b.block("no"), self.b.block("join")
         with self.region():

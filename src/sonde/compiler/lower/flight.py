@@ -9,6 +9,7 @@ is described in runtime/flight.py, the layout in spec.py.
 
 from __future__ import annotations
 
+from ...kinds import KINDS
 from ...spec import (
     FLIGHT_BUSY,
     FLIGHT_GAP,
@@ -20,7 +21,7 @@ from ...spec import (
     MapSpec,
 )
 from .. import helpers as h
-from ..ir import Block, MapAddr, MapFd, Operand, Reg
+from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from .core import Lower
 from .state import COMMITS, RESERVES
 from .tasks import cpu_number
@@ -28,7 +29,7 @@ from .tasks import cpu_number
 PREFIX = 8  # bytes before a record
 
 
-def reserve_place(lo: Lower, size: int, have: Block, lost: Block) -> tuple[Reg, Reg]:
+def reserve_place(lo: Lower, size: int, have: BasicBlock, lost: BasicBlock) -> tuple[Reg, Reg]:
     """Room for a record of ``size`` bytes: goes to ``have`` with its address, or to ``lost``. Also this CPU's slot of
     the heads, for :func:`commit_place`."""
     length = size + PREFIX
@@ -67,10 +68,10 @@ def commit_place(lo: Lower, record: Reg, own: Reg, size: int, flag: int = 0) -> 
 def _counts_atomically(lo: Lower) -> bool:
     """Whether the count of writers could change for good between two operations of this program. What only interrupts
     it has left again when it goes on. Before Linux 5.12 no program is preempted."""
-    return lo.unit.feature("atomic_fetch") and (lo.context.preemptible or lo.attach[0].kind == "iter")
+    return lo.unit.feature("atomic_fetch") and (lo.context.preemptible or KINDS[lo.attach[0].kind].iterates)
 
 
-def _enter(lo: Lower, own: Reg, length: int, leave: Block) -> None:
+def _enter(lo: Lower, own: Reg, length: int, leave: BasicBlock) -> None:
     """Become one more writer, and note what has settled; to ``leave`` if the place might still be written to."""
     if _counts_atomically(lo):
         others = lo.b.fetch_add(own, WRITERS, lo.b.mov(1))
@@ -108,7 +109,7 @@ def _advance_head(lo: Lower, own: Reg, length: int) -> Operand:
     return at
 
 
-def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Block) -> Reg:
+def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: BasicBlock) -> Reg:
     """The address of the segment that has byte ``at``."""
     segments = memory.max_entries // memory.cpus
     number = lo.b.alu("and", lo.b.alu("rsh", at, memory.stride.bit_length() - 1), segments - 1)
@@ -122,7 +123,7 @@ def _locate_segment(lo: Lower, memory: MapSpec, cpu: Reg, at: Operand, leave: Bl
     return place
 
 
-def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: Block) -> None:
+def _begin_segment(lo: Lower, memory: MapSpec, cpu: Reg, end: Reg, leave: BasicBlock) -> None:
     """A record ends at ``end``, in the next segment: that begins with a gap up to there."""
     place = _locate_segment(lo, memory, cpu, end, leave)
     length = lo.b.alu("and", end, memory.stride - 8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...spec import EARLY, EARLY_SLOTS, EARLY_UNSURE, GROUPS, UNPLACED, UNPLACED_BIT
 from ...types import UINT64, Pointer
 from .. import helpers as h
-from ..ir import Block, MapAddr, MapFd, Operand
+from ..ir import BasicBlock, MapAddr, MapFd, Operand
 from . import maps, memory, tasks
 from .core import Lower
 
@@ -36,7 +36,7 @@ def _knows_path(lo: Lower) -> bool:
     return field is not None and field.type == UINT64
 
 
-def branch_on_group(lo: Lower, kinds: tuple[str, ...], text: str, yes: Block, no: Block) -> None:
+def branch_on_group(lo: Lower, kinds: tuple[str, ...], text: str, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on whether the task is in anything of these kinds that is so called. Where that is not known yet it counts
     as outside, and the event is counted."""
     wanted = sum([1 << lo.unit.number_group(kind, text) for kind in kinds])

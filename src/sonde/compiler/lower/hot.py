@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...spec import HOT_KEY, HOT_TAKEN, HOT_TAKING
 from ...types import round_up
-from ..ir import Block, MapAddr, Operand, Reg
+from ..ir import BasicBlock, MapAddr, Operand, Reg
 from .core import Lower
 from .state import Mem
 from .tasks import cpu_number
@@ -20,7 +20,7 @@ from .tasks import cpu_number
 FACTOR = 0x9E3779B1 - (1 << 32)  # 2^32 / golden ratio, as an immediate operand
 
 
-def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: Block) -> Reg:
+def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Reg:
     """Set ``where`` to this CPU's words of the key in the table and go on to ``have``; behind it, the address of the
     place that the key would have."""
     b, spec = lo.b, lo.unit.maps[name]

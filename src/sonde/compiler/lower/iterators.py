@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...types import KERNEL, Pointer, Struct, StructField
-from ..ir import Block, Operand
+from ..ir import BasicBlock, Operand
 from ..unit import Unit
 from . import memory
 from .contexts import Context
@@ -19,7 +19,7 @@ class Iterated(Context):
     def shares(self, unit: Unit) -> bool:
         return False
 
-    def prologue(self, lo: Lower, leave: Block) -> None:
+    def prologue(self, lo: Lower, leave: BasicBlock) -> None:
         """At the end all pointers are 0; the verifier lets none be used that was not compared. -p chooses by task."""
         struct = lo.world.find_struct(f"bpf_iter__{lo.attach[0].event}")
         for at in object_offsets(struct) if struct is not None else [8]:
@@ -29,7 +29,7 @@ class Iterated(Context):
         if lo.unit.options.pid and struct is not None:
             self._only_process(lo, struct, lo.unit.options.pid, leave)
 
-    def _only_process(self, lo: Lower, context: Struct, pid: int, leave: Block) -> None:
+    def _only_process(self, lo: Lower, context: Struct, pid: int, leave: BasicBlock) -> None:
         """Leave for tasks of other processes."""
         where, task = context.field("task"), lo.world.find_struct("task_struct")
         group = task.field("tgid") if task is not None else None

@@ -14,13 +14,13 @@ from ...semantics.nodes import Tree, walk_nodes
 from ...semantics.typed import ScriptMap
 from ...types import Aggregate, Bool, Enum, Int, Scalar, Tuple, Type, round_up
 from .. import helpers as h
-from ..ir import Block, Function, MapFd, Operand, Reg
+from ..ir import BasicBlock, BpfFunction, MapFd, Operand, Reg
 from ..unit import Unit, short_type
 from . import aggregates, maps, memory
 from .conversion import convert_tuple
 from .core import Lower
 from .ordering import value_before
-from .state import BROKEN, CONTEXT, OUTCOME, SHARED, FunctionState, Loop, Mem
+from .state import BROKEN, CONTEXT, OUTCOME, SHARED, FunctionState, LoopTargets, Mem
 from .variables import assign_variable
 
 LARGE = 64  # bytes of a shared variable that is kept in scratch memory instead of the frame
@@ -197,7 +197,7 @@ def _lower_short_range(lo: Lower, stmt: For) -> None:
     lo.b.branch("jslt", counter, lo.scalar_value(stmt.end), body, leave)
     lo.b.start(body)
     assign_variable(lo, stmt.variable, counter)
-    lo.state.loops.append(Loop(leave, again))
+    lo.state.loops.append(LoopTargets(leave, again))
     with lo.region():
         lo.lower_block(stmt.body)
     lo.state.loops.pop()
@@ -209,7 +209,7 @@ def _lower_short_range(lo: Lower, stmt: For) -> None:
 
 
 @contextmanager
-def _build_callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator[Function]:
+def _build_callback(lo: Lower, name: str, params: int, context_param: int) -> Iterator[BpfFunction]:
     """Lower a loop's body as a function of its own, then come back."""
     function = lo.add_function(f"{name}{len(lo.program.functions)}", params)
     outer, around = lo.frame, lo.state
@@ -225,7 +225,7 @@ def _build_callback(lo: Lower, name: str, params: int, context_param: int) -> It
 def _lower_body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     """The loop's body; ``tell``: a break is noted in the frame."""
     leave, again = lo.b.block("leave"), lo.b.block("again")
-    lo.state.loops.append(Loop(leave, again))
+    lo.state.loops.append(LoopTargets(leave, again))
     lo.lower_block(stmt.body)
     lo.state.loops.pop()
     lo.b.start(again)
@@ -236,8 +236,8 @@ def _lower_body(lo: Lower, stmt: For | While, tell: bool = False) -> None:
     lo.b.exit(1)
 
 
-def _run_callback(lo: Lower, helper: int, first: object, function: Function, name: str,
-                  broken: Block | None = None) -> Reg:
+def _run_callback(lo: Lower, helper: int, first: object, function: BpfFunction, name: str,
+                  broken: BasicBlock | None = None) -> Reg:
     """Call the helper that runs the callback; the program ends if the callback said so. ``broken``: where to go if it
     noted a break."""
     address = lo.b.callback(function.name)
@@ -329,7 +329,7 @@ def _loop_over_map(lo: Lower, stmt: For) -> None:
 
 
 def _over_one_map(lo: Lower, stmt: For, info: ScriptMap, name: str, key_type: Type,
-                  broken: Block | None = None) -> None:
+                  broken: BasicBlock | None = None) -> None:
     """``broken``: where a break in the body leads, past the map's other half."""
     pair = stmt.variable.slot.type
     assert isinstance(pair, Tuple)

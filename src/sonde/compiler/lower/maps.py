@@ -24,7 +24,7 @@ from ...semantics.rows import BuiltinRow
 from ...semantics.typed import ScriptMap
 from ...types import Scalar
 from .. import helpers as h
-from ..ir import Block, MapAddr, MapFd, Operand, Reg
+from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from . import hot, maps, memory, threads
 from .conversion import convert_value
 from .core import Lower
@@ -97,7 +97,7 @@ def find_value(lo: Lower, info: ScriptMap, key: Expr) -> Reg:
     return found[1]
 
 
-def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: Block, absent: Block) -> None:
+def branch_on_found(lo: Lower, ref: MapRef, found: Lookup, have: BasicBlock, absent: BasicBlock) -> None:
     """Go on by whether the element is there; with -k its absence is counted."""
     if not lo.unit.options.count_reads:
         lo.b.branch("jeq", found.pointer, 0, absent, have)
@@ -155,7 +155,7 @@ def locate_element(lo: Lower, ref: MapRef) -> Mem:
     return Mem(where)
 
 
-def branch_on_element(lo: Lower, ref: MapRef, yes: Block, no: Block) -> None:
+def branch_on_element(lo: Lower, ref: MapRef, yes: BasicBlock, no: BasicBlock) -> None:
     """``/@x[k]/``: the element exists and is not zero. In the yes arm its address is known."""
     info = info_of(lo, ref)
     if lo.unit.maps[ref.name].memory or not isinstance(info.value, Scalar):
@@ -220,7 +220,7 @@ def _store_value(lo: Lower, name: str, key: Mem, value: Any) -> None:
     update_element(lo, name, key, value)
 
 
-def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, BasicBlock]:
     """The address of an element, inserted as zeros if it was missing; the block to jump to when done.
 
     If there is no room the failure is counted and that block is reached without running what follows.
@@ -239,7 +239,7 @@ def find_or_insert(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
     return where, done
 
 
-def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
+def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: BasicBlock) -> None:
     if not lo.unit.maps[name].hot:
         insert_missing(lo, name, key, where, size, done)
         return
@@ -250,7 +250,7 @@ def _find_or_insert(lo: Lower, name: str, key: Mem, where: Reg, size: int, done:
     lo.b.start(have)
 
 
-def insert_missing(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: Block) -> None:
+def insert_missing(lo: Lower, name: str, key: Mem, where: Reg, size: int, done: BasicBlock) -> None:
     """``where`` = the address of the element under ``key``; without room for it on to ``done``."""
     first = lo.b.call(h.MAP_LOOKUP, [MapFd(name), lo.operand_address(key)], "map_lookup_elem")
     lo.b.set(where, first)
@@ -289,13 +289,13 @@ def delete_key(lo: Lower, name: str, key: Expr | None) -> Operand:
     return result
 
 
-def branch_on_key(lo: Lower, name: str, key: Expr, yes: Block, no: Block) -> None:
+def branch_on_key(lo: Lower, name: str, key: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on the existence of a key."""
     found = look_up(lo, MapRef(key.span, name=name, key=key))
     lo.b.branch("jne", found.pointer, 0, yes, no)
 
 
-def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, Block]:
+def own_words(lo: Lower, ref: MapRef) -> tuple[Reg, BasicBlock]:
     """This CPU's words of an aggregate, made if they were missing, and the block behind the update."""
     spec = lo.unit.maps[ref.name]
     element = None

@@ -11,7 +11,7 @@ from .. import helpers as h
 from ..ir import Operand, Reg
 from . import memory
 from .core import Lower
-from .state import Loop, Mem
+from .state import LoopTargets, Mem
 from .variables import assign_variable
 
 
@@ -40,7 +40,7 @@ def lower_object_loop(lo: Lower, stmt: For) -> None:
     assign_variable(lo, stmt.variable, found)
     _forget_values(lo, stmt)
     lo.state.iterators.append((lo.world.kfunc_id(f"{row.kfuncs}_destroy"), where))
-    lo.state.loops.append(Loop(leave, head))
+    lo.state.loops.append(LoopTargets(leave, head))
     with lo.region():
         lo.lower_block(stmt.body)
     lo.state.loops.pop()

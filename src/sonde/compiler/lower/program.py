@@ -9,7 +9,7 @@ from .. import helpers as h
 from ..builder import Builder
 from ..dominators import dominator_tree, first_use
 from ..gate import asks_for_group, has_gate, is_exempt
-from ..ir import Block, Function, MapAddr, MapFd, Op, Reg
+from ..ir import BasicBlock, BpfFunction, MapAddr, MapFd, Op, Reg
 from ..plan import Planned
 from ..unit import MMAPABLE, Unit
 from . import conditions, expressions, gate, groups, locations, loops, statements, subprograms, writing
@@ -122,7 +122,7 @@ def define_scratch(lo: Lower) -> None:
             _insert_base(lo, function, base, _outside_records(function, place), name, stride)
 
 
-def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Block, int]:
+def _outside_records(function: BpfFunction, place: tuple[BasicBlock, int]) -> tuple[BasicBlock, int]:
     """``place``, or where the record is reserved that is being filled there: a program must not end with a record in
     hand, and computing the base may end it."""
     block, at = place
@@ -138,7 +138,7 @@ def _outside_records(function: Function, place: tuple[Block, int]) -> tuple[Bloc
     return found
 
 
-def _has_record(reserving: Block, next: Block) -> bool:
+def _has_record(reserving: BasicBlock, next: BasicBlock) -> bool:
     """Whether ``next`` is where a block that reserves a record goes when it got one."""
     last = reserving.ops[-1]
     return last.kind == "branch" and next is (last.then if last.cond == "jne" else last.other)
@@ -147,7 +147,8 @@ def _has_record(reserving: Block, next: Block) -> bool:
 PARTS = 8  # of each CPU, for programs that can be preempted: one for each that is under way
 
 
-def _insert_base(lo: Lower, function: Function, base: Reg, place: tuple[Block, int], name: str, stride: int) -> None:
+def _insert_base(lo: Lower, function: BpfFunction, base: Reg, place: tuple[BasicBlock, int], name: str,
+                 stride: int) -> None:
     """Split the block at ``place`` around the computation. The CPU is below the number of possible CPUs, but the
     verifier has to see the comparison."""
     block, at = place
@@ -173,7 +174,7 @@ def _insert_base(lo: Lower, function: Function, base: Reg, place: tuple[Block, i
     function.blocks.append(rest)
 
 
-def _claim_part(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: Block) -> None:
+def _claim_part(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int, rest: BasicBlock) -> None:
     """Take the first part whose flag, its first word, was not set; give it back wherever the function ends."""
     function = builder.function
     claimed = function.reg("claimed")
@@ -195,7 +196,7 @@ def _claim_part(lo: Lower, builder: Builder, base: Reg, first: Reg, stride: int,
     _release_part(function, [b for b in function.blocks if b.ops and b.ops[-1].kind == "exit"] + [rest], claimed)
 
 
-def _release_part(function: Function, ends: list[Block], claimed: Reg) -> None:
+def _release_part(function: BpfFunction, ends: list[BasicBlock], claimed: Reg) -> None:
     """Clear the flag before every exit that may be reached with a part taken."""
     for block in ends:
         last = block.ops[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import cpython as py
 from .. import helpers as h
-from ..ir import Block, Function, MapFd, Reg
+from ..ir import BasicBlock, BpfFunction, MapFd, Reg
 from ..unit import STACK_FRAMES
 from . import words
 from .core import Lower
@@ -12,7 +12,7 @@ from .pywalk import KEY, READ, RECORD, Walk, at_most, table_size
 from .state import Mem
 
 
-def note_frames(walk: Walk, frames: Mem, unkept: Block) -> None:
+def note_frames(walk: Walk, frames: Mem, unkept: BasicBlock) -> None:
     """Of a new stack: its frames, and the texts of their code. What finds no room is counted, and tried again."""
     lo, b = walk.lo, walk.b
     walk.put("failed", 0)
@@ -26,7 +26,7 @@ def note_frames(walk: Walk, frames: Mem, unkept: Block) -> None:
     b.start(on)
 
 
-def _note_function(lo: Lower, function: Function) -> None:
+def _note_function(lo: Lower, function: BpfFunction) -> None:
     """callback(index, state): note a frame and its code; 1 ends the loop."""
     b, state = lo.b, function.params[1]
     walk = Walk(lo, b.load(state, 0), b.load(state, 8))
@@ -62,7 +62,7 @@ def _note_function(lo: Lower, function: Function) -> None:
     b.exit(0)
 
 
-def _note_code(walk: Walk, code: Reg, index: Reg, bad: Block) -> None:
+def _note_code(walk: Walk, code: Reg, index: Reg, bad: BasicBlock) -> None:
     """The texts of a code object; the file's name comes last, and says that they are all there."""
     lo, b = walk.lo, walk.b
     map = lo.unit.python_texts()
@@ -108,7 +108,7 @@ def _text_size(walk: Walk) -> Reg:
     return at_most(walk, b.alu("add", head, b.alu("mul", characters, kind)), py.MOST_TEXT)
 
 
-def _copy_function(lo: Lower, function: Function) -> None:
+def _copy_function(lo: Lower, function: BpfFunction) -> None:
     """callback(index, state): store a part of ``source``, of which ``left`` bytes are left; 1 ends the loop."""
     b = lo.b
     work = b.load(function.params[1], 0)

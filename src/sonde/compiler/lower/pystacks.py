@@ -12,7 +12,7 @@ from __future__ import annotations
 from ... import cpython as py
 from ...types import UINT64, Stack
 from .. import helpers as h
-from ..ir import Block, Function, MapFd, Operand, Reg
+from ..ir import BasicBlock, BpfFunction, MapFd, Operand, Reg
 from ..unit import STACK_FRAMES
 from . import memory, stacks, words
 from .core import Lower
@@ -53,7 +53,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     b.start(done)
 
 
-def _write_image_key(lo: Lower, key: Mem, none: Block) -> Operand:
+def _write_image_key(lo: Lower, key: Mem, none: BasicBlock) -> Operand:
     """What tells the program that runs from all others; to ``none`` in a kernel thread."""
     task, user = current_task(lo), lo.b.block("user")
     mm = memory.read_scalar(lo, task_memory(lo, task, "mm"), UINT64)
@@ -105,7 +105,7 @@ def _walk_frames(walk: Walk, salt: Operand, frames: Mem, limit: int) -> None:
         b.start(on)
 
 
-def _frame_function(lo: Lower, function: Function) -> None:
+def _frame_function(lo: Lower, function: BpfFunction) -> None:
     """callback(index, state): read a frame; 1 ends the walk."""
     b, state = lo.b, function.params[1]
     walk = Walk(lo, b.load(state, 0), b.load(state, 8))
@@ -180,7 +180,7 @@ def _mark_entered(walk: Walk, frames: Reg) -> None:
     b.start(on)
 
 
-def _read_frame(walk: Walk, frame: Reg, bad: Block) -> Reg:
+def _read_frame(walk: Walk, frame: Reg, bad: BasicBlock) -> Reg:
     """Where a frame has been read to, with as much of what lies before it in its page as there is room for."""
     b = walk.b
     near, inside, anew, good, on = (b.block(n) for n in ("near", "inside", "anew", "good", "on"))
@@ -203,7 +203,7 @@ def _read_frame(walk: Walk, frame: Reg, bad: Block) -> Reg:
     return b.alu("add", b.alu("add", walk.work, offset), FRAMES)
 
 
-def _identify_code(walk: Walk, code: Reg, bad: Block) -> Reg:
+def _identify_code(walk: Walk, code: Reg, bad: BasicBlock) -> Reg:
     """64 bits that another code object at this address would not have; to ``bad`` if there is none."""
     b = walk.b
     identity, new, known = b.function.reg("identity"), b.block("new"), b.block("known")
@@ -217,7 +217,7 @@ def _identify_code(walk: Walk, code: Reg, bad: Block) -> Reg:
     return identity
 
 
-def _compute_identity(walk: Walk, code: Reg, bad: Block) -> Reg:
+def _compute_identity(walk: Walk, code: Reg, bad: BasicBlock) -> Reg:
     b = walk.b
     good, typed, named, versioned, on = (b.block(n) for n in ("code", "typed", "named", "versioned", "on"))
     walk.read(READ, py.CODE_READ, code, good, bad)
@@ -237,7 +237,7 @@ def _compute_identity(walk: Walk, code: Reg, bad: Block) -> Reg:
     return mix(walk, value, found)
 
 
-def _hash_texts(walk: Walk, bad: Block) -> Reg:
+def _hash_texts(walk: Walk, bad: BasicBlock) -> Reg:
     """Before Python 3.12, and beyond 2^32 of them, code objects have no number: 64 bits of the first line and of how
     name and table of lines begin, which may lie where those of one that is gone did."""
     b = walk.b
@@ -249,7 +249,7 @@ def _hash_texts(walk: Walk, bad: Block) -> Reg:
     return value
 
 
-def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, bad: Block) -> None:
+def _hash_object(walk: Walk, address: Reg, value: Reg, head: int, length: int, bad: BasicBlock) -> None:
     """Mix the length and the first bytes of an object into ``value``. What lies in another page need not be the
     object's, nor there."""
     b = walk.b

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import cpython as py
 from ...types import UINT64
 from .. import helpers as h
-from ..ir import Block, Function, MapFd, Operand, Reg
+from ..ir import BasicBlock, BpfFunction, MapFd, Operand, Reg
 from . import memory, words
 from .core import Lower
 from .pywalk import AT, READ, Walk
@@ -45,7 +45,7 @@ def find_thread(walk: Walk, start: Operand) -> None:
     b.start(on)
 
 
-def _recall_thread(walk: Walk, key: Mem, found: Block, search: Block) -> None:
+def _recall_thread(walk: Walk, key: Mem, found: BasicBlock, search: BasicBlock) -> None:
     """The thread that was found the last time, if it is what it was then: bound to this thread of the system's, and, in
     Python 3.11, running in the only interpreter."""
     lo, b = walk.lo, walk.b
@@ -90,7 +90,7 @@ def _thread_pointer(lo: Lower) -> int:
     return field.offset
 
 
-def _thread_function(lo: Lower, function: Function) -> None:
+def _thread_function(lo: Lower, function: BpfFunction) -> None:
     """callback(index, state): look at a thread; 1 ends the search."""
     b, state = lo.b, function.params[1]
     walk = Walk(lo, b.load(state, 0), b.load(state, 8))
@@ -124,7 +124,7 @@ def _thread_function(lo: Lower, function: Function) -> None:
     b.exit(1)
 
 
-def _judge_thread(walk: Walk, thread: Reg, end: Block, again: Block) -> None:
+def _judge_thread(walk: Walk, thread: Reg, end: BasicBlock, again: BasicBlock) -> None:
     """Of the threads of several interpreters that this thread of the system's has been, the one that ran last. Python
     3.12 marks it. Before, its C frame lies deepest on the C stack, which all of them share."""
     b = walk.b
@@ -150,7 +150,7 @@ def _judge_thread(walk: Walk, thread: Reg, end: Block, again: Block) -> None:
     b.jump(again)
 
 
-def _take_c_frame(walk: Walk, done: Block, bad: Block) -> None:
+def _take_c_frame(walk: Walk, done: BasicBlock, bad: BasicBlock) -> None:
     """``frame`` from what was found: it, or what the C frame has. A list without end is a failure."""
     b = walk.b
     there, plain, through, numbered, good = (b.block(n) for n in ("there", "plain", "through", "numbered", "good"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import cpython as py
 from .. import helpers as h
-from ..ir import Block, Operand, Reg
+from ..ir import BasicBlock, Operand, Reg
 from ..unit import STACK_FRAMES
 from . import stacks
 from .core import Lower
@@ -41,7 +41,7 @@ class Walk:
         """A word of the image."""
         return self.b.load(self.image, py.OFFSET[name])
 
-    def read(self, room: int, size: Operand, address: Operand, good: Block, bad: Block) -> None:
+    def read(self, room: int, size: Operand, address: Operand, good: BasicBlock, bad: BasicBlock) -> None:
         """Read the process's memory into the working memory."""
         result = self.b.call(h.READ_USER, [self.b.alu("add", self.work, room), size, address], "probe_read_user")
         self.b.branch("jsge", result, 0, good, bad)

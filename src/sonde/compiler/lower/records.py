@@ -10,7 +10,7 @@ from ...semantics.typed import WholeMap
 from ...spec import CONTROL_HEADER, FLIGHT_GAP, RECORD_HEADER, EventField, EventSite, FormatPart
 from ...types import Int, Scalar, Str, Type, round_up
 from .. import helpers as h
-from ..ir import Block, MapFd, Operand, Reg
+from ..ir import BasicBlock, MapFd, Operand, Reg
 from . import memory
 from .clocks import boot_time
 from .core import Lower
@@ -27,7 +27,7 @@ class Reserved(Record):
 
     record: Reg
     mem: Mem
-    done: Block
+    done: BasicBlock
     size: int
     own: Reg | None = None
 

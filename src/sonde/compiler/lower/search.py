@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import helpers as h
-from ..ir import Block, Function, Operand, Reg
+from ..ir import BasicBlock, BpfFunction, Operand, Reg
 from . import memory, words
 from .core import Lower
 from .state import Mem
@@ -25,7 +25,7 @@ CHUNK = 64             # characters that one call compares
 PADDING = CHUNK + 8    # bytes behind a string that may be loaded with its last ones
 FOUND, MISSED = 1, 2
 
-Look = Callable[[Reg, Block, Block, Block], None]
+Look = Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]
 """(address, found, next, stop): try one position; ``stop`` if there is no use in going on."""
 
 
@@ -51,7 +51,7 @@ def pad_text(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
 # --- trying one position after another ------------------------------------------------------------------------
 
 
-def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: Block) -> Reg:
+def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look: Look, no: BasicBlock) -> Reg:
     """The first position from ``start`` on and before ``end`` that ``look`` finds good; to ``no`` if there is none.
     ``key`` stands for what ``look`` does."""
     index, found = lo.b.function.reg("index"), lo.b.block("found")
@@ -76,7 +76,7 @@ def scan_text(lo: Lower, place: Mem, start: Operand, end: int, key: object, look
     return index
 
 
-def _scan_by_callback(lo: Lower, base: Reg, index: Reg, end: int, key: object, look: Look, no: Block) -> None:
+def _scan_by_callback(lo: Lower, base: Reg, index: Reg, end: int, key: object, look: Look, no: BasicBlock) -> None:
     """As :func:`scan_text`, from ``index`` on. In scratch memory: +0 the position, +8 whether it is good."""
     progress = lo.b.function.slot(16, "progress", scratch=True)
     lo.b.store(progress, 0, index)
@@ -91,7 +91,7 @@ def _scan_by_callback(lo: Lower, base: Reg, index: Reg, end: int, key: object, l
     lo.b.start(bounded)
 
 
-def _scan_function(lo: Lower, function: Function, end: int, look: Look) -> None:
+def _scan_function(lo: Lower, function: BpfFunction, end: int, look: Look) -> None:
     """callback(index, state of base and progress): try the next position; 1 ends the search."""
     state = function.params[1]
     inside, found, step, stop = (lo.b.block(n) for n in ("inside", "found", "step", "stop"))
@@ -112,7 +112,8 @@ def _scan_function(lo: Lower, function: Function, end: int, look: Look) -> None:
 # --- a text known when compiling ------------------------------------------------------------------------------
 
 
-def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, yes: Block, no: Block) -> Operand:
+def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes, yes: BasicBlock,
+                 no: BasicBlock) -> Operand:
     """Branch on whether the string at ``hay`` contains ``needle``; the index is where, in the yes arm."""
     if not needle:
         lo.b.jump(yes)
@@ -135,7 +136,7 @@ def find_literal(lo: Lower, hay: Mem, size: int, terminated: bool, needle: bytes
     return where
 
 
-def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: Block, step: Block, stop: Block) -> None:
+def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
     first = lo.b.block("first")
     start = lo.b.load(at, 0, 1)
     lo.b.branch("jeq", start, 0, stop, first)
@@ -147,7 +148,7 @@ def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: Block, step: Block, stop
     lo.b.jump(found)
 
 
-def _by_words(lo: Lower, at: Reg, needle: bytes, found: Block, step: Block, stop: Block) -> None:
+def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
     """Behind the string there is room enough to load whole words."""
     start = lo.b.load(at, 0, 8)
     other = lo.b.block("other")
@@ -169,7 +170,7 @@ def _by_words(lo: Lower, at: Reg, needle: bytes, found: Block, step: Block, stop
 
 
 def find_string(lo: Lower, hay: Mem, size: int, terminated: bool, needle: Mem, needle_size: int,
-                    needle_terminated: bool, yes: Block, no: Block) -> Operand:
+                    needle_terminated: bool, yes: BasicBlock, no: BasicBlock) -> Operand:
     """As :func:`find_literal`, with a needle known at run time. The first positions are compared by the needle's first
     word, which decides if the needle ends in it; anything else is left to the callback."""
     hay = pad_text(lo, plain_memory(lo, hay, size), size, terminated)
@@ -213,7 +214,7 @@ def _before(lo: Lower, ends: Operand) -> Reg:
     return lo.b.alu("sub", lo.b.alu("rsh", lo.b.alu("and", ends, lo.b.neg(ends)), 7), 1)
 
 
-def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: Block, differs: Block) -> None:
+def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, differs: BasicBlock) -> None:
     """Compare one word of the needle, and go on if it agrees and the needle does not end in it."""
     agrees, more = lo.b.block("agrees"), lo.b.block("more")
     wanted = lo.b.load(needle, at, 8)
@@ -225,7 +226,7 @@ def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: Block, differ
     lo.b.start(more)
 
 
-def _rest_agrees(lo: Lower, hay: Reg, needle: Reg, most: int, found: Block, differs: Block) -> None:
+def _rest_agrees(lo: Lower, hay: Reg, needle: Reg, most: int, found: BasicBlock, differs: BasicBlock) -> None:
     """Without bpf_loop: a loop over the words behind the first."""
     at = lo.b.function.reg("at")
     lo.b.set(at, 8)
@@ -238,7 +239,7 @@ def _rest_agrees(lo: Lower, hay: Reg, needle: Reg, most: int, found: Block, diff
     lo.b.jump(head)
 
 
-def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int, index: Reg, no: Block) -> None:
+def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int, index: Reg, no: BasicBlock) -> None:
     """From ``index`` on: each call of the callback compares up to CHUNK characters. In scratch memory:
 
         +0  where the needle may begin     +8  characters that agree there     +16  the outcome
@@ -263,7 +264,7 @@ def _deep_search(lo: Lower, base: Reg, size: int, needle: Reg, needle_size: int,
     lo.b.start(good)
 
 
-def _search_function(lo: Lower, function: Function, size: int, needle_size: int) -> None:
+def _search_function(lo: Lower, function: BpfFunction, size: int, needle_size: int) -> None:
     """callback(index, state of hay, needle and progress): 1 ends the search."""
     state = function.params[1]
     begin, inside, found, differs, step, missed, end = (lo.b.block(n) for n in (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...language.ast import Call, MapRef
 from ...types import Aggregate
-from ..ir import Block, Operand
+from ..ir import BasicBlock, Operand
 from . import maps
 from .clocks import tai_time
 from .core import Lower
@@ -43,21 +43,21 @@ def update_series(lo: Lower, ref: MapRef, call: Call) -> None:
     lo.b.start(done)
 
 
-def _keep_last(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _keep_last(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: BasicBlock) -> None:
     lo.b.store(mem.base, VALUE, value)
     lo.b.store(mem.base, EXTRA, time)
 
 
-def _add_to_sum(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _add_to_sum(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: BasicBlock) -> None:
     lo.b.atomic_add(mem.base, VALUE, value)
 
 
-def _add_to_average(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _add_to_average(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: BasicBlock) -> None:
     lo.b.atomic_add(mem.base, VALUE, value)
     lo.b.atomic_add(mem.base, EXTRA, 1)
 
 
-def _keep_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: Block) -> None:
+def _keep_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, time: Operand, done: BasicBlock) -> None:
     sign = "s" if aggregate.signed else ""
     take = lo.b.block("take")
     lo.b.branch(f"j{sign}lt" if aggregate.agg == "min" else f"j{sign}gt", value, lo.b.load(mem.base, VALUE), take, done)
@@ -65,5 +65,5 @@ def _keep_extreme(lo: Lower, mem: Mem, aggregate: Aggregate, value: Operand, tim
     lo.b.store(mem.base, VALUE, value)
 
 
-_AGAIN: dict[str, Callable[[Lower, Mem, Aggregate, Operand, Operand, Block], None]] = {
+_AGAIN: dict[str, Callable[[Lower, Mem, Aggregate, Operand, Operand, BasicBlock], None]] = {
     "": _keep_last, "sum": _add_to_sum, "avg": _add_to_average, "min": _keep_extreme, "max": _keep_extreme}

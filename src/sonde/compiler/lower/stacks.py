@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from ...types import STACK_COPY, STACK_PAGE, Stack, StackCopy
 from .. import helpers as h
-from ..ir import Block, MapFd, Operand
+from ..ir import BasicBlock, MapFd, Operand
 from ..unit import STACK_FRAMES
-from .contexts import UserFunction, arch_of
+from .contexts import UserFunctionContext, arch_of
 from .core import Lower
 from .state import Mem
 from .tasks import process_id
@@ -49,8 +49,10 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
     b.store(into.base, into.off, process_id(lo), 4)
     b.store(into.base, into.off + 4, 0, 4)
     registers = into.at(8)
-    source = lo.context_pointer() if isinstance(lo.context, UserFunction) and not lo.context.filters_pid else b.call(
-        h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
+    if isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid:
+        source = lo.context_pointer()
+    else:
+        source = b.call(h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
     b.call(h.READ_KERNEL, [lo.operand_address(registers), type.registers, source], "probe_read_kernel")
     at = registers.at(row.stack_pointer)
     page = b.alu("and", b.load(at.base, at.off, 8), -STACK_PAGE)
@@ -90,7 +92,7 @@ def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
 
 
 def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,
-               note: Callable[[Block], None] | None = None) -> None:
+               note: Callable[[BasicBlock], None] | None = None) -> None:
     """Insert the frames unless a stack with this hash is stored already. ``note`` comes before a new one is stored; it
     branches to the block that it is given if that shall not happen."""
     b = lo.b
@@ -115,7 +117,7 @@ def store_once(lo: Lower, frames: Mem, size: Operand, identity: Operand,
 
 
 def store_walked(lo: Lower, read: Callable[[str], Operand], frames: Mem, into: Mem,
-                 note: Callable[[Block], None] | None = None) -> None:
+                 note: Callable[[BasicBlock], None] | None = None) -> None:
     """types.Stack into memory of a walk that counted and hashed its frames: ``read`` loads what it knows by name."""
     b = lo.b
     none, some, bounded = b.block("none"), b.block("some"), b.block("bounded")

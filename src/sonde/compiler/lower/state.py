@@ -13,7 +13,7 @@ from typing import Any
 from ...record import Record
 from ...semantics.typed import CheckedFunction
 from ..builder import Builder
-from ..ir import Block, Function, Operand, Reg, Slot
+from ..ir import BasicBlock, BpfFunction, Operand, Reg, Slot
 
 RESERVES, COMMITS = "flight_reserve", "flight_commit"  # labels of operations between which a record is being filled
 CONTEXT, OUTCOME, SHARED = 0, 8, 16  # offsets in the frame
@@ -41,11 +41,11 @@ class Lookup(Record):
     present: bool
 
 
-class Loop(Record):
+class LoopTargets(Record):
     """Where break and continue go; in a callback they leave it with 1 and 0."""
 
-    leave: Block
-    again: Block
+    leave: BasicBlock
+    again: BasicBlock
 
 
 class Sharing:
@@ -66,7 +66,7 @@ class Sharing:
 class FunctionState:
     """The builder of a function and what has been found out on the way to where it stands."""
 
-    def __init__(self, function: Function, span: Any = None, sharing: Sharing | None = None,
+    def __init__(self, function: BpfFunction, span: Any = None, sharing: Sharing | None = None,
                  outer: FunctionState | None = None) -> None:
         self.function = function
         self.b = Builder(function)
@@ -82,6 +82,6 @@ class FunctionState:
         self.typed: dict[Reg, int] = {}  # registers that the verifier knows as pointers to that BTF type
         self.last_time: Operand | None = None
         self.probe_index: Operand | None = None  # of the attach point, where the prologue knows it
-        self.loops: list[Loop] = []
+        self.loops: list[LoopTargets] = []
         self.iterators: list[tuple[int, Operand]] = []  # loops over objects: what ends each, and where its state lies
         self.temps: list[list[Slot]] = [[]]

@@ -38,7 +38,7 @@ from .core import Lower
 from .loops import is_short, lower_for, lower_long_while
 from .ordering import value_before
 from .records import request_print
-from .state import Loop, Mem
+from .state import LoopTargets, Mem
 from .subprograms import return_value
 from .variables import assign_variable, set_variable
 
@@ -186,7 +186,7 @@ def _lower_if(lo: Lower, stmt: If) -> None:
 
 
 def _in_loop(lo: Lower, leave: Any, again: Any, body: Callable[[], None]) -> None:
-    lo.state.loops.append(Loop(leave, again))
+    lo.state.loops.append(LoopTargets(leave, again))
     with lo.region():
         body()
     lo.state.loops.pop()

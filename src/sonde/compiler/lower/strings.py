@@ -6,14 +6,14 @@ What looks at many characters is in :mod:`.words` (equality, length) and :mod:`.
 from __future__ import annotations
 
 from ...language.ast import Expr
-from ..ir import Block, Operand
+from ..ir import BasicBlock, Operand
 from .core import Lower
 from .state import Mem
 from .texts import capacity_of, literal_bytes, plain_memory
 from .words import branch_on_strings
 
 
-def branch_on_equal_strings(lo: Lower, left: Expr, right: Expr, yes: Block, no: Block) -> None:
+def branch_on_equal_strings(lo: Lower, left: Expr, right: Expr, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on the equality of two strings."""
     if literal_bytes(left) is not None:
         left, right = right, left
@@ -30,7 +30,8 @@ def branch_on_equal_strings(lo: Lower, left: Expr, right: Expr, yes: Block, no: 
         branch_on_strings(lo, a, capacity_of(left), b, capacity_of(right), yes, no)
 
 
-def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Block, no: Block, prefix: int = -1) -> None:
+def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: BasicBlock, no: BasicBlock,
+                      prefix: int = -1) -> None:
     """Compare with a constant, word by word; with ``prefix`` only that many characters."""
     wanted = text[:prefix] if 0 <= prefix <= len(text) else text + b"\0"
     if len(wanted) > capacity:
@@ -57,7 +58,7 @@ def branch_on_literal(lo: Lower, mem: Mem, capacity: int, text: bytes, yes: Bloc
     lo.b.jump(yes)
 
 
-def branch_on_probe(lo: Lower, probe: Expr, other: Expr, op: str, yes: Block, no: Block) -> None:
+def branch_on_probe(lo: Lower, probe: Expr, other: Expr, op: str, yes: BasicBlock, no: BasicBlock) -> None:
     """``probe == "name"``: the name's index is known when compiling."""
     text = literal_bytes(other)
     if text is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...kinds import KINDS
 from ...types import KERNEL, Pointer, Struct
 from .. import helpers as h
 from ..current import loads_current
@@ -87,7 +88,8 @@ def comm_memory(lo: Lower) -> Mem | None:
 def traced_address(lo: Lower) -> Operand:
     """Where a function probe was set. A user program has just stopped there; to other programs the kernel tells it, or,
     before Linux 5.15, where each function has a program of its own, the symbol table."""
-    if lo.attach[0].kind in ("uprobe", "usdt"):
+    kind = KINDS[lo.attach[0].kind]
+    if kind.user and not kind.returns:
         registers = arch_of(lo).registers
         return lo.context.register(lo, registers["ip" if "ip" in registers else "pc"])  # type: ignore[no-any-return]
     if not lo.unit.feature("helper_get_func_ip"):

@@ -18,7 +18,7 @@ import errno
 
 from ...spec import PURSE, PURSES, SLOT, SLOT_OWNED
 from .. import helpers as h
-from ..ir import Block, MapAddr, MapFd, Operand, Reg
+from ..ir import BasicBlock, MapAddr, MapFd, Operand, Reg
 from ..thread_keys import slots_of
 from .core import Lower
 from .state import Mem
@@ -85,7 +85,7 @@ def store_value(lo: Lower, name: str, value: Operand) -> None:
     b.start(on)
 
 
-def _make_element(lo: Lower, slot: ThreadSlot, value: Operand, have: Block, on: Block) -> None:
+def _make_element(lo: Lower, slot: ThreadSlot, value: Operand, have: BasicBlock, on: BasicBlock) -> None:
     """In the slot, or in the hash if that is another's; to ``have`` if the slot is the thread's by now."""
     b = lo.b
     purse = _own_purse(lo, slot)
@@ -170,7 +170,7 @@ def _own_purse(lo: Lower, slot: ThreadSlot) -> Reg:
     return lo.b.alu("add", lo.b.address(MapAddr(slot.table)), offset)
 
 
-def _pay(lo: Lower, slot: ThreadSlot, own: Reg, paid: Block, on: Block) -> None:
+def _pay(lo: Lower, slot: ThreadSlot, own: Reg, paid: BasicBlock, on: BasicBlock) -> None:
     """Go on to ``paid``, or, if all purses are empty, count that and go on to ``on``."""
     b = lo.b
     empty = b.block("empty", cold=True)

@@ -10,7 +10,7 @@ from ... import unwinding as table
 from ...record import Record
 from ...types import KERNEL, Pointer, Struct, Type
 from .. import helpers as h
-from ..ir import Block, MapFd, Operand, Reg
+from ..ir import BasicBlock, MapFd, Operand, Reg
 from . import memory
 from .core import Lower
 from .state import Mem
@@ -36,7 +36,7 @@ class File(Record):
     rows: Reg
 
 
-def find_file(work: Work, address: Reg, fail: Block) -> File:
+def find_file(work: Work, address: Reg, fail: BasicBlock) -> File:
     """The file at an address; to ``fail``, with the reason noted, if there is none or its rows are not there."""
     b = work.b
     place, found = b.function.reg("place"), b.block("found")
@@ -51,7 +51,7 @@ def find_file(work: Work, address: Reg, fail: Block) -> File:
     return File(b.load(place, BIAS), b.load(place, FIRST), b.load(place, ROWS))
 
 
-def _find_place(work: Work, address: Reg, place: Reg, fail: Block) -> None:
+def _find_place(work: Work, address: Reg, place: Reg, fail: BasicBlock) -> None:
     """Find a mapping and its file, and remember them in the place of what was found longest ago."""
     lo, b = work.lo, work.b
     vma = _find_mapping(work, address, fail)
@@ -154,7 +154,7 @@ def _write_key(work: Work, file: Operand) -> None:
         b.store(work.base, ASK + at, value)
 
 
-def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: Block) -> None:
+def _look_up_file(work: Work, address: Reg, first: Reg, rows: Reg, fail: BasicBlock) -> None:
     """Rows of the file whose key has been written; asked for if nothing is known of it."""
     lo, b = work.lo, work.b
     files = lo.unit.unwind_files()
@@ -206,7 +206,7 @@ def _ask(work: Work, address: Reg) -> None:
 # --- the tree -------------------------------------------------------------------------------------------------
 
 
-def _find_mapping(work: Work, address: Reg, fail: Block) -> Reg:
+def _find_mapping(work: Work, address: Reg, fail: BasicBlock) -> Reg:
     """The address of the vm_area_struct that the tree has for an address."""
     b = work.b
     entry, depth = b.function.reg("entry"), b.function.reg("depth")

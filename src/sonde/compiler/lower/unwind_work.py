@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import unwinding as table
 from .. import helpers as h
-from ..ir import Block, Operand, Reg
+from ..ir import BasicBlock, Operand, Reg
 from .core import Lower
 
 _WORDS = ("pc", "sp", "bp", "exact", "count", "limit", "hash", "failed", "mm", "oldest")
@@ -37,7 +37,7 @@ class Work:
         """Note why the stack ends here."""
         self.put("failed", 1 + table.REASONS.index(reason))
 
-    def read(self, size: int, address: Operand, good: Block, bad: Block) -> None:
+    def read(self, size: int, address: Operand, good: BasicBlock, bad: BasicBlock) -> None:
         """Read the process's stack."""
         result = self.b.call(h.READ_USER, [self.b.alu("add", self.base, READ), size, address], "probe_read_user")
         self.b.branch("jsge", result, 0, good, bad)

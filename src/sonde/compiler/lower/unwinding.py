@@ -11,10 +11,10 @@ from collections.abc import Callable
 from ... import unwinding as table
 from ...types import UINT64, Stack
 from .. import helpers as h
-from ..ir import Block, Function, MapAddr, Operand, Reg
+from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg
 from ..unit import STACK_FRAMES
 from . import memory, stacks, words
-from .contexts import UserFunction, arch_of
+from .contexts import UserFunctionContext, arch_of
 from .core import Lower
 from .state import Mem
 from .tasks import current_task, task_memory
@@ -58,7 +58,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
 def _read_registers(work: Work) -> Operand:
     """The task's registers, as it left user space or is there; its code segment."""
     lo, b, row = work.lo, work.b, arch_of(work.lo)
-    own = isinstance(lo.context, UserFunction) and not lo.context.filters_pid  # the context has them
+    own = isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid  # the context has them
     source = lo.context_pointer() if own else b.call(
         h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
     for name, offset in (("pc", row.instruction_pointer), ("sp", row.stack_pointer), ("bp", row.frame_pointer)):
@@ -89,7 +89,7 @@ def _count_failure(work: Work, type: Stack) -> None:
 # --- one frame ------------------------------------------------------------------------------------------------
 
 
-def _frame_function(lo: Lower, function: Function) -> None:
+def _frame_function(lo: Lower, function: BpfFunction) -> None:
     """callback(index, state): note a frame and find its caller; 1 ends the walk."""
     b, state = lo.b, function.params[1]
     work = Work(lo, b.load(state, 0))
@@ -115,7 +115,7 @@ def _frame_function(lo: Lower, function: Function) -> None:
     b.exit(0)
 
 
-def _note_frame(work: Work, frames: Reg, pc: Reg, deep: Block) -> None:
+def _note_frame(work: Work, frames: Reg, pc: Reg, deep: BasicBlock) -> None:
     b = work.b
     wanted, inside, count = b.block("wanted"), b.block("inside"), work.get("count")
     b.branch("jlt", count, work.get("limit"), wanted, deep)
@@ -164,7 +164,7 @@ def _find_rule(work: Work, offset: Reg, first: Reg, rows: Reg) -> Reg:
     return rule
 
 
-def _apply_rule(work: Work, rule: Reg, place: Reg, end: Block, again: Block) -> None:
+def _apply_rule(work: Work, rule: Reg, place: Reg, end: BasicBlock, again: BasicBlock) -> None:
     """Set the registers to the caller's."""
     b = work.b
     kind = b.alu("and", rule, table.KIND_BITS)
@@ -172,7 +172,7 @@ def _apply_rule(work: Work, rule: Reg, place: Reg, end: Block, again: Block) -> 
     frame = b.function.reg("frame")
     framed, unread = b.block("framed"), b.block("unread", cold=True)
 
-    def when(wanted: int) -> Block:
+    def when(wanted: int) -> BasicBlock:
         """Go on in a block for rules of this kind; the one for others."""
         this, other = b.block("kind"), b.block("other")
         b.branch("jeq", kind, wanted, this, other)
@@ -213,7 +213,7 @@ def _apply_rule(work: Work, rule: Reg, place: Reg, end: Block, again: Block) -> 
     _leave_frame(work, rule, frame, end, again, unread)
 
 
-def _set_plt_frame(work: Work, frame: Reg, place: Reg, offset: Reg, framed: Block) -> None:
+def _set_plt_frame(work: Work, frame: Reg, place: Reg, offset: Reg, framed: BasicBlock) -> None:
     b = work.b
     pushed, boundary = b.block("pushed"), b.alu("rsh", offset, 3)
     b.set(frame, b.alu("add", work.get("sp"), 8))
@@ -223,7 +223,7 @@ def _set_plt_frame(work: Work, frame: Reg, place: Reg, offset: Reg, framed: Bloc
     b.jump(framed)
 
 
-def _leave_signal(work: Work, offset: Reg, again: Block, unread: Block) -> None:
+def _leave_signal(work: Work, offset: Reg, again: BasicBlock, unread: BasicBlock) -> None:
     """The registers that the kernel saved when it called the handler."""
     b, good = work.b, work.b.block("good")
     work.read(_SAVED + 16, b.alu("sub", b.alu("add", work.get("sp"), offset), _SAVED), good, unread)
@@ -234,7 +234,7 @@ def _leave_signal(work: Work, offset: Reg, again: Block, unread: Block) -> None:
     b.jump(again)
 
 
-def _leave_frame(work: Work, rule: Reg, frame: Reg, end: Block, again: Block, unread: Block) -> None:
+def _leave_frame(work: Work, rule: Reg, frame: Reg, end: BasicBlock, again: BasicBlock, unread: BasicBlock) -> None:
     """Return address and frame pointer from where an ordinary frame has them."""
     b = work.b
     saved = b.alu("and", b.alu("rsh", rule, table.SAVED_SHIFT), table.SAVED_BITS)
@@ -270,7 +270,7 @@ def _leave_frame(work: Work, rule: Reg, frame: Reg, end: Block, again: Block, un
     b.jump(again)
 
 
-def _step_by_pointers(work: Work, end: Block, again: Block) -> None:
+def _step_by_pointers(work: Work, end: BasicBlock, again: BasicBlock) -> None:
     """Code without tables is taken to keep frame pointers: that of the caller, then the return address lie there."""
     b = work.b
     some, upwards, good, bad = (b.block(n) for n in ("some", "upwards", "good", "bad"))

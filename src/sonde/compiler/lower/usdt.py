@@ -6,12 +6,12 @@ from ...spec import UsdtArgument
 from ...types import Int
 from ..ir import Operand
 from . import memory
-from .contexts import Context, UserFunction
+from .contexts import Context, UserFunctionContext
 from .core import Lower
 from .state import Mem
 
 
-class StaticProbe(UserFunction):
+class StaticProbe(UserFunctionContext):
     """``arguments`` are those of one place; the checker gave places whose arguments differ programs of their own."""
 
     def __init__(self, arguments: list[UsdtArgument]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import helpers as h
-from ..ir import Block, Function, MapAddr, Operand, Reg, Slot
+from ..ir import BasicBlock, BpfFunction, MapAddr, Operand, Reg, Slot
 from . import memory
 from .core import Lower
 from .state import FunctionState, Mem
@@ -106,7 +106,7 @@ def over_words(lo: Lower, places: list[Mem], end: int, step: int, look: Callable
 # --- equality -------------------------------------------------------------------------------------------------
 
 
-def branch_on_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: Block, no: Block,
+def branch_on_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: BasicBlock, no: BasicBlock,
                   limit: int | None = None) -> None:
     """Branch on whether the characters before the NUL are the same, or ``limit`` characters are."""
     a, b = plain_memory(lo, a, size_a), plain_memory(lo, b, size_b)
@@ -115,13 +115,13 @@ def branch_on_strings(lo: Lower, a: Mem, size_a: int, b: Mem, size_b: int, yes: 
     lo.b.jump(yes if limit is not None or size_a == size_b else no)
 
 
-def branch_on_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: Block, no: Block) -> None:
+def branch_on_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: BasicBlock, no: BasicBlock) -> None:
     """Branch on the equality of ``size`` bytes."""
     _compare_bytes(lo, a, b, size, False, yes, no)
     lo.b.jump(yes)
 
 
-def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: Block, no: Block) -> None:
+def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
     """Goes on behind it if ``size`` bytes are the same (and, of a text, none is NUL)."""
     def look(places: list[Mem], width: int, at: Operand) -> None:
         _compare_piece(lo, places[0], places[1], width, text, yes, no)
@@ -148,7 +148,7 @@ def _make_movable(lo: Lower, mem: Mem, size: int) -> Mem:
     return place
 
 
-def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block, no: Block) -> None:
+def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
     """One piece: to ``no`` if it differs, to ``yes`` if the text ends in it, else on."""
     left, right = lo.b.load(a.base, a.off, width), lo.b.load(b.base, b.off, width)
     same, more = lo.b.block("same"), lo.b.block("more")
@@ -170,7 +170,7 @@ def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Block
     lo.b.start(more)
 
 
-def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: Block, no: Block) -> None:
+def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
     """As :func:`_compare_bytes`, by a callback for each block. It finds both addresses in the frame, and leaves
     what it found out in scratch memory."""
     outcome = lo.b.function.slot(8, "outcome", scratch=True)
@@ -185,7 +185,7 @@ def _by_blocks(lo: Lower, a: Mem, b: Mem, blocks: int, text: bool, yes: Block, n
     lo.b.start(more)
 
 
-def run_loop(lo: Lower, count: int, state: list[Reg], key: object, define: Callable[[Function], None]) -> None:
+def run_loop(lo: Lower, count: int, state: list[Reg], key: object, define: Callable[[BpfFunction], None]) -> None:
     """bpf_loop(count, callback(index, state), state): ``state`` are words in the frame, ``define`` writes the callback,
     once for each ``key`` in a program."""
     name = lo.callbacks.get(key)
@@ -203,7 +203,7 @@ def run_loop(lo: Lower, count: int, state: list[Reg], key: object, define: Calla
         lo.b.call(h.LOOP, [count, lo.b.callback(name), lo.operand_address(frame), 0], "loop")
 
 
-def _block_function(lo: Lower, function: Function, blocks: int, text: bool) -> None:
+def _block_function(lo: Lower, function: BpfFunction, blocks: int, text: bool) -> None:
     """callback(index, state of a, b, outcome): 1 ends it."""
     index, state = lo.b.extend(function.params[0], 32, False), function.params[1]
     inside, ended, differ, end = (lo.b.block(n) for n in ("inside", "ended", "differ", "end"))

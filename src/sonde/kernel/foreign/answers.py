@@ -13,7 +13,7 @@ from . import ld_cache, usdt
 from .archive import find_member, list_members
 from .elf import Elf
 from .frames import MOST_RULES, UnwindTable
-from .numbers import Damaged
+from .numbers import DamagedTables
 from .opening import MEMBER
 from .symbol_table import JitMapTable
 from .types_by_wire import pack_type
@@ -103,7 +103,7 @@ def unwind_rows(subject: Subject, first: int) -> Json:
         return False, "", 0
     try:
         rows, following = pack_rows(subject.unwind_table, first, subject.elf.address_to_offset)
-    except Damaged as problem:
+    except DamagedTables as problem:
         raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
     return True, rows.hex(), following
 
@@ -111,7 +111,7 @@ def unwind_rows(subject: Subject, first: int) -> Json:
 def frame_row(subject: Subject, address: int) -> Json:
     try:
         found = subject.unwind_table.find_row(address)
-    except Damaged as problem:
+    except DamagedTables as problem:
         raise EnvironmentProblem(f"its unwind table is damaged: {problem}") from None
     if found is None:
         return None

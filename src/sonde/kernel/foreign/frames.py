@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import EnvironmentProblem
 from ...record import Record
 from .elf import Elf
-from .numbers import Damaged, Numbers
+from .numbers import DamagedTables, Numbers
 
 MOST_RULES = 128       # registers of a row
 MOST_EXPRESSION = 512  # bytes
@@ -82,7 +82,7 @@ class UnwindTable:
             if not length:
                 break
             if length == 0xFFFFFFFF or at + 4 + length > len(self._data):
-                raise Damaged("an entry is too long")
+                raise DamagedTables("an entry is too long")
             back, = struct.unpack_from("=I", self._data, at + 4)
             if back:
                 cie = self._cie_at(at + 4 - back)
@@ -192,7 +192,7 @@ class _State:
             self.saved.append((row.cfa, dict(row.rules)))
         elif op == 0x0B:
             if not self.saved:
-                raise Damaged("a state is restored that was not saved")
+                raise DamagedTables("a state is restored that was not saved")
             row.cfa, row.rules = self.saved.pop()
         elif op in (0x0C, 0x12):
             row.cfa = reader.read_uleb128(), reader.read_uleb128() if op == 0x0C else reader.read_sleb128() * factor
@@ -229,4 +229,4 @@ class _State:
         elif op in (0x10, 0x16):
             rules[register] = "expression" if op == 0x10 else "value expression", reader.read_block()
         else:
-            raise Damaged(f"instruction {op:#x} is not known")
+            raise DamagedTables(f"instruction {op:#x} is not known")

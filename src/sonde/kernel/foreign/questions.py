@@ -26,7 +26,7 @@ class Maybe(Record):
     of: Shape
 
 
-class Question(Record):
+class ReaderQuestion(Record):
     """``seconds`` of CPU time and bytes of ``memory`` are what the reader may take for it. ``debug``: it needs the
     library that reads DWARF, and there is more of both for a file that is large on disk (reader.allowance)."""
 
@@ -100,25 +100,25 @@ def _is_member(value: Json) -> bool:
 
 QUESTIONS = {row.name: row for row in (
     # type, machine, segments, build id, whether it has symbols of its own, and debug information, its debug file's name
-    Question("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
-    Question("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
-    Question("needed", ([str], [str])),
-    Question("origin", str),
-    Question("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
-    Question("object", Maybe((int, int))),
-    Question("around", _BLOCK),
-    Question("jit_around", _BLOCK),
-    Question("static_probes", [(str, str, int, int, [_ARGUMENT])]),
-    Question("frame_row", Maybe((Maybe((int, int)), _is_hex, [_RULE], bool, int))),
+    ReaderQuestion("describe", (int, int, [(int, int, int, int, int, int)], _is_hex, bool, bool, str)),
+    ReaderQuestion("functions", ([(str, int, int, int)], int)),  # from an index on; the next index, or 0
+    ReaderQuestion("needed", ([str], [str])),
+    ReaderQuestion("origin", str),
+    ReaderQuestion("archive_members", [(str, int, int)]),  # names, offsets and sizes of those that are not compressed
+    ReaderQuestion("object", Maybe((int, int))),
+    ReaderQuestion("around", _BLOCK),
+    ReaderQuestion("jit_around", _BLOCK),
+    ReaderQuestion("static_probes", [(str, str, int, int, [_ARGUMENT])]),
+    ReaderQuestion("frame_row", Maybe((Maybe((int, int)), _is_hex, [_RULE], bool, int))),
     # see unwind_rows: whether there are any, rows from an entry on, and the next entry, or 0
-    Question("unwind_rows", (bool, _is_hex, int)),
+    ReaderQuestion("unwind_rows", (bool, _is_hex, int)),
     # of an interpreter: its version, the addresses of _PyRuntime and PyCode_Type, the first bytes of _PyRuntime
-    Question("interpreter", Maybe((int, int, int, _is_hex))),
-    Question("demangle", Maybe([str]), 0.25),
-    Question("loader_cache", [(str, str)]),
-    Question("prototype", _is_prototype, debug=True),
-    Question("members", [_is_member], debug=True),
-    Question("source_lines", (str, [str], [(str, str, int)]), debug=True),
-    Question("code_places", [(str, str, int)], debug=True),  # function, source file, line; the innermost first
-    Question("inlined", Maybe(([str], int, str)), debug=True),
+    ReaderQuestion("interpreter", Maybe((int, int, int, _is_hex))),
+    ReaderQuestion("demangle", Maybe([str]), 0.25),
+    ReaderQuestion("loader_cache", [(str, str)]),
+    ReaderQuestion("prototype", _is_prototype, debug=True),
+    ReaderQuestion("members", [_is_member], debug=True),
+    ReaderQuestion("source_lines", (str, [str], [(str, str, int)]), debug=True),
+    ReaderQuestion("code_places", [(str, str, int)], debug=True),  # function, source file, line; the innermost first
+    ReaderQuestion("inlined", Maybe(([str], int, str)), debug=True),
 )}

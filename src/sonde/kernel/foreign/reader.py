@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import EnvironmentProblem
 from ...plain import Json, JsonObject, as_text, as_texts
 from .. import notices
-from .questions import MOST, MOST_MEMORY, QUESTIONS, Question, has_shape
+from .questions import MOST, MOST_MEMORY, QUESTIONS, ReaderQuestion, has_shape
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -214,7 +214,7 @@ class _Deadline:
                 raise OSError("late")
 
 
-def question_allowance(question: Question, descriptors: Sequence[int]) -> tuple[float, int]:
+def question_allowance(question: ReaderQuestion, descriptors: Sequence[int]) -> tuple[float, int]:
     """(seconds of CPU time, bytes of memory) for a question. Where debug information is read, those grow with what the
     files have on disk, so that large programs can be read, and small ones that claim to be large cannot."""
     seconds, memory = question.seconds, question.memory

@@ -50,7 +50,7 @@ class Collected(Stream):
             self._write_now(encode_text(text))
 
 
-class Block:
+class PrintedBlock:
     """What one firing prints, up to so many characters; those beyond them are counted."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ class Blocks(TextOutput):
         self._out, self._err = Collected(descriptor, ending), Collected(2, ending)
         super().__init__(self._out, self._err, quiet)
         self._title = title
-        self._sections: dict[str, Block] = {}  # the last block, by interval probe
-        self._lead = Block()
+        self._sections: dict[str, PrintedBlock] = {}  # the last block, by interval probe
+        self._lead = PrintedBlock()
         self._tail = Tail(_MOST_LINES)
         self._where = ""  # the probe that prints now; "" before the first record
         self._counter = Counter(spec)
@@ -150,7 +150,7 @@ class Blocks(TextOutput):
         self._collect_text()
         self._where = probe
         if probe in self._counter.periods and self._counter.is_new(probe, time):
-            self._sections[probe] = Block()
+            self._sections[probe] = PrintedBlock()
 
     def _collect_text(self) -> None:
         text = self._out.take_text()
@@ -183,7 +183,7 @@ class Blocks(TextOutput):
 
     def _write_held(self) -> None:
         self._out.write_through(f"{self._lead}{self._tail}")
-        self._lead = Block()
+        self._lead = PrintedBlock()
         self._tail.clear()
 
     # pictures
@@ -227,7 +227,7 @@ class Blocks(TextOutput):
         self._collect_text()
         self._screen.close()
         self._out.write_through(f"{self._lead}{''.join(map(str, self._sections.values()))}{self._tail}")
-        self._sections, self._lead = {}, Block()
+        self._sections, self._lead = {}, PrintedBlock()
         self._tail.clear()
         self._out.direct = self._err.direct = True
 

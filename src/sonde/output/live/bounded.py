@@ -29,7 +29,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 4
             431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable"}
 
 
-class Request(Record):
+class HttpRequest(Record):
     """What a client asks for; the names of ``headers`` are in small letters."""
 
     method: str
@@ -78,7 +78,7 @@ class BoundedServer:
         """Begin to answer."""
         self._thread.start()
 
-    def answer_request(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: HttpRequest) -> None:
         """Give the client something to read, now (:meth:`send`) or later."""
         raise NotImplementedError
 
@@ -268,14 +268,14 @@ def _say_goodbye(connection: socket.socket) -> None:
         pass
 
 
-def parse_request(head: bytes) -> Request | None:
+def parse_request(head: bytes) -> HttpRequest | None:
     """A request's first line and headers; None if it is none."""
     first, *lines = head.decode("latin-1").replace("\r\n", "\n").partition("\n\n")[0].split("\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
         return None
     pairs = [line.partition(":") for line in lines]
-    return Request(words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs})
+    return HttpRequest(words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs})
 
 
 def build_response(status: int, kind: str, body: bytes | None, headers: dict[str, str] | None = None) -> bytes:

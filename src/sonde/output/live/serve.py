@@ -17,7 +17,7 @@ from time import monotonic
 from ...errors import SondeError
 from ...record import Record
 from .bounded import BoundedServer as Bounded
-from .bounded import Client, Request, build_response
+from .bounded import Client, HttpRequest, build_response
 from .model import Snapshot
 from .page import build_page
 
@@ -96,7 +96,7 @@ class _Http(Bounded):
         self._over = False
         self.nobody = threading.Event()  # nobody looks on, after the end
 
-    def answer_request(self, client: Client, request: Request) -> None:
+    def answer_request(self, client: Client, request: HttpRequest) -> None:
         _, token, rest = [*request.path.split("/", 2), "", ""][:3]
         if request.headers.get("host", "") not in (f"{HOST}:{self.port}", f"localhost:{self.port}"):
             return self.refuse_request(client, 403, "this server answers to its own address only")

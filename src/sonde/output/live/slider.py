@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Frame(Protocol):
+    class ShownMoment(Protocol):
         """What is shown of a moment: see recording/frames.py."""
 
         at: float
@@ -41,7 +41,7 @@ class SliderApp(TopApp):
         Binding("home", "ends(0)", "begin", priority=True), Binding("end", "ends(1)", "end", priority=True),
         Binding("space", "pause", "play")]
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
+    def __init__(self, frames: Sequence[ShownMoment]) -> None:
         super().__init__(lambda: None, Ending())
         self._frames = frames
         self._at = len(frames) - 1

@@ -72,8 +72,8 @@ class _Profile:
 
     def add_period(self, programs: Iterable[ProgramSpec]) -> None:
         """How much time a sample stands for, of a script that samples."""
-        periods = {point.period for program in programs for point in program.attach if point.kind == "profile"}
-        others = any(point.kind != "profile" and not KINDS[point.kind].exempt
+        periods = {point.period for program in programs for point in program.attach if KINDS[point.kind].samples}
+        others = any(not KINDS[point.kind].samples and not KINDS[point.kind].exempt
                      for program in programs for point in program.attach)
         if len(periods) == 1 and not others:
             self._body += message(11, self._pair("cpu", "nanoseconds")) + number(12, periods.pop())

@@ -10,11 +10,11 @@ from ...memory import Memory
 from ...runtime.aggregates import Drawing, Stats
 from ...runtime.values import (
     LOST,
-    Frame,
     Item,
     Items,
     PythonFrame,
     ScriptValue,
+    StackFrame,
     StackTrace,
     merge_python_frames,
     to_text,
@@ -147,7 +147,7 @@ def frame_names(stack: StackTrace) -> list[str]:
     return [LOST + suffix] if stack.lost else [frame_name(frame) + suffix for frame in stack.frames]
 
 
-def frame_name(frame: Frame) -> str:
+def frame_name(frame: StackFrame) -> str:
     """A function's name, Python's with file and line; where it has none its file's in brackets."""
     if frame.name:
         return clean_text(frame.short if isinstance(frame, PythonFrame) else frame.name)
