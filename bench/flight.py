@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import sonde
-from sonde import api
+from sonde import compiling
 from sonde.errors import EnvironmentProblem, SyscallError
 from sonde.runtime.session import Session
 from sonde.semantics.options import Options
@@ -52,7 +52,7 @@ def build(folder: Path) -> Path:
 def measure(way: dict[str, Any], command: list[str]) -> tuple[float, float, int]:
     """Nanoseconds of a run, runs a second, and records that were lost."""
     overwrites = way.get("overwrites", False)
-    spec = api.compile(Source("bench", SCRIPT), Options(**{k: v for k, v in way.items() if k != "overwrites"}))
+    spec = compiling.compile(Source("bench", SCRIPT), Options(**{k: v for k, v in way.items() if k != "overwrites"}))
     for ring in [ring for ring in spec.maps if ring.name == DATA_RING and overwrites]:
         ring.flags |= OVERWRITES
         ring.max_entries = 64 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 from bpf_kernel import Kernel
 from bpf_machine import Region
-from sonde.api import compile
+from sonde.compiling import compile
 from sonde.kernel.recorded import RecordedWorld
 from sonde.semantics.options import Options
 from sonde.spec import ScriptSpec

@@ -13,8 +13,8 @@ from bpf_kernel import Kernel
 from evaluator import Evaluator
 from evaluator_json import canonical
 from evaluator_text import buckets_text
-from sonde.api import check_source, live_world
 from sonde.compiler.pipeline import compile_checked
+from sonde.compiling import check_source, live_world
 from sonde.output import Printer
 from sonde.output.json import JsonOutput
 from sonde.output.text import TextOutput, element_label

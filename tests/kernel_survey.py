@@ -15,8 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sonde.api import Trace, live_world, script_environment
+from sonde.api import Trace
 from sonde.arch import this_arch
+from sonde.compiling import live_world, script_environment
 from sonde.errors import SondeError
 from sonde.kernel.features import TABLE
 from sonde.scripts import read_script

@@ -18,7 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .api import Trace, compile, trace
+    from .api import Trace, trace
+    from .compiling import compile
     from .fleet.trace import FleetTrace, fleet
     from .flight.reading import FlightDump
     from .map_view import MapView

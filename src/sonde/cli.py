@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from .api import Show
+    from .compiling import Show
 
 VERSION = "0.1.0"
 
@@ -225,7 +225,7 @@ def _trace_script(parsed: Parsed) -> int:
         return 0
     if parsed.has("fmt") or parsed.get("mode") == "format":
         return _print_formatted(source, params)
-    from .api import live_world
+    from .compiling import live_world
     if "--help" in params:
         from .parameters import parameter_hints
         sys.stderr.write(f"HINT: {parameter_hints(source, options_of(parsed, params), live_world().release)}")
@@ -240,12 +240,12 @@ def _trace_script(parsed: Parsed) -> int:
         return 0
     if parsed.get("mode") == "compiler-bench":
         from .selftest import benchmark_compiler
-        return benchmark_compiler(trace, parsed.get("format", "text"))
+        return benchmark_compiler(trace.source, trace.options, trace.world, parsed.get("format", "text"))
     return run(trace, parsed)
 
 
 def _print_formatted(source: Source, params: list[str]) -> int:
-    from .api import format_source
+    from .compiling import format_source
     formatted = format_source(source, params)
     sys.stdout.buffer.write(formatted.encode("utf-8", "surrogateescape"))
     sys.stdout.flush()

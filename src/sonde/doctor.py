@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import api, tools
+from . import compiling, tools
 from .errors import SondeError
 from .kinds import KINDS
 from .output.progress import Progress, track_progress
@@ -32,8 +32,8 @@ class Verdict(Record):
 def examine_tool(tool: tools.Tool, world: World) -> Verdict:
     """Compile ``tool`` for the kernel that ``world`` describes."""
     try:
-        options = Options(params=tool.sample_arguments, env=api.script_environment())
-        spec = api.compile(read_script(tool.path), options, world)
+        options = Options(params=tool.sample_arguments, env=compiling.script_environment())
+        spec = compiling.compile(read_script(tool.path), options, world)
     except SondeError as error:
         return Verdict(tool.name, False, [], _failure_reasons(error))
     return Verdict(tool.name, True, attach_methods(spec), [warning.message for warning in spec.warnings])

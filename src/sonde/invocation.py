@@ -18,7 +18,8 @@ from .watching import is_watched, makes_recording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .api import Show, Trace
+    from .api import Trace
+    from .compiling import Show
     from .plain import Json, JsonObject
     from .recording.recorder import RecordingTrace
     from .runtime.child import Process
@@ -46,13 +47,13 @@ def kernel_of(parsed: Parsed) -> World:
     if parsed.has("btf"):
         from .kernel.recorded import BtfWorld
         return BtfWorld(parsed.get("btf"))
-    from .api import live_world
+    from .compiling import live_world
     return live_world()
 
 
 def permitted(world: World, parsed: Parsed) -> World:
     """The World without the features that --no-feature denies."""
-    from .api import without
+    from .compiling import without
     denied = [name for name in parsed.get("no-feature").split(",") if name]
     return without(world, denied) if denied else world
 
@@ -131,7 +132,7 @@ def process_of(parsed: Parsed) -> Process | None:
 
 def options_of(parsed: Parsed, params: list[str]) -> Options:
     """What the command line asks of the compiler, with a script's parameters."""
-    from .api import script_environment
+    from .compiling import script_environment
     from .semantics.options import Options
     named = dict(parsed.named)
     plain = []
@@ -186,7 +187,8 @@ def options_and_process(parsed: Parsed, params: list[str]) -> tuple[Options, Pro
 def new_trace(source: Source, options: Options, process: Process | None, parsed: Parsed,
               show: Show | None = None) -> Trace:
     """The trace of a script, as the options of the command line have it."""
-    from .api import Trace, live_world
+    from .api import Trace
+    from .compiling import live_world
     from .memory import Memory, parse_memory
     measured = parsed.has("stats") or options.mode == "bench" or bool(parsed.command)
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
@@ -233,7 +235,7 @@ def _record_trace(trace: RecordingTrace, path: str, parsed: Parsed) -> Recording
     seconds = every(parsed)
     events = None
     if parsed.has("events"):
-        from .api import live_world
+        from .compiling import live_world
         from .recording.events import plain_events
         events = plain_events(parsed.get("events"), live_world())
     trace.record_to(_open_to_write(path), recording_facts(parsed, events), seconds)

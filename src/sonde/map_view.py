@@ -9,8 +9,8 @@ from .spec import MapSpec
 from .tabular import Tabular
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .tables import TableColumn
+    from .traced_run import TracedRun
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,7 +55,7 @@ class MapView(Tabular, Mapping[K, V]):
     """
 
     def __init__(self, name: str, read: Callable[[str], Sequence[tuple[Any, Any]]],
-                 final: Mapping[str, Sequence[tuple[Any, Any]]], spec: MapSpec, trace: Trace) -> None:
+                 final: Mapping[str, Sequence[tuple[Any, Any]]], spec: MapSpec, trace: TracedRun) -> None:
         self.name = name
         self.spec = spec
         self._read = read

@@ -15,7 +15,6 @@ from .terminal import require_screen, run_app_beside
 from .watching import count, counts_down, every, pictures, redraws, runs_tests, whole_number
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .output import Output, Printer
     from .output.live.blocks import Blocks, Counter
     from .output.live.model import Snapshot
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from .output.views import Showing
     from .recording.replay import ReplayTrace
     from .runtime.losses import Losses
+    from .traced_run import TracedRun
 
 LOOK = 0.25           # s: so often the terminal's size is looked at while nothing happens
 _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has come
@@ -30,7 +30,7 @@ _SETTLED = 100_000_000  # ns after the begin of a block in which all of it has c
 _Records = Iterable[tuple[int, bytes, int]]
 
 
-def make_blocks(trace: Trace, parsed: Parsed, showing: Showing | None) -> Blocks | None:
+def make_blocks(trace: TracedRun, parsed: Parsed, showing: Showing | None) -> Blocks | None:
     """The output that redraws, if this run does."""
     title = _run_title(parsed)
     if showing is not None:
@@ -52,7 +52,7 @@ def _run_title(parsed: Parsed) -> str:
 class Follower:
     """The run loop of a watched run: ``handle`` prints one record."""
 
-    def __init__(self, trace: Trace, parsed: Parsed, screen: Blocks | None,
+    def __init__(self, trace: TracedRun, parsed: Parsed, screen: Blocks | None,
                  sample: Callable[[], object] | None) -> None:
         from .output.live.blocks import Counter
         self.trace = trace
@@ -174,7 +174,7 @@ def losses_in_words(losses: Losses) -> str:
 class LiveRun:
     """A run whose model is shown by something else than text, until :meth:`finish` prints what is left."""
 
-    def __init__(self, trace: Trace, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
+    def __init__(self, trace: TracedRun, parsed: Parsed, publish: Callable[[Snapshot], object]) -> None:
         from .output.live.model import Model, ModelPrinter
         self.trace = trace
         self.parsed = parsed
@@ -218,7 +218,7 @@ _ENDS = {"exit": "the script called exit()", "signal": "interrupted", "child": "
          "process": "the process has ended", "count": "--count", "quit": "quit", "iterators": "all has been read"}
 
 
-def show_live(trace: Trace, parsed: Parsed) -> int:
+def show_live(trace: TracedRun, parsed: Parsed) -> int:
     """``sonde top`` and ``sonde serve``."""
     from .output import make_output
     if parsed.get("format", "text") not in ("text", "json") or runs_tests(parsed) or parsed.has("dry-run"):
@@ -246,7 +246,7 @@ def show_live(trace: Trace, parsed: Parsed) -> int:
             os.close(descriptor)
 
 
-def _show_in_browser(trace: Trace, parsed: Parsed, out: Output, port: int) -> int:
+def _show_in_browser(trace: TracedRun, parsed: Parsed, out: Output, port: int) -> int:
     from .output.live.serve import PageServer
     server = PageServer(port)
     try:
@@ -258,7 +258,7 @@ def _show_in_browser(trace: Trace, parsed: Parsed, out: Output, port: int) -> in
     return shown.finish_run(out)
 
 
-def _show_on_terminal(trace: Trace, parsed: Parsed, out: Output) -> int:
+def _show_on_terminal(trace: TracedRun, parsed: Parsed, out: Output) -> int:
     with require_screen("sonde serve, or the program by itself"):
         from .output.live.top import TopApp
     app = TopApp(lambda: trace.session.request_end("quit"), trace.ending)

@@ -11,10 +11,10 @@ from .output.views.html import map_elements
 from .output.views.stacks import Folder, shows_stacks
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .runtime.provenance import Provenance
     from .runtime.values import Items
     from .spec import MapSpec
+    from .traced_run import TracedRun
 
 
 HEIGHT = 420  # pixels of a flame graph's frame
@@ -51,7 +51,7 @@ def map_text(name: str, items: Items) -> str:
     return b"".join(pieces).decode("utf-8", "replace").rstrip("\n")
 
 
-def show_maps(trace: Trace, timeout: float | None, every: float) -> None:
+def show_maps(trace: TracedRun, timeout: float | None, every: float) -> None:
     """Draw the trace's maps in one output until the script ends or the time is over."""
     import sys
     import time
@@ -72,6 +72,6 @@ def show_maps(trace: Trace, timeout: float | None, every: float) -> None:
         handle.update(display.HTML(_maps_html(trace)))
 
 
-def _maps_html(trace: Trace) -> str:
+def _maps_html(trace: TracedRun) -> str:
     maps = "".join([map_html(view.spec, view.pairs()) for _, view in sorted(trace.maps.items())])
     return maps + svg.run_html(trace.provenance)

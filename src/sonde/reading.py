@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from .tabular import Tabular
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .runtime.events import Event
     from .tables import TableColumn
+    from .traced_run import TracedRun
 
 R = TypeVar("R")
 
@@ -51,7 +51,7 @@ class Events(EventTable):
     argument, called as the format calls it (``pid=%d``), or as the script does, else arg1, arg2 ...
     """
 
-    def __init__(self, trace: Trace, timeout: float | None = None) -> None:
+    def __init__(self, trace: TracedRun, timeout: float | None = None) -> None:
         self._trace = trace
         self._timeout = timeout
         self._iterator: Iterator[Event] | None = None
@@ -102,7 +102,7 @@ class Events(EventTable):
                 await wait_readable(session.fileno(), left)
 
 
-def warn_of_losses(trace: Trace) -> None:
+def warn_of_losses(trace: TracedRun) -> None:
     """A RuntimeWarning if the trace lost anything: what is missing from a table cannot be seen in it."""
     import warnings
     losses = trace.losses

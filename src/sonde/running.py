@@ -14,15 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .api import Trace
     from .ending import Ending
     from .monitor import Follower
     from .output import Output, Printer
     from .output.progress import Progress
     from .output.views import Showing
+    from .traced_run import TracedRun
 
 
-def run(trace: Trace, parsed: Parsed) -> int:
+def run(trace: TracedRun, parsed: Parsed) -> int:
     """Attach, print until the end, print maps and losses, detach."""
     from .output import make_output
     _be_called("sonde")
@@ -59,7 +59,7 @@ def run(trace: Trace, parsed: Parsed) -> int:
             os.close(descriptor)
 
 
-def _showing(trace: Trace, parsed: Parsed) -> Showing | None:
+def _showing(trace: TracedRun, parsed: Parsed) -> Showing | None:
     """The view of -f, if it asks for one and the script has what it shows."""
     name = parsed.get("format", "text")
     if name in ("text", "json", "recording"):
@@ -91,7 +91,7 @@ def _run_first(ending: Ending) -> None:
             pass
 
 
-def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower | None:
+def _follower(trace: TracedRun, parsed: Parsed, showing: Showing | None) -> Follower | None:
     """The run loop of what is redrawn, counted or looked at; None if records are just to be printed."""
     if not is_watched(parsed) or trace.options.mode:
         return None
@@ -102,7 +102,7 @@ def _follower(trace: Trace, parsed: Parsed, showing: Showing | None) -> Follower
     return monitor.Follower(trace, parsed, monitor.make_blocks(trace, parsed, showing), sample)
 
 
-def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None = None,
+def _print_all(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing | None = None,
                follower: Follower | None = None) -> int:
     from .output.losses import report_losses, report_unfinished
     session = trace.session
@@ -144,7 +144,7 @@ def _print_all(trace: Trace, parsed: Parsed, out: Output, showing: Showing | Non
     return session.status & 0xFF if session.reason == "exit" else 0
 
 
-def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | None) -> Printer:
+def _make_printer(trace: TracedRun, parsed: Parsed, out: Output, showing: Showing | None) -> Printer:
     from .output import Printer
     warnings = trace.options.warnings
     if showing is not None:
@@ -160,7 +160,7 @@ def _make_printer(trace: Trace, parsed: Parsed, out: Output, showing: Showing | 
     return printer
 
 
-def _announce_run(trace: Trace, parsed: Parsed, out: Output) -> None:
+def _announce_run(trace: TracedRun, parsed: Parsed, out: Output) -> None:
     """Say what was found out and what is attached, and have the session say the rest."""
     _say_warnings(trace, parsed, out)
     trace.session.tell = out.write_note
@@ -168,7 +168,7 @@ def _announce_run(trace: Trace, parsed: Parsed, out: Output) -> None:
         _say_attached(trace, parsed, out)
 
 
-def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
+def _say_warnings(trace: TracedRun, parsed: Parsed, out: Output) -> None:
     """What was found out when the programs were loaded and attached."""
     for warning in trace.session.warnings:
         out.write_note(f"WARNING: {warning.message}")
@@ -178,7 +178,7 @@ def _say_warnings(trace: Trace, parsed: Parsed, out: Output) -> None:
         out.write_note(f"compiled again, more plainly: {trace.retried.cause}")
 
 
-def _say_attached(trace: Trace, parsed: Parsed, out: Output) -> None:
+def _say_attached(trace: TracedRun, parsed: Parsed, out: Output) -> None:
     """To people, to test suites that wait for it, to the service manager."""
     if not trace.options.mode:
         out.report_attached(trace.session.attached)
@@ -209,7 +209,7 @@ def _reading_bar() -> Callable[[str, int, int], None]:
     return tell
 
 
-def _follow(trace: Trace, printer: Printer, out: Output, showing: Showing | None) -> None:
+def _follow(trace: TracedRun, printer: Printer, out: Output, showing: Showing | None) -> None:
     """Print what comes until the script has ended."""
     session = trace.session
     while not session.done:
@@ -221,7 +221,7 @@ def _follow(trace: Trace, printer: Printer, out: Output, showing: Showing | None
         out.flush()
 
 
-def _rehearse(trace: Trace, printer: Printer, out: Output, form: str) -> int:
+def _rehearse(trace: TracedRun, printer: Printer, out: Output, form: str) -> int:
     """Run tests or benchmarks between begin and end."""
     from . import selftest
     printer.print_records(trace.next_records(0), trace.act_on_site)

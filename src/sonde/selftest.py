@@ -11,14 +11,17 @@ from .output import Output, Printer, make_output
 from .output.json import quote_json
 
 if TYPE_CHECKING:
-    from .api import Trace
     from .runtime.programs import LoadedProgram
+    from .semantics.options import Options
+    from .semantics.world import World
+    from .source import Source
+    from .traced_run import TracedRun
 
 MEASURED = 200_000_000  # ns that a benchmark runs for, at least
 BATCH = 500             # runs between two looks at the clock
 
 
-def programs_of_kind(trace: Trace, kind: str) -> list[LoadedProgram]:
+def programs_of_kind(trace: TracedRun, kind: str) -> list[LoadedProgram]:
     """The programs of a kind, in the order of the script."""
     return [p for p in trace.session.programs if p.spec.attach[0].kind == kind]
 
@@ -46,7 +49,7 @@ class Capture:
         os.close(self._descriptor)
 
 
-def run_tests(trace: Trace, out: Output, form: str) -> int:
+def run_tests(trace: TracedRun, out: Output, form: str) -> int:
     """Run every test; 1 if one failed. A test's output is shown if it failed."""
     capture = Capture("text")
     try:
@@ -99,7 +102,7 @@ def write_raw(out: Output, text: str) -> None:
 # --- benchmarks -------------------------------------------------------------------------------------------
 
 
-def run_benchmarks(trace: Trace, out: Output, form: str) -> int:
+def run_benchmarks(trace: TracedRun, out: Output, form: str) -> int:
     """Measure every benchmark by the kernel's own account of its runs."""
     rows = []
     for program in programs_of_kind(trace, "bench"):
@@ -120,7 +123,7 @@ def _results_text(rows: list[tuple[str, int, int]], form: str) -> str:
     return "\n".join([head, "-" * len(head), *lines, ""])
 
 
-def measure_program(trace: Trace, program: LoadedProgram) -> tuple[int, int]:
+def measure_program(trace: TracedRun, program: LoadedProgram) -> tuple[int, int]:
     """(nanoseconds of a run, runs). What the program prints is thrown away."""
     before = program.program_info()
     end = time.monotonic_ns() + MEASURED
@@ -133,17 +136,16 @@ def measure_program(trace: Trace, program: LoadedProgram) -> tuple[int, int]:
     return (after.run_time_ns - before.run_time_ns) // runs if runs else 0, runs
 
 
-def benchmark_compiler(trace: Trace, form: str) -> int:
+def benchmark_compiler(source: Source, options: Options, world: World, form: str) -> int:
     """How long it takes to compile the script, and to read it, which is the first part of that."""
-    from .api import compile
+    from .compiling import compile
     from .language.diagnostics import Diagnostics
     from .language.files import Files
     from .language.parser import parse_script
-    options, world = trace.options, trace.world
     files = Files(options.directories, options.headers, world.release)
     rows = []
-    for name, run in (("parse", lambda: parse_script(trace.source, Diagnostics(), options.params, files)),
-                      ("compile", lambda: compile(trace.source, options, world))):
+    for name, run in (("parse", lambda: parse_script(source, Diagnostics(), options.params, files)),
+                      ("compile", lambda: compile(source, options, world))):
         start, runs = time.perf_counter_ns(), 0
         while time.perf_counter_ns() - start < MEASURED:
             run()

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from .api import Trace
     from .tables import TableColumn
+    from .traced_run import TracedRun
 
 class Tabular:
     """What can be had as a table; needs the extra ``tables``."""
 
-    _trace: Trace
+    _trace: TracedRun
 
     def _columns(self) -> list[TableColumn]:
         raise NotImplementedError

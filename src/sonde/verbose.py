@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import Trace, live_world
+from .compiling import live_world
 from .spec import ProgramSpec, UserDetail
+from .traced_run import TracedRun
 
 if TYPE_CHECKING:
     from .output import Output
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 MOST = 20  # functions of a program whose inlined calls are looked for
 
 
-def say_how(trace: Trace, out: Output) -> None:
+def say_how(trace: TracedRun, out: Output) -> None:
     """How each program is attached, and what it costs in instructions."""
     for program in trace.spec.programs:
         point = program.attach[0]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from sonde import api
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
@@ -53,7 +53,7 @@ def test_formatting(seed: int) -> None:
         except CompileError:
             continue
         formatted += 1
-        once = api.format_source(text)
+        once = compiling.format_source(text)
         assert tree(once) == before, text
-        assert api.format_source(once) == once, text
+        assert compiling.format_source(once) == once, text
     assert formatted > 5

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compiled import world
-from sonde.api import compile
+from sonde.compiling import compile
 from sonde.errors import CompileError
 from sonde.semantics.options import Options
 

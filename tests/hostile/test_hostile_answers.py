@@ -19,7 +19,7 @@ import pytest
 
 from hostile.test_hostile_kill import TARGET
 from live.test_user_types import LOOP, SOURCE
-from sonde.api import compile
+from sonde.compiling import compile
 from sonde.errors import CompileError, EnvironmentProblem, UsageError
 from sonde.kernel.foreign import files, reader
 from sonde.kernel.foreign.dwarf_types import TypeConverter

@@ -125,7 +125,7 @@ MEASURED = """
 import resource, sys
 sys.path[:0] = sys.argv[1:3]
 from compiled import world
-from sonde.api import compile
+from sonde.compiling import compile
 from sonde.errors import CompileError
 from sonde.semantics.options import Options
 try:

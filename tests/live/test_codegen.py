@@ -10,7 +10,8 @@ import pytest
 
 from fuzz.test_checker_fuzz import TypedWriter
 from reference import Expressions, cut, evaluate_kept
-from sonde.api import DIRECT, Trace, check_source, compile, live_world, without
+from sonde.api import Trace
+from sonde.compiling import DIRECT, check_source, compile, live_world, without
 from sonde.errors import CompileError, SondeError
 from sonde.semantics.options import Options
 from sonde.source import Source

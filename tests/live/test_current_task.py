@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import sonde
-from sonde.api import live_world
+from sonde.compiling import live_world
 from sonde.kernel import locator
 from sonde.kernel.host import possible_cpus
 from sonde.spec import CURRENT

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sonde import api
+from sonde import compiling
 from sonde.kernel.world import LiveWorld
 from sonde.runtime.flight import Stretch, merge_stretches
 from sonde.runtime.session import Session
@@ -102,7 +102,7 @@ def storm(numbers: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def compiled(region: int) -> Any:
-    return api.compile(Source("stdin", NUMBERED), Options(flight=region, timed=True), LiveWorld())
+    return compiling.compile(Source("stdin", NUMBERED), Options(flight=region, timed=True), LiveWorld())
 
 
 def numbers_of(stretch: Stretch) -> list[tuple[int, int]]:

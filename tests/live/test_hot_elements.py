@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.api import live_world
 from sonde.compiler import unit
+from sonde.compiling import live_world
 from support import PRODUCER, compile_c
 
 CALLS, THREADS = 20_000, 24

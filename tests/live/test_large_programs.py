@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sonde
-from sonde.api import live_world
+from sonde.compiling import live_world
 from support import run_sonde
 
 LATENCY = "@since[tid] = nsecs; if (@since[tid] > 5) { @took[%d] = hist(nsecs - @since[tid]); delete(@since[tid]); }"

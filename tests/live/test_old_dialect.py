@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sonde import api, tools
+from sonde import compiling, tools
 from sonde.doctor import examine_tool
 from sonde.errors import CompileError
 from sonde.semantics.options import Options
@@ -64,7 +64,7 @@ class WithKprobes:
     """This kernel as if it could probe functions: what a script means does not depend on that."""
 
     def __init__(self) -> None:
-        self._world = api.live_world()
+        self._world = compiling.live_world()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._world, name)
@@ -107,7 +107,7 @@ def _audit() -> None:
 
 
 def compile_without_headers(text: str, opened: list[str], params: Sequence[str] = ()) -> None:
-    assert api.compile(Source("stdin", text), Options(params=list(params), unsafe=True), world()).programs
+    assert compiling.compile(Source("stdin", text), Options(params=list(params), unsafe=True), world()).programs
     assert not headers(opened)
 
 
@@ -136,7 +136,7 @@ def test_tools_compile(path: Path, opened: list[str]) -> None:
     """But those that need a probe that this kernel does not have; and that it has it, they say themselves."""
     tool = tools.find_tool(path.stem)
     assert tool is not None
-    verdict = examine_tool(tool, api.live_world())
+    verdict = examine_tool(tool, compiling.live_world())
     if verdict.works:
         compile_without_headers(path.read_text(), opened, tool.sample_arguments)
     else:
@@ -162,7 +162,7 @@ def test_programs_load(path: Path) -> None:
 def test_what_this_kernel_lacks_is_told(text: str) -> None:
     """Where the kernel cannot probe functions, the error names what sees the same."""
     with pytest.raises(CompileError) as caught:
-        api.compile(text, world=api.without(api.live_world(), ["kprobes", "fentry"]))
+        compiling.compile(text, world=compiling.without(compiling.live_world(), ["kprobes", "fentry"]))
     for found in caught.value.diagnostics:
         assert found.span is not None and found.span.text.startswith(("k:", "kr:"))
         assert any("tracepoint" in hint for hint in found.hints)

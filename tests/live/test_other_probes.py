@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.api import live_world
+from sonde.compiling import live_world
 from sonde.kernel.syscalls import object_ids
 from support import Tracer, compile_c, environment, run_sonde, sonde_command, wait_for
 

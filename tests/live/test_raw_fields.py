@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sonde
-from sonde.api import live_world, without
 from sonde.compiler.lower.rawfields import ROWS, raw_fields
+from sonde.compiling import live_world, without
 
 WORLD = live_world()
 NAME = f"rawcmp{os.getpid()}"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde import api, tools
+from sonde import compiling, tools
 from sonde.errors import CompileError
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
@@ -415,7 +415,7 @@ def traceable_tools() -> list[str]:
     found = []
     for tool in tools.all_tools():
         try:
-            probes = api.compile(read_script(tool.name), Options()).probes
+            probes = compiling.compile(read_script(tool.name), Options()).probes
         except CompileError:
             continue
         counts_hardware = any(probe.startswith("hardware:") for probe in probes)

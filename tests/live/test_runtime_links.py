@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from handmade import SEQUENCE, count, emit, only_process, program, script
-from sonde.api import live_world
 from sonde.asm import insn
+from sonde.compiling import live_world
 from sonde.errors import AttachError
 from sonde.runtime import links
 from sonde.runtime.child import Child

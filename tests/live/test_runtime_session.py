@@ -15,9 +15,9 @@ import pytest
 
 import handmade
 from handmade import GETPPID, SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
-from sonde.api import live_world
 from sonde.arch import this_arch
 from sonde.asm import insn
+from sonde.compiling import live_world
 from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
 from sonde.runtime.batch import Raw

@@ -293,15 +293,15 @@ ABSENT = {"missing-probe", "unknown-symbol", "no-probes", "bad-argument"}  # wha
 
 def test_one_liners() -> None:
     """Each compiles and is accepted by the verifier; nothing is attached."""
-    from sonde import api
+    from sonde import compiling
     from sonde.errors import CompileError, EnvironmentProblem
     from sonde.runtime.session import Session
     from sonde.semantics.options import Options
-    world = api.live_world()
+    world = compiling.live_world()
     refused = []
     for program in ONE_LINERS:
         try:
-            spec = api.compile(program, Options(unsafe=True), world)
+            spec = compiling.compile(program, Options(unsafe=True), world)
         except CompileError as error:
             refused.append(program)
             assert {d.code for d in error.diagnostics if d.severity == "ERROR"} <= ABSENT, \

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.api import live_world
 from sonde.builtins.stacks import python_obstacle
+from sonde.compiling import live_world
 from sonde.kernel.procfs import cgroup2_mount_point
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ import pytest
 
 import judge
 from fuzz.programs import EVENT
-from sonde.api import live_world, without
 from sonde.compiler.pipeline import compile_checked
+from sonde.compiling import live_world, without
 from support import run_sonde
 
 NEW = live_world()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import sonde
-from sonde.api import live_world
 from sonde.compiler import thread_keys
+from sonde.compiling import live_world
 from sonde.spec import PURSE, PURSES
 from support import PRODUCER, compile_c
 

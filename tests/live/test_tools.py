@@ -19,7 +19,7 @@ import pytest
 from namespaces import port_of
 from printed import histogram_total
 from printed import rows as json_rows
-from sonde import api, doctor, tools
+from sonde import compiling, doctor, tools
 from support import Tracer, run_sonde, set_comm
 
 ME = str(os.getpid())
@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parents[2] / "src" / "sonde" / "tools"
 
 def elsewhere() -> dict[str, str]:
     """The tools that this kernel cannot serve, and what the doctor says about them."""
-    world = api.live_world()
+    world = compiling.live_world()
     lacks = {}
     if not world.has_feature("kprobes") and not world.has_feature("fentry"):
         lacks |= dict.fromkeys(("dcsnoop", "filelife", "funcprofile", "skblife", "vfscount", "vfsstat",
@@ -522,7 +522,7 @@ def test_doctor_says_once_that_a_file_is_no_btf(path: str, why: str) -> None:
 def test_doctor_says_what_is_missing(text: str, word: str, tmp_path: Path) -> None:
     file = tmp_path / "x.bt"
     file.write_text(f"// x: for this test\n{text}\n")
-    verdict = doctor.examine_tool(tools.parse_tool("x", str(file), file.read_text()), api.live_world())
+    verdict = doctor.examine_tool(tools.parse_tool("x", str(file), file.read_text()), compiling.live_world())
     assert not verdict.works
     assert word in verdict.why[0]
 

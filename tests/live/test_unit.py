@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde import api
+from sonde import compiling
 from sonde.commands.unit import PURPOSES, needed_capabilities, quote_word
 from support import compile_c, environment, run_sonde
 
@@ -39,7 +39,7 @@ def without(capabilities: list[str], name: str) -> list[str]:
 
 
 def test_two_are_enough_for_raw_tracepoints_and_neither_can_be_spared() -> None:
-    capabilities = needed_capabilities(api.compile(RAW))
+    capabilities = needed_capabilities(compiling.compile(RAW))
     assert capabilities == ["CAP_BPF", "CAP_PERFMON"]
     done = confined(capabilities, RAW, uid=0)
     assert done.returncode == 0 and "@: " in done.stdout, done.stderr
@@ -49,7 +49,7 @@ def test_two_are_enough_for_raw_tracepoints_and_neither_can_be_spared() -> None:
 
 
 def test_tracepoints_and_kernel_names_need_two_more() -> None:
-    capabilities = needed_capabilities(api.compile(NAMED))
+    capabilities = needed_capabilities(compiling.compile(NAMED))
     assert capabilities == ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG"]
     done = confined(capabilities, NAMED)
     assert done.returncode == 0 and any(name in done.stdout for name in FUNCTIONS), done.stderr
@@ -60,7 +60,7 @@ def test_tracepoints_and_kernel_names_need_two_more() -> None:
 
 
 def test_user_stacks_need_to_look_into_processes() -> None:
-    spec = api.compile("profile:hz:99 { @[ustack, (comm, usym(reg(\"ip\")))] = count(); }")
+    spec = compiling.compile("profile:hz:99 { @[ustack, (comm, usym(reg(\"ip\")))] = count(); }")
     assert needed_capabilities(spec) == ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"]
 
 
@@ -70,7 +70,7 @@ def test_the_reader_of_programs_needs_no_more(tmp_path: Path) -> None:
     with subprocess.Popen([target]) as running:
         try:
             script = f"profile:hz:499 /pid == {running.pid}/ {{ @[ustack(1)] = count(); }} interval:s:1 {{ exit(); }}"
-            done = confined(needed_capabilities(api.compile(script)), script)
+            done = confined(needed_capabilities(compiling.compile(script)), script)
         finally:
             running.kill()
     assert done.returncode == 0 and "main+" in done.stdout, done.stdout + done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiled import world
-from sonde import api
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
@@ -17,7 +17,7 @@ CONTAINER = Symbol("container")
 
 
 def compile_by(text: str) -> ScriptSpec:
-    return api.compile(text, Options(by="container"), world())
+    return compiling.compile(text, Options(by="container"), world())
 
 
 def test_keys_values_and_what_is_printed() -> None:
@@ -47,7 +47,7 @@ def test_each_tool_does_it_or_says_that_it_does_not(tool: Tool) -> None:
     found = []
     for by in ("", "container"):
         try:
-            api.compile(read_script(tool.name), Options(by=by, params=tool.sample_arguments), world())
+            compiling.compile(read_script(tool.name), Options(by=by, params=tool.sample_arguments), world())
             found.append(set[str]())
         except CompileError as error:
             found.append({item.code for item in error.diagnostics if item.severity == "ERROR"})

@@ -11,9 +11,9 @@ import pytest
 
 from compiled import world
 from sonde import compiled, shipped
-from sonde.api import compile
 from sonde.btf.cache import thin_cache, write_cache
 from sonde.compiled import Witness, keep_compiled, load_compiled, script_key
+from sonde.compiling import compile
 from sonde.errors import CompileError
 from sonde.semantics.options import Options
 from sonde.source import Source

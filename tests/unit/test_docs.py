@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiled import world
-from sonde import api, options
+from sonde import compiling, options
 from sonde.builtins import BUILTINS
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
@@ -62,7 +62,7 @@ OF_THE_MACHINE = ("missing-probe", "header-not-found", "missing-feature")  # an 
 def finding(text: str, here: World | None = None, **options: object) -> list[str]:
     """The codes of a script's findings, for the recorded kernel."""
     try:
-        spec = api.compile(text, Options(**options), here or world())  # type: ignore[arg-type]
+        spec = compiling.compile(text, Options(**options), here or world())  # type: ignore[arg-type]
     except CompileError as error:
         return [d.code for d in error.diagnostics]
     return [d.code for d in spec.warnings]
@@ -100,11 +100,11 @@ def test_language(example: str) -> None:
     errors = Diagnostics()
     mode = example.partition(":")[0] if example.startswith(("test:", "bench:")) else ""
     try:
-        api.compile(example, Options(mode=mode), world())
+        compiling.compile(example, Options(mode=mode), world())
     except CompileError as error:
         errors.items = [d for d in error.diagnostics if d.code not in OF_THE_MACHINE]
     assert not [d.render() for d in errors.items]
-    assert api.format_source(example)
+    assert compiling.format_source(example)
 
 
 def test_every_row_has_its_example() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde import api
+from sonde import compiling
 from sonde.errors import SondeError, UsageError
 from sonde.flight import asking
 from sonde.flight.condition import MapCondition
@@ -258,7 +258,8 @@ def test_what_is_older_than_the_window_is_left_out() -> None:
 
 
 def compiled(text: str, **more: Any) -> ScriptSpec:
-    return api.compile(Source("stdin", text), Options(flight=1 << 20, timed=True, **more), FakeWorld(), verify=True)
+    options = Options(flight=1 << 20, timed=True, **more)
+    return compiling.compile(Source("stdin", text), options, FakeWorld(), verify=True)
 
 
 def test_records_go_to_flight_memory_and_orders_to_their_ring() -> None:
@@ -267,7 +268,7 @@ def test_records_go_to_flight_memory_and_orders_to_their_ring() -> None:
     assert {FLIGHT, HEADS, "__control"} <= maps.keys() and "__data" not in maps
     assert maps[FLIGHT].value_size >= SEGMENT + max(site.size for site in spec.sites) + 8
     assert maps[FLIGHT].max_entries == maps[FLIGHT].cpus * (1 << 20) // SEGMENT
-    plain = api.compile(Source("stdin", 'begin { printf("%d\\n", pid); }'), Options(), FakeWorld())
+    plain = compiling.compile(Source("stdin", 'begin { printf("%d\\n", pid); }'), Options(), FakeWorld())
     assert not {FLIGHT, HEADS} & {named.name for named in plain.maps}
 
 
@@ -275,7 +276,7 @@ def test_a_dump_is_asked_for_once() -> None:
     spec = compiled('begin { dump("why"); dump(); }')
     assert [site.data["why"] for site in spec.sites if site.kind == "dump"] == ["why", ""]
     assert {"dump_asked", "dumps_held"} <= set(spec.globals)
-    without = api.compile(Source("stdin", 'begin { dump("why"); }'), Options(), FakeWorld())
+    without = compiling.compile(Source("stdin", 'begin { dump("why"); }'), Options(), FakeWorld())
     assert not without.sites and any(found.code == "no-flight" for found in without.warnings)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiled import world
-from sonde import api
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.language import libclang
 from sonde.semantics.options import Options
@@ -39,7 +39,7 @@ def questions(header: str) -> list[str]:
 def findings(header: str, body: str) -> list[str]:
     """Of a script that includes the header; raises CompileError."""
     text = f'#include "{HEADERS / header}"\nbegin {{ {body} }}'
-    return [d.code for d in api.compile(Source("script.bt", text), Options(), world()).warnings]
+    return [d.code for d in compiling.compile(Source("script.bt", text), Options(), world()).warnings]
 
 
 @pytest.mark.parametrize("header", list(SIZES))
@@ -61,7 +61,7 @@ def test_without_the_extra_its_name_is_told(header: str, good: str, monkeypatch:
     monkeypatch.setattr(libclang, "has_libclang", lambda: False)
     text = f'#include "{HEADERS / header}"\nbegin {{ print(sizeof({good})); }}'
     try:
-        found = api.compile(Source("script.bt", text), Options(), world()).warnings
+        found = compiling.compile(Source("script.bt", text), Options(), world()).warnings
     except CompileError as error:
         found = error.diagnostics
     assert found and all("install libclang" in "".join(item.hints) for item in found if item.span is not None
@@ -74,18 +74,18 @@ def test_plain_headers_are_read_without_it(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(libclang, "translate_header", forbidden)
     (tmp_path / "plain.h").write_text("#define N 3\nstruct plain { int a[N]; };\n")
     text = f'#include "{tmp_path}/plain.h"\nbegin {{ static_assert(sizeof(struct plain) == 12, ""); }}'
-    assert not api.compile(Source("script.bt", text), Options(), world()).warnings
+    assert not compiling.compile(Source("script.bt", text), Options(), world()).warnings
 
 
 def test_what_libclang_does_not_understand_either_stays_as_it_was(tmp_path: Path) -> None:
     pytest.importorskip("clang.cindex", reason="libclang is not installed")
     (tmp_path / "bad.h").write_text("struct bad { nothing_known x : ; };\nstruct good { int y; };\n")
     text = f'#include "{tmp_path}/bad.h"\nbegin {{ static_assert(sizeof(struct good) == 4, ""); }}'
-    found = api.compile(Source("script.bt", text), Options(), world()).warnings
+    found = compiling.compile(Source("script.bt", text), Options(), world()).warnings
     assert {item.code for item in found} >= {"bad-header", "syntax-error"}
     assert any("nothing_known" in item.message for item in found)
 
 
 def test_a_pragma_that_changes_layouts_is_never_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "#pragma pack(1)\nstruct s { char a; int b; };\nbegin { print(sizeof(struct s)); }"
-    assert [d.code for d in api.compile(text, Options(), world()).warnings] == ["ignored-attribute"]
+    assert [d.code for d in compiling.compile(text, Options(), world()).warnings] == ["ignored-attribute"]

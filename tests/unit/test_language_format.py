@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde import api
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.language.diagnostics import Diagnostics
 from sonde.language.dump import dump_script
@@ -32,10 +32,10 @@ def comments(text: str) -> list[str]:
 
 def check(text: str) -> str:
     """The formatted text, after a look at what must hold for any."""
-    formatted = api.format_source(text)
+    formatted = compiling.format_source(text)
     assert tree(formatted) == tree(text)
     assert comments(formatted) == comments(text)
-    assert api.format_source(formatted) == formatted
+    assert compiling.format_source(formatted) == formatted
     return formatted
 
 
@@ -79,9 +79,9 @@ def test_layout(text: str, expected: str) -> None:
 
 def test_errors_are_reported() -> None:
     with pytest.raises(CompileError):
-        api.format_source("begin { print( }")
+        compiling.format_source("begin { print( }")
 
 
 def test_files_need_not_be_there() -> None:
     text = '#include "mine.h"\nimport "lib.bt";\nbegin { print($1); }\n'
-    assert api.format_source(text) == text
+    assert compiling.format_source(text) == text

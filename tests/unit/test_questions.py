@@ -13,7 +13,7 @@ import pytest
 from recordings import blocks_of, write_blocks, write_recording
 from reference import Expressions, cut, evaluate_kept
 from sonde import types as t
-from sonde.api import check_source
+from sonde.compiling import check_source
 from sonde.errors import CompileError, SondeError
 from sonde.memory import Memory
 from sonde.recording import questions

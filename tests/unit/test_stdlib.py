@@ -8,7 +8,7 @@ import pytest
 
 import sonde
 from compiled import compiled
-from sonde import api
+from sonde import compiling
 from sonde.errors import CompileError
 from sonde.functions import FUNCTIONS
 from sonde.semantics.macros import library_macros
@@ -36,7 +36,7 @@ def test_every_macro_has_a_row_and_every_row_its_macros() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.bt")), ids=lambda path: path.stem)
 def test_the_library_is_formatted(path: Path) -> None:
-    assert api.format_source(path.read_text()) == path.read_text()
+    assert compiling.format_source(path.read_text()) == path.read_text()
 
 
 @pytest.mark.parametrize(("text", "code", "where"), [

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from compiled import world
 from decoding import Names
 from perfetto_reader import read_packets, read_trace
-from sonde import api
+from sonde import compiling
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
 from sonde.output.look import read_asset
@@ -465,7 +465,7 @@ def test_csv_of_a_tools_tables() -> None:
 
 
 def test_columns_are_called_as_the_script_calls_the_values() -> None:
-    spec = api.compile('begin { printf("%d %s a=%d %d %d", pid, comm, 1, tid, tid); '
+    spec = compiling.compile('begin { printf("%d %s a=%d %d %d", pid, comm, 1, tid, tid); '
                        '@a[comm, pid] = count(); @b[pid, pid, (uint8)cpu] = 1; @c[ntop(2), "x"] = count(); '
                        "@p = 1; } end { clear(@p); }", world=world())
     assert event_columns(spec.sites[0]) == ("pid", "comm", "a", "arg4", "arg5")

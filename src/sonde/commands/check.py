@@ -40,7 +40,7 @@ TAKES = {"btf", "unsafe", "I", "include", "debuginfo", "debuginfod", "traceable-
 
 def main(parsed: Parsed) -> int:
     """Compile each; the exit status."""
-    from .. import api, invocation
+    from .. import compiling, invocation
     from ..scripts import read_script
     paths = parsed.words[1:]
     if not paths:
@@ -51,7 +51,7 @@ def main(parsed: Parsed) -> int:
     status = 0
     for path in paths:
         try:
-            spec = api.compile(read_script(path), invocation.options_of(parsed, []),
+            spec = compiling.compile(read_script(path), invocation.options_of(parsed, []),
                                invocation.permitted(world, parsed))
         except CompileError as error:
             status = 1

@@ -14,12 +14,12 @@ from ..service import tell_manager
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ..api import Trace
     from ..exporters import Exporter
     from ..exporters.metrics import Family, Gatherer
     from ..options import Parsed
     from ..output import Output
     from ..source import Source
+    from ..traced_run import TracedRun
 
 PAGE = """\
 export: give what a script or a tool collects to Prometheus, OpenTelemetry or Parquet
@@ -132,7 +132,7 @@ def script_name(source: Source) -> str:
     return "" if source.name == "stdin" else os.path.splitext(os.path.basename(source.name))[0]
 
 
-def _run_export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
+def _run_export(trace: TracedRun, parsed: Parsed, asked: dict[str, str]) -> int:
     from .. import invocation
     from ..exporters.metrics import Gatherer
     from ..output import make_output
@@ -159,7 +159,7 @@ def _run_export(trace: Trace, parsed: Parsed, asked: dict[str, str]) -> int:
             out.write_note(line)
 
 
-def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str],
+def _make_exporters(trace: TracedRun, gatherer: Gatherer, asked: dict[str, str],
                     lock: AbstractContextManager[object]) -> list[Exporter]:
     from .. import invocation
 
@@ -191,8 +191,8 @@ def _make_exporters(trace: Trace, gatherer: Gatherer, asked: dict[str, str],
     return made
 
 
-def _run_exporters(trace: Trace, handlers: list[Callable[[bytes, int], object]], exporters: list[Exporter], out: Output,
-                   lock: AbstractContextManager[object]) -> int:
+def _run_exporters(trace: TracedRun, handlers: list[Callable[[bytes, int], object]], exporters: list[Exporter],
+                   out: Output, lock: AbstractContextManager[object]) -> int:
     """Until the script ends. Whoever reads the maps holds the lock, and so does what changes them."""
     from time import time_ns
 
@@ -221,7 +221,7 @@ def _handle_records(handlers: list[Callable[[bytes, int], object]], records: Ite
             handlers[site](buffer, offset)
 
 
-def _make_handlers(trace: Trace, gatherer: Gatherer, exporters: list[Exporter],
+def _make_handlers(trace: TracedRun, gatherer: Gatherer, exporters: list[Exporter],
                    out: Output) -> list[Callable[[bytes, int], object]]:
     """What is done with a record, by site: maps are for the exporters, text for standard output."""
     from ..output import Printer

@@ -98,8 +98,8 @@ def main(parsed: Parsed) -> int:
 
 def _adapt_script(source: Source, native: bool) -> Source:
     """Stacks of Python and by unwind tables where this kernel has what they need; ``native``: none of Python."""
-    from ..api import live_world
     from ..builtins.stacks import python_obstacle
+    from ..compiling import live_world
     from ..semantics.context import unwinding_obstacle
     text, world = source.text, live_world()
     if native or python_obstacle(world):

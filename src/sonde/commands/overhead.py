@@ -244,7 +244,8 @@ fexit:bpf:{probe} {{
 def _measure_exactly(number: int, named: str, seconds: float, stopped: Callable[[], bool]) -> tuple[Latency | None,
                                                                                                     str]:
     """Every run timed by fentry and fexit; or none, and why the kernel does not allow it."""
-    from ..api import live_world, trace
+    from ..api import trace
+    from ..compiling import live_world
     from ..errors import SondeError
     from ..kernel.bpf_programs import program_by_id
     world = live_world()

@@ -48,7 +48,7 @@ NOTES
 
 def main(parsed: Parsed) -> int:
     """Record events whole; the exit status."""
-    from ..api import live_world
+    from ..compiling import live_world
     from ..invocation import ask_for_recording
     from ..recording.events import events_script
     from .generated import run_script

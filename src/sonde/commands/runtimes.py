@@ -196,7 +196,7 @@ def usable_of(found: list[Runtime], wanted: list[str], needs: Needs) -> list[Run
 
 def runtimes_in(path: str, condition: str) -> list[Runtime]:
     """The runtimes whose probes the file has."""
-    from ..api import live_world
+    from ..compiling import live_world
     here: dict[str, set[str]] = {}
     for probe in live_world().usdt_probes(path):
         here.setdefault(probe.provider, set()).add(probe.name)

@@ -192,7 +192,7 @@ def main(parsed: Parsed) -> int:
     if "agent" in parsed.named:
         return _print_agent(parsed)
     from .. import invocation
-    from ..api import compile, live_world
+    from ..compiling import compile, live_world
     from ..memory import Memory, parse_memory
     from ..options import budget_of
     from .export import script_name

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..api import Trace
 from ..errors import SondeError
 from ..invocation import recording_facts
 from ..options import Parsed
@@ -17,6 +16,7 @@ from ..runtime.batch import Records
 from ..runtime.dumps import Dump
 from ..runtime.flight import merge_stretches
 from ..spec import MapSpec
+from ..traced_run import TracedRun
 from .reading import maps_in_dumps
 from .settings import FORMATS, KEPT, Settings
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..runtime.values import Items
 
 
-def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
+def make_printer(trace: TracedRun, parsed: Parsed, out: Output) -> Printer:
     """What prints the script's records to ``out``."""
     columns = parsed.columns if parsed.get("format") == "json" else ()
     return Printer(trace.spec, trace.context, out, trace.take_map, trace.options.warnings, columns)
@@ -36,12 +36,12 @@ def make_printer(trace: Trace, parsed: Parsed, out: Output) -> Printer:
 Contents: TypeAlias = "Sequence[tuple[MapSpec, Items]]"  # maps, and what they hold
 
 
-def read_maps(trace: Trace) -> Contents:
+def read_maps(trace: TracedRun) -> Contents:
     """The maps that are a part of each dump, by name, as they are now."""
     return [(named, list(trace.take_map(named.name))) for named in maps_in_dumps(trace.spec)]
 
 
-def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
+def print_dump(trace: TracedRun, dump: Dump, contents: Contents, out: Output, printer: Printer) -> None:
     """Its head, what ``begin`` has printed, the records, and the maps."""
     out.write_dump_head(dump)
     for records in _portions(trace, dump):
@@ -55,7 +55,7 @@ def print_dump(trace: Trace, dump: Dump, contents: Contents, out: Output, printe
     out.flush(True)
 
 
-def _portions(trace: Trace, dump: Dump) -> Iterator[Records]:
+def _portions(trace: TracedRun, dump: Dump) -> Iterator[Records]:
     """What ``begin`` has printed, a heading perhaps, and then the records of all CPUs in the order of time."""
     yield from trace.session.beginning
     yield from merge_stretches(dump.stretches)
@@ -114,7 +114,7 @@ class DumpFolder:
         os.close(self._folder)
 
 
-def record_dump(trace: Trace, parsed: Parsed, dump: Dump, descriptor: int) -> None:
+def record_dump(trace: TracedRun, parsed: Parsed, dump: Dump, descriptor: int) -> None:
     """A recording of a dump: as a run that handed over just that."""
     from ..recording.recorder import Notes
     notes = Notes(descriptor, trace.spec, trace.session, trace.context)
@@ -128,7 +128,7 @@ def record_dump(trace: Trace, parsed: Parsed, dump: Dump, descriptor: int) -> No
     notes.write_end(trace.provenance)
 
 
-def write_dump(trace: Trace, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder) -> str:
+def write_dump(trace: TracedRun, parsed: Parsed, dump: Dump, contents: Contents, folder: DumpFolder) -> str:
     """Write a dump to a file of the folder; where it is."""
     with folder.write_file(dump.number) as descriptor:
         if parsed.get("format") == "recording":

@@ -7,7 +7,6 @@ import select
 import time
 from collections.abc import Callable, Iterable
 
-from ..api import Trace
 from ..invocation import open_output
 from ..options import Parsed
 from ..output import Output, Printer, make_output
@@ -15,6 +14,7 @@ from ..output.losses import report_losses
 from ..runtime.batch import Raw
 from ..service import tell_manager
 from ..spec import ScriptSpec
+from ..traced_run import TracedRun
 from .asking import Asked, Listener
 from .condition import MapCondition
 from .dumping import DumpFolder, make_printer, print_dump, read_maps, write_dump
@@ -29,7 +29,7 @@ def check_flight(parsed: Parsed, spec: ScriptSpec) -> None:
     check_records(spec)
 
 
-def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output], object]) -> int:
+def fly(trace: TracedRun, parsed: Parsed, announce: Callable[[TracedRun, Parsed, Output], object]) -> int:
     """Attach, ``announce`` that, give out dumps until the end, print what ``end`` prints, maps and losses."""
     check_flight(parsed, trace.spec)
     descriptor = open_output(parsed)
@@ -56,7 +56,7 @@ def fly(trace: Trace, parsed: Parsed, announce: Callable[[Trace, Parsed, Output]
 class Flight:
     """A script in flight."""
 
-    def __init__(self, trace: Trace, parsed: Parsed, out: Output, folder: DumpFolder | None,
+    def __init__(self, trace: TracedRun, parsed: Parsed, out: Output, folder: DumpFolder | None,
                  listener: Listener) -> None:
         self._trace, self._parsed, self._out, self._folder, self._listener = trace, parsed, out, folder, listener
         self._settings = settings_of(parsed)

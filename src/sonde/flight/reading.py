@@ -19,10 +19,10 @@ from ..spec import EventSite, MapSpec, ScriptSpec
 from ..types import Stack, Tuple, Type
 
 if TYPE_CHECKING:
-    from ..api import Trace
     from ..runtime.batch import Raw
     from ..runtime.events import Event
     from ..runtime.values import Items
+    from ..traced_run import TracedRun
 
 PAUSE = 10.0  # s between two dumps that the script, or a condition, asks for; people may ask at any time
 
@@ -55,7 +55,7 @@ def _before_others() -> Iterator[None]:
             pass
 
 
-def take_dump(trace: Trace, window: int, number: int, why: str, by: str) -> Dump:
+def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> Dump:
     """What flight memory holds now, no older than ``window`` ns. UsageError where there is none (any more)."""
     session = trace.session
     if session.flight is None:
@@ -73,7 +73,7 @@ def maps_in_dumps(spec: ScriptSpec) -> list[MapSpec]:
     return sorted(shown, key=lambda named: named.name) if spec.config.print_maps_on_exit else []
 
 
-def carry_out(trace: Trace, record: Raw) -> str | None:
+def carry_out(trace: TracedRun, record: Raw) -> str | None:
     """What a program asks of user space while it flies: maps are not printed, but what is to be cleared or zeroed is.
     If it is a dump, why."""
     site = trace.spec.sites[record[0]]
@@ -95,7 +95,7 @@ class FlightDump(EventTable):
     tell of each CPU's part, ``lost`` is what the run had lost until then (sentences), and ``maps`` are as they were.
     """
 
-    def __init__(self, trace: Trace, dump: Dump, held: Mapping[str, Items]) -> None:
+    def __init__(self, trace: TracedRun, dump: Dump, held: Mapping[str, Items]) -> None:
         self._trace = trace
         self._dump = dump
         self._held = held
@@ -137,7 +137,7 @@ def _has_stack(type: Type) -> bool:
 class TraceFlight:
     """A trace in flight: makes its dumps, and hears the script's dump(). ``window``: how far back dumps go, in ns."""
 
-    def __init__(self, trace: Trace, window: int) -> None:
+    def __init__(self, trace: TracedRun, window: int) -> None:
         check_records(trace.spec)
         self._trace = trace
         self._window = window

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from sys import byteorder
 
 from .. import types as t
-from ..api import check_source
 from ..compiler.pipeline import compile_checked
+from ..compiling import check_source
 from ..kernel.recorded import BtfWorld
 from ..kernel.tracefs import parse_format
 from ..memory import Memory

@@ -1,6 +1,6 @@
 """The reading side: a recording as a trace whose events have already happened.
 
-:class:`ReplayTrace` has the face of :class:`sonde.api.Trace`: what prints, draws or exports a run does it with a
+:class:`ReplayTrace` is a :class:`sonde.traced_run.TracedRun`: what prints, draws or exports a run does it with a
 recording in the same way. It asks the kernel nothing.
 """
 
@@ -12,7 +12,6 @@ from struct import error as StructError
 from sys import byteorder
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..api import Trace
 from ..ending import Ending
 from ..errors import AttachError, SondeError
 from ..memory import Memory
@@ -26,6 +25,7 @@ from ..runtime.maps import RawItem
 from ..runtime.provenance import Provenance
 from ..semantics.options import Options
 from ..spec import MapSpec, ScriptSpec
+from ..traced_run import TracedRun
 from .columns import BlockOfRecords
 from .container import Damaged, read_blocks
 from .layouts import read_spec
@@ -362,25 +362,14 @@ def _raise_recorded(result: Result) -> None:
         raise OSError(result.errno, result.error) if result.errno else ValueError(result.error)
 
 
-class ReplayTrace(Trace):
+class ReplayTrace(TracedRun):
     """A recording, as a trace to look at: ``events()``, ``maps``, ``losses``, ``provenance`` and tables are the run's.
     Maps have what they held at the event that came last."""
 
     def __init__(self, recording: Recording, memory: Memory | None = None) -> None:
+        super().__init__(recording.spec.source, Options(), recording.spec, memory)
         self.recording = recording
-        self.spec = recording.spec
-        self.source = self.spec.source
-        self.options = Options()
-        self.process = None
-        self.ending = Ending()
-        self.retried = None
-        self.memory = memory or Memory()
-        self.words: Sequence[str] = ()
-        self.keeps_maps = True
         self._on_sample: Callable[[], object] | None = None
-        self._final: dict[str, Items] = {}
-        self._incomplete: set[str] = set()
-        self._losses = None
         self._context = recording.context
         self._replayed = ReplaySession(recording)
         self._session = self._replayed  # type: ignore[assignment]

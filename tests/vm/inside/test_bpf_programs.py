@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sonde.api import live_world
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.btf.codec import PAIR, Writer
+from sonde.compiling import live_world
 from sonde.errors import SyscallError
 from sonde.kernel import syscalls
 from sonde.uapi import PROG_TYPES

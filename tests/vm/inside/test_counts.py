@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_survey import PAGES, PLACES, ROUNDS, compile_workload, count_faults, count_kinds
-from sonde.api import live_world
+from sonde.compiling import live_world
 from support import run_sonde
 
 MULTI = "kprobe_multi,kprobe_session,uprobe_multi"

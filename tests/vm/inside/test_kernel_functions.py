@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.api import live_world
+from sonde.compiling import live_world
 from support import run_sonde
 
 READS = 5

@@ -19,7 +19,7 @@ from live.test_tools_network import test_udplife  # noqa: F401
 from live.test_tools_sockets import listening, own_name, test_socketio_bytes, test_solife, test_sormem  # noqa: F401
 from live.test_tools_tcp import test_tcpdrop, test_tcptop  # noqa: F401
 from namespaces import Namespace
-from sonde.api import live_world
+from sonde.compiling import live_world
 from sonde.doctor import examine_tool
 from sonde.tools import all_tools
 from support import Tracer
