@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import hostile.generators_elf as made
+import sonde
 from sonde.ending import Ending
 from sonde.errors import EnvironmentProblem
 from sonde.kernel import notices
@@ -23,6 +25,12 @@ from sonde.kernel.foreign.questions import QUESTIONS, has_shape
 from sonde.kernel.foreign.reader import Reader, Unread
 from sonde.kernel.foreign.types_by_wire import is_type
 from support import environment
+
+# A call of each of the reader's questions.
+ASKED: dict[str, list[Any]] = {name: [] for name in QUESTIONS} | {
+    "functions": [0], "object": ["_PyRuntime"], "around": [4096], "jit_around": [4096], "unwind_rows": [0],
+    "frame_row": [4096], "demangle": [["_ZN1a1bEv"]], "loader_cache": ["x86_64"], "prototype": [4096], "members": [0],
+    "source_lines": ["main.c", 1, 0], "code_places": [4096], "inlined": ["main"]}
 
 # What a process of low rank may not do; each line says whether it could.
 TRIES = """
@@ -99,6 +107,30 @@ def test_without_the_right_to_become_nobody(ordinary: str) -> None:
     done = subprocess.run(["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-c", code],
                           capture_output=True, text=True, check=False, timeout=60, env=environment())
     assert done.stdout == "('known', 0)\n", done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes nobody: needs root")
+def test_installed_where_nobody_may_look(ordinary: str, tmp_path: Path) -> None:
+    """In root's home, say: all that the reader needs is imported before it becomes nobody."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    shutil.copytree(Path(sonde.__file__).parent, closed / "sonde", ignore=shutil.ignore_patterns("__pycache__"))
+    assert set(ASKED) == set(QUESTIONS)
+    code = f"""
+from sonde.errors import EnvironmentProblem
+from sonde.kernel.foreign import files
+print(files.open_elf({ordinary!r}).function_at({made.BASE}))
+file = files.open_elf({os.path.realpath(sys.executable)!r})
+for name, arguments in {ASKED!r}.items():
+    try:
+        file.ask_reader(name, *arguments)
+    except EnvironmentProblem as problem:
+        if any(word in problem.message for word in ("unexpected end", "cannot begin", "Import", "ModuleNotFound")):
+            print(name, problem.message)
+"""
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False, timeout=60,
+                          env=environment() | {"PYTHONPATH": str(closed)}, cwd="/")
+    assert done.stdout == "('known', 0)\n", done.stdout + done.stderr
 
 
 def test_it_is_not_in_our_group_of_processes(ordinary: str) -> None:
@@ -237,6 +269,7 @@ def test_after_some_files_no_more_of_that_user(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(EnvironmentProblem):
             files.open_elf(str(path)).frame_row(made.BASE + 8)
     assert len(told) == files.STRIKES and all("longer than" in text for text in told)
+    monkeypatch.setattr(notices, "is_hurried", lambda: False)  # a new reader may take longer to begin
     mine = made.with_symbols(tmp_path / "mine", [b"mine"])
     assert files.open_elf(str(mine)).function_at(made.BASE) == ("mine", 0)
     os.chown(mine, 65533, 65533)

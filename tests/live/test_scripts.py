@@ -188,7 +188,7 @@ TEXT = [
          "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6",
          "signed operands for '/'"),
     Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
-         "(255, 4294967295)"),
+         "(255, 4294967295)", "int64 being cast to type: uint32"),
     Case('begin { $a = (color="green", size=1); $a = (size=2, color="blue"); print($a); exit(); }',
          "{ .color = blue, .size = 2 }"),
     Case('begin { @m[(p=1, q="a")] = (x=1, y=(u=2, v=3)); @m[(q="a", p=1)] = (y=(v=30, u=20), x=70000); '

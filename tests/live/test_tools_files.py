@@ -115,7 +115,7 @@ def test_dirtop(tmp_path: Path) -> None:
         return [(row["READS"], row["WRITES"], row["R_KB"], row["W_KB"], str(row["PATH"]).removeprefix(f"{tmp_path}/"))
                 for row in rows(tracer.stdout) if str(tmp_path) in str(row["PATH"])]
 
-    assert sorted(told("-r", "100")) == [(1, 3, 1, 12, "one"), (1, 5, 1, 20, "one/below/it"), (1, 7, 1, 28, "two"),
+    assert sorted(told("-r", "1000")) == [(1, 3, 1, 12, "one"), (1, 5, 1, 20, "one/below/it"), (1, 7, 1, 28, "two"),
                                          (1, 11, 1, 44, "three")]
     chosen = told("-d", f"{tmp_path}/one,{tmp_path}/t*o", "-s", "writes")
     assert chosen == [(2, 8, 2, 32, "one"), (1, 7, 1, 28, "two")]
@@ -158,7 +158,7 @@ def cold(tmp_path: Path) -> Path:
 def test_cachetop(cold: Path, tmp_path: Path) -> None:
     """A page that is not there, with others beside it; then those that are."""
     work = READ + "os.write(1, b'done')\nsys.stdin.read()\n"
-    with Tracer("cachetop", "-r", "200", "-f", "json", "8", "1") as tracer:
+    with Tracer("cachetop", "-r", "1000", "-f", "json", "8", "1") as tracer:
         child = subprocess.Popen([sys.executable, "-S", "-c", work, str(cold), "0,0,0,0,1,1"], stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE)
         assert child.stdout is not None and child.stdout.read(4) == b"done"

@@ -32,7 +32,7 @@ def buckets(found: object) -> list[dict[str, int]]:
 
 
 def test_funccount_counts_tracepoints() -> None:
-    pattern = "tracepoint:syscalls:sys_enter_get[pu]*id"
+    pattern = "tracepoint:syscalls:sys_enter_get*id"
     with Tracer("funccount", "-p", ME, "-f", "json", pattern) as tracer:
         for _ in range(321):
             os.getppid()
@@ -41,12 +41,12 @@ def test_funccount_counts_tracepoints() -> None:
     counts = maps(tracer)["@count"]
     assert counts["tracepoint:syscalls:sys_enter_getppid"] == 321
     assert counts["tracepoint:syscalls:sys_enter_getuid"] == 123
-    assert set(counts) <= {f"tracepoint:syscalls:sys_enter_get{name}" for name in ("pid", "ppid", "uid", "pgid")}
+    assert all(re.fullmatch(r"tracepoint:syscalls:sys_enter_get\w*id", name) for name in counts)
 
 
 def test_funccount_counts_user_functions() -> None:
     libc = ctypes.CDLL("libc.so.6")
-    with Tracer("funccount", "-p", ME, "-f", "json", "uprobe:libc:toasci[i]") as tracer:
+    with Tracer("funccount", "-p", ME, "-f", "json", "uprobe:libc:toasci*") as tracer:
         for _ in range(55):
             libc.toascii(65)
     counts = maps(tracer)["@count"]

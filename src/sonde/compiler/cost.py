@@ -30,7 +30,7 @@ from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedFunction
 from ..types import Scalar
 
-BUDGET = 6_000   # of a loop that stays one
+BUDGET = 4_000   # of a loop that stays one
 ROUNDS = 256     # the most rounds of one
 CALLBACK = 3     # times that the verifier looks at a callback
 _OWN = ((If, 6), (Ternary, 8), (MapRef, 20), (Unary, 2))

@@ -35,6 +35,7 @@ _MMAP2_BODY = struct.Struct("=IIQQQB")
 _MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20
 LOOK = 0.2        # s: at most so long for the processes that run at the start
 OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
+_ELSEWHERE = 0  # as the kernel tells of processes that our PID namespace does not have: kernel/events/core.c
 Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
 PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
@@ -169,13 +170,15 @@ class MappingLog:
     def _apply_record(self, kind: int, misc: int, body: bytes) -> None:
         if kind == _RECORD_FORK:
             pid, parent = struct.unpack_from("=II", body)
-            if pid != parent:
+            if pid not in (parent, _ELSEWHERE):
                 self._parents.pop(pid, None)
                 self._parents[pid] = parent  # the youngest
                 self._found.drop(pid)  # the number was another process's
                 self.changed(pid)
         elif kind == _RECORD_MMAP2:
             pid, _, start, length, offset, size = _MMAP2_BODY.unpack_from(body)
+            if pid == _ELSEWHERE:
+                return
             name = body[_MMAP2_NAME:].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
             known = body[_MMAP2_ID:_MMAP2_ID + min(size, _MOST_ID)].hex() if misc & _MISC_BUILD_ID else ""
             path = self._openable(pid, name, known) if is_file(name) else ""

@@ -29,15 +29,23 @@ def main() -> None:
     """Serve the socket that this process was started with; ``sys.argv`` ends with its prefix and whether DWARF will be
     asked for."""
     sys.prefix = sys.argv[-2]  # without ``site`` it is not that of a virtual environment, of which hints tell
-    _preload_modules(sys.argv[-1] == "dwarf")
     connection = socket(AF_UNIX, SOCK_STREAM, 0, fileno=SOCKET)
-    lower_rank(SOCKET)
+    try:
+        _preload_modules(sys.argv[-1] == "dwarf")
+        lower_rank(SOCKET)
+    except Exception as problem:
+        _send_answer(connection, {"unfit": f"{type(problem).__name__}: {problem}"})
+        return
     subjects = _Subjects()
     while (request := _receive_request(connection)) is not None:
-        data = json.dumps(_answer_request(*request, subjects)).encode()
-        if len(data) > MOST:
-            data = json.dumps({"refused": f"the answer would have {len(data)} bytes"}).encode()
-        connection.sendall(HEAD.pack(len(data)) + data)
+        _send_answer(connection, _answer_request(*request, subjects))
+
+
+def _send_answer(connection: socket, answer: JsonObject) -> None:
+    data = json.dumps(answer).encode()
+    if len(data) > MOST:
+        data = json.dumps({"refused": f"the answer would have {len(data)} bytes"}).encode()
+    connection.sendall(HEAD.pack(len(data)) + data)
 
 
 def _preload_modules(dwarf: bool) -> None:

@@ -28,6 +28,7 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # SECCOMP_RET_: ALL
 
 def lower_rank(keep: int) -> None:
     """Keep the standard descriptors and ``keep``, no rights, and little memory. OSError, SondeError: it cannot be."""
+    calls = build_seccomp_filter(os.uname().machine)  # while it may open the modules that this needs
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # they are the tracer's; this process ends when its socket is closed
     os.closerange(keep + 1, 1 << 20)
@@ -40,7 +41,7 @@ def lower_rank(keep: int) -> None:
         resource.setrlimit(kind, (most, most))
     syscalls.drop_privileges()
     syscalls.die_with_parent()
-    syscalls.filter_system_calls(build_seccomp_filter(os.uname().machine))
+    syscalls.filter_system_calls(calls)
 
 
 def limit_memory(size: int) -> None:

@@ -82,6 +82,8 @@ class Reader:
     def _explain_failure(self, answer: JsonObject | None) -> str:
         if answer is not None and has_shape(answer.get("refused"), str):
             return as_text(answer["refused"])[:300]
+        if answer is not None and has_shape(answer.get("unfit"), str):
+            return f"its reader cannot begin: {as_text(answer['unfit'])[:300]}"
         if answer is not None and has_shape(answer.get("memory"), int):
             return f"reading it takes more than {answer['memory']} MiB of memory"
         if self._late:
