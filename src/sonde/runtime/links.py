@@ -324,19 +324,37 @@ def _attach_cpu_timer(point: Attach, program: Fd, cookie: int, links: Links, cpu
 
 def _attach_counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A software or hardware event: the program runs each ``period`` events, per CPU or per thread."""
+    if point.pid:
+        _attach_to_threads(point, *_find_counter(point), program, cookie, links)
+        return
+    for cpu in online_cpus():
+        links.attach_to_event(program, _open_counter(point, cpu), cookie, start=True)
+
+
+def _find_counter(point: Attach) -> tuple[int, int]:
+    """Its type and number for perf_event_open(2)."""
     kind, table = ((PERF_TYPE_SOFTWARE, SOFTWARE_EVENTS) if point.kind == "software"
                    else (PERF_TYPE_HARDWARE, HARDWARE_EVENTS))
     config = table.get(point.event)
     if config is None:
         raise AttachError(f"{point.name}: the kernel has no {point.kind} event {point.event}", point.name, errno.ENOENT,
                           [f"known are {', '.join(sorted(table))}"])
-    if point.pid:
-        _attach_to_threads(point, kind, config, program, cookie, links)
-        return
-    for cpu in online_cpus():
-        event = syscalls.perf_event_open(kind, config, cpu=cpu, sample_period=max(1, point.period),
-                                         flags=PERF_ATTR_DISABLED)
-        links.attach_to_event(program, event, cookie, start=True)
+    return kind, config
+
+
+def _open_counter(point: Attach, cpu: int) -> Fd:
+    return syscalls.perf_event_open(*_find_counter(point), cpu=cpu, sample_period=max(1, point.period),
+                                    flags=PERF_ATTR_DISABLED)
+
+
+def try_counter(point: Attach) -> None:
+    """Open a hardware event as attaching does, and close it at once: AttachError if this machine has none."""
+    try:
+        for cpu in online_cpus():
+            _open_counter(point, cpu).close()
+    except SyscallError as error:
+        if error.errno in _NO_COUNTER:
+            raise explain_attach_error(point, error) from None
 
 
 def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
@@ -431,6 +449,9 @@ def _config_bit(path: str) -> int:
         return int(file.read().strip().partition(":")[2].partition("-")[0])
 
 
+_NO_COUNTER = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
+
+
 def explain_attach_error(point: Attach, error: SyscallError) -> AttachError:
     """An attach failure in words that help."""
     why, hints = _attach_error_reason(point, error.errno)
@@ -449,7 +470,7 @@ def explain_load_error(point: Attach, error: AttachError) -> AttachError:
 def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
     if KINDS[point.kind].user:
         return _uprobe_reason(point, number)
-    if point.kind == "hardware" and number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+    if point.kind == "hardware" and number in _NO_COUNTER:
         return "this machine has no such hardware counter", ["virtual machines often have none; software: events work"]
     if point.kind in ("tracepoint", "rawtracepoint") and number == errno.ENOENT:
         return "this kernel has no such tracepoint", [
