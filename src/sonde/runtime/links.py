@@ -517,11 +517,21 @@ def _watchpoint_reason(number: int) -> tuple[str, list[str]]:
 
 
 def _uprobe_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    if number == errno.ENOENT or not os.path.exists(point.target):
+    from ..kernel.foreign.opening import split_member
+    try:
+        size = os.stat(split_member(point.target)[0]).st_size
+    except OSError:
+        size = -1
+    if number == errno.ENOENT or size < 0:
         return f"there is no file {point.target}", []
-    if number == errno.EINVAL:
+    if number == errno.EINVAL and point.offset >= size:
         return f"offset {point.offset:#x} of {point.target} is not executable code", [
             "was the file replaced since it was read?"]
+    if number == errno.EINVAL:  # uprobe_register() of Linux: "ref_ctr_offset mismatch" in its log
+        return "the kernel has another probe at this instruction, with " + (
+            "another semaphore or none" if _semaphore(point) else "the semaphore of a static probe"), [
+            "it is another script's, or was left by a tracer that was killed while it detached (a line of dmesg has "
+            "'leaking uprobe'): then a copy of the file can be traced, and this one after a restart"]
     if number == errno.EIO or number == errno.ENOEXEC:
         return f"the instruction at offset {point.offset:#x} of {point.target} cannot be probed", []
     return _general_reason(point, number)
