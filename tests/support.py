@@ -171,6 +171,19 @@ def wait_for(done: Callable[[], bool], seconds: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
+def without_counters() -> dict[str, str]:
+    """The tools that need counters of the CPU, and what is said of them, where it has none: many virtual machines."""
+    from sonde.errors import SondeError
+    from sonde.kernel import syscalls
+
+    try:
+        for cpu in sorted(os.sched_getaffinity(0)):
+            syscalls.perf_event_open(0, 2, cpu=cpu, sample_period=100).close()  # PERF_COUNT_HW_CACHE_REFERENCES
+    except SondeError:
+        return {"llcstat": "this machine has no such hardware counter"}
+    return {}
+
+
 def set_comm(name: str) -> None:
     """Name this thread: traced by name, other processes are left alone."""
     with open(f"/proc/self/task/{threading_id()}/comm", "w") as file:

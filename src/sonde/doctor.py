@@ -1,6 +1,6 @@
 """Which of the shipped tools work on this kernel, how they attach, and what keeps the others from it.
 
-Every tool is compiled for the kernel; nothing is loaded or attached.
+Every tool is compiled for the kernel; nothing is loaded or attached, but the CPU's counters are tried.
 """
 
 from __future__ import annotations
@@ -29,14 +29,26 @@ class Verdict(Record):
     why: list[str] = []
 
 
-def examine_tool(tool: tools.Tool, world: World) -> Verdict:
-    """Compile ``tool`` for the kernel that ``world`` describes."""
+def examine_tool(tool: tools.Tool, world: World, here: bool = True) -> Verdict:
+    """Compile ``tool`` for the kernel that ``world`` describes; if that is the one that runs ``here``, try the CPU's
+    counters that it needs."""
     try:
         options = Options(params=tool.sample_arguments, env=compiling.script_environment())
         spec = compiling.compile(read_script(tool.path), options, world)
+        if here:
+            _try_counters(spec)
     except SondeError as error:
         return Verdict(tool.name, False, [], _failure_reasons(error))
     return Verdict(tool.name, True, attach_methods(spec), [warning.message for warning in spec.warnings])
+
+
+def _try_counters(spec: ScriptSpec) -> None:
+    """AttachError if this machine does not have one."""
+    from .runtime.links import try_counter
+    for program in spec.programs:
+        for point in program.attach:
+            if point.kind == "hardware":
+                try_counter(point)
 
 
 def _failure_reasons(error: SondeError) -> list[str]:
@@ -67,7 +79,8 @@ def build_report(world: World, btf: str = "", allowed: bool = True, bar: Progres
     from, if it is not this machine: what needs a trial (kprobes, and where fentry may attach) is assumed then. For a
     user who is not ``allowed`` to trace no tool works, though it may compile."""
     world.find_struct("task_struct")  # a file that is no BTF is one error, not one for each tool
-    found = [examine_tool(tool, world) for tool in track_progress(bar, tools.all_tools(), "compiling", "tools", 1)]
+    found = [examine_tool(tool, world, here=not btf)
+             for tool in track_progress(bar, tools.all_tools(), "compiling", "tools", 1)]
     width = max(len(verdict.name) for verdict in found)
     lines = []
     for verdict in found:

@@ -37,7 +37,7 @@ class FamilyLog:
     """Keeps the script's map of the family from now on. ``session`` is that of FOLLOW, not loaded yet, which knows the
     command as ``cpid``; ``maps`` are those of the script, which is not attached yet."""
 
-    is_prompt = False
+    is_prompt, rest = False, 0.0
     fds: list[int] = []
 
     def __init__(self, session: Session, maps: dict[str, Map]) -> None:

@@ -132,7 +132,7 @@ class GroupLog:
 
     # following
 
-    is_prompt = False
+    is_prompt, rest = False, 0.0
 
     @property
     def fds(self) -> list[int]:

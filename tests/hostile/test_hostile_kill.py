@@ -32,7 +32,9 @@ SEED = int(os.environ.get("SONDE_FUZZ_SEED", "20261121"))
 
 CHANGED = "the traced program is not as it was"
 
-# Says where its code and its semaphore are, then calls work(), which has a static probe, until it is ended.
+# Says where its code and its semaphore are, then calls work(), which has a static probe, until it is ended. That
+# probe is not at the function's first instruction: the kernel has one semaphore for an instruction, and where it left a
+# breakpoint it keeps to that one.
 TARGET = r"""
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -47,6 +49,7 @@ volatile long sink;
 
 __attribute__((noinline)) void work(int i)
 {
+    sink = i;
     __asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"?\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n"
                      "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte gate\n"
                      ".asciz \"app\"\n.asciz \"step\"\n.asciz \"-4@%%edi\"\n994: .balign 4\n.popsection\n"
@@ -110,7 +113,7 @@ class Target:
         return sonde_command([*(["-c", "sleep 1000"] if kind == "child" else []), "-e", text])
 
 
-@pytest.fixture  # a file of its own for each test: the kernel may refuse breakpoints where those of killed tracers were
+@pytest.fixture
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     made = Target(compile_c(TARGET, tmp_path_factory.mktemp("killed")))
     yield made

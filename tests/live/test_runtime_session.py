@@ -22,6 +22,7 @@ from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
 from sonde.runtime.batch import Raw
 from sonde.runtime.child import Child, Process
+from sonde.runtime.losses import Losses
 from sonde.runtime.session import Session
 from sonde.runtime.statistics import probe_costs
 from sonde.spec import Attach, ProgramSpec
@@ -301,6 +302,42 @@ def test_time_outs_return_nothing() -> None:
     with Session(script([enter(numbered())])) as session:
         session.attach()
         assert not session.poll(0.01)
+
+
+class Restless:
+    """A log that always has something to tell, which can wait."""
+
+    is_prompt = False
+
+    def __init__(self, rest: float) -> None:
+        self.fds = [os.eventfd(1, os.EFD_CLOEXEC)]
+        self.rest = rest
+        self.readings = 0
+
+    def drain_rings(self) -> None:
+        self.readings += 1
+
+    def count_losses(self, losses: Losses) -> None:
+        """It has none."""
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.05])
+def test_what_logs_tell_can_wait_and_records_cannot(rest: float) -> None:
+    """Many reports wake no more often than few; a record is handed over as soon as ever."""
+    log, waited = Restless(rest), []
+    with Session(script([enter(numbered())])) as session:
+        session.follow(log)
+        session.attach()
+        log.readings, begun = 0, time.monotonic()
+        assert not session.poll(1)
+        assert 1 < log.readings <= (time.monotonic() - begun) / (rest + 0.005) + 3
+        for _ in range(20):
+            begun = time.monotonic()
+            calls(1)
+            assert payloads(collect(session, 1))
+            waited.append(time.monotonic() - begun)
+    assert min(waited) < 0.045
+    os.close(log.fds[0])
 
 
 def test_run_statistics() -> None:

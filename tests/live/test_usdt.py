@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,25 @@ def test_a_semaphore_opens_the_gate(target: Path) -> None:
     tracer = trace(f"usdt:{target}:gated {{ @ = sum(arg0); @n = count(); @p[probe] = count(); }}", lambda: run(target))
     assert "@: -3\n" in tracer.stdout and "@n: 3\n" in tracer.stdout
     assert f"@p[usdt:{target}:app:gated]: 3\n" in tracer.stdout
+
+
+@pytest.mark.parametrize("first", ["uprobe", "usdt"])
+def test_another_probe_with_another_semaphore(target: Path, first: str) -> None:
+    """The kernel has one semaphore for an instruction. Who comes second is told so. Only the static probe opens its
+    gate."""
+    notes = subprocess.run(["readelf", "-nW", target], capture_output=True, text=True, check=True).stdout
+    address = re.search(r"Name: gated\s+Location: (0x\w+)", notes)
+    assert address is not None
+    probes = {"usdt": f"usdt:{target}:gated", "uprobe": f"uprobe:{target}:{int(address[1], 16):#x}"}
+    with Tracer("-e", f"{probes.pop(first)} {{ @ = count(); }}") as tracer:
+        (second,) = probes.values()
+        done = run_sonde("-e", f"{second} {{ @ = count(); }}")
+        run(target)
+    assert done.returncode == 1 and "the kernel has another probe at this instruction, with " in done.stderr
+    assert "semaphore" in done.stderr and "was the file replaced" not in done.stderr
+    again = trace(f"{second} {{ @ = count(); }}", lambda: run(target))  # the place is free now
+    for script, seen in ((tracer, first), (again, second)):
+        assert ("@: 3\n" in script.stdout) == seen.startswith("usdt"), script.stdout
 
 
 def test_wildcards(target: Path) -> None:

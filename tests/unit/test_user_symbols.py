@@ -144,6 +144,15 @@ def test_what_waits_is_taken_in_at_the_end(log: MappingLog) -> None:
     assert log.find_mapping(77, 0x1234) is not None
 
 
+@pytest.mark.parametrize(("reports", "rest"), [(0, 0), (10, 0.005), (5000, 0.05)])
+def test_many_reports_let_the_next_ones_wait(log: MappingLog, reports: int, rest: float) -> None:
+    log._rings = [Ring([fork(n, n, n + 1) for n in range(reports)], [], [])]  # type: ignore[list-item]
+    log.drain_rings()
+    assert log.rest == pytest.approx(rest)
+    log.drain_rings()
+    assert log.rest == 0
+
+
 def test_the_parents_of_the_youngest_are_remembered(log: MappingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers come again."""
     monkeypatch.setattr("sonde.kernel.mappings.PROCESSES", 2)

@@ -15,8 +15,8 @@ doctor: which tools work on this kernel, by what probes, and what keeps the othe
 USAGE
   sonde doctor [--btf FILE]
 
-  Compiles every tool; nothing is loaded or attached. The status is 0 if all of them work. `sonde tools --check` is
-  the same.
+  Compiles every tool; nothing is loaded or attached, but counters of the CPU are tried. The status is 0 if all of
+  them work. `sonde tools --check` is the same.
 
 OPTIONS
   --btf FILE   for the kernel whose BTF this is, instead of the running one

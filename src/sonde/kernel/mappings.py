@@ -36,6 +36,7 @@ _MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20
 LOOK = 0.2        # s: at most so long for the processes that run at the start
 OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
 _ELSEWHERE = 0  # as the kernel tells of processes that our PID namespace does not have: kernel/events/core.c
+REST, MOST_REST = 0.0005, 0.05  # s: how long a report that was read lets the next ones wait; and all of them together
 Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
 PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
@@ -81,6 +82,8 @@ class MappingLog:
         self._found: Cache[int, list[Mapping]] = Cache(memory)
         self._parents: dict[int, int] = {}
         self._opening = 0.0  # the moment until which files are opened
+        self._roots: dict[int, str] = {}  # of processes, as they are at this reading
+        self.rest = 0.0  # s: for which reports can wait while nobody asks; the more there were, the longer
 
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
@@ -90,8 +93,8 @@ class MappingLog:
         self._read_existing_maps()
 
     def _open_rings(self, flags: int) -> bool:
-        """A ring for each CPU, of some 2000 mappings; we are woken at once, and by many no more often than by few: see
-        runtime.session."""
+        """A ring for each CPU, of some 2000 mappings; we are woken at once, and by many more seldom than by few:
+        ``rest``."""
         try:
             for cpu in range(os.cpu_count() or 1):
                 self._rings.append(PerfRing(syscalls.perf_event_open(
@@ -153,6 +156,7 @@ class MappingLog:
         for watcher in self._watchers:
             watcher.look_again()
         found = self._waiting + self._read_rings()
+        self.rest = min(REST * len(found), MOST_REST)
         self._waiting = []
         if not found:
             return
@@ -160,6 +164,7 @@ class MappingLog:
         for record in self._read_rings():
             (found if record[0] <= newest else self._waiting).append(record)
         self._opening = time.monotonic() + OPENING
+        self._roots = {}
         for _, kind, misc, body in sorted(found):
             self._apply_record(kind, misc, body)
 
@@ -207,7 +212,9 @@ class MappingLog:
     def _openable(self, pid: int, name: str, build_id: str) -> str:
         """Where the file can be opened from here: in the process's root while there is one. What cannot be read there
         is not looked for in ours, where another file may have its name."""
-        root = binaries.process_root(pid)
+        root = self._roots.get(pid)
+        if root is None:
+            root = self._roots[pid] = binaries.process_root(pid)
         if not root:
             if time.monotonic() < self._opening:
                 mapped.hold_file(name, build_id)

@@ -12,7 +12,8 @@ from . import syscalls
 RING_BYTES = 1 << 18  # a power of two
 SAMPLE_IP = 1 << 0    # bit of perf_event_attr.sample_type
 RECORD_LOST, RECORD_SAMPLE = 2, 9
-_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail
+_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail, which is behind it
+_PLACES = struct.Struct("=QQ")
 _HEADER = struct.Struct("=IHH")
 
 
@@ -29,8 +30,9 @@ class PerfRing:
 
     def drain_records(self) -> Iterator[tuple[int, int, bytes]]:
         """(kind, misc, body) of each record since the last time."""
-        head = int.from_bytes(self._memory[_HEAD:_HEAD + 8], "little")
-        tail = int.from_bytes(self._memory[_TAIL:_TAIL + 8], "little")
+        head, tail = _PLACES.unpack_from(self._memory, _HEAD)
+        if head == tail:
+            return
         while tail < head:
             kind, misc, size = _HEADER.unpack(self._read_bytes(tail, 8))
             if size < 16:

@@ -324,19 +324,37 @@ def _attach_cpu_timer(point: Attach, program: Fd, cookie: int, links: Links, cpu
 
 def _attach_counter(point: Attach, program: Fd, cookie: int, links: Links) -> None:
     """A software or hardware event: the program runs each ``period`` events, per CPU or per thread."""
+    if point.pid:
+        _attach_to_threads(point, *_find_counter(point), program, cookie, links)
+        return
+    for cpu in online_cpus():
+        links.attach_to_event(program, _open_counter(point, cpu), cookie, start=True)
+
+
+def _find_counter(point: Attach) -> tuple[int, int]:
+    """Its type and number for perf_event_open(2)."""
     kind, table = ((PERF_TYPE_SOFTWARE, SOFTWARE_EVENTS) if point.kind == "software"
                    else (PERF_TYPE_HARDWARE, HARDWARE_EVENTS))
     config = table.get(point.event)
     if config is None:
         raise AttachError(f"{point.name}: the kernel has no {point.kind} event {point.event}", point.name, errno.ENOENT,
                           [f"known are {', '.join(sorted(table))}"])
-    if point.pid:
-        _attach_to_threads(point, kind, config, program, cookie, links)
-        return
-    for cpu in online_cpus():
-        event = syscalls.perf_event_open(kind, config, cpu=cpu, sample_period=max(1, point.period),
-                                         flags=PERF_ATTR_DISABLED)
-        links.attach_to_event(program, event, cookie, start=True)
+    return kind, config
+
+
+def _open_counter(point: Attach, cpu: int) -> Fd:
+    return syscalls.perf_event_open(*_find_counter(point), cpu=cpu, sample_period=max(1, point.period),
+                                    flags=PERF_ATTR_DISABLED)
+
+
+def try_counter(point: Attach) -> None:
+    """Open a hardware event as attaching does, and close it at once: AttachError if this machine has none."""
+    try:
+        for cpu in online_cpus():
+            _open_counter(point, cpu).close()
+    except SyscallError as error:
+        if error.errno in _NO_COUNTER:
+            raise explain_attach_error(point, error) from None
 
 
 def _attach_watchpoint(point: Attach, program: Fd, cookie: int, links: Links) -> None:
@@ -431,6 +449,9 @@ def _config_bit(path: str) -> int:
         return int(file.read().strip().partition(":")[2].partition("-")[0])
 
 
+_NO_COUNTER = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
+
+
 def explain_attach_error(point: Attach, error: SyscallError) -> AttachError:
     """An attach failure in words that help."""
     why, hints = _attach_error_reason(point, error.errno)
@@ -449,7 +470,7 @@ def explain_load_error(point: Attach, error: AttachError) -> AttachError:
 def _attach_error_reason(point: Attach, number: int) -> tuple[str, list[str]]:
     if KINDS[point.kind].user:
         return _uprobe_reason(point, number)
-    if point.kind == "hardware" and number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+    if point.kind == "hardware" and number in _NO_COUNTER:
         return "this machine has no such hardware counter", ["virtual machines often have none; software: events work"]
     if point.kind in ("tracepoint", "rawtracepoint") and number == errno.ENOENT:
         return "this kernel has no such tracepoint", [
@@ -496,11 +517,21 @@ def _watchpoint_reason(number: int) -> tuple[str, list[str]]:
 
 
 def _uprobe_reason(point: Attach, number: int) -> tuple[str, list[str]]:
-    if number == errno.ENOENT or not os.path.exists(point.target):
+    from ..kernel.foreign.opening import split_member
+    try:
+        size = os.stat(split_member(point.target)[0]).st_size
+    except OSError:
+        size = -1
+    if number == errno.ENOENT or size < 0:
         return f"there is no file {point.target}", []
-    if number == errno.EINVAL:
+    if number == errno.EINVAL and point.offset >= size:
         return f"offset {point.offset:#x} of {point.target} is not executable code", [
             "was the file replaced since it was read?"]
+    if number == errno.EINVAL:  # uprobe_register() of Linux: "ref_ctr_offset mismatch" in its log
+        return "the kernel has another probe at this instruction, with " + (
+            "another semaphore or none" if _semaphore(point) else "the semaphore of a static probe"), [
+            "it is another script's, or was left by a tracer that was killed while it detached (a line of dmesg has "
+            "'leaking uprobe'): then a copy of the file can be traced, and this one after a restart"]
     if number == errno.EIO or number == errno.ENOEXEC:
         return f"the instruction at offset {point.offset:#x} of {point.target} cannot be probed", []
     return _general_reason(point, number)

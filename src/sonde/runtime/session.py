@@ -64,6 +64,10 @@ if TYPE_CHECKING:
         def is_prompt(self) -> bool:
             """Whether it has to be read at once, not when there is something else to do."""
 
+        @property
+        def rest(self) -> float:
+            """Seconds for which what it tells can wait, when there is nothing else to do."""
+
         def drain_rings(self) -> None:
             """Take in what has been told."""
 
@@ -250,7 +254,7 @@ class Session:
         urgent += [self.process.fd] if self.process else []
         prompt = [fd for log in self._followed if log.is_prompt for fd in log.fds]
         rest = [fd for log in self._followed if not log.is_prompt for fd in log.fds]
-        self._waiting = Waiting(urgent + prompt, self.ring_fds + rest)
+        self._waiting = Waiting(urgent + prompt, self.ring_fds, rest)
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -284,7 +288,9 @@ class Session:
         waiting = self._waiting
         assert waiting is not None
         if not self._delivery:
-            waiting.for_anything(left)
+            if waiting.for_anything(left):
+                rest = max([log.rest for log in self._followed])
+                waiting.for_records(rest if left is None else min(left, rest))
             held = REST
         else:
             held = REST if busy else max(REST, self._delivery.seconds_until_certain())

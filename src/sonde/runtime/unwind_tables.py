@@ -102,6 +102,8 @@ class UnwindTables:
 
     # while programs run
 
+    rest = 0.0
+
     @property
     def fds(self) -> list[int]:
         """Readable when programs ask, and while a file is being read."""

@@ -361,8 +361,10 @@ class StackTrace:
         frame = self._make_frame(address, *(found or ("", 0)))
         if not self.type.user or self.type.mode not in ("bpftrace", "perf"):
             return [frame]
-        *inlined, own = self._context.code_places(address - calls, self.tgid) or [("", "", 0)]
-        _, frame.file, frame.line = own
+        places = self._context.code_places(address - calls, self.tgid)
+        if not places:
+            return [frame]
+        *inlined, (_, frame.file, frame.line) = places
         frames = [self._make_frame(address, name, 0, frame.module) for name, _, _ in inlined]
         for each, (_, file, line) in zip(frames, inlined):
             each.file, each.line, each.inlined = file, line, True

@@ -114,6 +114,8 @@ def _open_handle(path: str, flags: int) -> int:
 
 def stamp_of_path(path: str) -> Stamp:
     """What tells the file at a path, as it is now, from any other. OSError, ValueError."""
+    if _split_root(path) is None and not split_member(path)[1]:
+        return _stamp_of(os.stat(path))
     handle = _open_handle(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return stamp_of_file(path, handle)
@@ -129,7 +131,10 @@ def stamp_of_file(path: str, descriptor: int) -> Stamp:
 
 def stamp_of(descriptor: int) -> Stamp:
     """The same of an open one."""
-    stat = os.fstat(descriptor)
+    return _stamp_of(os.fstat(descriptor))
+
+
+def _stamp_of(stat: os.stat_result) -> Stamp:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
