@@ -70,5 +70,8 @@ have mkfs.xfs || install_packages xfsprogs || true
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# speedscope, which opens profiles, has no package but npm's; its test says so where there is none.
+[ -d "$venv/node/node_modules/speedscope" ] || ! have npm ||
+    npm install --silent --no-audit --no-fund --fetch-retries 1 --prefix "$venv/node" speedscope >/dev/null 2>&1 || true
 # Start-up is a matter of not compiling: also where PYTHONDONTWRITEBYTECODE is set.
 "$venv/bin/python" -m compileall -q src

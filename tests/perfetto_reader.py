@@ -1,8 +1,8 @@
 """A strict reader of Chrome's trace-event format, as ui.perfetto.dev takes it; it knows nothing of what wrote the file.
 
 By the format's published description ("Trace Event Format"): what each phase must have, that what begins on a thread
-ends there in reverse order (B, E; X must nest among them), that async events (b, e) are paired by category and id, and
-that times are microseconds.
+ends there in reverse order (B, E; X must nest among them) and with no other category, that async events (b, e) are
+paired by category, process and id, and that times are microseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sonde.record import Record
 
 NEEDS = {"M": {"name", "pid", "args"}, "i": {"name", "ts", "pid", "tid", "s"}, "C": {"name", "ts", "pid", "args"},
          "X": {"name", "ts", "dur", "pid", "tid"}, "B": {"name", "ts", "pid", "tid"}, "E": {"ts", "pid", "tid"},
-         "b": {"name", "cat", "id", "ts", "pid"}, "e": {"name", "cat", "id", "ts", "pid"}}
+         "b": {"name", "cat", "id2", "ts", "pid"}, "e": {"name", "cat", "id2", "ts", "pid"}}
 ROUNDING = 0.002  # µs: two nanoseconds, of times that are written as floating point
 
 
@@ -76,7 +76,7 @@ def _calls(events: list[dict[str, Any]], found: TraceFile) -> None:
             continue
         assert stack, f"ends without a begin: {event}"
         begun = stack.pop()
-        assert event.get("name", begun["name"]) == begun["name"], (begun, event)
+        assert all(event.get(key, begun.get(key)) == begun.get(key) for key in ("name", "cat")), (begun, event)
         found.slices.append(Slice(begun["name"], begun["ts"], event["ts"], (event["pid"], event["tid"]), len(stack),
                                   begun.get("args", {})))
 
@@ -95,9 +95,9 @@ def _complete(events: list[dict[str, Any]], found: TraceFile) -> None:
 
 
 def _async(events: list[dict[str, Any]], found: TraceFile) -> None:
-    open: dict[tuple[str, str], dict[str, Any]] = {}
+    open: dict[tuple[str, int, str], dict[str, Any]] = {}
     for event in [e for e in events if e["ph"] in "be"]:
-        key = (event["cat"], event["id"])
+        key = (event["cat"], event["pid"], event["id2"]["local"])
         if event["ph"] == "b":
             assert key not in open, f"begins twice: {event}"
             open[key] = event

@@ -36,8 +36,13 @@ PART int note(int n)
         fprintf(output, " %lx", (unsigned long)frames[i]);
     fputc('\n', output);
     pthread_mutex_unlock(&lock);
+#ifdef __x86_64__
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_close), "D"((long)number) : "rcx", "r11", "memory");
+#else
+    register long result __asm__("x0") = number, call __asm__("x8") = SYS_close;
+    __asm__ volatile("svc 0" : "+r"(result) : "r"(call) : "memory");
+#endif
     return n + (int)(result & 1);
 }
 
@@ -49,7 +54,12 @@ PART int with_alloca(int n)
     memset(p, 1, n * 16);
     return with_array(p[3]) + p[n];
 }
-PART __attribute__((force_align_arg_pointer)) int aligned(int n)
+#ifdef __x86_64__
+#define REALIGNED __attribute__((force_align_arg_pointer))
+#else
+#define REALIGNED
+#endif
+PART REALIGNED int aligned(int n)
 {
     volatile char room[100] __attribute__((aligned(64)));
     room[n & 63] = n;

@@ -12,7 +12,8 @@ The design, and why:
 - The first stack that meets a file whose rows are not there asks for them (``__unwindasks``, a ring) and ends early,
   which is counted. Those of the processes that are traced are stored before anything is attached.
 - A rule has what compilers make: the frame's address is stack or frame pointer plus a number, or lies in memory there;
-  the return address lies below it, and the frame pointer somewhere further below. Signal frames and the PLT have rules
+  the return address lies below it, and the frame pointer somewhere further below; on aarch64 the return address lies
+  anywhere below it, most often above the frame pointer, or in its register. Signal frames and the PLT have rules
   of their own. Code that has no table at all (made at run time, or in a file without ``.eh_frame``) is walked
   by frame pointers. Whatever else ends a stack is counted, by reason.
 """
@@ -34,6 +35,11 @@ SIGNAL = 8        # the stack pointer's place in what the kernel saved lies at s
 UNKNOWN = 9       # something else
 # The frame pointer: as it is; at frame pointer + 0; lost; else so many words below the frame's address
 KEPT, AT_BP, GONE = 0, 0xFFE, 0xFFF
+# Where calls leave the return address in a register (aarch64), it is the return address that lies so many words below
+# the frame's address, or still in the register. The frame pointer lies in the word below it (SP, BP), is as it was, or
+# is lost. The odd ones are based on the frame pointer.
+LINKED = 0
+SP_KEPT, BP_KEPT, SP_GONE, BP_GONE = 10, 11, 12, 13
 
 # A file: device as the kernel numbers it, inode, size. The first of its rows, their number, and what is known of it.
 FILE_KEY, FILE = Layout("=QQQ"), Layout("=III4x")

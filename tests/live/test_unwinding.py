@@ -13,38 +13,43 @@ from pathlib import Path
 
 import pytest
 
-from support import compile_c, interpreters, run_sonde, trace
+from support import BARE_CALL, compile_c, interpreters, run_sonde, trace
 
-pytestmark = [pytest.mark.skipif(os.uname().machine != "x86_64", reason="programs unwind stacks on x86_64 only"),
-              pytest.mark.skipif(tuple(map(int, os.uname().release.split(".")[:2])) < (6, 1),
-                                 reason="a process's mappings are found in kernels whose BTF has them in a maple tree "
-                                        "(Linux 6.1)")]
+pytestmark = pytest.mark.skipif(tuple(map(int, os.uname().release.split(".")[:2])) < (6, 1),
+                                reason="a process's mappings are found in kernels whose BTF has them in a maple tree "
+                                       "(Linux 6.1)")
+X86 = os.uname().machine == "x86_64"
+with_pystack = pytest.mark.skipif(not X86, reason="pystack is for x86_64")
 
 TARGET = Path(__file__).parents[1] / "unwind_target.c"
 ROUNDS = int(os.environ.get("SONDE_UNWIND_ROUNDS", "20"))
 CLOSE = "tracepoint:syscalls:sys_enter_close /pid == cpid && args.fd >= 1048576 && args.fd < 1073741824/"
 GETPPID = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/"
 BARE = ("-O2", "-fomit-frame-pointer")
+# Where code of aarch64 that has no table has called, only the caller's frame record says where the frame lies.
+WITH_RECORDS = BARE if X86 else ("-O2",)
 
-# leaf() makes the call; what is before it is a function made at run time, of six instructions with a frame pointer
+# leaf() makes the call; what is before it is a function made at run time, of some instructions with a frame pointer,
+# which calls its second argument
 JIT = r"""
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
 #define PART __attribute__((noinline))
-PART int leaf(int n)
-{
-    long r;
-    __asm__ volatile("syscall" : "=a"(r) : "a"(110) : "rcx", "r11", "memory"); /* getppid() */
-    return n + (int)(r & 1);
-}
+""" + BARE_CALL + r"""
+PART int leaf(int n) { return n + (int)(bare_getppid() & 1); }
 PART int inner(int n) { volatile char room[200]; memset((void *)room, n, sizeof room); return leaf(room[n]) + 1; }
-static const unsigned char made[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0xc3 }; /* calls its second argument */
+#ifdef __x86_64__
+static const unsigned char made[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0xc3 };
+#else
+static const unsigned made[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0020, 0xa8c17bfd, 0xd65f03c0 };
+#endif
 PART int outer(int n)
 {
     int (*code)(int, int (*)(int)) =
         mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy((void *)code, made, sizeof made);
+    __builtin___clear_cache((char *)code, (char *)code + sizeof made);
     return code(n, inner) + 1;
 }
 int main(int argc, char **argv) { (void)argv; return outer(argc) < 0; }
@@ -64,7 +69,7 @@ def in_order(wanted: list[str], found: list[str]) -> bool:
 
 @pytest.fixture(scope="module")
 def jit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_c(JIT, tmp_path_factory.mktemp("jit"), "jit", *BARE)
+    return compile_c(JIT, tmp_path_factory.mktemp("jit"), "jit", *WITH_RECORDS)
 
 
 @pytest.mark.exact
@@ -177,7 +182,7 @@ def test_stacks_before_a_table_is_there_are_counted(jit: Path, tmp_path: Path) -
 def test_a_file_that_another_has_taken_the_place_of(tmp_path: Path) -> None:
     """A process runs what was there when it began; that is read, not what its path leads to now."""
     target = compile_c(JIT.replace("return outer(argc) < 0;", "for (;;) { outer(argc); usleep(10000); }").replace(
-        "#include <string.h>", "#include <string.h>\n#include <unistd.h>"), tmp_path, "loops", *BARE)
+        "#include <string.h>", "#include <string.h>\n#include <unistd.h>"), tmp_path, "loops", *WITH_RECORDS)
     with subprocess.Popen([target]) as process:
         shutil.copy("/bin/true", tmp_path / "other")
         os.replace(tmp_path / "other", target)
@@ -230,6 +235,7 @@ outer()
 """
 
 
+@with_pystack
 def test_stack_has_python_in_the_place_of_its_interpreter(tmp_path: Path) -> None:
     target = tmp_path / "calls.py"
     target.write_text(CALLS)
@@ -274,6 +280,7 @@ work()
 """
 
 
+@with_pystack
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_stack_has_what_python_calls_between_its_functions(version: str, tmp_path: Path) -> None:
     """C functions stand between the Python function that has called them and the one that they call."""
@@ -296,19 +303,32 @@ def test_stack_has_what_python_calls_between_its_functions(version: str, tmp_pat
 def test_stack_of_a_native_program(jit: Path) -> None:
     done = run_sonde("-c", str(jit), "-e", f"{GETPPID} {{ @[stack] = count(); }}")
     (names, _), = chains(done.stdout)
-    assert in_order(["do_syscall_64", "leaf", "inner", "outer", "main", "_start"], names)
+    assert in_order(["do_syscall_64" if X86 else "invoke_syscall", "leaf", "inner", "outer", "main", "_start"], names)
 
 
 # Functions written by hand whose tables say what is not so: each makes getppid(), and from each the walk cannot go on.
 ODD = r"""
+#ifdef __x86_64__
+#define CALL "mov $110, %eax\nsyscall\n"
+#else
+#define CALL "mov x8, #173\nsvc #0\n"
+#endif
 #define ODD(name, before, cfi, after) \
-    __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n.cfi_startproc\n" before \
-            cfi "\nmov $110, %eax\nsyscall\n" after "ret\n.cfi_endproc\n.size " #name ", .-" #name "\n"); \
+    __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name ":\n.cfi_startproc\n" before \
+            cfi "\n" CALL after "ret\n.cfi_endproc\n.size " #name ", .-" #name "\n"); \
     void name(void);
+#ifdef __x86_64__
 ODD(by_rule, "", ".cfi_def_cfa %rcx, 8", "")
 ODD(by_read, "", ".cfi_def_cfa_offset 200000", "")
 ODD(by_map, "push $0x1230\n", ".cfi_def_cfa_offset 8", "add $8, %rsp\n")
 ODD(by_loop, "", ".cfi_def_cfa_offset -64", "")
+#else
+ODD(by_rule, "", ".cfi_def_cfa x5, 16", "")
+ODD(by_read, "", ".cfi_def_cfa_offset 200000\n.cfi_offset x30, -16", "")
+ODD(by_map, "mov x9, #0x1230\nstr x9, [sp, #-16]!\n", ".cfi_def_cfa_offset 16\n.cfi_offset x30, -16",
+    "add sp, sp, #16\n")
+ODD(by_loop, "", ".cfi_offset x30, -16", "")
+#endif
 #define CALLER(name) __attribute__((noinline)) void call_##name(void) { name(); __asm__ volatile(""); }
 CALLER(by_rule) CALLER(by_read) CALLER(by_map) CALLER(by_loop)
 int main(void)
@@ -364,14 +384,14 @@ def test_equals_what_gdb_says(tmp_path: Path) -> None:
     outermost."""
     if shutil.which("gdb") is None:
         pytest.skip("gdb is not installed")
-    source = r"""
+    source = BARE_CALL + r"""
 #include <signal.h>
 #include <stdlib.h>
 #define PART __attribute__((noinline))
 static int calls;
 PART static int compare(const void *a, const void *b)
 {
-    if (++calls == 5) { long r; __asm__ volatile("syscall" : "=a"(r) : "a"(110) : "rcx", "r11", "memory"); }
+    if (++calls == 5) bare_getppid();
     return *(const int *)a - *(const int *)b;
 }
 PART static int sort(int n)

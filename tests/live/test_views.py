@@ -18,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from browser import Browser
 from perfetto_reader import read_packets, read_trace
 from pprof_reader import ReadProfile
 from support import Tracer, compile_c, run_sonde
+from trace_processor import TraceProcessor
 
 SVG = "{http://www.w3.org/2000/svg}"
 BUSY = """
@@ -212,6 +214,15 @@ print(os.getpid(), *[each.native_id for each in threads])"""
     counts = [each["value"] for each in trace.counters if each["name"] == f"@n[{pid}]"]
     assert counts and counts[-1] == 10 and counts == sorted(counts)
     assert str(script.split()[0]) in trace.about["command"]
+    with Browser() as browser, TraceProcessor(browser) as processor:
+        processor.load(file.read_bytes())
+        assert not processor.complaints()
+        theirs = processor.read()
+    rows = [sorted((each.name, each.begin, each.end, each.track, each.depth) for each in found.slices)
+            for found in (theirs, trace)]
+    assert rows[0] == rows[1] and len(rows[0]) >= 10
+    assert [(each["name"], each["ts"], each["value"]) for each in theirs.counters] == [
+        (each["name"], each["ts"], each["value"]) for each in trace.counters]
 
 
 CONNECTION = """import socket, threading, time

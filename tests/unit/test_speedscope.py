@@ -1,5 +1,5 @@
-"""What speedscope makes of the folded and the pprof form, by the rules of its importers (src/import/bg-flamegraph.ts
-and pprof.ts of its repository); no package for Python has them."""
+"""What speedscope makes of the folded and the pprof form: by the rules of its importers (src/import/bg-flamegraph.ts
+and pprof.ts of its repository), and speedscope itself, where its npm package is installed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from browser import Browser
 from decoding import Names
 from pprof_reader import ReadProfile
 from sonde import types as t
@@ -14,11 +15,11 @@ from sonde.output.views import Target, view_class
 from sonde.runtime.provenance import Provenance
 from sonde.runtime.values import StackTrace
 from sonde.spec import Config, MapSpec, ScriptSpec
+from speedscope import Weights, open_in_speedscope, speedscope_page
 
 COMM, KSTACK, USTACK = t.Str(16), t.Stack(), t.Stack(user=True)
 RUN = Provenance("sonde -f folded -e '@[kstack] 12'", "host", "6.18", 1_700_000_000 * 10**9, 2.5,
                  ["Lost 5 events: 5 of profile:hz:99", "99"])
-Weights = dict[tuple[str, ...], int]
 
 
 def by_folded(text: str) -> Weights:
@@ -51,16 +52,36 @@ def written(form: str, named: MapSpec, items: list[tuple[Any, int]], path: Path)
     return b"".join([piece if isinstance(piece, bytes) else piece.encode() for piece in pieces])
 
 
-def test_both_forms_show_the_same(tmp_path: Path) -> None:
-    """Weights by stack; what the files say of their run is taken for no stack, though it ends with a number."""
+def two_stacks(form: str, path: Path) -> bytes:
+    """What a form has of two programs that waited."""
     named = MapSpec("@wait_ns", "hash", 8, 8, 16, key=t.Tuple((COMM, USTACK, KSTACK)), value=t.Aggregate("sum"),
                     labels=("comm", "", ""))
     stacks = StackTrace(USTACK, 8, 5, 1, Names()), StackTrace(KSTACK, 7, 0, 2, Names())
-    items = [(("a b;c 7\n", *stacks), 1 << 40), (("x", *stacks), 5)]
-    folded = by_folded(written("folded", named, items, tmp_path / "x").decode())
-    assert sum(folded.values()) == (1 << 40) + 5 and {stack[0] for stack in folded} == {"a b:c 7\\x0a", "x"}
+    return written(form, named, [(("a b;c 7\n", *stacks), 1 << 40), (("x", *stacks), 5)], path)
+
+
+def without_first(folded: Weights) -> Weights:
+    """A folded form's stacks without programs' names and the marks of the kernel's frames, as pprof has them."""
     plain: Weights = {}
     for stack, weight in folded.items():
         names = tuple(name.removesuffix("_[k]") for name in stack[1:])
         plain[names] = plain.get(names, 0) + weight
-    assert by_pprof(written("pprof", named, items, tmp_path / "x")) == (plain, "nanoseconds")
+    return plain
+
+
+def test_both_forms_show_the_same(tmp_path: Path) -> None:
+    """Weights by stack; what the files say of their run is taken for no stack, though it ends with a number."""
+    folded = by_folded(two_stacks("folded", tmp_path / "x").decode())
+    assert sum(folded.values()) == (1 << 40) + 5 and {stack[0] for stack in folded} == {"a b:c 7\\x0a", "x"}
+    assert by_pprof(two_stacks("pprof", tmp_path / "x")) == (without_first(folded), "nanoseconds")
+
+
+def test_speedscope_itself_opens_both(tmp_path: Path) -> None:
+    speedscope_page()
+    with Browser() as browser:
+        for form, name, unit in (("folded", "x.folded", "none"), ("pprof", "x.pb.gz", "nanoseconds")):
+            file = tmp_path / name
+            file.write_bytes(two_stacks(form, file))
+            shown = open_in_speedscope(browser, file)
+            assert shown == (by_folded(file.read_text()) if form == "folded" else by_pprof(file.read_bytes())[0], unit)
+        assert not browser.complaints

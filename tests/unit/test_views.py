@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html.parser
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 
 from compiled import world
 from decoding import Names
-from perfetto_reader import read_packets, read_trace
 from sonde import compiling
 from sonde import types as t
 from sonde.errors import SondeError, UsageError
@@ -35,28 +33,16 @@ from sonde.output.views.heatmap import terminal_lines
 from sonde.output.views.stacks import build_tree, folded_lines, read_folded
 from sonde.runtime.aggregates import Bucket, Histogram, LinearHistogram, Stats
 from sonde.runtime.events import Event
-from sonde.runtime.values import InetAddress, RecordValue, StackTrace
-from sonde.spec import Config, EventField, EventSite, FormatPart, MapSpec, ScriptSpec
+from sonde.runtime.values import InetAddress, StackTrace
+from sonde.spec import EventField, EventSite, FormatPart, ScriptSpec
+from viewing import COUNTS, HOSTILE, Run, map_of, printf, printing, script
 
 COMM = t.Str(16)
 KSTACK, USTACK = t.Stack(), t.Stack(user=True)
 PYSTACK = t.Stack(user=True, mode=t.PYTHON)
 COUNT, SUM, HIST, STATS = (t.Aggregate(kind) for kind in ("count", "sum", "hist", "stats"))
-HOSTILE = "<script>alert('\"&]]>\x1b[2J\x00\udcff;\n"
 SVG = "{http://www.w3.org/2000/svg}"
 SECOND = 1_000_000_000
-
-
-def map_of(name: str, key: t.Type | None, value: t.Type) -> MapSpec:
-    return MapSpec(name, "hash", 8, 8, 16, key=key, value=value, memory=key is None)
-
-
-def printing(named: MapSpec, then: str = "clear") -> EventSite:
-    return EventSite("print_map", None, [], 24, [], {"map": named.name, "then": then})
-
-
-def script(*maps: MapSpec, sites: list[EventSite] | None = None) -> ScriptSpec:
-    return ScriptSpec([], list(maps), sites or [], [], ["begin", "tracepoint:a:b"], [], Config())
 
 
 def hist(*values: int) -> Histogram:
@@ -74,29 +60,11 @@ def user_stack() -> StackTrace:
     return StackTrace(USTACK, 8, 5, 1, Names())
 
 
-class Run:
-    """A view of a script, fed by hand."""
-
-    def __init__(self, name: str, spec: ScriptSpec, target: Target | None = None) -> None:
-        self.pieces: list[Any] = []
-        self.view = view_class(name)(spec, Names(), self.pieces.append, target or Target())
-
-    def finish(self) -> str:
-        self.view.finish()
-        return "".join(self.pieces)
-
-    def finish_bytes(self) -> bytes:
-        """Of a view that writes no text."""
-        self.view.finish()
-        return b"".join(self.pieces)
-
-
 # --- what fits --------------------------------------------------------------------------------------------
 
 STACKS = map_of("@", t.Tuple((COMM, USTACK, KSTACK)), COUNT)
 LATENCY = map_of("@usecs", None, HIST)
 PAIRS = map_of("@pairs", t.Tuple((t.Inet(), t.Inet(), t.Int(16))), SUM)
-COUNTS = map_of("@counts", COMM, COUNT)
 
 
 @pytest.mark.parametrize(("spec", "views"), [
@@ -438,11 +406,6 @@ def test_csv_of_one_map_and_stacks() -> None:
     assert run.finish() == "key1,key2,key3,value\nx,main,[unknown]_[k];do_x_[k],2\n"
 
 
-def printf(*parts: FormatPart) -> EventSite:
-    fields = [EventField(t.INT64, 16) for part in parts if part.conversion]
-    return EventSite("printf", None, fields, 64, list(parts))
-
-
 def test_csv_of_events() -> None:
     site = printf(FormatPart("pid="), FormatPart("", "d"), FormatPart(" took: "), FormatPart("", "d"),
                   FormatPart(" of "), FormatPart("", "d"))
@@ -472,93 +435,6 @@ def test_columns_are_called_as_the_script_calls_the_values() -> None:
     assert [key_columns(spec.find_map(name)) for name in ("@a", "@b", "@c")] == [
         ("comm", "pid"), ("key1", "key2", "cpu"), ("ntop", "key2")]
     assert [named.name for named in spec.shown_maps] == ["@a", "@b", "@c"] and spec.find_map("@p").at_end == "clears"
-
-
-RECORD = type("record", (RecordValue,), {"_fields": ("name", "pid", "tid", "comm", "dur", "ret")})
-
-
-def test_perfetto() -> None:
-    text = printf(FormatPart("", "d"))
-    record = EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
-    run = Run("perfetto", script(COUNTS, sites=[text, record, printing(COUNTS)]))
-    run.view.add_event(Event("printf", (1 << 60,), "tracepoint:a:b", 5000, 0), text, "opened <x>\n")
-    run.view.add_event(Event("print", (RECORD(("read", 10, 11, "cat", 3000, -1)),), "tracepoint:a:b", 9000, 1), record,
-                       "")
-    run.view.add_map(COUNTS, [("x", 5)], 10_000, "clear")
-    events = json.loads(run.finish())["traceEvents"]
-    instant, = [e for e in events if e["ph"] == "i"]
-    assert (instant["name"], instant["ts"], instant["pid"], instant["tid"]) == ("opened <x>", 5.0, 0, 2)
-    assert instant["args"] == {"arg1": str(1 << 60)}
-    piece, = [e for e in events if e["ph"] == "X"]
-    assert (piece["name"], piece["ts"], piece["dur"], piece["pid"], piece["tid"]) == ("read", 6.0, 3.0, 10, 11)
-    assert piece["args"] == {"ret": -1}
-    counter, = [e for e in events if e["ph"] == "C"]
-    assert (counter["name"], counter["args"]) == ("@counts", {"x": 5})
-    assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["tracepoint:a:b", "cat"]
-
-
-def named(*names: str) -> EventSite:
-    """A printf of numbers that the script calls so."""
-    parts = [part for _ in names for part in (FormatPart(" "), FormatPart("", "d"))]
-    return EventSite("printf", None, [EventField(t.INT64, 16, name) for name in names], 64, parts)
-
-
-def test_calls_that_begin_and_end_are_slices() -> None:
-    site = named("pid", "tid")
-    spec = script(sites=[site])
-    spec.probes = ["tracepoint:syscalls:sys_enter_read", "tracepoint:syscalls:sys_exit_read", "kprobe:vfs_read",
-                   "kretprobe:vfs_read", "kprobe:alone"]
-    run = Run("perfetto", spec)
-    for time, probe in enumerate([1, 0, 2, 4, 3, 1, 0, 2, 1], 1):  # one return, and one entry, without the other
-        run.view.add_event(Event("printf", (7, 8), spec.probes[probe], 1000 * time, 0), site, "x")
-    trace = read_trace(run.finish())
-    assert [(each.name, each.begin, each.end, each.depth) for each in trace.slices] == [
-        ("vfs_read", 3, 5, 1), ("read", 2, 6, 0), ("vfs_read", 8, 9, 1), ("read", 7, 9, 0)]
-    assert {each.track for each in trace.slices} == {(7, 8)} and len(trace.instants) == 2
-
-
-def test_rows_of_a_tool_are_slices_that_may_overlap() -> None:
-    run = Run("perfetto", script(), Target(title="tcplife", table=("PID", "COMM", "MS")))
-    for time, milliseconds in ((9, "4.5"), (10, "3")):
-        run.view.row([("PID", "7", True), ("COMM", "curl", False), ("MS", milliseconds, True)], time * 10**6, "probe")
-    trace = read_trace(run.finish())
-    assert [(each.name, each.begin, each.end) for each in trace.slices] == [
-        ("tcplife", 4500, 9000), ("tcplife", 7000, 10000)]
-    assert trace.processes == {0: "tcplife", 7: "curl"} and trace.slices[0].args["MS"] == 4.5
-
-
-def test_both_forms_of_a_trace_say_the_same() -> None:
-    """Perfetto's own, read by its own package, and Chrome's: calls that nest, slices that overlap, instants, counters;
-    texts that nobody should have in a trace."""
-    site, record = named("pid", "tid"), EventSite("print", None, [EventField(t.Tuple((t.INT64,), ("name",)), 16)], 64)
-    spec = script(COUNTS, sites=[site, record, printing(COUNTS)])
-    spec.probes = ["tracepoint:syscalls:sys_enter_read", "tracepoint:syscalls:sys_exit_read", "kprobe:alone"]
-
-    def play(target: Target | None) -> Run:
-        run = Run("perfetto", spec, target)
-        for time, probe in enumerate([1, 0, 0, 1, 1, 2, 0, 1], 1):
-            run.view.add_event(Event("printf", (7, 8), spec.probes[probe], 1000 * time + 1, 0), site, f"n{time}")
-        for pid, comm in ((10, "cat"), (11, HOSTILE)):
-            run.view.add_event(Event("print", (RECORD(("read", pid, 12, comm, 3001, -1)),), "kprobe:alone", 9007, 1),
-                               record, "")
-        for time in (12, 13):
-            run.view.row([("PID", "7", True), ("COMM", "curl", False), ("MS", "0.005", True)], time * 1000, "p")
-        run.view.add_event(Event("printf", (7, 8), "", 20_000, 0), site, HOSTILE * 30)
-        run.view.add_map(COUNTS, [("x", 5), (HOSTILE, 0)], 21_000, "clear")
-        run.view.add_map(COUNTS, [("x", -(1 << 63)), ("y", (1 << 64) - 1)], 22_001, "clear")
-        return run
-    chrome = read_trace(play(None).finish())
-    packets = read_packets(play(Target("out.pftrace", title="")).finish_bytes())
-    rows = [sorted([(each.name, each.begin, each.end, each.track[0], each.depth, sorted(each.args.items()))
-                    for each in trace.slices], key=repr) for trace in (chrome, packets)]
-    assert rows[0] == rows[1] and len(rows[0]) == 7
-    instants = [[(each["name"], each["cat"], each["ts"], each["pid"], each["tid"], each["args"])
-                 for each in trace.instants] for trace in (chrome, packets)]
-    assert instants[0] == instants[1] and len(instants[0]) == 3
-    assert chrome.processes == packets.processes and chrome.threads == packets.threads
-    values = [(f"{each['name']}[{key}]", each["ts"], value if value < 1 << 63 else float(value))
-              for each in chrome.counters for key, value in each["args"].items()]
-    assert [(each["name"], each["ts"], each["value"]) for each in packets.counters] == values and len(values) == 4
 
 
 class Elements(html.parser.HTMLParser):

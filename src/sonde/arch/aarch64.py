@@ -21,6 +21,7 @@ AARCH64 = Arch(
     syscall_arguments=(_AT["orig_x0"], *(_AT[f"r{index}"] for index in range(1, 6))),
     syscall_number=_AT["syscallno"], syscall_number_size=4,
     compat_flag=(_AT["pstate"], 0x10),  # PSR_MODE32_BIT (uapi/asm/ptrace.h)
+    compat_state=(_AT["pstate"], 0x10, 0x10),
     compat_function="__arm64_compat_sys_ioctl",
     registers=_AT,
     arguments=tuple(_AT[f"r{index}"] for index in range(8)),
@@ -33,6 +34,7 @@ AARCH64 = Arch(
     frame_to_cfa=16,
     # struct rt_sigframe: siginfo (128), ucontext before its sigcontext (176), fault_address (8); no table since 5.8
     signal_return=(bytes.fromhex("681180d2 010000d4"), 312),  # mov x8, #139; svc #0
+    code_address_bits=48,  # pointer authentication signs return addresses above them (-mbranch-protection)
     instruction_size=4, breakpoint_size=4, execute_length=0, watches_reads=True,
     fentry_since=(6, 4),  # ftrace has no direct calls before
     ordered_memory=False)

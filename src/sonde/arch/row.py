@@ -20,7 +20,9 @@ class Arch(Record):
     a frame of unoptimised code ends. ``signal_return`` is the code in the vdso that signal handlers return to, where it
     has no unwinding table, and how far above the stack pointer there the interrupted registers lie: in DWARF's order,
     then the instruction pointer. ``compat_flag`` is a register and the bit in it that marks a system call of a 32-bit
-    process; without a register it is one of ``thread_info.status``.
+    process; without a register it is one of ``thread_info.status``. ``compat_state`` is a register, a mask and what it
+    shows of the register wherever a 32-bit program is interrupted. ``code_address_bits`` of an address of user code
+    are the address; those above them may sign it.
     """
 
     name: str  # uname -m
@@ -36,6 +38,7 @@ class Arch(Record):
     syscall_number: int
     syscall_number_size: int
     compat_flag: tuple[int | None, int]
+    compat_state: tuple[int, int, int]
     compat_function: str  # a kernel function that is there if 32-bit processes can run
     # registers and calls
     registers: dict[str, int]
@@ -53,6 +56,7 @@ class Arch(Record):
     dwarf_vectors: range
     frame_to_cfa: int
     signal_return: tuple[bytes, int]
+    code_address_bits: int
     # the machine
     instruction_size: int  # bytes; 0: they differ
     breakpoint_size: int  # bytes of the instruction that a uprobe plants

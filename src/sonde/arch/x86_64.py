@@ -18,6 +18,7 @@ X86_64 = Arch(
     syscall_arguments=tuple(_AT[n] for n in ("di", "si", "dx", "r10", "r8", "r9")),
     syscall_number=_AT["orig_ax"], syscall_number_size=8,
     compat_flag=(None, 2),  # TS_COMPAT (arch/x86/include/asm/thread_info.h)
+    compat_state=(_AT["cs"], 0xFFFF, 0x23),  # __USER32_CS (arch/x86/include/asm/segment.h)
     compat_function="__ia32_compat_sys_ioctl",  # the calls' entry itself is not in the BTF of older kernels
     registers=_AT,
     arguments=tuple(_AT[n] for n in ("di", "si", "dx", "cx", "r8", "r9")),
@@ -29,5 +30,6 @@ X86_64 = Arch(
     dwarf_stack_pointer=7, dwarf_frame_pointer=6, dwarf_vectors=range(17, 33),
     frame_to_cfa=16,  # saved with the return address
     signal_return=(b"", 0),  # the C library's has a table
+    code_address_bits=64,
     instruction_size=0, breakpoint_size=1, execute_length=8, watches_reads=False, fentry_since=(5, 5),
     ordered_memory=True)

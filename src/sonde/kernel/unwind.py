@@ -23,6 +23,7 @@ class Unwinder:
     def __init__(self, arch: Arch) -> None:
         self.short = 0
         self._names, self._sp, self._trampoline = arch.dwarf_registers, arch.dwarf_stack_pointer, arch.signal_return
+        self._code_bits = arch.code_address_bits
 
     def walk_stack(self, registers: dict[str, int], stack: bytes, base: int, find: Callable[[int], Mapping | None],
                    limit: int) -> list[int]:
@@ -66,7 +67,7 @@ class Unwinder:
         back = caller.get(row.return_register, 0)
         if row.rules.get(row.return_register, ("", 0))[0] == "undefined":
             return None
-        return back, caller, row.signal
+        return back & (1 << self._code_bits) - 1, caller, row.signal
 
     def _is_signal_return(self, pc: int, mapping: Mapping) -> bool:
         """Whether it is the code that handlers return to, in a vdso without tables."""

@@ -474,8 +474,6 @@ _MAPPINGS = (("mm_struct", "mm_mt"), ("vm_area_struct", "vm_file"), ("file", "f_
 
 def unwinding_obstacle(world: World) -> str:
     """What keeps programs from unwinding stacks by tables; "" if nothing does."""
-    if world.arch != "x86_64":
-        return "programs unwind stacks on x86_64 only"
     for name, member in _MAPPINGS:
         struct = world.find_struct(name)
         if struct is None or struct.field(member) is None:

@@ -6,6 +6,8 @@ last slot has none. The address of a node has its type in bits 3 to 6; leaves ha
 
 from __future__ import annotations
 
+import os
+
 from ... import unwinding as table
 from ...record import Record
 from ...types import KERNEL, Pointer, Struct, Type
@@ -22,7 +24,7 @@ _NODE_BYTES = 256
 _TYPE_SHIFT, _TYPE_BITS, _LEAVES = 3, 15, 2  # types below the last are of leaves
 _PIVOTS, _PIVOTS_SPACED = 15, 9  # of a node; of one that knows of gaps below it, type 3
 _SLOTS, _SLOTS_SPACED = 128, 80  # where they begin
-_PAGE_SHIFT = 12
+_PAGE_SHIFT = os.sysconf("SC_PAGE_SIZE").bit_length() - 1
 # In a file's mode: FMODE_NOACCOUNT and FMODE_BACKING, which was the other bit before Linux 6.14 (include/linux/fs.h)
 _UNCOUNTED, _BACKING = 1 << 29, 1 << 24 | 1 << 25
 START, BYTES, BIAS, FIRST, ROWS = 0, 8, 16, 24, 32  # of a mapping that is remembered

@@ -7,7 +7,9 @@ from .. import helpers as h
 from ..ir import BasicBlock, Operand, Reg
 from .core import Lower
 
-_WORDS = ("pc", "sp", "bp", "exact", "count", "limit", "hash", "failed", "mm", "oldest")
+# ``link`` is what the register has that calls leave the return address in, ``loose`` is not 0 where the stack pointer
+# is only known to be no lower than ``sp``.
+_WORDS = ("pc", "sp", "bp", "link", "loose", "exact", "count", "limit", "hash", "failed", "mm", "oldest")
 AT = {name: 8 * at for at, name in enumerate(_WORDS)}
 PLACES, PLACE = 4, 40  # mappings that are remembered: start, size, bias, first row and number of rows of each
 PLACES_AT = 8 * len(_WORDS)

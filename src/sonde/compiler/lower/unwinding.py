@@ -19,9 +19,9 @@ from .core import Lower
 from .state import Mem
 from .tasks import current_task, task_memory
 from .unwind_files import find_file
+from .unwind_links import apply_linked_rule, leave_vdso, set_code_address
 from .unwind_work import READ, SIZE, Work
 
-COMPAT_CODE = 0x23  # the code segment of a 32-bit program: __USER32_CS, arch/x86/include/asm/segment.h
 _SAVED = 40         # bytes before the stack pointer where a signal's frame has the frame pointer: struct sigcontext
 
 
@@ -40,7 +40,7 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
         work.clear_words()
         work.put("mm", mm)
         work.put("limit", type.limit)
-        b.branch("jne", _read_registers(work), COMPAT_CODE, native, walked)
+        b.branch("jne", _read_registers(work), arch_of(lo).compat_state[2], native, walked)
         b.start(walked)
         work.fail("unwind_compat")
         counted = b.block("counted")
@@ -56,15 +56,18 @@ def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
 
 
 def _read_registers(work: Work) -> Operand:
-    """The task's registers, as it left user space or is there; its code segment."""
+    """The task's registers, as it left user space or is there; what tells whether it is a 32-bit program's."""
     lo, b, row = work.lo, work.b, arch_of(work.lo)
     own = isinstance(lo.context, UserFunctionContext) and not lo.context.filters_pid  # the context has them
     source = lo.context_pointer() if own else b.call(
         h.TASK_REGISTERS, [b.call(h.TASK_BTF, [], "current_task_btf")], "task_pt_regs")
     for name, offset in (("pc", row.instruction_pointer), ("sp", row.stack_pointer), ("bp", row.frame_pointer)):
         work.put(name, b.load(source, offset))
+    if "lr" in row.registers:
+        work.put("link", b.load(source, row.registers["lr"]))
     work.put("exact", 1)
-    return b.load(source, row.registers["cs"])
+    state, mask, _ = row.compat_state
+    return b.alu("and", b.load(source, state), mask)
 
 
 def _count_failure(work: Work, type: Stack) -> None:
@@ -103,10 +106,16 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
     tabled, pointers = b.block("tabled"), b.block("pointers")
     b.branch("jne", file.rows, 0, tabled, pointers)
     b.start(pointers)
+    linked = bool(arch_of(lo).signal_return[0])
+    if linked:
+        leave_vdso(work, pc, again)
     _step_by_pointers(work, end, again)
     b.start(tabled)
     rule = _find_rule(work, b.alu("sub", place, file.bias), file.first, file.rows)
-    _apply_rule(work, rule, place, end, again)
+    if linked:
+        apply_linked_rule(work, rule, pc, end, again)
+    else:
+        _apply_rule(work, rule, place, end, again)
     b.start(deep)
     work.fail("unwind_deep")
     b.start(end)
@@ -286,6 +295,8 @@ def _step_by_pointers(work: Work, end: BasicBlock, again: BasicBlock) -> None:
     b.start(good)
     work.put("sp", b.alu("add", pointer, 16))
     work.put("bp", b.load(work.base, READ))
-    work.put("pc", b.load(work.base, READ + 8))
+    set_code_address(work, b.load(work.base, READ + 8))
+    if "lr" in arch_of(work.lo).registers:
+        work.put("loose", 1)  # what lies above the two words may still be of this frame
     work.put("exact", 0)
     b.jump(again)

@@ -37,6 +37,7 @@ class UnwindTable:
         if section is None:
             raise EnvironmentProblem("no .eh_frame")
         self._data, self._at = elf.section_bytes(section), section.address
+        self.machine = elf.machine
         self._entries: list[tuple[int, int, int]] | None = None
         self._cies: dict[int, _Cie] = {}
 

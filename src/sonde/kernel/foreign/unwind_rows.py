@@ -8,16 +8,22 @@ from ...unwinding import (
     AT_BP,
     BP,
     BP_AT,
+    BP_GONE,
+    BP_KEPT,
     GONE,
     KEPT,
+    LINKED,
     NO_TABLE,
     OUTERMOST,
     PLT,
     ROW,
+    SAVED_BITS,
     SIGNAL,
     SP,
     SP_AT,
     SP_AT_8,
+    SP_GONE,
+    SP_KEPT,
     UNKNOWN,
     pack_rule,
 )
@@ -26,7 +32,9 @@ from .numbers import Numbers
 
 PADDING = 16         # bytes: what is less lies between functions that are aligned, and is never executed
 MOST_ROWS = 1 << 16  # of an answer, and those of an entry more
+_AARCH64 = 183       # EM_
 _SP, _BP, _RETURN = 7, 6, 16  # DWARF's numbers of registers: System V ABI, x86-64
+_ARM_SP, _ARM_BP, _ARM_RETURN = 31, 29, 30  # DWARF for the Arm 64-bit Architecture, 4.1
 _BREG, _DEREF, _PLUS, _LIT = 0x70, 0x06, 0x23, 0x30
 _WORDS = range(-1 << 15, 1 << 15)
 # The address of a PLT entry's frame, as linkers say it: sp + 8 + (((pc & 15) >= n) << 3)
@@ -37,6 +45,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
     """Rows of the entries from the ``first`` one on, and the number of the entry to go on with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
     entries, found, last = table.entries, bytearray(), -1
+    rule_of = _linked_rule_of if table.machine == _AARCH64 else _rule_of
     for number in range(first, len(entries)):
         start, end, at = entries[number]
         offset = offset_of(start)
@@ -45,7 +54,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
         if offset is None or not 0 < end - start < 1 << 32 or offset + end - start >= 1 << 32:
             continue
         for address, row in table.entry_rows(start, at):
-            rule = _rule_of(row)
+            rule = rule_of(row)
             if rule != last and address < end:
                 found += ROW.pack(offset + address - start, rule)
                 last = rule
@@ -66,6 +75,26 @@ def _rule_of(row: UnwindRow) -> int:
     if kind == UNKNOWN or back != ("offset", -8):
         return pack_rule(UNKNOWN)
     return pack_rule(kind, words, _saved_of(saved))
+
+
+def _linked_rule_of(row: UnwindRow) -> int:
+    """Where calls leave the return address in a register."""
+    back, saved = row.rules.get(_ARM_RETURN), row.rules.get(_ARM_BP)
+    if back is not None and back[0] == "undefined":
+        return pack_rule(OUTERMOST)
+    base, offset = row.cfa if isinstance(row.cfa, tuple) else (0, 0)
+    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 < _WORDS.stop:
+        return pack_rule(UNKNOWN)
+    lies = LINKED
+    if back is not None:
+        lies = -back[1] // 8 if back[0] == "offset" and back[1] % 8 == 0 else -1
+        if not 0 < lies <= SAVED_BITS:
+            return pack_rule(UNKNOWN)
+    if saved is None:
+        kinds = SP_KEPT, BP_KEPT
+    else:
+        kinds = (SP, BP) if lies and saved == ("offset", -8 * lies - 8) else (SP_GONE, BP_GONE)
+    return pack_rule(kinds[base == _ARM_BP], offset // 8, lies)
 
 
 def _frame_of(cfa: Any) -> tuple[int, int]:

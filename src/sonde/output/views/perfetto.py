@@ -9,7 +9,8 @@ AGE(s)), and so is a call whose entry and return (sys_enter_ and sys_exit_, kpro
 with ``tid``. Maps of numbers that are printed at intervals become counters.
 
 Slices of a thread nest, as calls do (phase ``X``). What belongs to a process alone may overlap, as the lives of its
-connections do: each such slice has an id of its own and thus a track beside the others (phases ``b`` and ``e``).
+connections do: each such slice has an id of its own, which holds within its process, and thus a track beside the others
+there (phases ``b`` and ``e``).
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class PerfettoView(Base):
 
     def add_map(self, named: MapSpec, items: Items, time: int, then: str) -> None:
         if items and then != "final":
-            counts = {clean_text(key_text(key)) if key is not None else "value": _as_int(value) for key, value in items}
+            counts = {clean_text(key_text(key)) if key is not None else "value": _as_count(value)
+                      for key, value in items}
             self._write_event({"ph": "C", "name": named.name, "pid": 0, "tid": 0, "ts": time, "args": counts})
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
@@ -122,10 +124,10 @@ class PerfettoView(Base):
             self._write_event(found | {"ph": "X", "ts": time - duration, "dur": duration})
         else:
             self._slices += 1
-            found["id"] = f"0x{self._slices:x}"
+            found["id2"] = {"local": f"0x{self._slices:x}"}
             self._write_event(found | {"ph": "b", "ts": time - duration})
-            self._write_event({key: found[key] for key in ("name", "cat", "id", "pid", "tid")} | {"ph": "e",
-                                                                                                  "ts": time})
+            self._write_event({key: found[key] for key in ("name", "cat", "id2", "pid", "tid")} | {"ph": "e",
+                                                                                                   "ts": time})
 
     def _call_event(self, found: JsonObject, time: int, probe: str, thread: tuple[int, int]) -> None:
         """The begin or end of a call. What it called and is still open has ended too: that return was not printed."""
@@ -138,6 +140,7 @@ class PerfettoView(Base):
         if call not in calls:  # it was under way when the tracing began
             self._write_event(found | {"ph": "i", "s": "t", "ts": time})
             return
+        del found["cat"]  # the return's own; what ends a slice may only have the category with which it began
         while calls:
             ended = calls.pop()
             self._write_event((found if ended == call else {"pid": found["pid"], "tid": found["tid"]})
@@ -199,6 +202,12 @@ class PerfettoView(Base):
 
 def _as_int(value: ScriptValue) -> int | None:
     return int(value) if isinstance(value, int) else None
+
+
+def _as_count(value: ScriptValue) -> int | float | None:
+    """A counter's value; those of 2**63 and more as floating point, for readers that have 64 bits with a sign."""
+    whole = _as_int(value)
+    return whole if whole is None or whole < 1 << 63 else float(whole)
 
 
 def _calls(probes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -61,10 +61,10 @@ class Packets:
             self._event(_BEGIN, time, track, event)
             self._event(_END, time + _whole(event["dur"]), track, {})
         elif phase == "b":
-            track = self._async[str(event["id"])] = self._new_track(text(2, str(event["name"])), self._process(pid))
+            track = self._async[str(event["id2"])] = self._new_track(text(2, str(event["name"])), self._process(pid))
             self._event(_BEGIN, time, track, event)
         elif phase == "e":
-            self._event(_END, time, self._async.pop(str(event["id"])), {})
+            self._event(_END, time, self._async.pop(str(event["id2"])), {})
 
     # tracks
 
@@ -107,7 +107,7 @@ class Packets:
 
     def _count(self, name: str, values: JsonObject, time: int) -> None:
         for key, value in values.items():
-            if not isinstance(value, int):
+            if not isinstance(value, int | float):
                 continue
             track = self._counters.get((name, key))
             if track is None:
@@ -116,9 +116,9 @@ class Packets:
                     continue
                 shown = name if key == "value" and len(values) == 1 else f"{name}[{key}]"
                 track = self._counters[name, key] = self._new_track(text(2, shown) + message(8, b""), _SCRIPT)
-            fits = -1 << 63 <= value < 1 << 63
-            self._packet(number(_TIMESTAMP, time) + message(_TRACK_EVENT, number(9, _COUNTER) + number(11, track) + (
-                number(30, value, always=True) if fits else double(44, value))))
+            shown_value = number(30, value, always=True) if isinstance(value, int) else double(44, value)
+            self._packet(number(_TIMESTAMP, time) + message(_TRACK_EVENT, number(9, _COUNTER) + number(11, track)
+                                                            + shown_value))
 
     # events
 
