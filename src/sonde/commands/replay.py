@@ -83,8 +83,7 @@ def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
     from ..recording.questions import open_question
     from ..semantics.options import Options
     from ..source import Source
-    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory,
-                         stepwise=parsed.get("format") == "heatmap")
+    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory)
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:

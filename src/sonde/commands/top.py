@@ -63,7 +63,7 @@ def look_back(parsed: Parsed) -> int:
     for key in parsed.options.keys() - {"e", "memory", "no-warnings", "verbose"}:
         raise UsageError(f"sonde top of a recording has no {'-' if len(key) == 1 else '--'}{key}: the run is over")
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    trace = open_question(parsed.words[0], Source("stdin", parsed.get("e")), Options(), memory, stepwise=True) \
+    trace = open_question(parsed.words[0], Source("stdin", parsed.get("e")), Options(), memory) \
         if parsed.has("e") else open_replay(parsed.words[0], memory)
     trace.options.warnings = not parsed.has("no-warnings")
     set_zone(trace.recording.facts.zone)

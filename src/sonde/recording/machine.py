@@ -45,6 +45,11 @@ class NoMemory(UsageError):
                          ["it has what the events themselves are made of"])
 
 
+def no_room() -> UsageError:
+    """What a script's maps take is more than there is."""
+    return UsageError("the maps are larger than there is room for", ["--memory gives them more room"])
+
+
 class Memory:
     """Regions of memory, each at an address of its own: its number is the upper half. ``room`` bounds, in bytes, what
     elements of maps take."""
@@ -65,7 +70,7 @@ class Memory:
         """Room for so many bytes of a map; UsageError if there is none."""
         self._room -= size
         if self._room < 0:
-            raise UsageError("the maps are larger than there is room for", ["--memory gives them more room"])
+            raise no_room()
 
     def give_back(self, size: int) -> None:
         self._room += size
