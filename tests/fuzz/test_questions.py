@@ -23,7 +23,7 @@ from sonde.output import Printer
 from sonde.recording import questions
 from sonde.recording.evaluate import Refused
 from sonde.recording.execution import Execution
-from sonde.recording.questions import AnsweringTrace, EventsWorld
+from sonde.recording.questions import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
 from sonde.semantics.options import Options
 from sonde.source import Source
@@ -99,10 +99,10 @@ class Ordered:
         pick = self.rng.choice
         if depth and self.rng.random() < 0.5:
             left, right = self.number(depth - 1), self.number(depth - 1)
-            return pick([f"({left} {pick('+ - * & | ^'.split())} {right})", f"({left} {pick(['/', '%'])} {pick('379')})",
-                         f"({left} {pick(['<<', '>>'])} {pick('159')})", f"({self.truth(depth - 1)} ? {left} : {right})",
-                         f"({pick(['int8', 'uint8', 'int16', 'uint32', 'int64', 'uint64'])}){left}", f"(-{left})",
-                         f"~{left}"])
+            return pick([f"({left} {pick('+ - * & | ^'.split())} {right})", f"({left} {pick('/%')} {pick('379')})",
+                         f"({left} {pick(['<<', '>>'])} {pick('159')})",
+                         f"({self.truth(depth - 1)} ? {left} : {right})", f"(-{left})", f"~{left}",
+                         f"({pick(['int8', 'uint8', 'int16', 'uint32', 'int64', 'uint64'])}){left}"])
         return pick([f"args.{pick(FIELDS)}", f"args.{pick(FIELDS)}", "pid", "tid", "uid", "nsecs", "cpu", "$v", "$w",
                      "@few[args.a]", "@pair[args.b, comm]", "@one", "@by[tid]", "@narrow[pid]", pick("0123456789"),
                      str(self.rng.getrandbits(62)), "(-1)"])
@@ -111,11 +111,12 @@ class Ordered:
         pick = self.rng.choice
         if depth and self.rng.random() < 0.4:
             return f"({self.truth(depth - 1)} {pick(['&&', '||'])} {self.truth(depth - 1)})"
-        return pick([f"({self.number(min(depth, 1))} {pick('== != < <= > >='.split())} {self.number(min(depth, 1))})", f"({self.text()} == \"cat\")",
+        left, right = self.number(min(depth, 1)), self.number(min(depth, 1))
+        return pick([f"({left} {pick('== != < <= > >='.split())} {right})", f'({self.text()} == "cat")',
                      "has_key(@few, args.a)", "has_key(@by, tid)", f"({self.text()} != comm)", "!@one", "(@by[tid])"])
 
     def text(self) -> str:
-        return self.rng.choice(["comm", "comm", "@name[pid]", "$t"])
+        return self.rng.choice(["comm", "comm", "@name[pid]", "$t", "(@one > 4 ? \"more\" : comm)"])
 
     def statement(self, depth: int = 2) -> str:
         pick, number = self.rng.choice, self.number
@@ -130,12 +131,14 @@ class Ordered:
             f"@narrow[pid] = (int8){number()};", "@narrow[pid]++;", "@name[pid] = comm;", "delete(@name[pid]);",
             f"delete(@few, {number()});", "delete(@one);", f"@n[{self.text()}] = count();", "@flag[uid] = @one > 3;",
             f"@s[@few[args.a]] = sum({number()});", f"@l[@by[tid] != 0] = lhist({number()}, 0, 100, 7);",
-            f"@m = max({number()});", f"@st[comm] = stats((int64){number()});", f"$v = {number()};", f"$w = (uint8){number()};",
-            f"$t = {self.text()};", f'printf("%d %s %lld %x|", (int8){number()}, {self.text()}, (int64){number()}, pid);',
+            f"@m = max({number()});", f"@st[comm] = stats((int64){number()});", f"$v = (int64){number()};",
+            f"$w = (uint8){number()};", f"$t = {self.text()};", "$v += @one;",
+            f'printf("%s %s|", strftime("%S.%f", nsecs), {self.text()});',
+            f'printf("%d %s %lld %x|", (int8){number()}, {self.text()}, (int64){number()}, pid);',
             f"print({number()});", 'printf("plain");'])
 
     def script(self) -> str:
-        clauses = ["config = { max_map_keys = %d }" % self.rng.choice([5, 20, 4096])]
+        clauses = [f"config = {{ max_map_keys = {self.rng.choice([5, 20, 4096])} }}"]
         if self.rng.random() < 0.5:
             clauses.append('begin { printf("begins\\n"); @one = 7; @name[1] = "start"; print(@one); }')
         for _ in range(self.rng.randrange(1, 5)):
@@ -155,12 +158,13 @@ class Ordered:
 def show_answers(path: Path, script: str) -> tuple[type, str, list[tuple[str, int]]]:
     """How a question is answered, what is printed, and what failed."""
     out = judge.Capture()
-    with AnsweringTrace(open_recording(str(path)), Source("stdin", script), Options()) as trace:
+    with open_question(str(path), Source("stdin", script), Options()) as trace:
         printer = Printer(trace.spec, trace.context, out, trace.take_map)
         while not trace.session.done:
             printer.print_batches(trace.next_records(), trace.act_on_site)
         printer.print_final_maps()
-        return type(trace.question), out.text, [(f"{site.kind} {site.span}", count) for site, count in trace.losses.errors]
+        failed = [(f"{site.kind} {site.span}", count) for site, count in trace.losses.errors]
+        return type(trace.question), out.text, failed
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -135,6 +135,8 @@ class Expressions:
 
     def converted(self, node: ast.Expr, type: Type | None, what: str) -> str:
         """The value as something of this type has it."""
+        if isinstance(type, t.Timestamp) and isinstance(node, ast.Call) and node.name == "strftime":
+            return as_unsigned(self.value(node.args[1]))
         have, given = self.kept(node), node.type
         if isinstance(type, t.Str):
             if not isinstance(given, t.Str) or given.size > type.size:
@@ -180,7 +182,7 @@ class Expressions:
         if isinstance(node.const, str):
             return repr(node.const.encode("utf-8", "surrogateescape"))
         if isinstance(node.const, int):
-            return str((int(node.const) + (1 << 63) & _MASK) - (1 << 63))
+            return str(_cut(int(node.const), node.type))
         if isinstance(node, ast.Variable) and id(node.slot) in self.variables:
             return self.variables[id(node.slot)]
         if isinstance(node, ast.FieldAccess) and isinstance(node.operand, ast.Name) and node.operand.name == "args":
@@ -201,9 +203,9 @@ class Expressions:
         if isinstance(node, ast.Binary):
             return self._arithmetic(node)
         if isinstance(node, ast.Ternary) and node.then is not None and not isinstance(node.other, ast.RuledOut) \
-                and isinstance(node.type, t.Int | t.Bool):
+                and isinstance(node.type, SINGLE):
             either = f"({self.value(node.then)} if {self.condition(node.cond)} else {self.value(node.other)})"
-            return wrap(either, node.type)
+            return either if isinstance(node.type, t.Str) else wrap(either, node.type)
         if isinstance(node, ast.Cast) and isinstance(node.type, t.Int) \
                 and isinstance(node.operand.type, t.Int | t.Bool):
             return wrap(self.value(node.operand), node.type)
@@ -232,6 +234,13 @@ def _negate(code: str, type: Type | None) -> str:
     if getattr(type, "signed", False):
         return as_signed(code)
     return wrap(code, type)
+
+
+def _cut(number: int, type: Type | None) -> int:
+    """A constant as its type has it."""
+    bits, signed = (type.bits, type.signed) if isinstance(type, t.Int) else (64, True)
+    half = 1 << bits - 1 if signed else 0
+    return (number + half & (1 << bits) - 1) - half
 
 
 def wrap(code: str, type: Type | None) -> str:

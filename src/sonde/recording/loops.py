@@ -159,15 +159,9 @@ class _ClauseWriter:
     def _statement(self, node: ast.Stmt, depth: int) -> str:
         """The map that a print() empties together with the next statement, if it is one that does."""
         if isinstance(node, ast.Assign) and isinstance(node.target, ast.Variable):
-            value = self._code.kept(node.value) if node.op == "=" else self._code.value(node.value)
-            if node.op != "=":
-                if node.op not in ARITHMETIC:
-                    raise Refused(node.span, f"{node.op}=")
-                value = f"({self._code.value(node.target)} {node.op} {value})"
-            self._assign(node.target, value, depth)
+            self._assign(node.target, node.value, node.op, depth)
         elif isinstance(node, ast.VarDecl):
-            empty = "b''" if isinstance(node.target.slot.type, t.Str) else "0"
-            self._assign(node.target, self._code.kept(node.value) if node.value is not None else empty, depth)
+            self._assign(node.target, node.value, "=", depth)
         elif isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef):
             self._assign_map(node, node.target, depth)
         elif isinstance(node, ast.If):
@@ -186,14 +180,20 @@ class _ClauseWriter:
             raise Refused(node.span, "this")
         return ""
 
-    def _assign(self, target: ast.Variable, value: str, depth: int) -> None:
+    def _assign(self, target: ast.Variable, given: ast.Expr | None, op: str, depth: int) -> None:
         type = target.slot.type
-        if not isinstance(type, SINGLE):
+        if not isinstance(type, SINGLE) or op not in ("=", *ARITHMETIC):
             raise Refused(target.span, f"variables of type {type}")
+        empty = "b''" if isinstance(type, t.Str) else "0"
+        value = empty
+        if given is not None and op == "=":
+            value = self._code.converted(given, type, "texts")
+        elif given is not None:
+            value = wrap(f"({self._code.value(target)} {op} {self._code.value(given)})", type)
         name = self._code.variables.setdefault(id(target.slot), f"v{len(self._code.variables)}")
         if depth > self._depth:
-            self._early[name] = "b''" if isinstance(type, t.Str) else "0"
-        self._add(depth, f"{name} = {value if isinstance(type, t.Str) else wrap(value, type)}")
+            self._early[name] = empty
+        self._add(depth, f"{name} = {value}")
 
     def _effect(self, node: ast.ExprStmt, depth: int) -> str:
         expr = node.expr
@@ -276,7 +276,7 @@ class _ClauseWriter:
     # records
 
     def _send(self, span: Span, values: Sequence[ast.Expr], depth: int) -> None:
-        if any(not isinstance(value.type, SINGLE) for value in values):
+        if any(not isinstance(value.type, (t.Timestamp, *SINGLE)) for value in values):
             raise Refused(span, "what is more than a number or a text")
         number = self._script.find_site(("printf", "print"), span, [value.type for value in values])
         site = self._script.spec.sites[number]
