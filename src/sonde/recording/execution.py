@@ -9,11 +9,15 @@ from sys import byteorder
 from typing import Any
 
 from .. import types as t
+from ..kinds import find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
+from ..language.diagnostics import Diagnostics
+from ..language.parser import parse_script
 from ..runtime.batch import Batch, Records
 from ..semantics.nodes import Use, is_args, walk_nodes
 from ..semantics.rows import BuiltinRow
 from ..semantics.typed import CheckedProbe, CheckedScript
+from ..source import Source
 from ..spec import ErrorSite, ScriptSpec, TracepointFormat
 from .columns import NUMBER, TEXT, BlockOfRecords, Leaf, read_column
 from .container import Damaged
@@ -31,6 +35,15 @@ _MACHINES = {"cgroupid", "fs_root", "kaddr", "kfunc_allowed", "kfunc_exist", "ov
              "signal", "signal_thread", "socket_cookie", "uaddr", "unwatch", "write_user"}  # functions about one
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
           (8, False): "Q", (8, True): "q"}
+
+
+def refuse_other_probes(source: Source) -> None:
+    """Refused for probes that no recording has, whatever else is wrong with a script."""
+    for clause in parse_script(source, Diagnostics()).clauses:
+        for point in clause.points:
+            kind = find_kind(point.parts[0]) if point.parts else None
+            if kind is not None and kind.name not in ("tracepoint", "begin", "end"):
+                raise Refused(point.span, f"{point.text}, which it does not have")
 
 
 def check_names(checked: CheckedScript, events: dict[str, RecordedEvent]) -> None:

@@ -8,7 +8,7 @@ from sys import byteorder
 from .. import types as t
 from ..api import check_source
 from ..compiler.pipeline import compile_checked
-from ..errors import UsageError
+from ..errors import CompileError, UsageError
 from ..kernel.recorded import BtfWorld
 from ..kernel.tracefs import parse_format
 from ..memory import Memory
@@ -25,7 +25,15 @@ from .columns import BlockOfRecords, Leaf, read_column
 from .container import Damaged
 from .evaluate import Refused
 from .events import RecordedEvent, read_events, tracepoint_names
-from .execution import Execution, check_cpu, check_names, check_results, records_of, uses_builtin
+from .execution import (
+    Execution,
+    check_cpu,
+    check_names,
+    check_results,
+    records_of,
+    refuse_other_probes,
+    uses_builtin,
+)
 from .loops import Loop, ScriptWriter, rows_of
 from .machine import ELEMENT, no_room
 from .names import RecordedNames
@@ -244,7 +252,11 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
     options.timed = True
     events = {event.name: event for event in read_events(recording.facts.events, recording.spec)}
     world = EventsWorld(recording, list(events.values()))
-    checked = check_source(source, options, world)
+    try:
+        checked = check_source(source, options, world)
+    except CompileError:
+        refuse_other_probes(source)
+        raise
     check_names(checked, events)
     if uses_builtin(checked, "cpu"):
         world.cpus = max(LEAST_CPUS, 2 * recording.facts.cpus)
