@@ -23,7 +23,7 @@ from recordings import write_recording
 from sonde import types as t
 from sonde.output import Printer, make_output
 from sonde.recording.execution import Execution
-from sonde.recording.questions import AnsweringTrace
+from sonde.recording.questions import AnsweringTrace, Question
 from sonde.recording.replay import open_recording, open_replay
 from sonde.semantics.options import Options
 from sonde.source import Source
@@ -34,9 +34,12 @@ FORMAT = "name: sys_exit_read\nID: 1\nformat:\n\tfield:int fd;\toffset:16;\tsize
          "\tfield:long ret;\toffset:24;\tsize:8;\tsigned:1;\n"
 EVENT = t.Tuple((t.UINT64, t.UINT32, t.UINT32, t.UINT32, t.UINT32, t.Str(16), t.INT32, t.INT64),
                 ("nsecs", "pid", "tid", "cpu", "uid", "comm", "args_fd", "args_ret"))
-RUN = ["@last = nsecs;", "@s[tid] = nsecs; @d = hist(nsecs - @s[tid]); delete(@s, tid);",
-       'printf("%s %d\\n", comm, args.fd);']  # questions that are run event by event, over a tenth of the events
-QUESTIONS = ["@ = count();", "@[comm] = count();", "@[comm, pid] = sum(args.ret);", "@[comm] = hist(args.ret);"]
+QUESTIONS = ["@ = count();", "@[comm] = count();", "@[comm, pid] = sum(args.ret);", "@[comm] = hist(args.ret);",
+             "@last = nsecs;", "@s[tid] = nsecs; @d = hist(nsecs - @s[tid]); delete(@s, tid);",
+             'if (args.ret > 100000) { printf("%s %d\\n", comm, args.fd); }', 'printf("%s %d\\n", comm, args.fd);']
+RUN = ["@last[comm] = (args.fd, args.ret);", 'if (strcontains(comm, "yth")) { @n++; }',
+       "@[comm] = hist(args.ret / (args.fd + 1));",
+       "$i = 0; while ($i < args.fd % 7) { $i++; } @ = sum($i);"]  # event by event, over a tenth of the events
 
 
 def printed(count: int) -> tuple[ScriptSpec, Iterator[tuple[int, bytes]]]:
@@ -69,6 +72,17 @@ def kept(count: int) -> tuple[ScriptSpec, Iterator[tuple[int, bytes]]]:
                   rows(count))
 
 
+def measure(path: Path, question: str, count: int, way: type) -> None:
+    """Ask a recording of so many events, and say how many a second were looked at."""
+    begun = time.perf_counter()
+    source = Source("stdin", f"tracepoint:syscalls:sys_exit_read {{ {question} }}")
+    with AnsweringTrace(open_recording(str(path)), source, Options()) as asked:
+        assert isinstance(asked.question, way)
+        while not asked.session.done:
+            asked.next_records()
+    print(f"{question:64.64} {count / (time.perf_counter() - begun):,.0f} events a second", flush=True)
+
+
 def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     with tempfile.TemporaryDirectory() as folder:
@@ -85,20 +99,10 @@ def main() -> int:
         path = write_recording(Path(folder) / "kept", *kept(count), events=[{"name": NAME, "format": FORMAT}])
         print(f"kept whole: {path.stat().st_size / count:.1f} bytes an event")
         for question in QUESTIONS:
-            begun = time.perf_counter()
-            source = Source("stdin", f"tracepoint:syscalls:sys_exit_read {{ {question} }}")
-            with AnsweringTrace(open_recording(str(path)), source, Options()) as asked:
-                asked.next_records()
-            print(f"{question:32} {count / (time.perf_counter() - begun):,.0f} events a second")
+            measure(path, question, count, Question)
         path = write_recording(Path(folder) / "fewer", *kept(count // 10), events=[{"name": NAME, "format": FORMAT}])
         for question in RUN:
-            begun = time.perf_counter()
-            source = Source("stdin", f"tracepoint:syscalls:sys_exit_read {{ {question} }}")
-            with AnsweringTrace(open_recording(str(path)), source, Options()) as asked:
-                assert isinstance(asked.question, Execution)
-                while not asked.session.done:
-                    asked.next_records()
-            print(f"{question:32.32} {count / 10 / (time.perf_counter() - begun):,.0f} events a second")
+            measure(path, question, count // 10, Execution)
     print(f"most memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
     return 0
 

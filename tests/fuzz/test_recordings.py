@@ -44,7 +44,7 @@ def ask(path: Path, script: str) -> Told:
 
 
 def look(path: Path, script: str) -> None:
-    with open_question(str(path), Source("stdin", script), Options(), Memory(16 << 20), True) as trace:
+    with open_question(str(path), Source("stdin", script), Options(), Memory(16 << 20)) as trace:
         assert read_frames(trace, "x", "", ())
 
 

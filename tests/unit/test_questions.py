@@ -14,12 +14,13 @@ from recordings import blocks_of, write_blocks, write_recording
 from reference import Expressions, cut, evaluate_kept
 from sonde import types as t
 from sonde.compiling import check_source
-from sonde.errors import CompileError, SondeError
+from sonde.errors import CompileError, SondeError, UsageError
 from sonde.memory import Memory
 from sonde.recording import questions
 from sonde.recording.container import Damaged
-from sonde.recording.evaluate import Refused, hist_bucket
+from sonde.recording.evaluate import Refused
 from sonde.recording.events import BUILTINS
+from sonde.recording.loops import hist_bucket
 from sonde.recording.questions import AnsweringTrace, EventsWorld, open_question
 from sonde.recording.replay import open_recording
 from sonde.semantics.options import Options
@@ -187,7 +188,7 @@ def test_a_cpu_beyond_all_is_an_error(tmp_path: Path) -> None:
 def test_too_many_keys_are_an_error_and_no_wrong_answer(tmp_path: Path) -> None:
     """Beside the recording the map would have been full."""
     path = recorded(tmp_path / "x", [{"a": i} for i in range(5000)])
-    with pytest.raises(Damaged, match="5000 keys"):
+    with pytest.raises(UsageError, match="5000 keys"):
         answers(path, "{ @[args.a] = count(); }")
     assert len(answers(path, "{ @[args.a % 4000] = count(); }")["@"]) == 4000
 

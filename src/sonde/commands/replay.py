@@ -21,11 +21,11 @@ replay: what a recorded run printed, or its flame graph, heat map, table ..., wi
 USAGE
   sonde replay [-f FORMAT] [-o FILE] RECORDING
   sonde replay --parquet FILE RECORDING
-  sonde replay RECORDING -e PROGRAM
+  sonde replay RECORDING FILE | -e PROGRAM
 
   Prints the same bytes as the run did, in any format of -f: the run itself may have been recorded in another one. It
-  needs no rights and asks the kernel nothing. With -e a script is evaluated over events that sonde record --events has
-  kept, with the answers that it would have had beside the recording.
+  needs no rights and asks the kernel nothing. With FILE or -e a script is evaluated over events that sonde record
+  --events has kept, with the answers that it would have had beside the recording.
 
 OPTIONS
   --parquet FILE    write events and maps as sonde export --parquet does
@@ -58,14 +58,12 @@ def main(parsed: Parsed) -> int:
     """Replay; the exit status."""
     from .. import running
     from ..memory import Memory, parse_memory
-    from ..recording.replay import Sound, open_replay
+    from ..recording.replay import Sound
     refuse_options(parsed, _ALLOWED)
-    if len(parsed.words) != 2 or parsed.rest:
-        raise UsageError("sonde replay takes one recording", ["sonde replay --help explains"])
     if parsed.get("format") == "recording":
         raise UsageError("it is a recording already")
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    trace = _open_question(parsed, memory) if parsed.has("e") else open_replay(parsed.words[1], memory)
+    trace = open_trace(parsed, parsed.words[1:], memory, "replay")
     recording = trace.recording
     with Sound(recording.name):
         trace.options.warnings = not parsed.has("no-warnings")
@@ -78,13 +76,20 @@ def main(parsed: Parsed) -> int:
     return _report_gaps(recording, status)
 
 
-def _open_question(parsed: Parsed, memory: Memory) -> ReplayTrace:
-    """The trace of a second script, over the events of the recording."""
+def open_trace(parsed: Parsed, words: list[str], memory: Memory, command: str) -> ReplayTrace:
+    """The recording that the words name, or the script that is asked of it."""
     from ..recording.questions import open_question
+    from ..recording.replay import open_replay
+    from ..scripts import read_script
     from ..semantics.options import Options
     from ..source import Source
-    return open_question(parsed.words[1], Source("stdin", parsed.get("e")), Options(), memory,
-                         stepwise=parsed.get("format") == "heatmap")
+    if len(words) not in ((1,) if parsed.has("e") else (1, 2)) or parsed.rest:
+        raise UsageError(f"sonde {command} takes one recording, and perhaps a script that is asked of it",
+                         [f"sonde {command} --help explains"])
+    if parsed.has("e"):
+        return open_question(words[0], Source("stdin", parsed.get("e")), Options(), memory)
+    return open_question(words[0], read_script(words[1]), Options(), memory) if words[1:] \
+        else open_replay(words[0], memory)
 
 
 def refuse_options(parsed: Parsed, allowed: set[str]) -> None:

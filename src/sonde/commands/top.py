@@ -12,11 +12,11 @@ top: a full-screen view of a running script or tool: its maps as tables that can
 
 USAGE
   sonde top [options] FILE | TOOL | -e PROGRAM [parameters]
-  sonde top RECORDING [-e PROGRAM]
+  sonde top RECORDING [FILE | -e PROGRAM]
 
   Each map that the script prints has a tab; the last tab has what each probe costs. ? shows the keys, q ends. A
   recording (sonde record) is shown with a slider in time: Left and Right go a step, Page Up and Page Down ten, Home and
-  End to its ends, Space plays it as fast as it happened. With -e a script is asked of it, as with sonde replay.
+  End to its ends, Space plays it as fast as it happened. With FILE or -e a script is asked of it, as with sonde replay.
 
 OPTIONS
   --every SECONDS   how often the maps are read (1)
@@ -34,7 +34,7 @@ NEEDS
 NOTES
   When it ends, the maps are printed as they are without it. What maps held is in a recording for the moments at which
   the script printed them, for its end, and, of those that can be drawn over time, for each second; a script that is
-  asked (-e) has them at any time.
+  asked has them at any time.
 """
 
 
@@ -53,18 +53,11 @@ def look_back(parsed: Parsed) -> int:
     from ..errors import UsageError
     from ..memory import Memory, parse_memory
     from ..monitor import show_recording
-    from ..recording.questions import open_question
-    from ..recording.replay import open_replay
-    from ..semantics.options import Options
-    from ..source import Source
-    from .replay import set_zone
-    if len(parsed.words) != 1 or parsed.rest:
-        raise UsageError("sonde top takes one recording", ["sonde top --help explains"])
+    from .replay import open_trace, set_zone
     for key in parsed.options.keys() - {"e", "memory", "no-warnings", "verbose"}:
         raise UsageError(f"sonde top of a recording has no {'-' if len(key) == 1 else '--'}{key}: the run is over")
     memory = parse_memory(parsed.get("memory")) if parsed.has("memory") else Memory()
-    trace = open_question(parsed.words[0], Source("stdin", parsed.get("e")), Options(), memory, stepwise=True) \
-        if parsed.has("e") else open_replay(parsed.words[0], memory)
+    trace = open_trace(parsed, parsed.words, memory, "top")
     trace.options.warnings = not parsed.has("no-warnings")
     set_zone(trace.recording.facts.zone)
     return show_recording(trace)

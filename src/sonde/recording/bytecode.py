@@ -2,7 +2,8 @@
 
 A function of the program becomes one of Python whose registers are local variables, unsigned numbers of 64 bits. Its
 basic blocks stand in a loop in their order, each under ``if pc <= n:``, so that going on to the next costs nothing, a
-jump forward sets ``pc``, and one backward goes round the loop.
+jump forward sets ``pc``, and one backward goes round the loop. What registers hold that is known beforehand, constants
+and places on the stack, makes accesses of memory short: most are of the stack, or of a map at a known address.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..asm.insn import (
     Insn,
     decode_program,
 )
+from ..record import Value
 
 MASK, HALF = (1 << 64) - 1, 1 << 63
 STACK, DEPTH = 512, 64  # bytes of a frame; frames at once
@@ -41,6 +43,15 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "or": "|", "and": "&", "xor": "^"}
 
 Function = Callable[..., int]
+Known = dict[int, "int | Place"]  # register -> the number that it has there, or the place on the stack
+# (helper, what is known of r1 to r5, what gives the buffer and the offset of a known address)
+Shorten = Callable[[int, "Sequence[int | Place | None]", Callable[..., str]], "tuple[str, dict[str, Any]] | None"]
+
+
+class Place(Value):
+    """A place on the stack: so many bytes above its lowest."""
+
+    at: int
 
 
 class Untranslatable(Exception):
@@ -80,12 +91,13 @@ def _swap(value: int, size: int) -> int:
     return int.from_bytes((value & (1 << 8 * size) - 1).to_bytes(size, "little"), "big")
 
 
-def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, Function], frames: Frames) \
-        -> dict[int, Function]:
+def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, Function], frames: Frames,
+              shorten: Shorten) -> dict[int, Function]:
     """The functions of a program, by the slot of their first instruction; that of the program itself is 0.
 
     ``addresses`` are what slots load that refer to maps. A helper takes as many registers as its function has
-    parameters, and gives a number of 64 bits. Untranslatable for anything else.
+    parameters, and gives a number of 64 bits. ``shorten`` is asked what to write in place of a call, with what is known
+    of its registers from r1 on: an expression, and what its names are; or None. Untranslatable for anything else.
     """
     insns = dict(decode_program(code))
     space: dict[str, Any] = {"regions": frames.regions, "stacks": frames.stacks, "depth": frames.depth,
@@ -95,7 +107,10 @@ def translate(code: bytes, addresses: Mapping[int, int], helpers: Mapping[int, F
         space[f"gets{size}"] = Layout("=" + letter.lower()).unpack_from
     for number, helper in helpers.items():
         space[f"help{number}"] = helper
-    writer = _PythonWriter(insns, addresses, helpers)
+    for address in addresses.values():
+        if address >> 32 in frames.regions:
+            space[f"m{address >> 32}"] = frames.regions[address >> 32]
+    writer = _PythonWriter(insns, addresses, helpers, shorten, space)
     entries, done = [0], 0
     while done < len(entries):
         source = writer.write(entries[done])
@@ -109,8 +124,11 @@ class _PythonWriter:
     """Writes functions as Python; ``found`` are the first slots of all others that they call or refer to."""
 
     def __init__(self, insns: Mapping[int, Insn], addresses: Mapping[int, int],
-                 helpers: Mapping[int, Function]) -> None:
+                 helpers: Mapping[int, Function], shorten: Shorten, space: dict[str, Any]) -> None:
         self._insns = insns
+        self._shorten = shorten
+        self._space = space
+        self._known: dict[int, Known] = {}  # by slot: what registers hold before it
         self._addresses = addresses
         self._helpers = helpers
         self._blocks: dict[int, int] = {}  # first slot -> number
@@ -121,6 +139,7 @@ class _PythonWriter:
         slots = self._reach(entry)
         starts = self._leaders(entry, slots)
         self._blocks = {slot: number for number, slot in enumerate(starts)}
+        self._known = self._find_known(entry)
         lines = [f"def f{entry}(r1=0, r2=0, r3=0, r4=0, r5=0):", " d = depth[0]; depth[0] = d + 1",
                  f" stack = stacks[d]; r10 = ({FRAMES} + d << 32) + {STACK}",
                  f" pc = {self._blocks[entry]}", " while True:"]
@@ -191,6 +210,66 @@ class _PythonWriter:
             return []
         return [f"pc = {target}"] + (["continue"] if target <= number else [])
 
+    # what registers hold
+
+    def _find_known(self, entry: int) -> dict[int, Known]:
+        """What registers hold before each slot, whichever way it is reached."""
+        found: dict[int, Known] = {entry: {10: Place(STACK)}}
+        pending = [entry]
+        while pending:
+            slot = pending.pop()
+            after = self._after(slot, found[slot])
+            for following in self._following(slot):
+                before = found.get(following)
+                same = after if before is None else {r: v for r, v in before.items() if after.get(r) == v}
+                if same != before:
+                    found[following] = same
+                    pending.append(following)
+        return found
+
+    def _after(self, slot: int, before: Known) -> Known:
+        insn = self._insns[slot]
+        kind, name = insn.code & 7, ALU_NAMES.get(insn.code & 0xF0, "")
+        after = dict(before)
+        if kind in (JMP, JMP32) and not insn.wide:
+            for register in range(6) if JMP_NAMES[insn.code & 0xF0] == "call" else ():
+                after.pop(register, None)
+            return after
+        if kind == STX and insn.code & 0xE0 == ATOMIC:
+            after.pop(0 if insn.imm == 0xF1 else insn.src, None)
+            return after
+        if kind not in (ALU, ALU64, LDX) and not insn.wide:
+            return after
+        value = self._moved(slot, insn, before) if insn.wide or kind == ALU64 and name in ("mov", "add") else None
+        after.pop(insn.dst, None)
+        if value is not None:
+            after[insn.dst] = value
+        return after
+
+    def _moved(self, slot: int, insn: Insn, before: Known) -> int | Place | None:
+        """What a register has after a move or an addition."""
+        if insn.wide:
+            return self._wide(slot, insn)
+        given: int | Place | None = insn.imm & MASK
+        if insn.code & 8:
+            given = before.get(insn.src) if not insn.off else None
+        if ALU_NAMES[insn.code & 0xF0] == "mov":
+            return given
+        old = before.get(insn.dst)
+        if isinstance(old, Place) and isinstance(given, int):
+            at = _signed(old.at + given, 64)
+            return Place(at) if 0 <= at <= STACK else None
+        return old + given & MASK if isinstance(old, int) and isinstance(given, int) else None
+
+    def place(self, value: int | Place | None, offset: int = 0) -> str:
+        """The buffer and the offset, as arguments, of a known address; "" of any other."""
+        if isinstance(value, Place):
+            return f"stack, {value.at + offset}" if 0 <= value.at + offset <= STACK else ""
+        if value is None:
+            return ""
+        name = f"m{value + offset >> 32}"
+        return f"{name}, {value + offset & 0xFFFFFFFF}" if name in self._space else ""
+
     # instructions
 
     def _instruction(self, slot: int, number: int) -> list[str]:
@@ -202,7 +281,24 @@ class _PythonWriter:
             return [_alu(insn, 64 if kind == ALU64 else 32)]
         if kind in (JMP, JMP32):
             return self._jump(slot, insn, number)
-        return _access(slot, insn)
+        return self._access(slot, insn)
+
+    def _access(self, slot: int, insn: Insn) -> list[str]:
+        kind, size = insn.code & 7, SIZE_OF[insn.code & 0x18]
+        base = insn.src if kind == LDX else insn.dst
+        place, before = self.place(self._known[slot].get(base), insn.off), []
+        if not place:  # beyond 64 bits there is no region, so the sum need not be cut
+            before = [f"a = r{base} + {insn.off}"] if insn.off else []
+            place = "regions[a >> 32], a & 4294967295" if insn.off else f"regions[r{base} >> 32], r{base} & 4294967295"
+        if kind == LDX:
+            signed = insn.code & 0xE0 == MEMSX
+            found = f"gets{size}({place})[0] & {MASK}" if signed else f"get{size}({place})[0]"
+            return [*before, f"r{insn.dst} = {found}"]
+        mask = (1 << 8 * size) - 1
+        if kind == STX and insn.code & 0xE0 == ATOMIC:
+            return [*before, f"old = get{size}({place})[0]", *_atomic(slot, insn, f"put{size}({place}, ", mask)]
+        value = (f"r{insn.src}" if size == 8 else f"r{insn.src} & {mask}") if kind == STX else str(insn.imm & mask)
+        return [*before, f"put{size}({place}, {value})"]
 
     def _wide(self, slot: int, insn: Insn) -> int:
         if insn.src == PSEUDO_FUNC:
@@ -235,6 +331,10 @@ class _PythonWriter:
             return f"r0 = f{entry}(r1, r2, r3, r4, r5)"
         if insn.src == PSEUDO_KFUNC or insn.imm not in self._helpers:
             raise Untranslatable(slot, insn.imm if insn.src != PSEUDO_KFUNC else -1)
+        short = self._shorten(insn.imm, [self._known[slot].get(register) for register in range(1, 6)], self.place)
+        if short is not None:
+            self._space.update(short[1])
+            return f"r0 = {short[0]}"
         function = self._helpers[insn.imm]
         count = function.__code__.co_argcount - hasattr(function, "__self__")
         return f"r0 = help{insn.imm}({', '.join([f'r{n}' for n in range(1, count + 1)])})"
@@ -282,25 +382,6 @@ def _alu(insn: Insn, bits: int) -> str:
         return f"{into} = {a} << {count} & {mask}"
     half = 1 << bits - 1
     return f"{into} = {a} >> {count}" if name == "rsh" else f"{into} = (({a} ^ {half}) - {half} >> {count}) & {mask}"
-
-
-def _access(slot: int, insn: Insn) -> list[str]:
-    kind, size = insn.code & 7, SIZE_OF[insn.code & 0x18]
-    base = insn.src if kind == LDX else insn.dst
-    if base == 10:
-        before, place = [], f"stack, {STACK + insn.off}"
-    else:
-        address = f"r{base}" if not insn.off else f"(r{base} + {insn.off})"
-        before, place = [f"a = {address} & {MASK}"], "regions[a >> 32], a & 4294967295"
-    if kind == LDX:
-        signed = insn.code & 0xE0 == MEMSX
-        found = f"gets{size}({place})[0] & {MASK}" if signed else f"get{size}({place})[0]"
-        return [*before, f"r{insn.dst} = {found}"]
-    mask = (1 << 8 * size) - 1
-    if kind == STX and insn.code & 0xE0 == ATOMIC:
-        return [*before, f"old = get{size}({place})[0]", *_atomic(slot, insn, f"put{size}({place}, ", mask)]
-    value = (f"r{insn.src}" if size == 8 else f"r{insn.src} & {mask}") if kind == STX else str(insn.imm & mask)
-    return [*before, f"put{size}({place}, {value})"]
 
 
 def _atomic(slot: int, insn: Insn, put: str, mask: int) -> list[str]:

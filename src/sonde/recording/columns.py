@@ -205,6 +205,15 @@ def unpack_leaf(leaf: Leaf, column: bytes, count: int) -> Iterator[int] | Iterat
     return iter([column[at:at + leaf.size] for at in range(0, len(column), leaf.size)])
 
 
+def read_column(leaf: Leaf, column: bytes, count: int, type: Type) -> array[int] | list[bytes]:
+    """The values of a column of texts, or of numbers with their signs."""
+    if leaf.kind == NUMBER:
+        code = _CODES[leaf.size]
+        return array(code.lower() if getattr(type, "signed", False) else code, unpack_numbers(column, leaf.size, count))
+    texts, indices = unpack_texts(column, leaf.size, count)
+    return list(map(texts.__getitem__, indices))
+
+
 class BlockOfRecords:
     """A block that was read: its sites, how many records of each, and their columns as they lie in the file."""
 
@@ -246,6 +255,11 @@ class BlockOfRecords:
         """(site, how many records, leaves, columns as they lie in the file) of each site."""
         for (site, count), shape, columns in zip(self.sites, self._shapes, self.columns):
             yield site, count, shape.leaves, columns
+
+    def last_time(self) -> int:
+        """When the last record was made, in nanoseconds of the boot clock."""
+        place = self.order[-1] if self.order else 0
+        return int.from_bytes(unpack_numbers(self.columns[place][1], 8, self.sites[place][1])[-8:], sys.byteorder)
 
     def records(self) -> Batch:
         """The records, in order."""

@@ -1,36 +1,32 @@
-"""Clauses as Python functions over columns: what the compiler makes of them for the kernel, for events that were
-kept.
+"""Expressions as Python code over the columns of events that were kept: what the compiler makes of them for the
+kernel.
 
-A clause becomes one loop over its columns. Numbers are as the kernel has them: of 64 bits, cut to the width of their
-type wherever the compiler cuts them (see compiler/lower/arithmetic.py and expressions.py).
-
-What can be done so is what does not depend on the order of events: a predicate, ``$variables``, ``if``, and maps that
-count() and its like fill. Everything else is refused, and left to :mod:`sonde.recording.execution`.
+Numbers are as the kernel has them: of 64 bits, cut to the width of their type wherever the compiler cuts them (see
+compiler/lower/arithmetic.py and expressions.py). What is refused here is left to :mod:`sonde.recording.execution`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from .. import types as t
 from ..errors import UsageError
 from ..language import ast
+from ..semantics.nodes import walk_nodes
+from ..semantics.typed import Element
 from ..source import Span
-from ..types import Aggregate, Type
+from ..types import Type
 from .events import BUILTINS, FIELD, RecordedEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator
 
-    from ..semantics.typed import ScriptMap
+    from ..semantics.typed import CheckedScript
 
 _MASK = (1 << 64) - 1
-_ARITHMETIC = {"+", "-", "*", "&", "|", "^"}
+ARITHMETIC = {"+", "-", "*", "&", "|", "^"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
-
-Loop = Callable[..., None]  # (columns, then the dictionaries of each map's state)
+_PLAIN_KINDS = ("", "hash")  # of maps: those that keep what they are given
+SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in the code
 
 
 class Refused(UsageError):
@@ -42,163 +38,134 @@ class Refused(UsageError):
                          ["it has what events are made of (sonde record --events), and nothing of the machine"])
 
 
-def hist_bucket(value: int, bits: int) -> int:
-    """The index of a hist() bucket: see types.Aggregate."""
-    if value < 2 << bits:
-        return value + 1 if value >= 0 else 0
-    exponent = value.bit_length() - 1
-    return 1 + (exponent - bits + 1 << bits) + (value >> exponent - bits) - (1 << bits)
+class Columns:
+    """The columns of an event that are read, by the names of its fields; of no event (``begin``, ``end``) there are
+    none."""
 
-
-class ClauseWriter:
-    """Writes the function of one clause. ``columns`` are the names of the event's fields that it needs, in order;
-    ``states`` the maps that it fills, by the names of their dictionaries."""
-
-    def __init__(self, event: RecordedEvent, maps: Mapping[str, ScriptMap]) -> None:
+    def __init__(self, event: RecordedEvent | None) -> None:
         self._event = event
-        self._maps = maps
-        self._variables: dict[int, str] = {}
-        self._lines: list[str] = []
-        self.columns: list[str] = []
-        self.states: list[tuple[str, int]] = []  # (map, which of its dictionaries)
+        self.names: list[str] = []
 
-    def write(self, clause: ast.Clause) -> Loop:
-        """The function. Refused for what it cannot do."""
-        if clause.predicate is not None:
-            self._add(2, f"if not {self._condition(clause.predicate)}: continue")
-        self._body(clause.body, 2)
-        columns = [f"c{i}" for i in range(len(self.columns))]
-        states = [f"m{i}" for i in range(len(self.states))]
-        head = [f"def loop({', '.join(['count', *columns, *states])}):"]
-        head += [f"    g{i} = m{i}.get" for i in range(len(states))]
-        if columns:
-            names = ", ".join([f"x{i}" for i in range(len(columns))])
-            head.append(f"    for {names}, in zip({', '.join(columns)}):")
-        else:
-            head.append("    for _ in range(count):")
-        space: dict[str, Any] = {"hist_bucket": hist_bucket}
-        exec(compile("\n".join([*head, *self._lines, "        pass"]), "<question>", "exec"), space)
-        found: Loop = space["loop"]
-        return found
+    def read(self, name: str) -> str:
+        """The variable that has a field."""
+        if name not in self.names:
+            self.names.append(name)
+        return f"x{self.names.index(name)}"
 
-    def _add(self, depth: int, line: str) -> None:
-        self._lines.append("    " * depth + line)
+    def read_as(self, name: str, type: Type | None, span: Span | None, said: str) -> str:
+        """The same, of a field that the script takes to be of this type. Refused if it is not."""
+        have = self._event.fields.get(name) if self._event is not None else None
+        if have is None or not isinstance(have, SINGLE) or have != type:
+            raise Refused(span, f"{said}, which was not recorded")
+        return self.read(name)
 
-    # statements
 
-    def _body(self, body: Sequence[ast.Stmt], depth: int) -> None:
-        for statement in body:
-            self._statement(statement, depth)
+class States:
+    """The dictionaries that hold what a script's maps have, all clauses together: ``used`` are (map, which of its
+    dictionaries). ``ordered``: what becomes of them depends on the order of events."""
 
-    def _statement(self, node: ast.Stmt, depth: int) -> None:
-        if isinstance(node, ast.Assign) and isinstance(node.target, ast.Variable):
-            value = self._kept(node.value) if node.op == "=" else self._value(node.value)
-            if node.op != "=":
-                if node.op not in _ARITHMETIC:
-                    raise Refused(node.span, f"{node.op}=")
-                value = f"({self._value(node.target)} {node.op} {value})"
-            self._assign(node.target, value, depth)
-        elif isinstance(node, ast.VarDecl):
-            empty = "b''" if isinstance(node.target.slot.type, t.Str) else "0"
-            self._assign(node.target, self._kept(node.value) if node.value is not None else empty, depth)
-        elif isinstance(node, ast.Assign) and isinstance(node.target, ast.MapRef) and node.op == "=":
-            self._aggregate(node.target, node.value, depth)
-        elif isinstance(node, ast.ExprStmt) and isinstance(node.expr, ast.Unary) \
-                and node.expr.op in ("++", "--") and isinstance(node.expr.operand, ast.MapRef):
-            self._step(node.expr.operand, "+ 1" if node.expr.op == "++" else "- 1", depth)
-        elif isinstance(node, ast.If):
-            self._add(depth, f"if {self._condition(node.cond)}:")
-            self._body(node.then, depth + 1)
-            self._add(depth + 1, "pass")
-            if node.other:
-                self._add(depth, "else:")
-                self._body(node.other, depth + 1)
-        elif isinstance(node, ast.Block):
-            self._body(node.body, depth)
-        else:
-            raise Refused(node.span, "this")
+    def __init__(self, checked: CheckedScript) -> None:
+        self.maps = checked.maps
+        self.used: list[tuple[str, int]] = []
+        self.stepped = {place.name for probe in checked.probes for tree in probe.trees for node in walk_nodes(tree)
+                        for place in _stepped(node)}  # maps of numbers that may have grown beyond their type
+        self.ordered = False
+        self._counts_reads = checked.options.count_reads
 
-    def _assign(self, target: ast.Variable, value: str, depth: int) -> None:
-        type = target.slot.type
-        if not isinstance(type, t.Int | t.Bool | t.Str):
-            raise Refused(target.span, f"variables of type {type}")
-        name = self._variables.setdefault(id(target.slot), f"v{len(self._variables)}")
-        self._add(depth, f"{name} = {value if isinstance(type, t.Str) else wrap(value, type)}")
+    def use(self, name: str, part: int = 0) -> int:
+        """The number of a map's dictionary in the code: ``m7``, and ``g7`` for its ``get``."""
+        if (name, part) not in self.used:
+            self.used.append((name, part))
+        return self.used.index((name, part))
 
-    def _state(self, name: str, part: int = 0) -> int:
-        """The number of a map's dictionary in the function."""
-        if (name, part) not in self.states:
-            self.states.append((name, part))
-        return self.states.index((name, part))
+    def use_plain(self, name: str, span: Span | None) -> int:
+        """That of a map of plain values, of which it matters in which order they come and go. Refused for others."""
+        found = self.maps[name]
+        if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
+            raise Refused(span, "a map of other values")
+        self.ordered = True
+        return self.use(name)
 
-    def _step(self, target: ast.MapRef, by: str, depth: int) -> None:
-        if not isinstance(self._maps[target.name].value, t.Int):
-            raise Refused(target.span, "steps of what is no number")
-        number = self._state(target.name)
-        self._add(depth, f"k = {self._key(target)}")
-        self._add(depth, f"m{number}[k] = g{number}(k, 0) {by}")
 
-    def _aggregate(self, target: ast.MapRef, call: ast.Expr, depth: int) -> None:
-        aggregate = self._maps[target.name].value
-        if not isinstance(aggregate, Aggregate) or not isinstance(call, ast.Call) or call.name != aggregate.kind \
-                or aggregate.kind == "tseries":
-            raise Refused(call.span, "what is no aggregate: it depends on what came before")
-        n = self._state(target.name)
-        self._add(depth, f"k = {self._key(target)}")
-        kind = aggregate.kind
-        if kind == "count":
-            self._add(depth, f"m{n}[k] = g{n}(k, 0) + 1")
-            return
-        value = self._value(call.args[0])
-        if kind == "sum":
-            self._add(depth, f"m{n}[k] = g{n}(k, 0) + {value}")
-        elif kind in ("avg", "stats"):
-            m = self._state(target.name, 1)
-            self._add(depth, f"m{n}[k] = g{n}(k, 0) + 1")
-            self._add(depth, f"m{m}[k] = g{m}(k, 0) + {value}")
-        elif kind in ("min", "max"):
-            self._add(depth, f"v = {as_signed(value) if aggregate.signed else f'({value} & {_MASK})'}; w = g{n}(k)")
-            self._add(depth, f"if w is None or v {'<' if kind == 'min' else '>'} w: m{n}[k] = v")
-        else:
-            self._add(depth, f"v = {as_signed(value, call.args[0].type)}")
-            self._add(depth, f"k = k, {_bucket_code(aggregate)}")
-            self._add(depth, f"m{n}[k] = g{n}(k, 0) + 1")
+def _stepped(node: ast.Node) -> Iterator[ast.MapRef]:
+    """The element that is added to."""
+    place = node.operand if isinstance(node, ast.Unary) and node.op in ("++", "--") \
+        else node.target if isinstance(node, ast.Assign) and node.op != "=" else None
+    if isinstance(place, ast.MapRef):
+        yield place
 
-    def _key(self, target: ast.MapRef) -> str:
-        key = target.key
-        if key is None:
-            return "None"
-        if isinstance(key, ast.TupleExpr):
-            if key.names:
-                raise Refused(key.span, "records as keys")
-            return f"({', '.join(map(self._kept, key.items))},)"
-        return f"({self._kept(key)},)"
 
-    # expressions
+class Expressions:
+    """Writes expressions. ``variables`` are the names of a clause's variables, by their slots."""
 
-    def _condition(self, node: ast.Expr) -> str:
+    def __init__(self, columns: Columns, states: States) -> None:
+        self._columns = columns
+        self._states = states
+        self.variables: dict[int, str] = {}
+
+    def condition(self, node: ast.Expr) -> str:
         """A Python expression that is true where the condition is."""
         if isinstance(node.const, int):
             return str(bool(node.const))
         if isinstance(node, ast.Unary) and node.op == "!":
-            return f"(not {self._condition(node.operand)})"
+            return f"(not {self.condition(node.operand)})"
         if isinstance(node, ast.Binary) and node.op in ("&&", "||"):
             word = "and" if node.op == "&&" else "or"
-            return f"({self._condition(node.left)} {word} {self._condition(node.right)})"
+            return f"({self.condition(node.left)} {word} {self.condition(node.right)})"
         if isinstance(node, ast.Binary) and node.op in _COMPARISONS:
             return self._comparison(node)
-        return f"({self._value(node)} != {repr(b'') if isinstance(node.type, t.Str) else 0})"
+        if isinstance(node, ast.Call) and node.name == "has_key" and isinstance(node.choice, Element):
+            number = self._states.use_plain(node.choice.map, node.span)
+            return f"({self.key(node.choice.map, node.choice.key)} in m{number})"
+        return f"({self.value(node)} != {repr(b'') if isinstance(node.type, t.Str) else 0})"
 
-    def _kept(self, node: ast.Expr) -> str:
+    def key(self, name: str, key: ast.Expr | None) -> str:
+        """A map's key: None, the only part, or a tuple of the parts, each as the map has it."""
+        type = self._states.maps[name].key
+        if key is None or type is None:
+            return "None"
+        if not isinstance(key, ast.TupleExpr):
+            return self._key_part(key, type)
+        if key.names or not isinstance(type, t.Tuple):
+            raise Refused(key.span, "records as keys")
+        return f"({', '.join(map(self._key_part, key.items, type.of))},)"
+
+    def _key_part(self, node: ast.Expr, type: Type) -> str:
+        return self.converted(node, type, "keys")
+
+    def converted(self, node: ast.Expr, type: Type | None, what: str) -> str:
+        """The value as something of this type has it."""
+        if isinstance(type, t.Timestamp) and isinstance(node, ast.Call) and node.name == "strftime":
+            return as_unsigned(self.value(node.args[1]))
+        have, given = self.kept(node), node.type
+        if isinstance(type, t.Str):
+            if not isinstance(given, t.Str) or given.size > type.size:
+                raise Refused(node.span, f"{what} that are cut")
+            return have
+        if not isinstance(type, t.Int | t.Bool) or not isinstance(given, t.Int | t.Bool):
+            raise Refused(node.span, f"{what} of type {type}")
+        plain = isinstance(node, ast.FieldAccess | ast.Name | ast.Variable | ast.MapRef)
+        return have if plain and given == type else wrap(have, type)
+
+    def _element(self, node: ast.MapRef) -> str:
+        """What a map has under a key; where there is nothing, zero."""
+        number = self._states.use_plain(node.name, node.span)
+        type = self._states.maps[node.name].value
+        if isinstance(type, t.Str):
+            return f"g{number}({self.key(node.name, node.key)}, b'')"
+        found = f"g{number}({self.key(node.name, node.key)}, 0)"
+        return wrap(found, type) if node.name in self._states.stepped else found
+
+    def kept(self, node: ast.Expr) -> str:
         """The value as a variable or a key has it: see Lower.kept_value()."""
-        value = self._value(node)
+        value = self.value(node)
         if isinstance(node, ast.Unary) and node.op in ("-", "~") and node.const is None \
                 and isinstance(node.operand.type, t.Int) and node.operand.type.bits < 64:
             return wrap(value, t.Int(node.operand.type.bits, False))
         return value
 
     def _comparison(self, node: ast.Binary) -> str:
-        left, right = self._value(node.left), self._value(node.right)
+        left, right = self.value(node.left), self.value(node.right)
         if isinstance(node.left.type, t.Str) and isinstance(node.right.type, t.Str):
             if node.op not in ("==", "!="):
                 raise Refused(node.span, "the order of texts")
@@ -210,49 +177,45 @@ class ClauseWriter:
             left, right = (as_unsigned(code, side.type) for code, side in ((left, node.left), (right, node.right)))
         return f"({left} {node.op} {right})"
 
-    def _value(self, node: ast.Expr) -> str:
+    def value(self, node: ast.Expr) -> str:
         """A Python expression: a number as its type has it, or the bytes of a text."""
         if isinstance(node.const, str):
             return repr(node.const.encode("utf-8", "surrogateescape"))
         if isinstance(node.const, int):
-            return str((int(node.const) + (1 << 63) & _MASK) - (1 << 63))
-        if isinstance(node, ast.Variable) and id(node.slot) in self._variables:
-            return self._variables[id(node.slot)]
+            return str(_cut(int(node.const), node.type))
+        if isinstance(node, ast.Variable) and id(node.slot) in self.variables:
+            return self.variables[id(node.slot)]
         if isinstance(node, ast.FieldAccess) and isinstance(node.operand, ast.Name) and node.operand.name == "args":
-            return self._column(node, FIELD + node.name, f"args.{node.name}")
+            return self._columns.read_as(FIELD + node.name, node.type, node.span, f"args.{node.name}")
+        if isinstance(node, ast.MapRef):
+            return self._element(node)
+        if isinstance(node, ast.Call) and node.name == "has_key" and isinstance(node.choice, Element):
+            return f"(1 if {self.condition(node)} else 0)"
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and not node.args:
             if node.name not in BUILTINS:
                 raise Refused(node.span, node.name)
-            return self._column(node, node.name, node.name)
+            return self._columns.read_as(node.name, node.type, node.span, node.name)
         if isinstance(node, ast.Unary) and node.op in ("-", "~"):
-            return _negate(f"({node.op}{self._value(node.operand)})", node.operand.type)
+            return _negate(f"({node.op}{self.value(node.operand)})", node.operand.type)
         if isinstance(node, ast.Unary) and node.op == "!" or isinstance(node, ast.Binary) \
                 and (node.op in ("&&", "||") or node.op in _COMPARISONS):
-            return f"(1 if {self._condition(node)} else 0)"
+            return f"(1 if {self.condition(node)} else 0)"
         if isinstance(node, ast.Binary):
             return self._arithmetic(node)
         if isinstance(node, ast.Ternary) and node.then is not None and not isinstance(node.other, ast.RuledOut) \
-                and isinstance(node.type, t.Int | t.Bool):
-            either = f"({self._value(node.then)} if {self._condition(node.cond)} else {self._value(node.other)})"
-            return wrap(either, node.type)
+                and isinstance(node.type, SINGLE):
+            either = f"({self.value(node.then)} if {self.condition(node.cond)} else {self.value(node.other)})"
+            return either if isinstance(node.type, t.Str) else wrap(either, node.type)
         if isinstance(node, ast.Cast) and isinstance(node.type, t.Int) \
                 and isinstance(node.operand.type, t.Int | t.Bool):
-            return wrap(self._value(node.operand), node.type)
+            return wrap(self.value(node.operand), node.type)
         raise Refused(node.span, getattr(node, "name", "") or "this")
-
-    def _column(self, node: ast.Expr, name: str, said: str) -> str:
-        have = self._event.fields.get(name)
-        if have is None or not isinstance(have, t.Int | t.Bool | t.Str) or have != node.type:
-            raise Refused(node.span, f"{said}: {self._event.name} was recorded without it")
-        if name not in self.columns:
-            self.columns.append(name)
-        return f"x{self.columns.index(name)}"
 
     def _arithmetic(self, node: ast.Binary) -> str:
         if not all(isinstance(side.type, t.Int | t.Bool) for side in (node.left, node.right)) or node.type is None:
             raise Refused(node.span, "arithmetic with what is no number")
-        left, right = self._value(node.left), self._value(node.right)
-        if node.op in _ARITHMETIC:
+        left, right = self.value(node.left), self.value(node.right)
+        if node.op in ARITHMETIC:
             return wrap(f"({left} {node.op} {right})", node.type)
         if node.op in ("<<", ">>"):
             if node.op == ">>":
@@ -267,19 +230,17 @@ class ClauseWriter:
         return f"(d {op} {right} if (d := {as_signed(left, node.left.type)}) >= 0 else -(-d {op} {right}))"
 
 
-def _bucket_code(aggregate: Aggregate) -> str:
-    if aggregate.kind == "hist":
-        if aggregate.bits:
-            return f"hist_bucket(v, {aggregate.bits})"
-        return "v.bit_length() + 1 if v >= 0 else 0"
-    low, high, step = aggregate.low, aggregate.high, aggregate.step
-    return f"0 if v < {low} else {aggregate.words - 1} if v >= {high} else (v - {low}) // {step} + 1"
-
-
 def _negate(code: str, type: Type | None) -> str:
     if getattr(type, "signed", False):
         return as_signed(code)
     return wrap(code, type)
+
+
+def _cut(number: int, type: Type | None) -> int:
+    """A constant as its type has it."""
+    bits, signed = (type.bits, type.signed) if isinstance(type, t.Int) else (64, True)
+    half = 1 << bits - 1 if signed else 0
+    return (number + half & (1 << bits) - 1) - half
 
 
 def wrap(code: str, type: Type | None) -> str:

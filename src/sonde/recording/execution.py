@@ -3,32 +3,29 @@ ask for what a recording lacks."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct as Layout
 from sys import byteorder
 from typing import Any
 
 from .. import types as t
+from ..kinds import find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
+from ..language.diagnostics import Diagnostics
+from ..language.parser import parse_script
 from ..runtime.batch import Batch, Records
 from ..semantics.nodes import Use, is_args, walk_nodes
 from ..semantics.rows import BuiltinRow
 from ..semantics.typed import CheckedProbe, CheckedScript
-from ..spec import ScriptSpec, TracepointFormat
-from .columns import NUMBER, TEXT, BlockOfRecords, Leaf
+from ..source import Source
+from ..spec import ErrorSite, ScriptSpec, TracepointFormat
+from .columns import NUMBER, TEXT, BlockOfRecords, Leaf, read_column
 from .container import Damaged
 from .evaluate import Refused
 from .events import BUILTINS, FIELD, RecordedEvent
 from .machine import Machine
 from .names import has_names
 from .replay import Recording
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    ReadColumn: TypeAlias = Callable[[Leaf, bytes, int, t.Type], "array[int] | list[bytes]"]
 
 LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
 PORTION = 1 << 18          # bytes of records that are given out at once, about
@@ -38,6 +35,15 @@ _MACHINES = {"cgroupid", "fs_root", "kaddr", "kfunc_allowed", "kfunc_exist", "ov
              "signal", "signal_thread", "socket_cookie", "uaddr", "unwatch", "write_user"}  # functions about one
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
           (8, False): "Q", (8, True): "q"}
+
+
+def refuse_other_probes(source: Source) -> None:
+    """Refused for probes that no recording has, whatever else is wrong with a script."""
+    for clause in parse_script(source, Diagnostics()).clauses:
+        for point in clause.points:
+            kind = find_kind(point.parts[0]) if point.parts else None
+            if kind is not None and kind.name not in ("tracepoint", "begin", "end"):
+                raise Refused(point.span, f"{point.text}, which it does not have")
 
 
 def check_names(checked: CheckedScript, events: dict[str, RecordedEvent]) -> None:
@@ -93,6 +99,12 @@ def uses_builtin(checked: CheckedScript, name: str) -> bool:
     return any(name in Use(tree).names for probe in checked.probes for tree in probe.trees)
 
 
+def check_cpu(cpu: int, cpus: int) -> None:
+    """Damaged if a machine with so many CPUs, where a script asks for them (else 1), has not this one."""
+    if cpu >= cpus > 1:
+        raise Damaged(f"an event is of CPU {cpu}, and the machine had not so many")
+
+
 class Runner:
     """What runs for each record of an event."""
 
@@ -127,8 +139,7 @@ class Runner:
     def run(self, row: tuple[Any, ...]) -> None:
         """Run the programs for one event."""
         machine = self._machine
-        if row[3] >= self._cpus > 1:
-            raise Damaged(f"an event is of CPU {row[3]}, and the machine had not so many")
+        check_cpu(row[3], self._cpus)
         machine.now = row
         self._pack(self._memory, 0, *row[len(BUILTINS):])
         machine.run(self._programs, self._context)
@@ -144,13 +155,11 @@ class Execution:
     """A script, made ready to run over a recording. Refused, UsageError where it cannot."""
 
     def __init__(self, recording: Recording, checked: CheckedScript, spec: ScriptSpec,
-                 events: dict[str, RecordedEvent], forms: dict[str, TracepointFormat], cpus: int, room: int,
-                 read_column: ReadColumn) -> None:
-        check_results(spec)
+                 events: dict[str, RecordedEvent], forms: dict[str, TracepointFormat], cpus: int, room: int) -> None:
         self.spec = spec
         self._recording = recording
-        self._read_column = read_column
         self.machine = Machine(spec, cpus, room, {})
+        self.maps = self.machine.maps
         self._runners: dict[int, Runner] = {}
         for event in events.values():
             programs = self.machine.programs_of("tracepoint", event.name)
@@ -176,6 +185,14 @@ class Execution:
         if not self._recording.truncated:
             self._run_own("end")
             yield from self._take_sent()
+
+    def failures(self) -> list[tuple[ErrorSite, int]]:
+        """How often what failed."""
+        return self.machine.failures()
+
+    def empty_map(self, name: str, kind: str) -> None:
+        """clear() or zero() a map."""
+        self.maps[name].clear() if kind == "clear" else self.maps[name].zero()
 
     def _run_own(self, kind: str) -> None:
         machine = self.machine
@@ -211,7 +228,7 @@ class Execution:
             leaf = leaves[place]
             if leaf.kind != (TEXT if isinstance(type, t.Str) else NUMBER):
                 raise Damaged("an event's columns are not those of its arguments")
-            columns.append(self._read_column(leaf, packed[place], count, type))
+            columns.append(read_column(leaf, packed[place], count, type))
         return zip(*columns)
 
     def _take_sent(self) -> Iterator[Records]:
@@ -225,14 +242,15 @@ class Execution:
             site = int.from_bytes(part[-1][:4], byteorder)
             if site in self._exits:
                 self._exit(part[-1], site)
-            yield _records(part)
+            yield records_of(part)
 
     def _exit(self, record: bytes, site: int) -> None:
         field = self.spec.sites[site].fields[0]
         self.status = int.from_bytes(record[field.offset:field.offset + field.type.size], byteorder) & 255
 
 
-def _records(sent: Sequence[bytes]) -> Records:
+def records_of(sent: Sequence[bytes]) -> Records:
+    """Records that were sent, as what a session hands over."""
     offsets, at = [], 0
     for record in sent:
         offsets.append(at)

@@ -7,7 +7,7 @@ there; a program that follows a pointer ends with an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct as Layout
 from struct import error as StructError
 from sys import byteorder
@@ -19,7 +19,7 @@ from ..runtime.maps import Map, _Chunk
 from ..runtime.merge import State
 from ..spec import STATE, ErrorSite, MapSpec, ProgramSpec, ScriptSpec
 from ..types import round_up
-from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, Untranslatable, translate
+from .bytecode import DEPTH, FRAMES, HANDLES, MASK, Frames, Function, Place, Untranslatable, translate
 from .evaluate import Refused
 
 ENOENT, EEXIST, E2BIG, EFAULT, EINVAL = 2, 17, 7, 14, 22
@@ -37,12 +37,21 @@ _HELPERS = {  # by which of the machine's methods; all others need the machine
     h.UID_GID: "take_user", h.CPU_ID: "take_cpu"}
 
 
+_OF_EVENT = {h.BOOT_NS: "machine.now[0]", h.PID_TGID: "machine.now[1] << 32 | machine.now[2]",
+             h.UID_GID: "machine.now[4]"}
+
+
 class NoMemory(UsageError):
     """A program looked at memory that is not there."""
 
     def __init__(self) -> None:
         super().__init__("the script follows a pointer, and a recording has no memory",
                          ["it has what the events themselves are made of"])
+
+
+def no_room() -> UsageError:
+    """What a script's maps take is more than there is."""
+    return UsageError("the maps are larger than there is room for", ["--memory gives them more room"])
 
 
 class MachineMemory:
@@ -65,7 +74,7 @@ class MachineMemory:
         """Room for so many bytes of a map; UsageError if there is none."""
         self._room -= size
         if self._room < 0:
-            raise UsageError("the maps are larger than there is room for", ["--memory gives them more room"])
+            raise no_room()
 
     def give_back(self, size: int) -> None:
         self._room += size
@@ -102,6 +111,7 @@ class MachineMap(Map):
         self._cell = round_up(spec.value_size, 8) if self._per_cpu else spec.value_size
         self.gone: list[int] = []  # regions of elements that programs may still look at until they end
         self._lru = "lru" in spec.type
+        self.is_plain = not self._lru and not self._per_cpu  # one value under each key, whoever looks
 
     def lookup(self, key: bytes, cpu: int) -> int:
         """The address of a value, 0 if there is none."""
@@ -211,11 +221,37 @@ class Machine:
                 else target.region + relocation.offset
         try:
             return translate(program.code, addresses,
-                             {number: getattr(self, name) for number, name in _HELPERS.items()}, self.memory.frames)
+                             {number: getattr(self, name) for number, name in _HELPERS.items()}, self.memory.frames,
+                             self._shorten)
         except Untranslatable as error:
             span = next((span for index, span in reversed(program.lines) if index <= error.slot), None)
             what = "memory: it follows no pointers" if error.helper in _READS else "what only a kernel can do"
             raise Refused(span, what) from None
+
+    def _shorten(self, helper: int, known: Sequence[int | Place | None], place: Callable[..., str]) \
+            -> tuple[str, dict[str, Any]] | None:
+        """What a program does in place of a call: it looks at the event itself, and at a map whose key lies at a known
+        place."""
+        if helper in _OF_EVENT:
+            return _OF_EVENT[helper], {"machine": self}
+        map, key = self._handles.get(known[0]) if isinstance(known[0], int) else None, place(known[1])
+        if map is None or not key or map.region:
+            return None
+        space: dict[str, Any] = {f"bytes{size}": Layout(f"{size}s").unpack_from
+                                 for size in (map.spec.key_size, map.spec.value_size)}
+        number, key = known[0], f"bytes{map.spec.key_size}({key})[0]"
+        cpu = "machine.now[3]" if self.cpus > 1 else "0"
+        if helper == h.MAP_DELETE:
+            return f"drop{number}({key}) & {MASK}", space | {f"drop{number}": map.drop}
+        if helper == h.MAP_LOOKUP and map.is_plain:
+            return f"find{number}({key}, 0)", space | {f"find{number}": map.elements.get}
+        if helper == h.MAP_LOOKUP:
+            return f"lookup{number}({key}, {cpu})", space | {f"lookup{number}": map.lookup, "machine": self}
+        value = place(known[2])
+        if helper == h.MAP_UPDATE and value:
+            return f"put{number}({key}, bytes{map.spec.value_size}({value})[0], r4, {cpu}) & {MASK}", \
+                space | {f"put{number}": map.put, "machine": self}
+        return None
 
     def programs_of(self, kind: str, name: str = "") -> list[int]:
         """The numbers of the programs that such a probe runs, in order."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from sys import byteorder
 
 from .. import types as t
 from ..compiler.pipeline import compile_checked
 from ..compiling import check_source
+from ..errors import CompileError, UsageError
 from ..kernel.recorded import BtfWorld
 from ..kernel.tracefs import parse_format
 from ..memory import Memory
@@ -17,25 +17,33 @@ from ..runtime.losses import Losses
 from ..runtime.maps import RawItem
 from ..runtime.merge import apply_signs, to_signed
 from ..semantics.options import Options
-from ..semantics.typed import CheckedScript
+from ..semantics.typed import CheckedProbe, CheckedScript
 from ..source import Source
-from ..spec import MapSpec, ScriptSpec, TracepointFormat
+from ..spec import ErrorSite, MapSpec, ScriptSpec, TracepointFormat
 from ..types import Aggregate, Type
-from .columns import NUMBER, BlockOfRecords, Leaf, unpack_numbers, unpack_texts
+from .columns import BlockOfRecords, Leaf, read_column
 from .container import Damaged
-from .evaluate import ClauseWriter, Loop, Refused
+from .evaluate import Refused
 from .events import RecordedEvent, read_events, tracepoint_names
-from .execution import Execution, check_names, uses_builtin
+from .execution import (
+    Execution,
+    check_cpu,
+    check_names,
+    check_results,
+    records_of,
+    refuse_other_probes,
+    uses_builtin,
+)
+from .loops import Loop, ScriptWriter, rows_of
+from .machine import ELEMENT, no_room
 from .names import RecordedNames
 from .replay import Recording, ReplaySession, ReplayTrace, Sound, open_recording
-from .snapshots import ItemReader, MapSnapshot
+from .snapshots import ItemReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
-_CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
-          (8, False): "Q", (8, True): "q"}
 _MASK = (1 << 64) - 1
 SECOND = 10 ** 9  # ns
 LEAST_CPUS = 8  # that are reckoned with where a script asks for the CPU
@@ -70,67 +78,139 @@ class EventsWorld(BtfWorld):
         return parse_format(text, category, event, self) if text is not None else None
 
 
-# What the generated code has of a key; of one of several parts, and with a bucket behind it, a tuple.
+# What the generated code has of a key, None of a map without; of several parts, and with a bucket behind it, a tuple.
 Key: TypeAlias = "int | bytes | tuple[Key, ...] | None"
 
 
 class Question:
-    """A script that columns can answer, made ready. Refused for any other."""
+    """A script that loops over columns can answer, made ready. Refused for any other; ``room`` bounds, in bytes, what
+    its maps take."""
 
-    spec: ScriptSpec  # what is made of it for the kernel: its maps
+    status: int | None = None  # it never calls exit()
 
-    def __init__(self, events: Mapping[str, RecordedEvent], checked: CheckedScript) -> None:
-        self._loops: list[tuple[RecordedEvent, ClauseWriter, Loop]] = []
+    def __init__(self, recording: Recording, events: Mapping[str, RecordedEvent], checked: CheckedScript,
+                 spec: ScriptSpec, cpus: int, room: int) -> None:
+        self.spec = spec
+        self._cpus = cpus
+        self._recording = recording
+        self._writer = writer = ScriptWriter(checked, spec)
+        clauses: dict[str, list[tuple[CheckedProbe, str]]] = {}
         for probe in checked.probes:
             for attach in probe.attach:
-                if attach.name not in events:
-                    raise Refused(probe.clause.span, f"{attach.name}, which it does not have")
-                writer = ClauseWriter(events[attach.name], checked.maps)
-                self._loops.append((events[attach.name], writer, writer.write(probe.clause)))
-        self.points = len(self._loops)
-        self._states: dict[tuple[str, int], dict[Key, int]] = {}
+                clauses.setdefault(attach.name if attach.kind == "tracepoint" else attach.kind, []).append(
+                    (probe, attach.name))
+        self.points = sum(map(len, clauses.values()))
+        steps = {name: writer.write_step(events.get(name), probes) for name, probes in clauses.items()}
+        self._events = {events[name].site: (events[name], step) for name, step in steps.items() if name in events}
+        self._own = {name: writer.compile_own(step) for name, step in steps.items() if name not in events}
+        self._loops: dict[tuple[int, ...], Loop] = {}  # by the sites that a block has records of
+        self._states: list[dict[Key, Any]] = [{} for _ in writer.states.used]
+        self._failed = [0] * len(spec.errors)
+        self._sent: list[bytes] = []
+        self._room = room
+        self.maps = {named.name: AnswerMap(self, named) for named in spec.maps if named.value is not None}
+        for site in self._events:
+            self._loop((site,))
 
-    def take_block(self, block: BlockOfRecords) -> None:
+    def run(self) -> Iterator[Records]:
+        """Run it; what it sends, block by block."""
+        yield from self._run_own("begin")
+        for portion in self._recording.portions():
+            if portion.records is not None:
+                self._take_block(portion.records)
+                self._recording.context.moment = portion.records.last_time() or self._recording.context.moment
+                yield self._take_sent()
+        if not self._recording.truncated:
+            yield from self._run_own("end")
+
+    def _run_own(self, kind: str) -> Iterator[Records]:
+        if kind in self._own:
+            for _ in self._own[kind](self._recording.context.moment, self._failed, self._sent.append, *self._states):
+                yield self._take_sent()
+            yield self._take_sent()
+
+    def _take_sent(self) -> Records:
+        sent, self._sent[:] = self._sent[:], []
+        return records_of(sent)
+
+    def _loop(self, sites: tuple[int, ...]) -> Loop:
+        if sites not in self._loops:
+            self._loops[sites] = self._writer.compile_loop([self._events[site][1] for site in sites])
+        return self._loops[sites]
+
+    def _take_block(self, block: BlockOfRecords) -> None:
         """Evaluate the script over a block of records."""
+        rows = {}
         for site, count, leaves, packed in block.site_columns():
-            columns: dict[str, array[int] | list[bytes]] = {}
-            for event, writer, loop in self._loops:
-                if event.site != site:
-                    continue
-                for name in writer.columns:
-                    if name not in columns:
-                        place = 2 + list(event.fields).index(name)  # behind the probe and the time
-                        columns[name] = _read_column(leaves[place], packed[place], count, event.fields[name])
-                states = [self._states.setdefault(state, {}) for state in writer.states]
-                loop(count, *[columns[name] for name in writer.columns], *states)
+            if site in self._events:
+                rows[site] = self._rows(site, count, leaves, packed)
+        given = (self._failed, self._sent.append, *self._states)
+        if len(rows) > 1 and self._writer.states.ordered:
+            sites = tuple(rows)
+            place = [sites.index(site) if site in rows else -1 for site, _ in block.sites]
+            self._loop(sites)(map(place.__getitem__, block.order), *rows.values(), *given)
+        else:
+            for site, each in rows.items():
+                self._loop((site,))(each, *given)
+        if ELEMENT * sum(map(len, self._states)) > self._room:
+            raise no_room()
 
-    def snapshots(self) -> dict[str, MapSnapshot]:
-        """What the maps hold now. Refused if one has more keys than it could have."""
-        return {named.name: MapSnapshot(self._items(named)) for named in self.spec.maps}
+    def _rows(self, site: int, count: int, leaves: Sequence[Leaf], packed: Sequence[bytes]) \
+            -> Iterator[tuple[Any, ...]]:
+        event, step = self._events[site]
+        names = list(event.fields)
+        places = [2 + names.index(name) for name in step.columns]  # behind the probe and the time
+        columns = {name: read_column(leaves[place], packed[place], count, event.fields[name])
+                   for name, place in zip(step.columns, places)}
+        if "cpu" in columns:
+            check_cpu(int(max(columns["cpu"])), self._cpus)
+        return rows_of(list(columns.values()), count)
 
-    def _items(self, named: MapSpec) -> list[RawItem]:
-        first = self._states.get((named.name, 0), {})
-        value = named.value
+    def failures(self) -> list[tuple[ErrorSite, int]]:
+        """How often what failed."""
+        return [(site, count) for site, count in zip(self.spec.errors, self._failed) if count]
+
+    def empty_map(self, name: str, kind: str) -> None:
+        """clear() a map; zero() it is not asked for."""
+        self.maps[name].clear()
+
+    def state_of(self, name: str, part: int = 0) -> dict[Key, Any]:
+        """A map's dictionary; an empty one if nothing fills it."""
+        used = self._writer.states.used
+        return self._states[used.index((name, part))] if (name, part) in used else {}
+
+
+class AnswerMap:
+    """A map of a question, which is read as the kernel's are. UsageError if it has more keys than it could have."""
+
+    def __init__(self, question: Question, named: MapSpec) -> None:
+        self.spec = named
+        self._first, self._second = [question.state_of(named.name, part) for part in (0, 1)]
+
+    def items(self) -> list[RawItem]:
+        named, value, first = self.spec, self.spec.value, self._first
         found: list[RawItem]
         if not isinstance(value, Aggregate):
             found = [(_pack_key(named, key), _pack(value, number)) for key, number in first.items()] if value else []
         elif value.kind in ("hist", "lhist"):
             found = [(_pack_key(named, key), tuple(counts)) for key, counts in _gather_buckets(value, first).items()]
         else:
-            words = [_words(value, key, first, self._states.get((named.name, 1), {})) for key in first]
+            words = [_words(value, key, first, self._second) for key in first]
             found = [*zip([_pack_key(named, key) for key in first], apply_signs(value, words))]
         if len(found) > named.max_entries:
-            raise Damaged(f"{named.name} has {len(found)} keys, more than max_map_keys allows",
-                          hints=[f"config = {{ max_map_keys = {1 << len(found).bit_length()} }}"])
+            raise UsageError(f"{named.name} has {len(found)} keys, more than max_map_keys allows",
+                             hints=[f"config = {{ max_map_keys = {1 << len(found).bit_length()} }}"])
         return found
 
+    def read_and_clear(self) -> list[RawItem]:
+        """The items, of which none are left."""
+        found = self.items()
+        self.clear()
+        return found
 
-def _read_column(leaf: Leaf, packed: bytes, count: int, type: Type) -> array[int] | list[bytes]:
-    if leaf.kind == NUMBER:
-        code = _CODES[leaf.size, bool(getattr(type, "signed", False))]
-        return array(code, unpack_numbers(packed, leaf.size, count))
-    texts, indices = unpack_texts(packed, leaf.size, count)
-    return list(map(texts.__getitem__, indices))
+    def clear(self) -> None:
+        self._first.clear()
+        self._second.clear()
 
 
 def _gather_buckets(aggregate: Aggregate, counts: dict[Key, int]) -> dict[Key, list[int]]:
@@ -151,9 +231,7 @@ def _words(aggregate: Aggregate, key: Key, first: dict[Key, int], second: dict[K
 
 
 def _pack_key(named: MapSpec, key: Key) -> bytes:
-    if named.key is None or not isinstance(key, tuple):
-        return b""
-    return _pack(named.key, key if isinstance(named.key, t.Tuple) else key[0])
+    return _pack(named.key, key) if named.key is not None else b""
 
 
 def _pack(type: Type, value: Key) -> bytes:
@@ -168,97 +246,83 @@ def _pack(type: Type, value: Key) -> bytes:
     return (int(value or 0) & (1 << 8 * type.size) - 1).to_bytes(type.size, byteorder)
 
 
-def ask(recording: Recording, source: Source, options: Options, room: int, stepwise: bool) -> Question | Execution:
-    """A script, made ready to be asked of a recording: over its columns if they will do, which is faster; else, and if
-    its maps are to be seen on the way (``stepwise``), event by event. CompileError, UsageError where it cannot be
-    answered."""
+def ask(recording: Recording, source: Source, options: Options, room: int) -> Question | Execution:
+    """A script, made ready to be asked of a recording: by loops over its columns if they will do, which is faster; else
+    event by event. CompileError, UsageError where it cannot be answered."""
     options.timed = True
     events = {event.name: event for event in read_events(recording.facts.events, recording.spec)}
     world = EventsWorld(recording, list(events.values()))
-    checked = check_source(source, options, world)
+    try:
+        checked = check_source(source, options, world)
+    except CompileError:
+        refuse_other_probes(source)
+        raise
     check_names(checked, events)
     if uses_builtin(checked, "cpu"):
         world.cpus = max(LEAST_CPUS, 2 * recording.facts.cpus)
-    try:
-        question = None if stepwise else Question(events, checked)
-    except Refused:
-        question = None
     spec = compile_checked(checked, world)
-    if question is not None:
-        question.spec = spec
-        return question
+    check_results(spec)
+    try:
+        return Question(recording, events, checked, spec, world.cpus, room)
+    except Refused:
+        pass
     forms = {}
     for (category, name), event in zip(tracepoint_names(list(events.values())), events.values()):
         found = world.tracepoint_format(category, name)
         if found is None:
             raise Damaged("its events are none")
         forms[event.name] = found
-    return Execution(recording, checked, spec, events, forms, world.cpus, room, _read_column)
+    return Execution(recording, checked, spec, events, forms, world.cpus, room)
 
 
 class _AnsweringSession(ReplaySession):
     """What a session tells, of a script that runs over a recording: losses are the recording's and its own."""
 
-    execution: Execution | None = None
+    def __init__(self, recording: Recording, question: Question | Execution) -> None:
+        super().__init__(recording)
+        self._question = question
+        self.attached = question.points
 
     def losses(self) -> Losses:
         found = super().losses()
-        if self.execution is None:
-            return found
         values = dict(zip(found._fields, found.values()))
-        return Losses(**values | {"errors": [*found.errors, *self.execution.machine.failures()]})
+        return Losses(**values | {"errors": [*found.errors, *self._question.failures()]})
 
     @property
     def reason(self) -> str:
-        return "exit" if self._own_status is not None else super().reason
+        return "exit" if self._question.status is not None else super().reason
 
     @property
     def status(self) -> int:
-        return self._own_status if self._own_status is not None else super().status
-
-    @property
-    def _own_status(self) -> int | None:
-        return self.execution.status if self.execution is not None else None
+        return self._question.status if self._question.status is not None else super().status
 
 
 class AnsweringTrace(ReplayTrace):
     """The trace of a question: its maps fill as the recording is read."""
 
-    def __init__(self, recording: Recording, source: Source, options: Options, memory: Memory | None = None,
-                 stepwise: bool = False) -> None:
+    def __init__(self, recording: Recording, source: Source, options: Options, memory: Memory | None = None) -> None:
         super().__init__(recording, memory)
         with Sound(recording.name):
-            self.question = ask(recording, source, options, self.memory.total // 2, stepwise)
-        self.source, self.spec = source, self.question.spec
+            self.question = question = ask(recording, source, options, self.memory.total // 2)
+        self.source, self.spec = source, question.spec
         self._context = self._names = RecordedNames(self.spec, recording.facts.clocks, self.memory.total // 2)
         self._names.moment = recording.facts.time
         self._next_sample = recording.facts.time + SECOND
-        self._replayed = session = _AnsweringSession(recording)
-        self._session = session  # type: ignore[assignment]
-        session.attached = self.question.points
+        self._replayed = _AnsweringSession(recording, question)
+        self._session = self._replayed  # type: ignore[assignment]
         self._bind_reader()
-        if isinstance(self.question, Execution):
-            session.execution = self.question
-            self._reader = ItemReader(self.question.machine.maps, self.context)
-            self._runs = self.question.run()
+        self._reader = ItemReader(question.maps, self.context)  # type: ignore[arg-type]
+        self._runs = question.run()
 
     def next_records(self, timeout: float | None = None) -> Records:
-        if isinstance(self.question, Execution):
-            with Sound(self.recording.name):
-                found = next(self._runs, None)
-            self._replayed.done = found is None
-            if found is None and self.recording.truncated:
-                self._bind_reader()  # what the maps would hold, nobody knows
-            self._timed(found or Records())
-            self._look()
-            return found or Records()
         with Sound(self.recording.name):
-            for portion in self.recording.portions():
-                if portion.records is not None:
-                    self.question.take_block(portion.records)
-            self._replayed.held = self.question.snapshots() if not self.recording.truncated else {}
-        self._replayed.done = True
-        return Records()
+            found = next(self._runs, None)
+        self._replayed.done = found is None
+        if found is None and self.recording.truncated:
+            self._bind_reader()  # what the maps would hold, nobody knows
+        self._timed(found or Records())
+        self._look()
+        return found or Records()
 
     def _look(self) -> None:
         """Let who draws maps over time see them, once in a second of the recording."""
@@ -269,21 +333,19 @@ class AnsweringTrace(ReplayTrace):
 
     def act_on_site(self, site: int) -> None:
         """Carry out a clear() or zero()."""
-        if isinstance(self.question, Execution):
-            spec = self.spec.sites[site]
-            if spec.kind in ("clear", "zero"):
-                named = self.question.machine.maps[spec.data["map"]]
-                for each in [named, self.question.machine.maps[named.spec.short]] if named.spec.short else [named]:
-                    each.clear() if spec.kind == "clear" else each.zero()
+        spec = self.spec.sites[site]
+        if spec.kind in ("clear", "zero"):
+            named = self.question.maps[spec.data["map"]].spec
+            for name in [named.name, named.short] if named.short else [named.name]:
+                self.question.empty_map(name, spec.kind)
 
 
-def open_question(path: str, source: Source, options: Options, memory: Memory | None = None,
-                  stepwise: bool = False) -> AnsweringTrace:
+def open_question(path: str, source: Source, options: Options, memory: Memory | None = None) -> AnsweringTrace:
     """A script, asked of the recording in a file. Damaged if it is none; CompileError, UsageError if it cannot be
     answered."""
     recording = open_recording(path, memory)
     try:
-        return AnsweringTrace(recording, source, options, memory, stepwise)
+        return AnsweringTrace(recording, source, options, memory)
     except BaseException:
         recording.close()
         raise

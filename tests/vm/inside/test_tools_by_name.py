@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 # The live ring's own tests, with their oracles.
+from live.test_recording import check_replays, traceable_tools
 from live.test_tools_disk import (  # noqa: F401
     test_biosnoop,
     test_biosnoop_tells_reads_from_writes,
@@ -212,3 +213,16 @@ def test_mdflush(mirror: Path) -> None:
     comm = Path("/proc/self/comm").read_text().strip()
     found = [(row["PID"], row["COMM"]) for row in rows(tracer.stdout) if row["DEVICE"] == mirror.name]
     assert found.count((os.getpid(), comm)) == 7
+
+
+# What only such kernels have the probes of; all others replay in the live ring.
+OF_FUNCTIONS = ("criticalstat", "dcsnoop", "filelife", "funcprofile", "skblife", "vfscount", "vfsstat", "virtiostat")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_tools_of_functions_replay_as_they_ran(form: str, tmp_path: Path) -> None:
+    words = {"funcprofile": ["vfs_read"]}
+    chosen = {name: words.get(name, []) for name in OF_FUNCTIONS if name in (*traceable_tools()[0], *words)}
+    assert len(chosen) > 3
+    differing, silent = check_replays(chosen, form, tmp_path)
+    assert not differing and len(silent) <= len(chosen) // 2, (differing, silent)

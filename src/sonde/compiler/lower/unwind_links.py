@@ -8,7 +8,7 @@ to which signal handlers return has no table, and is told by its instructions.
 from __future__ import annotations
 
 from ... import unwinding as table
-from ..ir import Block, Operand, Reg
+from ..ir import BasicBlock, Operand, Reg
 from .contexts import arch_of
 from .unwind_work import READ, Work
 
@@ -19,7 +19,7 @@ def set_code_address(work: Work, value: Operand) -> None:
     work.put("pc", b.alu("rsh", b.alu("lsh", value, over), over) if over else value)
 
 
-def leave_vdso(work: Work, pc: Reg, again: Block) -> None:
+def leave_vdso(work: Work, pc: Reg, again: BasicBlock) -> None:
     """If this is where a signal's handler returned to: what the kernel saved of the registers when it called it."""
     b, row = work.b, arch_of(work.lo)
     code, saved = row.signal_return
@@ -40,7 +40,7 @@ def leave_vdso(work: Work, pc: Reg, again: Block) -> None:
     b.start(other)
 
 
-def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: Block, again: Block) -> None:
+def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: BasicBlock, again: BasicBlock) -> None:
     """Set the registers to the caller's."""
     b = work.b
     kind = b.alu("and", rule, table.KIND_BITS)
@@ -70,7 +70,7 @@ def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: Block, again: Block) 
     b.jump(again)
 
 
-def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: Block) -> Reg:
+def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: BasicBlock) -> Reg:
     """The frame's address. Behind code that was walked by frame pointers the stack pointer is not known, and the frame
     record says it."""
     b = work.b
@@ -100,7 +100,7 @@ def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: Block) -> Reg:
     return frame
 
 
-def _follow_link(work: Work, frame: Reg, unknown: Block) -> None:
+def _follow_link(work: Work, frame: Reg, unknown: BasicBlock) -> None:
     """The return address is still where the call has left it. Of a caller's frame that cannot be."""
     b, leaf, upwards = work.b, work.b.block("leaf"), work.b.block("upwards")
     b.branch("jne", work.get("exact"), 0, leaf, unknown)
@@ -112,7 +112,7 @@ def _follow_link(work: Work, frame: Reg, unknown: Block) -> None:
     work.put("exact", 0)
 
 
-def _read_return(work: Work, frame: Reg, kind: Reg, lies: Reg, end: Block) -> None:
+def _read_return(work: Work, frame: Reg, kind: Reg, lies: Reg, end: BasicBlock) -> None:
     """Return address, and frame pointer if it lies below it, from the stack."""
     b = work.b
     upwards, loops, record, alone, gone, both, one, left = (
