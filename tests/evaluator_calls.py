@@ -133,12 +133,13 @@ class Calls:
         assert isinstance(expr.type, Buf)
         found, type = self.value(expr.args[0]), expr.args[0].type
         length = min(expr.type.capacity, self.value(expr.args[1])) if len(expr.args) > 1 else expr.type.capacity
-        return bytes_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length]
+        return bytes_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length].ljust(length, b"\0")
 
     def _call_memcmp(self, expr: ast.Call) -> int:
         a, b = [raw(self.value(arg), arg.type) for arg in expr.args[:2]]
         length = self.value(expr.args[2])
-        return (a[:length] > b[:length]) - (a[:length] < b[:length])
+        pairs = zip(a[:length].ljust(length, b"\0"), b[:length].ljust(length, b"\0"))
+        return next((cut(x, INT8) - cut(y, INT8) for x, y in pairs if x != y), 0)
 
     def _call_ntop(self, expr: ast.Call) -> bytes:
         value, type = self.value(expr.args[0]), expr.args[0].type

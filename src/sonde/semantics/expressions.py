@@ -303,6 +303,7 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
         context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
                       f"found {context.aggregate_of(node.operand) or convert.type_name(operand)}.", node)
         return None
+    index = context.aggregate_of(node.index) or index
     if convert.as_int(index) is None:
         context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
                       f"{convert.type_name(index)}", node)

@@ -62,9 +62,9 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
     operand = context.check_value(node.operand, "an operand")
     if operand is None:
         return None
+    operand = context.aggregate_of(node.operand) or operand
     if node.op == "*":
         return _check_dereference(context, node, operand)
-    operand = context.aggregate_of(node.operand) or operand
     if node.op == "!":
         return _check_not(context, node, operand)
     number = None if isinstance(operand, Bool) else convert.as_int(operand)
