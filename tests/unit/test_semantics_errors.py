@@ -32,7 +32,7 @@ from unit.fake_world import check_text, findings
     ("printf(\"%d\", comm)", "format-type", "printf(\"%d\", comm)"), ("printf(\"%s\", 1)", "", ""),
     ("printf(\"%r\", 1)", "format-type", "printf(\"%r\", 1)"), ("buf(\"abc\")", "arity", "buf(\"abc\")"),
     ("printf(comm)", "bad-argument", "printf(comm)"), ("str()", "arity", "str()"),
-    ("str(1, 2, 3)", "arity", "str(1, 2, 3)"), ("str((1, 2))", "bad-argument", "str((1, 2))"),
+    ("buf(1, 2, 3)", "arity", "buf(1, 2, 3)"), ("str((1, 2))", "bad-argument", "str((1, 2))"),
     ("exit(comm)", "bad-argument", "exit(comm)"), ("buf(1)", "arity", "buf(1)"), ("clear(1)", "bad-argument", "1"),
     ("@[1] = 1; clear(@[1])", "bad-argument", "@[1]"), ("_ = ntop(comm)", "", ""),
     ("ntop(5, comm)", "bad-argument", "5"), ("ntop((1, 2))", "bad-argument", "ntop((1, 2))"),

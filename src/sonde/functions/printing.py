@@ -109,6 +109,8 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
     if isinstance(target, MapRef) and target.key is None:
         return _check_print_map(context, node, target)
     if len(node.args) > 1:
+        if _limits(context, node) is None:
+            return None
         context.error("arity", f"Non-map print() only takes 1 argument, {len(node.args)} found", node)
         return None
     if isinstance(target, MapRef):
@@ -118,17 +120,23 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 
 def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type | None:
-    limits = []
+    limits = _limits(context, node)
+    return None if limits is None else check_whole_map(context, target, node, VOID, *limits)
+
+
+def _limits(context: CheckContext, node: Call) -> list[int] | None:
+    """How many keys are to be printed, and what values are divided by."""
+    limits: list[int] = []
     for arg in node.args[1:]:
         given = context.check_expression(arg)
         if given is None:
             return None
-        if not isinstance(arg.const, int) or arg.const < 0:
+        if not isinstance(arg.const, int):
             context.error("not-constant", f"print() expects a int literal ({convert.kind_of_type(given)} provided)",
                           node)
             return None
         limits.append(arg.const)
-    return check_whole_map(context, target, node, VOID, *limits)
+    return [max(0, limit) for limit in limits[:1]] + limits[1:]
 
 
 def _check_print_element(context: CheckContext, target: MapRef) -> Type | None:

@@ -261,7 +261,8 @@ class CheckContext:
                 self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place,
                                      "out-of-range",
                                      [f"{const} does not fit"])
-        elif (merged is None or merged.size > state.inferred.size) and not _are_structs(state.inferred, type):
+        elif (merged is None or merged.size > state.inferred.size) \
+                and not (isinstance(type, Pointer) and isinstance(state.inferred, Pointer)):  # it is read as its own
             self.report_mismatch(f"${state.name}", type, state.inferred, place, written=state.written)
 
     def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
@@ -447,12 +448,6 @@ class CheckContext:
         if isinstance(type, Pointer) and type.space not in ("", BPF):
             return type.space
         return self.program.space if self.program is not None else KERNEL
-
-
-def _are_structs(have: Type, given: Type) -> bool:
-    """Whether both are pointers to structs: a declared one takes that of any other, which is read as its own."""
-    return isinstance(have, Pointer) and isinstance(given, Pointer) and isinstance(have.to, Struct) \
-        and isinstance(given.to, Struct)
 
 
 def is_stack_copy(type: Type) -> bool:

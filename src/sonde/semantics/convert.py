@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ..language.ast import Expr, TupleExpr, TypeSyntax
 from ..types import (
-    BPF,
     INT64,
     UINT64,
     Aggregate,
@@ -17,7 +16,6 @@ from ..types import (
     Inet,
     Int,
     MacAddr,
-    NoneType,
     Pointer,
     Stack,
     Str,
@@ -151,8 +149,8 @@ def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
     to: Type | None = a.to if a.to == b.to else None
     if isinstance(a.to, Pointer) and isinstance(b.to, Pointer):
         to = _merge_pointers(a.to, b.to)
-    elif isinstance(a.to, Int) and isinstance(b.to, Int):  # in BPF memory it is a variable whose type has grown
-        to = merge_ints(a.to, b.to) if a.space == b.space == BPF else a.to
+    elif isinstance(a.to, Int) and isinstance(b.to, Int):
+        to = merge_ints(a.to, b.to)
     return None if to is None else Pointer(to, a.space or b.space)
 
 

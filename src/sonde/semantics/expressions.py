@@ -13,6 +13,7 @@ from ..language.diagnostics import nearest_names
 from ..language.lexer import parse_integer
 from ..types import (
     BOOL,
+    BPF,
     INT64,
     UINT64,
     USER,
@@ -24,6 +25,7 @@ from ..types import (
     Int,
     NoneType,
     Pointer,
+    Scalar,
     Str,
     Struct,
     StructField,
@@ -349,6 +351,8 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
         if syntax.base.startswith(("struct ", "union ")) and context.types.find_type(syntax.base) is None:
             context.types.report_unknown_type(syntax)
             return None
+        if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
+            syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
         found = context.types.resolve_type(syntax, space, context.config.text_size)
     else:
         found = _check_unevaluated(context, syntax.typeof)
@@ -371,14 +375,17 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     if operand is None or to is None:
         return None
     if isinstance(to, Pointer):
-        to = Pointer(to.to, context.pointer_space(operand))
+        to = Pointer(to.to, context.pointer_space(operand) if isinstance(operand, Scalar) else
+                     space_of(context, node.operand) if _is_pointed_to(node.operand) else BPF)
     sized = convert.as_int(operand) is not None or isinstance(operand, (Str, Array))
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
     if open_ended or not _is_castable(node.operand, operand, to):
-        wanted = convert.written_name(to, node.to)
-        context.error("bad-cast", f'Cannot cast from "{convert.type_name(operand)}" to "{wanted}"', node.to)
+        have = context.aggregate_of(node.operand) or convert.type_name(operand)
+        wrong = f'Cannot cast from C type "{have}"' if isinstance(operand, Struct) else \
+            f'Cannot cast from "{have}" to "{convert.written_name(to, node.to)}"'
+        context.error("bad-cast", wrong, node.to)
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
@@ -400,16 +407,23 @@ def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type,
                        node.to)
 
 
+def _is_pointed_to(node: Expr) -> bool:
+    """Whether a value lies behind a pointer, as a member or an element."""
+    while isinstance(node, (ast.FieldAccess, ast.Index)):
+        node = node.operand
+        if isinstance(node.type, Pointer):
+            return True
+    return False
+
+
 def _is_castable(node: Expr, have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
     if isinstance(to, (Int, Enum)):
-        if isinstance(have, (Array, Str)):
-            return have.size == to.size
-        return number or isinstance(have, Pointer)
+        return number or isinstance(have, Pointer) or isinstance(have, Array) and have.size == to.size
     if isinstance(to, type(BOOL)):
         return number or isinstance(have, (Pointer, Str))
-    if isinstance(to, Pointer):
-        return number or isinstance(have, (Pointer, Array))
+    if isinstance(to, Pointer):  # the address of what lies in memory; of arrays and structs bpftrace gives none
+        return number or not isinstance(have, (Array, Struct))
     if isinstance(to, Array):
         if isinstance(have, Array):
             return have.size == to.size
