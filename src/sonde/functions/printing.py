@@ -18,7 +18,7 @@ from ..language.ast import (
 from ..semantics import convert
 from ..semantics.builtins import Clock
 from ..semantics.calls import check_whole_map
-from ..semantics.context import CheckContext
+from ..semantics.context import ARGUMENT, CheckContext
 from ..semantics.formats import check_format
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import WholeMap
@@ -26,6 +26,7 @@ from ..spec import FormatPart
 from ..types import (
     VOID,
     Aggregate,
+    NoneType,
     Str,
     Timestamp,
     Type,
@@ -115,7 +116,9 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
         return None
     if isinstance(target, MapRef):
         return _check_print_element(context, target)
-    found = context.check_value(target, "print()")
+    found = context.check_value(target, ARGUMENT)
+    if isinstance(found, NoneType):
+        context.error("no-value", "none type passed to print() is not printable", node)
     return None if found is None else VOID
 
 

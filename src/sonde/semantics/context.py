@@ -330,7 +330,7 @@ class CheckContext:
         type = self.keep_stacks(type, node) if type is not None else None
         if type is None:
             return
-        if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
+        if isinstance(type, (Aggregate, NoneType)):
             self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
             return
         have = state.inferred_key
@@ -351,9 +351,6 @@ class CheckContext:
         if kept is None:
             return
         type = kept
-        if isinstance(type, Tuple) and not type.of:
-            self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
-            return
         have = state.inferred_value
         merged = type if have is None else convert.merge_assigned(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":

@@ -281,9 +281,12 @@ def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | N
     operand = context.check_expression(node.operand)
     if operand is None:
         return None
-    if not isinstance(operand, Tuple):
+    if not isinstance(operand, Tuple) or operand.names:
         have = context.aggregate_of(node.operand) or convert.type_name(operand)
-        context.error("not-a-tuple", f"Can not access index '{node.index}' on expression of type '{have}'", node)
+        real = isinstance(node.operand, ast.IntLiteral)
+        hints = ["there are no floating-point numbers: multiply first, then divide, as in $x * 15 / 10"] if real else []
+        context.error("floating-point" if real else "not-a-tuple",
+                      f"Can not access index '{node.index}' on expression of type '{have}'", node, hints)
         return None
     if node.index >= len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
@@ -298,7 +301,7 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     operand, index = context.check_expression(node.operand), context.check_value(node.index, "an index")
     if operand is None or index is None:
         return None
-    if isinstance(operand, Tuple):
+    if isinstance(operand, Tuple) and not operand.names:
         return _constant_index(context, node, operand)
     element = element_type(operand)
     if element is None:
@@ -381,7 +384,7 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
-    if open_ended or not _is_castable(node.operand, operand, to):
+    if open_ended or not _is_castable(operand, to):
         have = context.aggregate_of(node.operand) or convert.type_name(operand)
         wrong = f'Cannot cast from C type "{have}"' if isinstance(operand, Struct) else \
             f'Cannot cast from "{have}" to "{convert.written_name(to, node.to)}"'
@@ -416,7 +419,7 @@ def _is_pointed_to(node: Expr) -> bool:
     return False
 
 
-def _is_castable(node: Expr, have: Type, to: Type) -> bool:
+def _is_castable(have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
     if isinstance(to, (Int, Enum)):
         return number or isinstance(have, Pointer) or isinstance(have, Array) and have.size == to.size
@@ -425,10 +428,8 @@ def _is_castable(node: Expr, have: Type, to: Type) -> bool:
     if isinstance(to, Pointer):  # the address of what lies in memory; of arrays and structs bpftrace gives none
         return number or not isinstance(have, (Array, Struct))
     if isinstance(to, Array):
-        if isinstance(have, Array):
-            return have.size == to.size
-        fits = to.size in (8, have.size) or isinstance(node.const, int) and to.size in (1, 2, 4)
-        return number and fits or isinstance(have, Str) and have.size == to.size
+        fits = isinstance(have, (Int, Enum)) and have.size <= to.size <= 8
+        return fits or have == to or isinstance(have, Str) and have.size == to.size
     if isinstance(to, Str):
         return isinstance(have, Str) and have.capacity <= to.capacity
     if isinstance(to, Buf):
@@ -478,6 +479,8 @@ def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
 
 
 def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
+    if not node.items:
+        return VOID
     found = [context.check_value(item, "a tuple") for item in node.items]
     for item, type in zip(node.items, found):
         if isinstance(type, Aggregate):

@@ -96,7 +96,8 @@ def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, a
     if part is not None and aggregate is not None and convert.read_type(aggregate) is None:
         if part.conversion != "s":
             return aggregate
-        context.error("aggregate-value", f"unable to convert type: {aggregate}", arg, [f"print({arg.span.text}) shows it"])
+        context.error("aggregate-value", f"unable to convert type: {aggregate}", arg,
+                      [f"print({arg.span.text}) shows it"])
         return None
     found = context.check_value(arg, ARGUMENT)
     if isinstance(found, NoneType):
