@@ -405,8 +405,9 @@ def branch_on_strcontains(lo: Lower, call: Call, yes: Block, no: Block) -> None:
 
 
 ROWS = (
-    Function("str", ("data:raw", "length:raw?", "..."), None, "The C string at an address.", "str(args.filename)",
-             check_str, text=_write_str),
+    Function("str", ("data:raw", "length:raw?", "..."), None,
+             "The C string at an address; what is behind the length is ignored.", "str(args.filename)", check_str,
+             text=_write_str),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
              value=_write_buf),
     Function("strlen", ("text:text",), UINT64, "Length of a string.", "strlen(comm)", cost=150, macro=True,
