@@ -225,11 +225,21 @@ class CheckContext:
         name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
         self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
+    def report_untyped(self, node: Variable) -> None:
+        """A variable is used that nothing has been assigned to yet."""
+        if not self.diagnostics.has_errors:  # else what it was to hold is wrong
+            self.error("undefined-variable", "Could not resolve the type of this variable", node,
+                       ["it is used before anything is assigned to it"])
+
     def assign_variable(self, state: VarState, type: Type, node: Expr, const: int | str | None = None,
                         place: Node | None = None) -> None:
         """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``place`` is the whole assignment."""
         if isinstance(type, Aggregate):
-            self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.", place or node)
+            if state.fixed and state.inferred is not None:
+                self.report_mismatch(f"${state.name}", type, state.inferred, place or node, written=state.written)
+            else:
+                self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.",
+                           place or node)
             return
         kept = self.keep_stacks(type, node)
         if kept is None:

@@ -161,9 +161,8 @@ def check_variable(context: CheckContext, node: ast.Variable) -> Type | None:
     written = node.span.text.startswith("$")  # in the library the call is the place of everything
     if written and not state.given and state.inferred is not None and not context.unevaluated:
         context.advise("used-before-assigned", f"Variable used before it was assigned: ${node.name}", node)
-    if state.inferred is None and not context.diagnostics.has_errors:  # else what it was to hold is wrong
-        context.error("undefined-variable", "Could not resolve the type of this variable", node,
-                      ["it is used before anything is assigned to it"])
+    if state.inferred is None:
+        context.report_untyped(node)
     return state.inferred
 
 

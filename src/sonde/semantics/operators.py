@@ -34,7 +34,7 @@ from ..types import (
 from . import convert
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
-from .rows import settles_branch
+from .rows import is_written, settles_branch
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
@@ -529,6 +529,8 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return None
     if not context.check_condition(node.cond, condition, node):
         return None
+    if is_written(node.cond) and isinstance(node.cond.const, int):
+        merged = then if node.cond.const else other
     return _settle_ternary(node, merged)
 
 

@@ -103,6 +103,8 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
     value = context.check_value(node.value, "a variable", node)
     if compound:
         if state is None or state.inferred is None:
+            if state is not None:
+                context.report_untyped(target)
             return
         target.slot, target.type = state, state.type
         if value is not None:
