@@ -201,7 +201,6 @@ ERRORS: dict[str, tuple[str, str]] = {
     "bad-format": ("The format is malformed.", 'begin { printf("%999999999d", 1); }'),
     "bad-include": ("#include names no header.", "#include x\nbegin { }"),
     "bad-header": ("libclang complains of a header that only it can read.", '// a.h: struct s { unknown x : ; };\n#include "a.h"\nbegin { print(1); }'),
-    "bad-index": ("An index is no number.", "begin { $x = (1, 2); print($x.00001); }"),
     "bad-operand": ("An operator does not take this type.", 'begin { print("a" * 2); }'),
     "bad-parameter": ("A parameter of the script has the wrong form.", "fn f($a: void) { }\nbegin { f(1); }"),
     "bad-range": ("for goes over a range of numbers or a map.", "begin { for ($i : $x) { } }"),

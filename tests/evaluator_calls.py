@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import os
 import signal
 import socket
 from typing import Any
@@ -13,8 +12,9 @@ from evaluator_memory import bytes_at, raw, text_at
 from evaluator_text import Aggregation, converted, cut, formatted, zero
 from sonde.language import ast
 from sonde.language.ast import Expr
+from sonde.runtime.decoders import error_message
 from sonde.semantics.typed import CheckedScript, WholeMap
-from sonde.types import Aggregate, Array, Buf, Int, Pointer, Str, Type
+from sonde.types import INT8, Aggregate, Array, Buf, Int, Pointer, Str, Type
 
 
 class Leave(Exception):
@@ -133,12 +133,13 @@ class Calls:
         assert isinstance(expr.type, Buf)
         found, type = self.value(expr.args[0]), expr.args[0].type
         length = min(expr.type.capacity, self.value(expr.args[1])) if len(expr.args) > 1 else expr.type.capacity
-        return bytes_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length]
+        return bytes_at(found, length) if isinstance(type, Pointer) else raw(found, type)[:length].ljust(length, b"\0")
 
     def _call_memcmp(self, expr: ast.Call) -> int:
         a, b = [raw(self.value(arg), arg.type) for arg in expr.args[:2]]
         length = self.value(expr.args[2])
-        return (a[:length] > b[:length]) - (a[:length] < b[:length])
+        pairs = zip(a[:length].ljust(length, b"\0"), b[:length].ljust(length, b"\0"))
+        return next((cut(x, INT8) - cut(y, INT8) for x, y in pairs if x != y), 0)
 
     def _call_ntop(self, expr: ast.Call) -> bytes:
         value, type = self.value(expr.args[0]), expr.args[0].type
@@ -146,8 +147,7 @@ class Calls:
         return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).encode()
 
     def _call_strerror(self, expr: ast.Call) -> bytes:
-        found = os.strerror(abs(self.value(expr.args[0])))
-        return b"Unknown error" if found.startswith("Unknown error") else found.encode()
+        return error_message(self.value(expr.args[0])).encode()
 
     def _call_signal_name(self, expr: ast.Call) -> bytes:
         return (signal.strsignal(self.value(expr.args[0])) or "").encode()

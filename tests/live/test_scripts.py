@@ -124,7 +124,7 @@ TEXT = [
          "it is filled at stdin:1:35-44, which is left out in this run", 1),
     Case('begin { print((memcmp("abc", "abd", 3), memcmp("abd", "abc", 3), '
          'memcmp("abcdefghijk", "abcdefghijz", 10), memcmp("abcdefghijk", "abcdefghijz", 11), '
-         'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -1, 1)"),
+         'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -15, -127)"),
     Case('begin { print(("a", (uint8[8])(uint64)0x0102030405060708, "b", (uint8[4])(uint32)-1)); exit(); }',
          "(a, [8,7,6,5,4,3,2,1], b, [255,255,255,255])"),
     Case("t:syscalls:sys_enter_execve /pid == cpid/ { $n = 4; printf(\"%s %r \", str(*(uint64 *)args.argv), "

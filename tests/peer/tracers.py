@@ -26,7 +26,7 @@ WANTED = "0.27"
 # What the peer says of the machine, not of the program.
 _NOISE = re.compile(r"(?:WARNING: (?:Could not read functions from|The kernel contains bpf_iter__|Unknown error -1: "
                     r"couldn't set RLIMIT)|ERROR: Failed to open kernel function info).*\n?")
-_PLACE = re.compile(r"^\S+:(\d+):(\d+)-(\d+): ")
+_PLACE = re.compile(r"^\S+:(\d+):(\d+)-(\d+): |^stdlib/\S+:\d+-\d+: ")
 # Sonde does not warn of what scripts always do, and warns of failures while it runs without being asked (-k), as
 # bpftrace does of its library's with "Success".
 _ON_PURPOSE = re.compile(r"Return value discarded\. *(?:delete|find)\(|This can lead to unexpected results|"

@@ -75,7 +75,7 @@ def test_order_of_evaluation_is_left_to_right(kernel: str) -> None:
     ('strcontains(comm, $t)', 0), ('strcontains($s, "er")', 1), ('strstr(comm, "e")', 1), ('strstr(comm, "er")', 4),
     ('strstr(comm, "x")', -2), ('strstr("hello", $t)', -2), ('strstr("none", $t)', 0), ('strcontains("a no", $t)', 1),
     ('(1, comm) == (1, "tester")', 1), ('(1, "a") == (2, "a")', 0), ('(a=$s, b=1) == (a=comm, b=1)', 1),
-    ('memcmp(comm, "tesla", 3)', 0), ('memcmp(comm, "tesla", 4)', 1), ('comm[0]', ord("t")), ('$t[1]', ord("o")),
+    ('memcmp(comm, "tesla", 3)', 0), ('memcmp(comm, "tesla", 4)', 8), ('comm[0]', ord("t")), ('$t[1]', ord("o")),
 ])
 def test_strings(expression: str, result: int, kernel: str) -> None:
     assert value(expression, kernel, 'let $s = comm; $t = "no";') == result

@@ -119,7 +119,7 @@ def test_cat(tmp_path: Path) -> None:
     script = spec(site("cat", t.Str(256), parts=parts))
     assert printed(script, record(0, str(file).encode().ljust(256, b"\0"))) == b"01234"
     text = printed(script, record(0, b"/no/such".ljust(256, b"\0")))
-    assert text == b"ERROR: failed to open file '/no/such': No such file or directory\n"
+    assert text == b"ERROR: failed to open file '/no/such' (No such file or directory)\n"
 
 
 def test_system() -> None:

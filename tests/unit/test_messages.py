@@ -285,7 +285,7 @@ def test_what_bpftrace_takes_too(statements: str) -> None:
     ('let @a = hash("x"); begin { }',
      "15-16: ERROR: syntax: expected positive integer for map declaration max entries"),
     ("$1 { print(; }", "12-13: ERROR: syntax: expected expression"),
-    ("begin { (a=1, a=2); }", "15-16: ERROR: syntax: Named argument list already contains name: a"),
+    ("begin { (a=1, a=2); }", "15-18: ERROR: syntax: Named argument list already contains name: a"),
     ("let $a = 1; begin { }",
      "1-4: ERROR: syntax: root-level let statements need to be map declarations, e.g. let @a = hash(2);"),
     ("config = { x = } begin { }", "16-17: ERROR: syntax: expected string, int, boolean, or ident"),

@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
 def test_no_such_process() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-        with pytest.raises(UsageError, match="there is no process"):
+        with pytest.raises(UsageError, match="Unable to open pidfd"):
             Process(gone.pid)
 
 

@@ -66,9 +66,8 @@ def _check_stack_call(context: CheckContext, node: Call) -> Type | None:
     if rest:
         context.error("arity", "Expected stack mode as first argument" if len(node.args) == 2 else
                       f"{node.name}() takes up to 2 arguments ({len(node.args)} provided)", node)
-    if limit <= 0:
-        context.error("bad-argument", f"{node.name}: invalid limit value", node,
-                      [f"it is between 1 and {STACK_LIMIT}"])
+    if limit < 0:
+        context.error("bad-argument", f"{node.name}: invalid limit value", node, [f"it is at most {STACK_LIMIT}"])
         return None
     limit = min(limit, STACK_LIMIT)  # the kernel keeps no more
     if mode == "build_id" and node.name == "kstack":

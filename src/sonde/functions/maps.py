@@ -186,8 +186,16 @@ def check_len(context: CheckContext, node: Call, types: Types) -> Type | None:
 
 def _lower_len(lo: Lower, call: Call) -> Operand:
     if not isinstance(call.choice, WholeMap):  # a stack
-        place = lo.place_value(call.args[0])
-        return memory.read_scalar(lo, place.at(12), Int(32, False))
+        stack = call.args[0]
+        assert isinstance(stack.type, Stack)
+        count = lo.b.function.reg("frames")
+        lo.b.set(count, memory.read_scalar(lo, lo.place_value(stack).at(12), Int(32, False)))
+        long, on = lo.b.block("long"), lo.b.block("on")  # of the kernel's a few more are taken: see write_stack()
+        lo.b.branch("jle", count, stack.type.limit, on, long)
+        lo.b.start(long)
+        lo.b.set(count, stack.type.limit)
+        lo.b.start(on)
+        return count
     name = call.choice.map
     if lo.unit.maps[name].memory:
         return 1

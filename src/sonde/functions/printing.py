@@ -18,7 +18,7 @@ from ..language.ast import (
 from ..semantics import convert
 from ..semantics.builtins import ClockChoice
 from ..semantics.calls import check_whole_map
-from ..semantics.context import CheckContext
+from ..semantics.context import ARGUMENT, CheckContext
 from ..semantics.formats import check_format
 from ..semantics.rows import Types, choice_of
 from ..semantics.typed import WholeMap
@@ -26,6 +26,7 @@ from ..spec import FormatPart
 from ..types import (
     VOID,
     Aggregate,
+    NoneType,
     Str,
     Timestamp,
     Type,
@@ -109,26 +110,36 @@ def check_print(context: CheckContext, node: Call, types: Types) -> Type | None:
     if isinstance(target, MapRef) and target.key is None:
         return _check_print_map(context, node, target)
     if len(node.args) > 1:
+        if _limits(context, node) is None:
+            return None
         context.error("arity", f"Non-map print() only takes 1 argument, {len(node.args)} found", node)
         return None
     if isinstance(target, MapRef):
         return _check_print_element(context, target)
-    found = context.check_value(target, "print()")
+    found = context.check_value(target, ARGUMENT)
+    if isinstance(found, NoneType):
+        context.error("no-value", "none type passed to print() is not printable", node)
     return None if found is None else VOID
 
 
 def _check_print_map(context: CheckContext, node: Call, target: MapRef) -> Type | None:
-    limits = []
+    limits = _limits(context, node)
+    return None if limits is None else check_whole_map(context, target, node, VOID, *limits)
+
+
+def _limits(context: CheckContext, node: Call) -> list[int] | None:
+    """How many keys are to be printed, and what values are divided by."""
+    limits: list[int] = []
     for arg in node.args[1:]:
         given = context.check_expression(arg)
         if given is None:
             return None
-        if not isinstance(arg.const, int) or arg.const < 0:
+        if not isinstance(arg.const, int):
             context.error("not-constant", f"print() expects a int literal ({convert.kind_of_type(given)} provided)",
                           node)
             return None
         limits.append(arg.const)
-    return check_whole_map(context, target, node, VOID, *limits)
+    return [max(0, limit) for limit in limits[:1]] + limits[1:]
 
 
 def _check_print_element(context: CheckContext, target: MapRef) -> Type | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from errno import ENOENT
 
 from ..compiler import helpers as h
-from ..compiler.ir import BasicBlock, Operand
+from ..compiler.ir import BasicBlock, Operand, Reg
 from ..compiler.lower import memory, search, strings, words
 from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
@@ -25,6 +25,8 @@ from ..semantics.expressions import MAX_STRING
 from ..semantics.rows import Types, is_written, value_type
 from ..types import (
     BOOL,
+    INT8,
+    INT32,
     INT64,
     UINT64,
     VOID,
@@ -34,7 +36,9 @@ from ..types import (
     Pointer,
     Scalar,
     Str,
+    Tuple,
     Type,
+    round_up,
 )
 
 # --- reading --------------------------------------------------------------------------------------------
@@ -48,10 +52,10 @@ def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) ->
     arg = node.args[at]
     if context.check_value(arg, f"{node.name}()") is None:
         return None
-    if convert.as_int(arg.type) is None:
+    given = context.aggregate_of(arg) or value_type(arg.type)
+    if convert.as_int(given) is None:
         context.error("bad-argument",
-                      f"{node.name}() only supports int arguments ({convert.kind_of_type(arg.type)} provided)",
-                      node)
+                      f"{node.name}() only supports int arguments ({convert.kind_of_type(given)} provided)", node)
         return None
     if not isinstance(arg.const, int):
         return most
@@ -65,6 +69,7 @@ def _size_argument(context: CheckContext, node: Call, at: int, most: int = 0) ->
 
 def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     """A C string read from memory; ``str($1)`` is the parameter's text, a constant, and so are literals."""
+    del node.args[2:]  # bpftrace looks at no more
     data = node.args[0]
     size = _size_argument(context, node, 1, context.config.text_size)
     if _fold_parameter_text(context, node, data):
@@ -72,6 +77,7 @@ def check_str(context: CheckContext, node: Call, types: Types) -> Type | None:
     given = None if isinstance(data, TypeSyntax) else context.check_value(data, "str()")
     if given is None or size is None:
         return None
+    given = context.aggregate_of(data) or given
     fixed = len(node.args) < 2 or node.args[1].const is not None
     if fixed and isinstance(given, (Int, Str)) and is_written(data):
         node.const = str(data.const)
@@ -178,8 +184,9 @@ def check_buf(context: CheckContext, node: Call, types: Types) -> Type | None:
     size = _size_argument(context, node, 1)
     if given is None or size is None:
         return None
-    if isinstance(given, (Array, Str)) and given.size and not (isinstance(given, Str) and len(node.args) == 1):
-        return Buf(given.size if len(node.args) == 1 else min(size, given.size))
+    given = context.aggregate_of(node.args[0]) or given
+    if isinstance(given, Array) and given.size and len(node.args) == 1:
+        return Buf(given.size)
     if not isinstance(given, (Int, Pointer, Array, Str)):
         context.error("bad-argument", "buf() expects an integer, string, or array argument but saw "
                       f"{convert.kind_of_type(given)}", node)
@@ -198,18 +205,20 @@ def _write_buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     assert isinstance(type, Buf) and isinstance(call.type, Buf)
     place = memory.locate_bytes(lo, call.args[0])
     most = min(type.capacity, call.type.capacity)  # its place may have room for more
+    data = call.args[0].type
+    there = data.size if isinstance(data, (Array, Str)) and data.size else most  # zeros behind it
     length = call.args[1].const if len(call.args) > 1 else most
     if not isinstance(length, int):
         memory.clear_bytes(lo, mem.at(4), type.capacity)
         size = _cut_length(lo, lo.scalar_value(call.args[1]), most)
         lo.b.store(mem.base, mem.off, size, 4)
-        memory.read_bytes(lo, place, size, mem.at(4))
+        memory.read_bytes(lo, place, size if there >= most else _cut_length(lo, size, there), mem.at(4))
         return
-    most = min(most, length)
-    lo.b.store(mem.base, mem.off, most, 4)
-    memory.copy_bytes(lo, place, mem.at(4), most, 4)
-    if most < type.capacity:
-        memory.clear_bytes(lo, mem.at(4 + most), type.capacity - most)
+    lo.b.store(mem.base, mem.off, min(most, length), 4)
+    size = min(most, length, there)
+    memory.copy_bytes(lo, place, mem.at(4), size, 4)
+    if size < type.capacity:
+        memory.clear_bytes(lo, mem.at(4 + size), type.capacity - size)
 
 
 def _cut_length(lo: Lower, value: Operand, most: int) -> Operand:
@@ -289,44 +298,81 @@ def _same_prefix(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock) -> None
 
 
 def check_memcmp(context: CheckContext, node: Call, types: Types) -> Type | None:
-    for arg, type in zip(node.args[:2], map(value_type, types)):
-        if type.size < node.args[2].const and not isinstance(type, Pointer):
-            context.error("bad-argument", f"memcmp() reads {node.args[2].const} bytes of {type.size}", arg)
-            return None
-    return INT64
+    length = node.args[2]
+    if convert.as_int(length.type) is None and not isinstance(length.type, Pointer):
+        context.error("bad-cast", f'Cannot cast from "{convert.type_name(value_type(types[2]))}" to "uint64"', length)
+    elif isinstance(length.const, int) and not 0 <= length.const <= MAX_STRING:
+        context.error("bad-argument", f"memcmp: length must be between 0 and {MAX_STRING} ({length.const} provided)",
+                      length)
+    else:
+        return INT32
+    return None
 
 
 def _lower_memcmp(lo: Lower, call: Call) -> Operand:
-    """0 if equal, else 1, or -1 where the first byte that differs is the smaller on the left."""
-    length = call.args[2].const
+    """0 if equal, else by how much the first byte that differs is more on the left, both with a sign."""
+    given = call.args[2].const
+    most = given if isinstance(given, int) else max([_compared_size(lo, side) for side in call.args[:2]])
     result = lo.b.function.reg("differs")
+    lo.b.set(result, 0)
     with lo.scope():
-        left, right = lo.temp(length), lo.temp(length)
-        for side, copy in zip(call.args[:2], (left, right)):
-            memory.copy_bytes(lo, memory.locate_bytes(lo, side), copy, length)
-        less, more, on = lo.b.block("less"), lo.b.block("more"), lo.b.block("on")
-        lo.b.set(result, 0)
-        at = 0
-        while at < length:
-            step = 8
-            while step > length - at or (left.off + at) % step or (right.off + at) % step:
-                step //= 2
-            a, b = (lo.b.swap(lo.b.load(m.base, m.off + at, step), 8 * step) if step > 1
-                    else lo.b.load(m.base, m.off + at, 1) for m in (left, right))  # the first byte counts most
-            differ, same = lo.b.block("differ"), lo.b.block("same")
-            lo.b.branch("jne", a, b, differ, same)
-            lo.b.start(differ)
-            lo.b.branch("jlt", a, b, less, more)
+        length = None if isinstance(given, int) else _cut_length(lo, lo.scalar_value(call.args[2]), most)
+        sides = [_copy_compared(lo, side, lo.temp(round_up(most, 8)), most, length) for side in call.args[:2]]
+        left, right = lo.b.function.reg("left"), lo.b.function.reg("right")
+        differ, done = lo.b.block("differ"), lo.b.block("compared")
+
+        def look(places: list[Mem], width: int, at: Operand) -> None:
+            same = lo.b.block("same")
+            for side, place in zip((left, right), places):
+                lo.b.set(side, lo.b.load(place.base, place.off, width))
+            lo.b.branch("jne", left, right, differ, same)
             lo.b.start(same)
-            at += step
-        lo.b.jump(on)
-        lo.b.start(less)
-        lo.b.set(result, -1)
-        lo.b.jump(on)
-        lo.b.start(more)
-        lo.b.set(result, 1)
-        lo.b.start(on)
+
+        words.over_words(lo, sides, most, 8, look)
+        lo.b.jump(done)
+        lo.b.start(differ)
+        lo.b.set(result, _first_difference(lo, left, right))
+        lo.b.start(done)
     return result
+
+
+def _first_difference(lo: Lower, left: Reg, right: Reg) -> Operand:
+    """Of two words that differ: of their first bytes that do, how much the left one is more, both with a sign."""
+    found, byte = lo.b.block("found"), 0xff
+    for _ in range(7):
+        again = lo.b.block("again")
+        lo.b.branch("jne", lo.b.alu("and", left, byte), lo.b.alu("and", right, byte), found, again)
+        lo.b.start(again)
+        for side in (left, right):
+            lo.b.set(side, lo.b.alu("rsh", side, 8))
+    lo.b.jump(found)
+    lo.b.start(found)
+    return lo.b.alu("sub", lo.normalise(left, INT8), lo.normalise(right, INT8))
+
+
+def _compared_size(lo: Lower, side: Expr) -> int:
+    """Bytes that may be compared of a value: what it has, or at an address as many as a string may have."""
+    assert side.type is not None
+    return lo.unit.config.max_strlen if isinstance(side.type, Pointer) else side.type.size
+
+
+def _copy_compared(lo: Lower, side: Expr, into: Mem, most: int, length: Operand | None) -> Mem:
+    """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; behind them zeros."""
+    assert side.type is not None
+    if isinstance(side.type, (Scalar, Tuple)) and not isinstance(side.type, Pointer):
+        place = lo.temp(side.type.size)
+        lo.write_value(side, place, side.type)
+    else:
+        place = memory.locate_bytes(lo, side)
+    size = min(most, _compared_size(lo, side))
+    if length is not None:
+        memory.clear_bytes(lo, into, most)
+        memory.read_bytes(lo, place, length if size == most else _cut_length(lo, length, size), into)
+        return into
+    memory.copy_bytes(lo, place, into, size)
+    if size < most:
+        memory.clear_bytes(lo, into.at(size), most - size)
+    return into
 
 
 # --- searching ------------------------------------------------------------------------------------------
@@ -359,7 +405,8 @@ def branch_on_strcontains(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock
 
 
 ROWS = (
-    Function("str", ("data:raw", "length:raw?"), None, "The C string at an address.", "str(args.filename)", check_str,
+    Function("str", ("data:raw", "length:raw?", "..."), None,
+             "The C string at an address; what is behind the length is ignored.", "str(args.filename)", check_str,
              text=_write_str),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
              value=_write_buf),
@@ -375,9 +422,9 @@ ROWS = (
     Function("strstr", ("text:text", "part:text"), Int(32),
              "Where a string contains another; -2 (-ENOENT) if it does not.",
              'strstr(comm, "sh")', cost=400, macro=True, scalar=lower_strstr),
-    Function("memcmp", ("a:str|array|buf|ptr", "b:str|array|buf|ptr", "length:number"), Int(32),
-             "Compare bytes: 0 if they are the same, negative if those of the first are less.", "memcmp($a, $b, 4)",
-             check_memcmp, macro=True, scalar=_lower_memcmp),
+    Function("memcmp", ("a:any", "b:any", "length:any"), INT32,
+             "Compare bytes: 0 if they are the same, else the difference of the first two that differ (int8).",
+             "memcmp($a, $b, 4)", check_memcmp, macro=True, scalar=_lower_memcmp),
     Function("path", ("path:ptr|struct", "length:number?"), None, "Full path of a struct path.",
              "path(ctx.file.f_path)", check_path, probes=("fentry", "fexit", "iter"),
              wrong={"path": "path() only supports pointer or C type argument ({given} provided)",

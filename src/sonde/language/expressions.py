@@ -179,14 +179,8 @@ class ExpressionParser(TypeParser):
         self.fail_unexpected(f"field name after '{kind}'")
 
     def _parse_tuple_access(self, value: Expr, start: int) -> Expr:
-        token = self.advance()
-        if isinstance(value, ast.IntLiteral):
-            self.fail("floating-point", "there are no floating-point numbers", self.span_since(start),
-                      ["multiply first, then divide: $x * 15 / 10"])
-        index = token[1]
-        if not index.isdigit() or len(index) > 4:
-            self.fail("bad-index", f"'{index}' is no index of a tuple", self.token_span(token))
-        return ast.TupleAccess(self.span_since(start), operand=value, index=int(index))
+        index = self.integer_value(self.advance())
+        return ast.TupleAccess(self.span_since(start), operand=value, index=index)
 
     # --- primary expressions ------------------------------------------------------------------------------
 
@@ -288,11 +282,11 @@ class ExpressionParser(TypeParser):
         while True:
             name = self.expect("word", "identifier")
             self.expect("=", "'='")
+            items.append(self.parse_expression())
             if name[1] in names:
                 self.error("duplicate-field", f"syntax: Named argument list already contains name: {name[1]}",
-                           self.token_span(name))
+                           self.span_since(name[2]))
             names.append(name[1])
-            items.append(self.parse_expression())
             if not self.accept(",") or self.kind == ")":
                 break
         self.expect(")", "')'")

@@ -57,7 +57,7 @@ class Files:
             return not reason
 
         shipped = os.path.join(FOLDER, "stdlib")
-        inner = name.removeprefix("stdlib/")
+        inner = "" if name == "stdlib" else name.removeprefix("stdlib/")
         return (self._first_match(name, [directory_of(importer), *self.directories], is_usable)
                 or self._first_match(inner, [shipped], exists_shipped))
 

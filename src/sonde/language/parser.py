@@ -56,6 +56,7 @@ class Parser(FileParser):
                  outer: FileParser | None = None) -> None:
         super().__init__(source, diagnostics, params, files or Files(), _load_file, outer)
         self._points = AttachPointReader(source, diagnostics, params)
+        self._begun = self._configured = False  # whether there were probes and the like, and a config block
 
     def parse_script(self) -> Script:
         """Every item of the source."""
@@ -112,6 +113,7 @@ class Parser(FileParser):
 
     def _parse_item(self, found: re.Match[str], pos: int) -> int:
         kind = found.lastgroup
+        self._begun |= kind in ("macro", "fn", "let")
         if kind == "config":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_config()
@@ -120,6 +122,7 @@ class Parser(FileParser):
         elif kind == "typedef":
             self.load_tokens(self._lexer.tokenize_item(pos, closing=";"))
             self._script.definitions += self.parse_typedef()
+            self._check_place("C definitions", self.span_since(pos))
         elif kind == "macro":
             self.load_tokens(self._lexer.tokenize_item(pos))
             self._parse_macro()
@@ -135,6 +138,7 @@ class Parser(FileParser):
     def _parse_clause(self, pos: int) -> int:
         """``points /predicate/ { body }``; returns where it ends."""
         start, points = pos, []
+        self._begun = True
         while True:
             point, end = self._points.read(pos)
             points.append(point)
@@ -172,6 +176,10 @@ class Parser(FileParser):
         hints = ["several probes for one block are separated by commas"] if text[rest.end():][:1] == ":" else []
         self.fail(SYNTAX, "syntax: expected '{'", Span(self.source, *rest.span()), [f"found '{rest[0][:40]}'", *hints])
 
+    def _check_place(self, what: str, span: Span) -> None:
+        if self._begun:
+            self.error(SYNTAX, f"syntax: {what} must appear before probes and functions", span)
+
     def _parse_definition(self, pos: int) -> int:
         """A struct, union or enum; the ``;`` behind it may be missing."""
         self.load_tokens(self._lexer.tokenize_item(pos))
@@ -186,11 +194,16 @@ class Parser(FileParser):
                 self.apply_attributes(node, split_attributes(attribute[1] or attribute[2] or ""))
             end = self._lexer.skip_trivia(attribute.end())
         self._script.definitions.append(node)
+        self._check_place("C definitions", self.span_since(pos))
         return end + text.startswith(";", end)
 
     def _parse_config(self) -> None:
         """``config = { name = value; ... }``."""
-        self.advance()
+        word = self.token_span(self.advance())
+        self._check_place("config", word)
+        if self._configured:
+            self.error(SYNTAX, "syntax: duplicate config block", word)
+        self._configured = True
         self.expect("=")
         self.expect("{")
         while self.kind != "}":
@@ -258,9 +271,10 @@ class Parser(FileParser):
 
     def _parse_import(self) -> None:
         start = self.advance()[2]
+        self._check_place("root imports", self.span_since(start))
         token = self.expect("str", "string after 'import'")
         span = self.span_since(start)
-        self.expect(";", "';'")
+        self.expect(";", "';' after import")
         self.import_files(token, span)
 
     def _parse_macro(self) -> None:

@@ -203,7 +203,7 @@ class Printer:
                 out.write_file_content(self.outside.read_file(path, limit))
             except (OSError, ValueError) as error:  # ValueError: a NUL in the path
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                out.write_note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}': {reason}")
+                out.write_note(f"ERROR: failed to open file '{path.decode('utf-8', 'replace')}' ({reason})")
         return print_file
 
     def _system_handler(self, site: EventSite) -> Handler:
@@ -222,7 +222,7 @@ class Printer:
             try:
                 self.outside.run_command(command, show_output, self.ending)
             except (OSError, ValueError) as error:
-                out.write_note(f"ERROR: failed to run '{command.decode('utf-8', 'replace')}': {error}")
+                out.write_note(f"ERROR: {error}\nHINT: this command: {command.decode('utf-8', 'replace')}")
         return run_and_print
 
     def _nstat_handler(self, site: EventSite) -> Handler:

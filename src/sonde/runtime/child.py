@@ -21,7 +21,8 @@ class Process:
         try:
             self.fd = os.pidfd_open(pid)
         except ProcessLookupError:
-            raise UsageError(f"Failed to attach to pid: there is no process {pid}") from None
+            raise UsageError("Failed to attach to pid: Unable to open pidfd (No such process)",
+                             [f"there is no process {pid}"]) from None
         except OSError as error:
             raise UsageError(f"process {pid}: {error.strerror}", ["a thread's id? give the process id"]) from None
 
@@ -155,8 +156,10 @@ def _find_executable(name: str) -> str:
     for path in places:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    raise UsageError(f"Failed to fork child: Path '{name}' does not exist or is not executable", [
-        "it is there, but not executable" if os.path.exists(places[0]) and len(places) == 1 else "command not found"])
+    raise UsageError(
+        f"Failed to fork child: Path '{name}' does not exist or is not executable (No such file or directory)", [
+            "it is there, but not executable" if os.path.exists(places[0]) and len(places) == 1
+            else "command not found"])
 
 
 def _exec_command(path: str, arguments: list[str], gate: int, gate_write: int, failure: int) -> None:

@@ -181,13 +181,26 @@ def _name_lookup(type: t.Symbol, context: DecodingContext) -> Callable[[int], st
         return lambda cgroup: context.group_name(type.kind, cgroup)
     simple: dict[str, Callable[[int], str]] = {
         "username": context.user_name, "probe": context.probe_name, "syscall_name": context.syscall_name,
-        "strerror": _error_message, "signal_name": _signal_name}
+        "strerror": error_message, "signal_name": _signal_name}
     return simple[type.kind]
 
 
-def _error_message(number: int) -> str:
+# What bpftrace calls otherwise than the C library does.
+_ERRORS = {
+    5: "I/O error", 9: "Bad file number", 11: "Try again (operation would block)", 12: "Out of memory",
+    18: "Cross-device link", 23: "File table overflow", 25: "Not a typewriter",
+    33: "Math argument out of domain of func", 34: "Math result not representable",
+    35: "Resource deadlock would occur", 37: "No record locks available", 38: "Invalid system call number",
+    40: "Too many symbolic links encountered", 74: "Not a data message", 84: "Illegal byte sequence",
+    95: "Operation not supported on transport endpoint", 102: "Network dropped connection because of reset",
+    122: "Quota exceeded", 125: "Operation Canceled"}
+
+
+def error_message(number: int) -> str:
+    """strerror() of an error number, negated or not."""
     from os import strerror
-    found = strerror(abs(number)) if abs(number) < 1 << 31 else ""
+    number = abs(number)
+    found = _ERRORS.get(number) or (strerror(number) if number < 1 << 31 else "")
     return found if found and not found.startswith("Unknown error") else "Unknown error"
 
 

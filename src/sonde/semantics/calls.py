@@ -161,7 +161,7 @@ def _check_arguments(context: CheckContext, row: FunctionRow, node: Call) -> lis
         elif isinstance(type, NoneType) and "any" in kinds:
             context.error("no-value", f"Value 'void' cannot be used for {ARGUMENT}.", arg)
             good = False
-        elif not _matches_kind(type, arg, kinds):
+        elif not _matches_kind(type if row.macro or "any" in kinds else context.aggregate_of(arg) or type, arg, kinds):
             _report_wrong_kind(context, row, node, params[at], context.aggregate_of(arg) or type)
             good = False
     return types if good else None

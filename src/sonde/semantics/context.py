@@ -225,11 +225,21 @@ class CheckContext:
         name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
         self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
+    def report_untyped(self, node: Variable) -> None:
+        """A variable is used that nothing has been assigned to yet."""
+        if not self.diagnostics.has_errors:  # else what it was to hold is wrong
+            self.error("undefined-variable", "Could not resolve the type of this variable", node,
+                       ["it is used before anything is assigned to it"])
+
     def assign_variable(self, state: VarState, type: Type, node: Expr, const: int | str | None = None,
                         place: Node | None = None) -> None:
         """Let ``$x`` hold a value of ``type``, growing it where it may grow. ``place`` is the whole assignment."""
         if isinstance(type, Aggregate):
-            self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.", place or node)
+            if state.fixed and state.inferred is not None:
+                self.report_mismatch(f"${state.name}", type, state.inferred, place or node, written=state.written)
+            else:
+                self.error("aggregate-value", f"Value '{type}' cannot be assigned to a scratch variable.",
+                           place or node)
             return
         kept = self.keep_stacks(type, node)
         if kept is None:
@@ -261,7 +271,8 @@ class CheckContext:
                 self.report_mismatch(f"${state.name}", convert.literal_type(const), state.inferred, place,
                                      "out-of-range",
                                      [f"{const} does not fit"])
-        elif (merged is None or merged.size > state.inferred.size) and not _are_structs(state.inferred, type):
+        elif (merged is None or merged.size > state.inferred.size) \
+                and not (isinstance(type, Pointer) and isinstance(state.inferred, Pointer)):  # it is read as its own
             self.report_mismatch(f"${state.name}", type, state.inferred, place, written=state.written)
 
     def report_mismatch(self, name: str, given: Type, have: Type, place: Node, code: str = "type-mismatch",
@@ -329,7 +340,7 @@ class CheckContext:
         type = self.keep_stacks(type, node) if type is not None else None
         if type is None:
             return
-        if isinstance(type, (Aggregate, NoneType)) or type == Tuple(()):
+        if isinstance(type, (Aggregate, NoneType)):
             self.error("map-key", f"Value '{convert.type_name(type)}' cannot be used as a map key.", place or node)
             return
         have = state.inferred_key
@@ -350,9 +361,6 @@ class CheckContext:
         if kept is None:
             return
         type = kept
-        if isinstance(type, Tuple) and not type.of:
-            self.error("no-value", f"() cannot be kept in {state.name}: it has no size", node)
-            return
         have = state.inferred_value
         merged = type if have is None else convert.merge_assigned(have, type)
         if have is not None and isinstance(node, Assign) and node.op == "=":
@@ -447,12 +455,6 @@ class CheckContext:
         if isinstance(type, Pointer) and type.space not in ("", BPF):
             return type.space
         return self.program.space if self.program is not None else KERNEL
-
-
-def _are_structs(have: Type, given: Type) -> bool:
-    """Whether both are pointers to structs: a declared one takes that of any other, which is read as its own."""
-    return isinstance(have, Pointer) and isinstance(given, Pointer) and isinstance(have.to, Struct) \
-        and isinstance(given.to, Struct)
 
 
 def is_stack_copy(type: Type) -> bool:

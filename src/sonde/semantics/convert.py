@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ..language.ast import Expr, TupleExpr, TypeSyntax
 from ..types import (
-    BPF,
     INT64,
     UINT64,
     Aggregate,
@@ -17,7 +16,6 @@ from ..types import (
     Inet,
     Int,
     MacAddr,
-    NoneType,
     Pointer,
     Stack,
     Str,
@@ -147,18 +145,13 @@ def merge_assigned(have: Type, given: Type) -> Type | None:
 
 
 def _merge_pointers(a: Pointer, b: Pointer) -> Type | None:
-    space = a.space or b.space
-    if a.to == b.to:
-        return Pointer(a.to, space)
-    if isinstance(a.to, NoneType):
-        return Pointer(b.to, space)
-    if isinstance(b.to, NoneType):
-        return Pointer(a.to, space)
-    if isinstance(a.to, Struct) and isinstance(b.to, Struct):
-        return None
-    if a.space == b.space == BPF and isinstance(a.to, Int) and isinstance(b.to, Int):
-        return Pointer(merge_ints(a.to, b.to), BPF)  # of a variable whose type has grown meanwhile
-    return Pointer(a.to, space)
+    """Pointers meet where they point to one type, or to integers, be it by way of other pointers."""
+    to: Type | None = a.to if a.to == b.to else None
+    if isinstance(a.to, Pointer) and isinstance(b.to, Pointer):
+        to = _merge_pointers(a.to, b.to)
+    elif isinstance(a.to, Int) and isinstance(b.to, Int):
+        to = merge_ints(a.to, b.to)
+    return None if to is None else Pointer(to, a.space or b.space)
 
 
 def _merge_tuples(a: Tuple, b: Tuple) -> Type | None:
@@ -192,14 +185,11 @@ _MERGE: dict[type, Callable[..., Type | None]] = {
 
 
 def merge_keys(a: Type, b: Type) -> Type | None:
-    """Like :func:`merge_types` for map keys, where pointers to different things are only addresses."""
-    if isinstance(a, Pointer) and isinstance(b, Pointer):
-        return Pointer(a.to if a.to == b.to else NoneType(), a.space if a.space == b.space else "")
-    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.has_same_shape(b):
-        merged = [merge_keys(x, b.of[at]) for x, at in zip(a.of, b.element_order(a.names))]
-        found = tuple([t for t in merged if t is not None])
-        return Tuple(found, a.names) if len(found) == len(merged) else None
-    return merge_assigned(a, b)
+    """Like :func:`merge_assigned` for map keys: pointers into different memories are only addresses."""
+    merged = merge_assigned(a, b)
+    if isinstance(a, Pointer) and isinstance(b, Pointer) and isinstance(merged, Pointer) and a.space != b.space:
+        return Pointer(merged.to)
+    return merged
 
 
 def argument_count_text(count: int) -> str:

@@ -160,7 +160,8 @@ class TypeNames:
         ``string``. ``typeof`` is the caller's business."""
         if syntax.base in ("string", "buffer"):
             size = syntax.dims[0] if syntax.dims else strlen
-            return Str(size) if syntax.base == "string" else Buf(size)
+            sized = Str(size) if syntax.base == "string" else Buf(size)
+            return _derive_type(sized, syntax.pointers + syntax.outer, (), space)
         base = self.find_type(syntax.base)
         if base is None and syntax.pointers and " " in syntax.base:
             base = VOID  # a pointer to a struct that nobody defines is still an address

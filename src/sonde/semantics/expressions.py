@@ -13,6 +13,7 @@ from ..language.diagnostics import nearest_names
 from ..language.lexer import parse_integer
 from ..types import (
     BOOL,
+    BPF,
     INT64,
     UINT64,
     USER,
@@ -24,6 +25,7 @@ from ..types import (
     Int,
     NoneType,
     Pointer,
+    Scalar,
     Str,
     Struct,
     StructField,
@@ -159,9 +161,8 @@ def check_variable(context: CheckContext, node: ast.Variable) -> Type | None:
     written = node.span.text.startswith("$")  # in the library the call is the place of everything
     if written and not state.given and state.inferred is not None and not context.unevaluated:
         context.advise("used-before-assigned", f"Variable used before it was assigned: ${node.name}", node)
-    if state.inferred is None and not context.diagnostics.has_errors:  # else what it was to hold is wrong
-        context.error("undefined-variable", "Could not resolve the type of this variable", node,
-                      ["it is used before anything is assigned to it"])
+    if state.inferred is None:
+        context.report_untyped(node)
     return state.inferred
 
 
@@ -279,9 +280,12 @@ def check_tuple_access(context: CheckContext, node: ast.TupleAccess) -> Type | N
     operand = context.check_expression(node.operand)
     if operand is None:
         return None
-    if not isinstance(operand, Tuple):
+    if not isinstance(operand, Tuple) or operand.names:
         have = context.aggregate_of(node.operand) or convert.type_name(operand)
-        context.error("not-a-tuple", f"Can not access index '{node.index}' on expression of type '{have}'", node)
+        real = isinstance(node.operand, ast.IntLiteral)
+        hints = ["there are no floating-point numbers: multiply first, then divide, as in $x * 15 / 10"] if real else []
+        context.error("floating-point" if real else "not-a-tuple",
+                      f"Can not access index '{node.index}' on expression of type '{have}'", node, hints)
         return None
     if node.index >= len(operand.of):
         context.error("tuple-index", f"Invalid tuple index: {node.index}. Found {len(operand.of)} elements in tuple.",
@@ -296,13 +300,14 @@ def check_index(context: CheckContext, node: ast.Index) -> Type | None:
     operand, index = context.check_expression(node.operand), context.check_value(node.index, "an index")
     if operand is None or index is None:
         return None
-    if isinstance(operand, Tuple):
+    if isinstance(operand, Tuple) and not operand.names:
         return _constant_index(context, node, operand)
     element = element_type(operand)
     if element is None:
         context.error("not-an-array", "The array index operator [] can only be used on arrays, pointers, and tuples, "
                       f"found {context.aggregate_of(node.operand) or convert.type_name(operand)}.", node)
         return None
+    index = context.aggregate_of(node.index) or index
     if convert.as_int(index) is None:
         context.error("not-an-integer", "The array index operator [] only accepts non-negative integer indices. Got: "
                       f"{convert.type_name(index)}", node)
@@ -348,6 +353,8 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
         if syntax.base.startswith(("struct ", "union ")) and context.types.find_type(syntax.base) is None:
             context.types.report_unknown_type(syntax)
             return None
+        if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
+            syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
         found = context.types.resolve_type(syntax, space, context.config.text_size)
     else:
         found = _check_unevaluated(context, syntax.typeof)
@@ -370,14 +377,17 @@ def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:
     if operand is None or to is None:
         return None
     if isinstance(to, Pointer):
-        to = Pointer(to.to, context.pointer_space(operand))
+        to = Pointer(to.to, context.pointer_space(operand) if isinstance(operand, Scalar) else
+                     space_of(context, node.operand) if _is_pointed_to(node.operand) else BPF)
     sized = convert.as_int(operand) is not None or isinstance(operand, (Str, Array))
     if isinstance(to, Array) and to.count == 0 and to.of.size and sized:
         to = Array(to.of, operand.size // to.of.size)
     open_ended = isinstance(to, Str) and not node.to.dims and node.to.typeof is None
-    if open_ended or not _is_castable(node.operand, operand, to):
-        wanted = convert.written_name(to, node.to)
-        context.error("bad-cast", f'Cannot cast from "{convert.type_name(operand)}" to "{wanted}"', node.to)
+    if open_ended or not _is_castable(operand, to):
+        have = context.aggregate_of(node.operand) or convert.type_name(operand)
+        wrong = f'Cannot cast from C type "{have}"' if isinstance(operand, Struct) else \
+            f'Cannot cast from "{have}" to "{convert.written_name(to, node.to)}"'
+        context.error("bad-cast", wrong, node.to)
         return None
     if isinstance(to, Enum) and isinstance(node.operand, ast.IntLiteral) and node.operand.value not in to.names:
         context.error("bad-cast", f"Enum: {to.name} doesn't contain a variant value of {node.operand.value}", node.to)
@@ -399,21 +409,26 @@ def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type,
                        node.to)
 
 
-def _is_castable(node: Expr, have: Type, to: Type) -> bool:
+def _is_pointed_to(node: Expr) -> bool:
+    """Whether a value lies behind a pointer, as a member or an element."""
+    while isinstance(node, (ast.FieldAccess, ast.Index)):
+        node = node.operand
+        if isinstance(node.type, Pointer):
+            return True
+    return False
+
+
+def _is_castable(have: Type, to: Type) -> bool:
     number = convert.as_int(have) is not None
     if isinstance(to, (Int, Enum)):
-        if isinstance(have, (Array, Str)):
-            return have.size == to.size
-        return number or isinstance(have, Pointer)
+        return number or isinstance(have, Pointer) or isinstance(have, Array) and have.size == to.size
     if isinstance(to, type(BOOL)):
         return number or isinstance(have, (Pointer, Str))
-    if isinstance(to, Pointer):
-        return number or isinstance(have, (Pointer, Array))
+    if isinstance(to, Pointer):  # the address of what lies in memory; of arrays and structs bpftrace gives none
+        return number or not isinstance(have, (Array, Struct))
     if isinstance(to, Array):
-        if isinstance(have, Array):
-            return have.size == to.size
-        fits = to.size in (8, have.size) or isinstance(node.const, int) and to.size in (1, 2, 4)
-        return number and fits or isinstance(have, Str) and have.size == to.size
+        fits = isinstance(have, (Int, Enum)) and have.size <= to.size <= 8
+        return fits or have == to or isinstance(have, Str) and have.size == to.size
     if isinstance(to, Str):
         return isinstance(have, Str) and have.capacity <= to.capacity
     if isinstance(to, Buf):
@@ -463,6 +478,8 @@ def check_offsetof(context: CheckContext, node: ast.OffsetOf) -> Type | None:
 
 
 def check_tuple(context: CheckContext, node: ast.TupleExpr) -> Type | None:
+    if not node.items:
+        return VOID
     found = [context.check_value(item, "a tuple") for item in node.items]
     for item, type in zip(node.items, found):
         if isinstance(type, Aggregate):

@@ -10,9 +10,10 @@ from ..types import Bool, Buf, Enum, Int, NoneType, Pointer, Str, Type
 from . import convert
 from .context import ARGUMENT, CheckContext
 
-_CONVERSION = re.compile(r"%(?P<spec>[-+ #0]*(?:\d+|\*)?(?:\.(?:\*|\d*))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
-                         r"(?P<conversion>rx|rh|gr|[diuoxXpcsr%])|%", re.S)
+_CONVERSION = re.compile(r"%(?P<spec>-?\+? ?#?0?(?:\d+|\*)?(?:\.(?:\*|\d+))?)(?P<length>hh|h|ll|l|j|z|t|q|L)?"
+                         r"(?P<conversion>rx|rh|gr|[diuoxXpcsraAeEfFgGn%])|%", re.S)
 INTEGERS = "diuoxXc"
+UNKNOWN = "aAeEfFgGn"  # C's, for which there are no values here
 
 
 def parse_format(text: str, spaced: bool = True) -> list[FormatPart] | str:
@@ -79,6 +80,10 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
         context.error("format-arguments", f"{'not enough' if few else 'too many'} arguments for format string "
                       f"({len(args)} supplied, {len(conversions)} expected)", call)
         return None
+    unknown = [part.conversion for part in conversions if part.conversion in UNKNOWN]
+    if unknown:
+        context.error("bad-format", f"unsupported format specifier: {unknown[0]}", call)
+        return None
     for part, type in zip(conversions, types):
         if type is not None and not conversion_accepts(part.conversion, type):
             _report_mismatch(context, call, part, type)
@@ -88,8 +93,12 @@ def check_format(context: CheckContext, call: Call) -> list[FormatPart] | None:
 def _argument_type(context: CheckContext, call: Call, part: FormatPart | None, arg: Expr) -> Type | None:
     """hist_t and its like are no values, but of a conversion for numbers that is what is to be said."""
     aggregate = context.aggregate_of(arg)
-    if part is not None and part.conversion != "s" and aggregate is not None and convert.read_type(aggregate) is None:
-        return aggregate
+    if part is not None and aggregate is not None and convert.read_type(aggregate) is None:
+        if part.conversion != "s":
+            return aggregate
+        context.error("aggregate-value", f"unable to convert type: {aggregate}", arg,
+                      [f"print({arg.span.text}) shows it"])
+        return None
     found = context.check_value(arg, ARGUMENT)
     if isinstance(found, NoneType):
         context.error("no-value", f"unable to print none type for specifier: {part.conversion if part else 's'}", call)

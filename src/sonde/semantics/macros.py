@@ -119,6 +119,8 @@ class _Expander:
         if not isinstance(node, (Call, Name)):
             return None
         given = len(node.args) if isinstance(node, Call) else 0
+        if isinstance(node, Name) and node.name in self.language.builtins:
+            return None
         forms = self.macros.get(node.name, {})
         row = self.language.functions.get(node.name)
         if given not in forms and row is not None and row.library:
@@ -155,7 +157,8 @@ class _Expander:
         found = self.rewrite_calls(body, depth + 1)
         assert isinstance(found, Expr)
         found.span = node.span
-        if isinstance(found, BlockExpr) and not found.body and found.value is not None:
+        if isinstance(found, BlockExpr) and not found.body and found.value is not None \
+                and not isinstance(found.value, MapRef):  # of a map its value is meant
             return found.value
         return found
 

@@ -34,7 +34,7 @@ from ..types import (
 from . import convert
 from .context import CheckContext, VarState, fold_constant
 from .expressions import element_type
-from .rows import settles_branch
+from .rows import is_written, settles_branch
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("&&", "||")
@@ -62,9 +62,9 @@ def check_unary(context: CheckContext, node: ast.Unary) -> Type | None:
     operand = context.check_value(node.operand, "an operand")
     if operand is None:
         return None
+    operand = context.aggregate_of(node.operand) or operand
     if node.op == "*":
         return _check_dereference(context, node, operand)
-    operand = context.aggregate_of(node.operand) or operand
     if node.op == "!":
         return _check_not(context, node, operand)
     number = None if isinstance(operand, Bool) else convert.as_int(operand)
@@ -529,6 +529,8 @@ def check_ternary(context: CheckContext, node: ast.Ternary) -> Type | None:
         return None
     if not context.check_condition(node.cond, condition, node):
         return None
+    if is_written(node.cond) and isinstance(node.cond.const, int):
+        merged = then if node.cond.const else other
     return _settle_ternary(node, merged)
 
 

@@ -56,7 +56,7 @@ def _parts(tree: Tree) -> Iterator[tuple[Node, int]]:
         if isinstance(item, Node):
             yield item, times
             if isinstance(item, Unroll) and isinstance(item.count, IntLiteral):
-                times *= max(item.count.value, 1)
+                times *= max(item.count.value, 1) if item.count.value <= 100 else 1  # more is refused
         pending += [(part, times) for part in child_items(item)]
 
 

@@ -103,6 +103,8 @@ def _check_assign_variable(context: CheckContext, node: ast.Assign, target: ast.
     value = context.check_value(node.value, "a variable", node)
     if compound:
         if state is None or state.inferred is None:
+            if state is not None:
+                context.report_untyped(target)
             return
         target.slot, target.type = state, state.type
         if value is not None:
@@ -302,7 +304,7 @@ def _range_type(context: CheckContext, node: ast.For) -> Type | None:
     ends = []
     for end in (node.start, node.end):
         found = context.check_value(end, ARGUMENT)
-        number = convert.as_int(found)
+        number = convert.as_int(context.aggregate_of(end) or found)
         if found is not None and (number is None or isinstance(found, Bool)):
             which = "start" if end is node.start else "end"
             head = Span(node.span.source, node.span.start, node.end.span.end)
@@ -355,6 +357,7 @@ def _check_return_statement(context: CheckContext, node: ast.Return) -> None:
     if node.value is None:
         return
     found = context.check_value(node.value, "return")
+    found = context.aggregate_of(node.value) or found
     if found is not None and (convert.as_int(found) is None or isinstance(found, Bool)):
         context.error("bad-return", f"Probe return values can only be integers. Found {convert.type_name(found)}",
                       _whole_span(node))

@@ -24,7 +24,7 @@ from ...language.ast import (
     Unary,
     Variable,
 )
-from ...types import Aggregate, Pointer
+from ...types import BPF, Aggregate, Pointer
 from ..ir import MapAddr, Operand, Reg
 from ..optimize import as_signed
 from . import maps, memory
@@ -106,6 +106,19 @@ def _address_of(lo: Lower, operand: Expr) -> Operand:
     return lo.b.address(place.base, place.off)
 
 
+def _address_of_value(lo: Lower, value: Expr, type: Pointer) -> Operand:
+    """Where a variable lies, or what is pointed to; anything else is put into memory of its own first."""
+    place = lo.locate_value(value) if type.space != BPF or isinstance(value, Variable) else None
+    if place is None:
+        assert value.type is not None
+        place = Mem(lo.b.slot(value.type.size, "kept"))
+        lo.write_value(value, place, value.type)
+    address = lo.b.address(place.base, place.off)
+    if place.btf:
+        lo.state.typed[address] = 0
+    return as_number(lo, address)
+
+
 def lower_step(lo: Lower, expr: Unary) -> Operand:
     """``++`` and ``--``; on a map this is one atomic operation, so concurrent steps are never lost."""
     amount = 1 if expr.op == "++" else -1
@@ -183,10 +196,11 @@ def _read_located(lo: Lower, expr: Expr) -> Operand:
 
 def _lower_cast(lo: Lower, expr: Cast) -> Operand:
     source = expr.operand.type
+    assert expr.type is not None
     if not is_scalar(source):
-        place = lo.place_value(expr.operand)
-        assert expr.type is not None
-        return memory.read_scalar(lo, place, expr.type)
+        if isinstance(expr.type, Pointer):
+            return _address_of_value(lo, expr.operand, expr.type)
+        return memory.read_scalar(lo, lo.place_value(expr.operand), expr.type)
     value = lo.scalar_value(expr.operand)
     return lo.normalise(value if isinstance(expr.type, Pointer) else as_number(lo, value, source), expr.type)
 

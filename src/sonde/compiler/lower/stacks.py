@@ -20,6 +20,8 @@ TRACING_FRAMES = 5  # at most so many frames of BPF itself may come first; user 
 
 def write_stack(lo: Lower, type: Stack, into: Mem) -> None:
     """types.Stack into memory: id of the frames, tgid (user stacks), number of frames."""
+    if type.limit == 0:
+        return lo.b.zero(into.base, into.off, type.size)
     with lo.scope():
         frames = lo.temp(8 * STACK_FRAMES, "frames")
         flags = h.USER_STACK if type.user else 0
