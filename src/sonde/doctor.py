@@ -61,8 +61,11 @@ def _failure_reasons(error: SondeError) -> list[str]:
 
 
 def attach_methods(spec: ScriptSpec) -> list[str]:
-    """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ..."""
-    return sorted({_attach_method(program) for program in spec.programs} - {""})
+    """The kinds of probes that a script is attached by: raw tracepoint, fentry, kprobe, uprobe ...; interval if it has
+    no other."""
+    found = sorted({_attach_method(program) for program in spec.programs} - {""})
+    return found or sorted({program.attach[0].kind for program in spec.programs
+                            if not KINDS[program.attach[0].kind].session})
 
 
 def _attach_method(program: ProgramSpec) -> str:
