@@ -19,6 +19,7 @@ import pytest
 
 from sonde import api, tools
 from sonde.errors import CompileError
+from sonde.recording.questions import Question, open_question
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
 from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
@@ -335,6 +336,38 @@ def test_all_of_the_language_is_answered_event_by_event(tmp_path: Path) -> None:
     assert shown.stdout.startswith("FLAGS    TEXT\n") and "1500 calls\n" in shown.stdout
 
 
+# What depends on the order of events, and is still answered by loops over columns.
+LOOPED = r"""
+begin { printf("%-8s %s\n", "FLAGS", "COMM"); @started = 1; }
+tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
+    @flags[tid] = args.flags; @who[tid] = comm; @calls++; @order = (@order * 31 + args.flags) % 1000003; }
+tracepoint:syscalls:sys_exit_openat /@flags[tid]/ {
+    $flags = @flags[tid]; delete(@flags, tid);
+    @by[$flags, args.ret < 0 ? "failed" : "opened"] = count(); @h[$flags > 1000] = hist(args.ret * 3);
+    if (args.ret < 0) { @failures[args.ret]++; printf("%x|%8d|%s|%d\n", $flags, args.ret, @who[tid], @failures[-2]); }
+    if (!has_key(@first, args.ret)) { @first[args.ret] = @calls; print(args.ret); }
+}
+tracepoint:syscalls:sys_*_openat /comm == "asker"/ { @last_cpu = (cpu < 1000) + 0; }
+end { print(@failures); clear(@failures); printf("%d calls\n", @calls); }
+"""
+
+
+def test_the_order_of_events_counts(tmp_path: Path) -> None:
+    """The same script is attached live beside the recording."""
+    recording, script = str(tmp_path / "events.sonde"), tmp_path / "looped.bt"
+    script.write_text(LOOPED.replace("sys_*_openat", "sys_enter_openat, tracepoint:syscalls:sys_exit_openat"))
+    with Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording), \
+            Tracer("-f", "json", str(script)) as live:
+        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    asked = run_sonde("replay", "-f", "json", recording, str(script))
+    assert asked.returncode == 0, asked.stderr
+    answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
+                      for text in (asked.stdout, live.stdout))
+    assert len(truth) > 500 and answers == truth
+    with open_question(recording, read_script(str(script)), Options()) as trace:
+        assert isinstance(trace.question, Question)
+
+
 def test_a_question_is_drawn_over_time(tmp_path: Path) -> None:
     """A heat map has a column for each second that was recorded, though nobody had asked then."""
     path = str(tmp_path / "events.sonde")
@@ -366,6 +399,8 @@ def test_a_question_is_drawn_over_time(tmp_path: Path) -> None:
     ("tracepoint:syscalls:sys_enter_openat { @ = curtask; }", "asked for curtask"),
     ("tracepoint:syscalls:sys_enter_openat { @[kstack] = count(); }", "asked for kstack"),
     ("interval:s:1 { @ = count(); }", "interval:s:1, which it does not have"),
+    ("kprobe:no_such_function { @ = count(); }", "kprobe:no_such_function, which it does not have"),
+    ("t:syscalls:sys_enter_opena { @ = count(); }", "did you mean tracepoint:syscalls:sys_enter_openat?"),
     ("tracepoint:syscalls:sys_enter_openat { @ = sum(args.nothing); }", "nothing")])
 def test_what_a_recording_does_not_have_is_refused(question: str, message: str, tmp_path: Path,
                                                    events_recording: str) -> None:

@@ -18,7 +18,7 @@ from .events import BUILTINS, FIELD, RecordedEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ..semantics.typed import CheckedScript
 
@@ -32,10 +32,10 @@ SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in
 class Refused(UsageError):
     """The recording cannot answer."""
 
-    def __init__(self, place: Span | None, what: str) -> None:
+    def __init__(self, place: Span | None, what: str, hints: Sequence[str] = ()) -> None:
         super().__init__(f"{place}: a recording cannot be asked for {what}" if place is not None
                          else f"a recording cannot be asked for {what}",
-                         ["it has what events are made of (sonde record --events), and nothing of the machine"])
+                         [*hints, "it has what events are made of (sonde record --events), and nothing of the machine"])
 
 
 class Columns:
