@@ -19,7 +19,18 @@ from ..semantics.typed import CheckedProbe, CheckedScript, Element, WholeMap
 from ..source import Span
 from ..spec import CONTROL_HEADER, EventSite, ScriptSpec
 from ..types import Aggregate, Type
-from .evaluate import ARITHMETIC, SINGLE, Columns, Expressions, Refused, States, as_signed, wrap
+from .evaluate import (
+    ARITHMETIC,
+    SINGLE,
+    Columns,
+    Expressions,
+    Refused,
+    States,
+    as_signed,
+    quotient,
+    remainder,
+    wrap,
+)
 from .events import RecordedEvent
 
 Loop = Callable[..., None]  # (rows of each event, the dictionaries of the maps, counts of errors, send)
@@ -49,7 +60,7 @@ class ScriptWriter:
     def __init__(self, checked: CheckedScript, spec: ScriptSpec) -> None:
         self.spec = spec
         self.states = States(checked)
-        self.space: dict[str, Any] = {"hist_bucket": hist_bucket}
+        self.space: dict[str, Any] = {"hist_bucket": hist_bucket, "quotient": quotient, "remainder": remainder}
 
     def write_step(self, event: RecordedEvent | None, probes: Sequence[tuple[CheckedProbe, str]]) -> Step:
         """Clauses on one event, each with the attach point's name, one after the other. Refused for what it cannot
@@ -109,6 +120,13 @@ class ScriptWriter:
                 return number
         raise Refused(span, "this")
 
+    def find_division(self, span: Span | None) -> int:
+        """The number under which it is counted that something divides by zero."""
+        for number, site in enumerate(self.spec.errors):
+            if site.kind == "divide" and site.span == span:
+                return number
+        raise Refused(span, "this")
+
 
 def _row(step: Step) -> str:
     """What a row is taken apart into."""
@@ -130,7 +148,7 @@ class _ClauseWriter:
         self._lines = lines
         self._probe = probe
         self._own = own
-        self._code = Expressions(columns, script.states)
+        self._code = Expressions(columns, script.states, script.find_division)
         self._early: dict[str, str] = {}
         self._depth = 0
 
@@ -276,15 +294,16 @@ class _ClauseWriter:
     # records
 
     def _send(self, span: Span, values: Sequence[ast.Expr], depth: int) -> None:
-        if any(not isinstance(value.type, (t.Timestamp, *SINGLE)) for value in values):
-            raise Refused(span, "what is more than a number or a text")
         number = self._script.find_site(("printf", "print"), span, [value.type for value in values])
         site = self._script.spec.sites[number]
-        codes, end = "=IIQ", 16
-        for field in site.fields:
-            codes += f"{field.offset - end}x{_code(field.type)}"
-            end = field.offset + field.type.size
-        fields = [self._code.converted(value, value.type, "texts") for value in values]
+        codes, end, fields = "=IIQ", 16, []
+        for value, field in zip(values, site.fields):
+            for part, type, at in _parts_of(value, field.type, field.offset):
+                if not isinstance(type, (t.Timestamp, *SINGLE)):
+                    raise Refused(span, "what is more than numbers and texts")
+                codes += f"{at - end}x{_code(type)}"
+                end = at + type.size
+                fields.append(self._code.converted(part, type, "texts"))
         self._pack(number, codes + f"{site.size - end}x", fields, depth)
 
     def _request(self, node: ast.ExprStmt, choice: WholeMap, depth: int) -> str:
@@ -304,6 +323,15 @@ class _ClauseWriter:
         now = "now" if self._own else self._columns.read("nsecs")
         probe = self._script.spec.probes.index(self._probe)
         self._add(depth, f"send(pack{number}({', '.join([str(number), str(probe), now, *fields])}))")
+
+
+def _parts_of(value: ast.Expr, type: Type, offset: int) -> Iterator[tuple[ast.Expr, Type, int]]:
+    """A value, or those of a tuple: each with its type and where it goes."""
+    if isinstance(value, ast.TupleExpr) and isinstance(type, t.Tuple):
+        for item, part, at in zip(value.items, type.of, type.offsets):
+            yield from _parts_of(item, part, offset + at)
+    else:
+        yield value, type, offset
 
 
 def _code(type: Type) -> str:
