@@ -253,7 +253,7 @@ tracepoint:syscalls:sys_exit_openat /comm == "asker" && args.ret >= 0/ {
 """
 ASKER = """
 import os
-open("/proc/self/comm", "w").write("asker")
+with open("/proc/self/comm", "w") as name: name.write("asker")
 folder = os.open("/", os.O_RDONLY)
 for i in range(500):
     for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_NONBLOCK):
@@ -263,12 +263,21 @@ for i in range(500):
 """
 
 
+def record_beside(recording: str, folder: Path, *words: str) -> Tracer:
+    """Record what one process opens, while the script that the words name is attached; the latter's output."""
+    program = folder / "asker.py"
+    program.write_text(ASKER)
+    with Tracer("-f", "json", *words) as live:
+        done = run_sonde("record", "-q", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording,
+                         "-c", f"{sys.executable} -S {program}")
+        assert done.returncode == 0, done.stderr
+    return live
+
+
 def test_a_second_script_gets_the_answers_that_it_would_have_had(tmp_path: Path) -> None:
     """The same script is attached live beside the recording."""
     recording = str(tmp_path / "events.sonde")
-    with Tracer("-f", "json", "-e", ASKED) as live, \
-            Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording):
-        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    live = record_beside(recording, tmp_path, "-e", ASKED)
     asked = run_sonde("replay", "-f", "json", recording, "-e", ASKED)
     assert asked.returncode == 0, asked.stderr
     answers, truth = ([json.loads(line)["data"] for line in text.splitlines() if '"attached' not in line]
@@ -322,9 +331,7 @@ end { printf("%d calls\n", @calls); for ($kv : @failures) { @summed += $kv.1; } 
 def test_all_of_the_language_is_answered_event_by_event(tmp_path: Path) -> None:
     """The same script is attached live beside the recording; both end at the same event."""
     recording = str(tmp_path / "events.sonde")
-    with Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording), \
-            Tracer("-f", "json", "-e", ORDERED) as live:
-        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    live = record_beside(recording, tmp_path, "-e", ORDERED)
     asked = run_sonde("replay", "-f", "json", recording, "-e", ORDERED)
     assert asked.returncode == 4, asked.stderr
     answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
@@ -356,9 +363,7 @@ def test_the_order_of_events_counts(tmp_path: Path) -> None:
     """The same script is attached live beside the recording."""
     recording, script = str(tmp_path / "events.sonde"), tmp_path / "looped.bt"
     script.write_text(LOOPED.replace("sys_*_openat", "sys_enter_openat, tracepoint:syscalls:sys_exit_openat"))
-    with Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording), \
-            Tracer("-f", "json", str(script)) as live:
-        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    live = record_beside(recording, tmp_path, str(script))
     asked = run_sonde("replay", "-f", "json", recording, str(script))
     assert asked.returncode == 0, asked.stderr
     answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
