@@ -488,8 +488,9 @@ def check_replays(chosen: dict[str, list[str]], form: str, folder: Path) -> tupl
         subprocess.run([sys.executable, "-S", "-c", BUSY, "1.5", str(folder / "file")], check=True)
     differing, silent = [], []
     for name, tracer in running:
-        again = run_sonde("replay", "-f", form, str(folder / name), errors="replace")
-        if (again.stdout, again.stderr) != (tracer.stdout, tracer.stderr):
+        again = subprocess.run(sonde_command(("replay", "-f", form, str(folder / name))), capture_output=True,
+                               env=environment(None), check=False)
+        if [told.decode(errors="replace") for told in (again.stdout, again.stderr)] != [tracer.stdout, tracer.stderr]:
             differing.append(name)
         if len(tracer.lines) < 2:
             silent.append(name)

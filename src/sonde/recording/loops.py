@@ -239,9 +239,9 @@ class _ClauseWriter:
         elif node.op == "=":
             number = self._states.use_plain(target.name, node.span)
             value = self._code.converted(node.value, type, "texts")
-            self._store(target, number, value, node.span, depth)
+            self._store(target, number, value, "v", node.span, depth)
         elif node.op in ARITHMETIC:
-            self._step(target, node.op, self._code.kept(node.value), node.span, depth)
+            self._step(target, node.op, self._code.value(node.value), node.span, depth)
         else:
             raise Refused(node.span, f"{node.op}=")
 
@@ -251,10 +251,11 @@ class _ClauseWriter:
         if op not in ("+", "-"):
             self._states.ordered = True
         number = self._states.use(target.name)
-        self._store(target, number, f"g{number}(k, 0) {op} {by}", span, depth)
+        self._store(target, number, by, f"g{number}(k, 0) {op} v", span, depth)
 
-    def _store(self, target: ast.MapRef, number: int, value: str, span: Span, depth: int) -> None:
-        """``value`` may ask for ``k``, the key."""
+    def _store(self, target: ast.MapRef, number: int, given: str, value: str, span: Span, depth: int) -> None:
+        """What is ``given`` is found out in any case; then the ``value`` of it, v, and the key, k, is stored."""
+        self._add(depth, f"v = {given}")
         named = self._script.spec.find_map(target.name)
         self._add(depth, f"k = {self._code.key(target.name, target.key)}")
         if target.key is None:
