@@ -80,10 +80,14 @@ class States:
 
     def use_plain(self, name: str, span: Span | None) -> int:
         """That of a map of plain values, of which it matters in which order they come and go. Refused for others."""
+        self.ordered = True
+        return self.use_added(name, span)
+
+    def use_added(self, name: str, span: Span | None) -> int:
+        """The same, where all that is done is to add to values."""
         found = self.maps[name]
         if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
             raise Refused(span, "a map of other values")
-        self.ordered = True
         return self.use(name)
 
 

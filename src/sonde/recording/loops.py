@@ -250,7 +250,7 @@ class _ClauseWriter:
             raise Refused(target.span, "steps of what is no number")
         if op not in ("+", "-"):
             self._states.ordered = True
-        number = self._states.use(target.name)
+        number = self._states.use_added(target.name, span)
         self._store(target, number, by, f"g{number}(k, 0) {op} v", span, depth)
 
     def _store(self, target: ast.MapRef, number: int, given: str, value: str, span: Span, depth: int) -> None:
