@@ -37,8 +37,8 @@ EVENT = t.Tuple((t.UINT64, t.UINT32, t.UINT32, t.UINT32, t.UINT32, t.Str(16), t.
 QUESTIONS = ["@ = count();", "@[comm] = count();", "@[comm, pid] = sum(args.ret);", "@[comm] = hist(args.ret);",
              "@last = nsecs;", "@s[tid] = nsecs; @d = hist(nsecs - @s[tid]); delete(@s, tid);",
              'if (args.ret > 100000) { printf("%s %d\\n", comm, args.fd); }', 'printf("%s %d\\n", comm, args.fd);']
-RUN = ["@last[comm] = (args.fd, args.ret);", 'if (strcontains(comm, "yth")) { @n++; }',
-       "@[comm] = hist(args.ret / (args.fd + 1));",
+RUN = ["@last[comm] = (args.fd, args.ret);",
+       'if (strcontains(comm, "yth")) { @n++; }',
        "$i = 0; while ($i < args.fd % 7) { $i++; } @ = sum($i);"]  # event by event, over a tenth of the events
 
 

@@ -99,7 +99,8 @@ class Ordered:
         pick = self.rng.choice
         if depth and self.rng.random() < 0.5:
             left, right = self.number(depth - 1), self.number(depth - 1)
-            return pick([f"({left} {pick('+ - * & | ^'.split())} {right})", f"({left} {pick('/%')} {pick('379')})",
+            return pick([f"({left} {pick('+ - * & | ^'.split())} {right})",
+                         f"({left} {pick('/%')} {pick(['3', '7', right])})",
                          f"({left} {pick(['<<', '>>'])} {pick('159')})",
                          f"({self.truth(depth - 1)} ? {left} : {right})", f"(-{left})", f"~{left}",
                          f"({pick(['int8', 'uint8', 'int16', 'uint32', 'int64', 'uint64'])}){left}"])
@@ -135,7 +136,7 @@ class Ordered:
             f"$w = (uint8){number()};", f"$t = {self.text()};", "$v += @one;",
             f'printf("%s %s|", strftime("%S.%f", nsecs), {self.text()});',
             f'printf("%d %s %lld %x|", (int8){number()}, {self.text()}, (int64){number()}, pid);',
-            f"print({number()});", 'printf("plain");'])
+            f"print(({number()}, {self.text()}, ((int8){number()}, pid)));", f"print({number()});", 'printf("plain");'])
 
     def script(self) -> str:
         clauses = [f"config = {{ max_map_keys = {self.rng.choice([5, 20, 4096])} }}"]

@@ -28,6 +28,9 @@ BLOCKS = 4
 COLUMNS = f"{NAME} /args.a > 2/ {{ @n[args.a, comm] = count(); @h = hist(args.b); @s = sum(args.c); }}"
 ORDERED = (f'begin {{ printf("begin"); }} {NAME} {{ @last[args.a] = (args.b, comm); @n[pid] = count(); @c = cpu; '
            'if (args.a == 3) { printf("%d %s", args.b, comm); print(@n); } } end { printf("end"); }')
+LOOPED = (f'begin {{ printf("begin"); }} {NAME} {{ @last[args.a] = args.b; @who[pid] = comm; if (args.a == 3) {{ '
+          'printf("%d %s %d", args.b / @last[1], @who[pid], nsecs); delete(@last, 3); } } end { print(@last); }')
+SCRIPTS = (COLUMNS, ORDERED, LOOPED)
 ROWS = [{"a": i % 5, "b": i * i, "c": -i} for i in range(300)]
 Told = tuple[list[str], dict[str, str]]
 
@@ -52,7 +55,7 @@ def look(path: Path, script: str) -> None:
 def test_changed_bytes_are_found(block: int, tmp_path: Path) -> None:
     print(f"SONDE_FUZZ_SEED={SEED}")
     path, rng = recorded(tmp_path / "x", ROWS), random.Random(SEED + block)
-    truth, data = {script: ask(path, script) for script in (COLUMNS, ORDERED)}, path.read_bytes()
+    truth, data = {script: ask(path, script) for script in SCRIPTS}, path.read_bytes()
     other = tmp_path / "other"
     for _ in range(COUNT // BLOCKS):
         changed = bytearray(data)
@@ -62,7 +65,7 @@ def test_changed_bytes_are_found(block: int, tmp_path: Path) -> None:
             for _ in range(rng.choice((1, 1, 2, 9))):
                 changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         other.write_bytes(changed)
-        for script in (COLUMNS, ORDERED):
+        for script in SCRIPTS:
             try:
                 told = ask(other, script)
             except SondeError:
@@ -78,9 +81,9 @@ def test_hostile_files_are_errors_or_sound(block: int, tmp_path: Path) -> None:
     blocks, refused = blocks_of(path), 0
     for changed, _ in zip(mutations(blocks, rng), range(COUNT // BLOCKS)):
         write_blocks(path, changed)
-        for way in (lambda: ask(path, COLUMNS), lambda: ask(path, ORDERED), lambda: look(path, ORDERED)):
+        for way, script in (*[(ask, script) for script in SCRIPTS], (look, ORDERED)):
             try:
-                way()
+                way(path, script)
             except SondeError:
                 refused += 1
     assert refused > COUNT // BLOCKS

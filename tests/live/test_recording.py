@@ -19,6 +19,7 @@ import pytest
 
 from sonde import compiling, tools
 from sonde.errors import CompileError
+from sonde.recording.questions import Question, open_question
 from sonde.scripts import read_script
 from sonde.semantics.options import Options
 from support import PATIENCE, Tracer, environment, run_sonde, sonde_command
@@ -252,7 +253,7 @@ tracepoint:syscalls:sys_exit_openat /comm == "asker" && args.ret >= 0/ {
 """
 ASKER = """
 import os
-open("/proc/self/comm", "w").write("asker")
+with open("/proc/self/comm", "w") as name: name.write("asker")
 folder = os.open("/", os.O_RDONLY)
 for i in range(500):
     for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_NONBLOCK):
@@ -262,12 +263,21 @@ for i in range(500):
 """
 
 
+def record_beside(recording: str, folder: Path, *words: str) -> Tracer:
+    """Record what one process opens, while the script that the words name is attached; the latter's output."""
+    program = folder / "asker.py"
+    program.write_text(ASKER)
+    with Tracer("-f", "json", *words) as live:
+        done = run_sonde("record", "-q", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording,
+                         "-c", f"{sys.executable} -S {program}")
+        assert done.returncode == 0, done.stderr
+    return live
+
+
 def test_a_second_script_gets_the_answers_that_it_would_have_had(tmp_path: Path) -> None:
     """The same script is attached live beside the recording."""
     recording = str(tmp_path / "events.sonde")
-    with Tracer("-f", "json", "-e", ASKED) as live, \
-            Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording):
-        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    live = record_beside(recording, tmp_path, "-e", ASKED)
     asked = run_sonde("replay", "-f", "json", recording, "-e", ASKED)
     assert asked.returncode == 0, asked.stderr
     answers, truth = ([json.loads(line)["data"] for line in text.splitlines() if '"attached' not in line]
@@ -321,9 +331,7 @@ end { printf("%d calls\n", @calls); for ($kv : @failures) { @summed += $kv.1; } 
 def test_all_of_the_language_is_answered_event_by_event(tmp_path: Path) -> None:
     """The same script is attached live beside the recording; both end at the same event."""
     recording = str(tmp_path / "events.sonde")
-    with Tracer("record", "--events", "tracepoint:syscalls:sys_*_openat", "-o", recording), \
-            Tracer("-f", "json", "-e", ORDERED) as live:
-        subprocess.run([sys.executable, "-S", "-c", ASKER], check=True)
+    live = record_beside(recording, tmp_path, "-e", ORDERED)
     asked = run_sonde("replay", "-f", "json", recording, "-e", ORDERED)
     assert asked.returncode == 4, asked.stderr
     answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
@@ -333,6 +341,36 @@ def test_all_of_the_language_is_answered_event_by_event(tmp_path: Path) -> None:
     assert answers == truth
     shown = run_sonde("replay", recording, "-e", ORDERED)
     assert shown.stdout.startswith("FLAGS    TEXT\n") and "1500 calls\n" in shown.stdout
+
+
+# What depends on the order of events, and is still answered by loops over columns.
+LOOPED = r"""
+begin { printf("%-8s %s\n", "FLAGS", "COMM"); @started = 1; }
+tracepoint:syscalls:sys_enter_openat /comm == "asker"/ {
+    @flags[tid] = args.flags; @who[tid] = comm; @calls++; @order = (@order * 31 + args.flags) % 1000003; }
+tracepoint:syscalls:sys_exit_openat /@flags[tid]/ {
+    $flags = @flags[tid]; delete(@flags, tid);
+    @by[$flags, args.ret < 0 ? "failed" : "opened"] = count(); @h[$flags > 1000] = hist(args.ret * 3);
+    if (args.ret < 0) { @failures[args.ret]++; printf("%x|%8d|%s|%d\n", $flags, args.ret, @who[tid], @failures[-2]); }
+    if (!has_key(@first, args.ret)) { @first[args.ret] = @calls; print(args.ret); }
+}
+tracepoint:syscalls:sys_*_openat /comm == "asker"/ { @last_cpu = (cpu < 1000) + 0; }
+end { print(@failures); clear(@failures); printf("%d calls\n", @calls); }
+"""
+
+
+def test_the_order_of_events_counts(tmp_path: Path) -> None:
+    """The same script is attached live beside the recording."""
+    recording, script = str(tmp_path / "events.sonde"), tmp_path / "looped.bt"
+    script.write_text(LOOPED.replace("sys_*_openat", "sys_enter_openat, tracepoint:syscalls:sys_exit_openat"))
+    live = record_beside(recording, tmp_path, str(script))
+    asked = run_sonde("replay", "-f", "json", recording, str(script))
+    assert asked.returncode == 0, asked.stderr
+    answers, truth = ([json.loads(line) for line in text.splitlines() if '"attached' not in line]
+                      for text in (asked.stdout, live.stdout))
+    assert len(truth) > 500 and answers == truth
+    with open_question(recording, read_script(str(script)), Options()) as trace:
+        assert isinstance(trace.question, Question)
 
 
 def test_a_question_is_drawn_over_time(tmp_path: Path) -> None:
@@ -366,6 +404,8 @@ def test_a_question_is_drawn_over_time(tmp_path: Path) -> None:
     ("tracepoint:syscalls:sys_enter_openat { @ = curtask; }", "asked for curtask"),
     ("tracepoint:syscalls:sys_enter_openat { @[kstack] = count(); }", "asked for kstack"),
     ("interval:s:1 { @ = count(); }", "interval:s:1, which it does not have"),
+    ("kprobe:no_such_function { @ = count(); }", "kprobe:no_such_function, which it does not have"),
+    ("t:syscalls:sys_enter_opena { @ = count(); }", "did you mean tracepoint:syscalls:sys_enter_openat?"),
     ("tracepoint:syscalls:sys_enter_openat { @ = sum(args.nothing); }", "nothing")])
 def test_what_a_recording_does_not_have_is_refused(question: str, message: str, tmp_path: Path,
                                                    events_recording: str) -> None:
@@ -417,19 +457,24 @@ WORDS = {"biolatpcts": "%s", "funccount": "t:syscalls:sys_enter_o*", "funclatenc
          "profile": "-F 99", "tcpsubnet": "127.0.0.0/8", "trace": "t:syscalls:sys_enter_fsync"}
 
 
+# What not every kernel has the probes of: test_tools_by_name in the vm ring replays those that it can.
+OF_FUNCTIONS = ("criticalstat", "dcsnoop", "filelife", "funcprofile", "ieee80211scan", "llcstat", "skblife", "vfscount",
+                "vfsstat", "virtiostat", "xfsdist")
+
+
+def is_served(name: str) -> bool:
+    """Whether this machine has the probes of a tool; it may have no hardware counters."""
+    try:
+        probes = compiling.compile(read_script(name), Options()).probes
+        return not any(probe.startswith("hardware:") for probe in probes)
+    except CompileError:
+        return False
+
+
 @functools.cache
-def traceable_tools() -> tuple[list[str], list[str]]:
-    """Those that this machine serves without words of the user's, and those that it does not serve; it may have no
-    hardware counters."""
-    served, others = [], []
-    for tool in tools.all_tools():
-        try:
-            probes = compiling.compile(read_script(tool.name), Options()).probes
-        except CompileError:
-            probes = ["hardware:none"]
-        if tool.name not in WORDS:
-            (others if any(probe.startswith("hardware:") for probe in probes) else served).append(tool.name)
-    return served, others
+def traceable_tools() -> list[str]:
+    """Those that this machine serves without words of the user's."""
+    return [tool.name for tool in tools.all_tools() if tool.name not in WORDS and is_served(tool.name)]
 
 
 PARTS = 10
@@ -444,8 +489,9 @@ def check_replays(chosen: dict[str, list[str]], form: str, folder: Path) -> tupl
         subprocess.run([sys.executable, "-S", "-c", BUSY, "1.5", str(folder / "file")], check=True)
     differing, silent = [], []
     for name, tracer in running:
-        again = run_sonde("replay", "-f", form, str(folder / name))
-        if (again.stdout, again.stderr) != (tracer.stdout, tracer.stderr):
+        again = subprocess.run(sonde_command(("replay", "-f", form, str(folder / name))), capture_output=True,
+                               env=environment(None), check=False)
+        if [told.decode(errors="replace") for told in (again.stdout, again.stderr)] != [tracer.stdout, tracer.stderr]:
             differing.append(name)
         if len(tracer.lines) < 2:
             silent.append(name)
@@ -455,8 +501,8 @@ def check_replays(chosen: dict[str, list[str]], form: str, folder: Path) -> tupl
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_tool_replays_as_it_ran(part: int, tmp_path: Path) -> None:
     """Every tenth, in text and in JSON by turns."""
-    names, others = traceable_tools()
-    assert len(names) + len(others) + len([name for name in WORDS if tools.find_tool(name)]) == len(tools.all_tools())
+    names = traceable_tools()
+    assert {tool.name for tool in tools.all_tools()} - {*names, *WORDS} <= set(OF_FUNCTIONS)
     differing, silent = check_replays({name: [] for name in names[part::PARTS]}, ["text", "json"][part % 2], tmp_path)
     assert not differing and len(silent) <= len(names) // 2, (differing, silent)
 

@@ -169,9 +169,42 @@ def test_what_fails_is_said(tmp_path: Path) -> None:
     assert {site.kind: count for site, count in trace.losses.errors} == {"map_full": 90, "divide": 50}
 
 
+def test_loops_count_what_fails_too(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": i} for i in range(100)])
+    script = f"config = {{ max_map_keys = 10 }} {NAME} {{ @m[args.a] = args.a; @n[args.a]++; @n[args.a] |= 1; }}"
+    _, maps, trace = told(path, script)
+    assert isinstance(trace.question, questions.Question) and len(maps["@m"]) == len(maps["@n"]) == 10
+    assert [count for _, count in trace.losses.errors] == [90, 90, 90]
+
+
+def test_variables_are_empty_where_they_begin(tmp_path: Path) -> None:
+    """What a loop leaves of the event before is not seen."""
+    path = recorded(tmp_path / "x", [{"a": i % 2} for i in range(100)])
+    found = answers(path, "{ let $x: int64; if (args.a) { $x = 5; } @ = sum($x); "
+                          "if (args.a) { let $y = 3; @y = sum($y); } }")
+    assert found == {"@": {None: 250}, "@y": {None: 150}}
+
+
+def test_constants_have_their_type(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": 1}])
+    script = "{ if ((uint64)args.a < ~0) { @n++; } if (18446744073709551615 > (uint64)args.a) { @m++; } }"
+    assert answers(path, script) == {"@n": {None: 1}, "@m": {None: 1}}
+
+
+def test_what_is_nested_too_deeply_for_python_is_answered(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x", [{"a": 1}])
+    sum_of_many = "args.a" + " + args.a" * 60
+    assert told(path, f"{NAME} {{ @n = {sum_of_many}; }}")[1]["@n"] == {None: 61}
+    _, maps, trace = told(path, f"{NAME} {{ @n = {'(args.a - ' * 60}1{')' * 60}; }}")
+    assert maps["@n"] == {None: 1} and not isinstance(trace.question, questions.Question)
+
+
 def test_memory_of_maps_is_bounded(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x", [{"a": i} for i in range(5000)])
-    script = f"config = {{ max_map_keys = 100000 }} {NAME} {{ @m[args.a] = (comm, args.a); }}"
+    for value in ("(comm, args.a)", "args.a"):
+        script = f"config = {{ max_map_keys = 100000 }} {NAME} {{ @m[args.a] = {value}; }}"
+        with pytest.raises(SondeError, match="room"):
+            open_question(str(path), Source("stdin", script), Options(), Memory(1 << 20)).close()
     with closing(open_recording(str(path), Memory(1 << 20))) as recording:
         trace = AnsweringTrace(recording, Source("stdin", script), Options(), Memory(1 << 20))
         with pytest.raises(SondeError, match="room"):

@@ -18,7 +18,7 @@ from .events import BUILTINS, FIELD, RecordedEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..semantics.typed import CheckedScript
 
@@ -32,10 +32,10 @@ SINGLE = (t.Int, t.Bool, t.Str)  # values of these types are numbers or bytes in
 class Refused(UsageError):
     """The recording cannot answer."""
 
-    def __init__(self, place: Span | None, what: str) -> None:
+    def __init__(self, place: Span | None, what: str, hints: Sequence[str] = ()) -> None:
         super().__init__(f"{place}: a recording cannot be asked for {what}" if place is not None
                          else f"a recording cannot be asked for {what}",
-                         ["it has what events are made of (sonde record --events), and nothing of the machine"])
+                         [*hints, "it has what events are made of (sonde record --events), and nothing of the machine"])
 
 
 class Columns:
@@ -80,10 +80,14 @@ class States:
 
     def use_plain(self, name: str, span: Span | None) -> int:
         """That of a map of plain values, of which it matters in which order they come and go. Refused for others."""
+        self.ordered = True
+        return self.use_added(name, span)
+
+    def use_added(self, name: str, span: Span | None) -> int:
+        """The same, where all that is done is to add to values."""
         found = self.maps[name]
         if not isinstance(found.value, SINGLE) or found.kind not in _PLAIN_KINDS or self._counts_reads:
             raise Refused(span, "a map of other values")
-        self.ordered = True
         return self.use(name)
 
 
@@ -96,11 +100,13 @@ def _stepped(node: ast.Node) -> Iterator[ast.MapRef]:
 
 
 class Expressions:
-    """Writes expressions. ``variables`` are the names of a clause's variables, by their slots."""
+    """Writes expressions. ``variables`` are the names of a clause's variables, by their slots; ``find_division`` gives
+    the number under which it is counted that a divisor is zero."""
 
-    def __init__(self, columns: Columns, states: States) -> None:
+    def __init__(self, columns: Columns, states: States, find_division: Callable[[Span | None], int]) -> None:
         self._columns = columns
         self._states = states
+        self._find_division = find_division
         self.variables: dict[int, str] = {}
 
     def condition(self, node: ast.Expr) -> str:
@@ -222,12 +228,35 @@ class Expressions:
                 signed = getattr(node.left.type, "signed", False)
                 left = as_signed(left, node.left.type) if signed else as_unsigned(left, node.left.type)
             return wrap(f"({left} {node.op} ({right} & 63))", node.type)
+        return self._division(node, left, right, getattr(node.type, "signed", False))
+
+    def _division(self, node: ast.Binary, left: str, right: str, signed: bool) -> str:
+        cut = as_signed if signed else as_unsigned
+        left, right, op = cut(left, node.left.type), cut(right, node.right.type), "//" if node.op == "/" else "%"
         if not isinstance(node.right.const, int) or not 0 < node.right.const < 1 << 63:
-            raise Refused(node.span, "division by what is no constant above 0")
-        if not getattr(node.type, "signed", False):
-            return f"({as_unsigned(left, node.left.type)} {'//' if node.op == '/' else '%'} {right})"
-        op = "//" if node.op == "/" else "%"
-        return f"(d {op} {right} if (d := {as_signed(left, node.left.type)}) >= 0 else -(-d {op} {right}))"
+            name = "quotient" if node.op == "/" else "remainder"
+            number = -1 if node.right.const else self._find_division(node.span)
+            return f"{name}(failed, {number}, {left}, {right})"
+        return f"(d {op} {right} if (d := {left}) >= 0 else -(-d {op} {right}))" if signed else f"({left} {op} {right})"
+
+
+def quotient(failed: list[int], number: int, left: int, right: int) -> int:
+    """Of two numbers, both with signs or without; by zero it is 1, and counted as ``number`` of what failed."""
+    if not right:
+        failed[number] += 1
+        return 1
+    found = abs(left) // abs(right)
+    too_large = left < 0 and found == 1 << 63  # the least number by -1
+    return -found if (left < 0) != (right < 0) or too_large else found
+
+
+def remainder(failed: list[int], number: int, left: int, right: int) -> int:
+    """The same of what is left over, which has the sign of what was divided."""
+    if not right:
+        failed[number] += 1
+        return 1
+    found = abs(left) % abs(right)
+    return found if left >= 0 else -found
 
 
 def _negate(code: str, type: Type | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from .. import types as t
 from ..kinds import find_kind
 from ..language.ast import Call, FieldAccess, Index, Node, Reference, Unary
-from ..language.diagnostics import Diagnostics
+from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.parser import parse_script
 from ..runtime.batch import Batch, Records
 from ..semantics.nodes import Use, is_args, walk_nodes
@@ -37,13 +37,17 @@ _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, 
           (8, False): "Q", (8, True): "q"}
 
 
-def refuse_other_probes(source: Source) -> None:
-    """Refused for probes that no recording has, whatever else is wrong with a script."""
+def refuse_other_probes(source: Source, events: Sequence[str]) -> None:
+    """Refused for probes that the recording has not, whatever else is wrong with a script."""
     for clause in parse_script(source, Diagnostics()).clauses:
         for point in clause.points:
             kind = find_kind(point.parts[0]) if point.parts else None
-            if kind is not None and kind.name not in ("tracepoint", "begin", "end"):
-                raise Refused(point.span, f"{point.text}, which it does not have")
+            name = ":".join(["tracepoint", *point.parts[1:]])
+            if kind is not None and kind.name not in ("begin", "end") \
+                    and (kind.name != "tracepoint" or name not in events and "*" not in name):
+                near = nearest_names(name, events)
+                raise Refused(point.span, f"{point.text}, which it does not have",
+                              [f"did you mean {' or '.join(near[:2])}?"] if near else [])
 
 
 def check_names(checked: CheckedScript, events: dict[str, RecordedEvent]) -> None:

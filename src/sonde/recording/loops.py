@@ -19,7 +19,18 @@ from ..semantics.typed import CheckedProbe, CheckedScript, Element, WholeMap
 from ..source import Span
 from ..spec import CONTROL_HEADER, EventSite, ScriptSpec
 from ..types import Aggregate, Type
-from .evaluate import ARITHMETIC, SINGLE, Columns, Expressions, Refused, States, as_signed, wrap
+from .evaluate import (
+    ARITHMETIC,
+    SINGLE,
+    Columns,
+    Expressions,
+    Refused,
+    States,
+    as_signed,
+    quotient,
+    remainder,
+    wrap,
+)
 from .events import RecordedEvent
 
 Loop = Callable[..., None]  # (rows of each event, the dictionaries of the maps, counts of errors, send)
@@ -49,7 +60,7 @@ class ScriptWriter:
     def __init__(self, checked: CheckedScript, spec: ScriptSpec) -> None:
         self.spec = spec
         self.states = States(checked)
-        self.space: dict[str, Any] = {"hist_bucket": hist_bucket}
+        self.space: dict[str, Any] = {"hist_bucket": hist_bucket, "quotient": quotient, "remainder": remainder}
 
     def write_step(self, event: RecordedEvent | None, probes: Sequence[tuple[CheckedProbe, str]]) -> Step:
         """Clauses on one event, each with the attach point's name, one after the other. Refused for what it cannot
@@ -109,6 +120,13 @@ class ScriptWriter:
                 return number
         raise Refused(span, "this")
 
+    def find_division(self, span: Span | None) -> int:
+        """The number under which it is counted that something divides by zero."""
+        for number, site in enumerate(self.spec.errors):
+            if site.kind == "divide" and site.span == span:
+                return number
+        raise Refused(span, "this")
+
 
 def _row(step: Step) -> str:
     """What a row is taken apart into."""
@@ -130,7 +148,7 @@ class _ClauseWriter:
         self._lines = lines
         self._probe = probe
         self._own = own
-        self._code = Expressions(columns, script.states)
+        self._code = Expressions(columns, script.states, script.find_division)
         self._early: dict[str, str] = {}
         self._depth = 0
 
@@ -221,9 +239,9 @@ class _ClauseWriter:
         elif node.op == "=":
             number = self._states.use_plain(target.name, node.span)
             value = self._code.converted(node.value, type, "texts")
-            self._store(target, number, value, node.span, depth)
+            self._store(target, number, value, "v", node.span, depth)
         elif node.op in ARITHMETIC:
-            self._step(target, node.op, self._code.kept(node.value), node.span, depth)
+            self._step(target, node.op, self._code.value(node.value), node.span, depth)
         else:
             raise Refused(node.span, f"{node.op}=")
 
@@ -232,11 +250,12 @@ class _ClauseWriter:
             raise Refused(target.span, "steps of what is no number")
         if op not in ("+", "-"):
             self._states.ordered = True
-        number = self._states.use(target.name)
-        self._store(target, number, f"g{number}(k, 0) {op} {by}", span, depth)
+        number = self._states.use_added(target.name, span)
+        self._store(target, number, by, f"g{number}(k, 0) {op} v", span, depth)
 
-    def _store(self, target: ast.MapRef, number: int, value: str, span: Span, depth: int) -> None:
-        """``value`` may ask for ``k``, the key."""
+    def _store(self, target: ast.MapRef, number: int, given: str, value: str, span: Span, depth: int) -> None:
+        """What is ``given`` is found out in any case; then the ``value`` of it, v, and the key, k, is stored."""
+        self._add(depth, f"v = {given}")
         named = self._script.spec.find_map(target.name)
         self._add(depth, f"k = {self._code.key(target.name, target.key)}")
         if target.key is None:
@@ -276,15 +295,16 @@ class _ClauseWriter:
     # records
 
     def _send(self, span: Span, values: Sequence[ast.Expr], depth: int) -> None:
-        if any(not isinstance(value.type, (t.Timestamp, *SINGLE)) for value in values):
-            raise Refused(span, "what is more than a number or a text")
         number = self._script.find_site(("printf", "print"), span, [value.type for value in values])
         site = self._script.spec.sites[number]
-        codes, end = "=IIQ", 16
-        for field in site.fields:
-            codes += f"{field.offset - end}x{_code(field.type)}"
-            end = field.offset + field.type.size
-        fields = [self._code.converted(value, value.type, "texts") for value in values]
+        codes, end, fields = "=IIQ", 16, []
+        for value, field in zip(values, site.fields):
+            for part, type, at in _parts_of(value, field.type, field.offset):
+                if not isinstance(type, (t.Timestamp, *SINGLE)):
+                    raise Refused(span, "what is more than numbers and texts")
+                codes += f"{at - end}x{_code(type)}"
+                end = at + type.size
+                fields.append(self._code.converted(part, type, "texts"))
         self._pack(number, codes + f"{site.size - end}x", fields, depth)
 
     def _request(self, node: ast.ExprStmt, choice: WholeMap, depth: int) -> str:
@@ -304,6 +324,15 @@ class _ClauseWriter:
         now = "now" if self._own else self._columns.read("nsecs")
         probe = self._script.spec.probes.index(self._probe)
         self._add(depth, f"send(pack{number}({', '.join([str(number), str(probe), now, *fields])}))")
+
+
+def _parts_of(value: ast.Expr, type: Type, offset: int) -> Iterator[tuple[ast.Expr, Type, int]]:
+    """A value, or those of a tuple: each with its type and where it goes."""
+    if isinstance(value, ast.TupleExpr) and isinstance(type, t.Tuple):
+        for item, part, at in zip(value.items, type.of, type.offsets):
+            yield from _parts_of(item, part, offset + at)
+    else:
+        yield value, type, offset
 
 
 def _code(type: Type) -> str:

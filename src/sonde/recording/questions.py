@@ -255,7 +255,7 @@ def ask(recording: Recording, source: Source, options: Options, room: int) -> Qu
     try:
         checked = check_source(source, options, world)
     except CompileError:
-        refuse_other_probes(source)
+        refuse_other_probes(source, list(events))
         raise
     check_names(checked, events)
     if uses_builtin(checked, "cpu"):
