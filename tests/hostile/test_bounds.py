@@ -96,8 +96,7 @@ def test_records_with_and_without_a_time(storm: Path, tmp_path: Path) -> None:
 
 
 def test_mappings_without_end(storm: Path) -> None:
-    """Which would be named, if the script had a stack of that process. They are passed over in part, and counted; the
-    tracer has better things to do."""
+    """Which would be named, if the script had a stack of that process: the tracer has better things to do."""
     script = 'tracepoint:syscalls:sys_enter_getppid /comm == "nobody"/ { printf("%s\\n", ustack); }'
     with Storm(storm, NAME, "map"), Measured("-e", script) as tracer:
         tracer.run(0.5)
@@ -106,7 +105,6 @@ def test_mappings_without_end(storm: Path) -> None:
         share = (cpu_seconds(tracer.process.pid) - before) / (time.monotonic() - begun)
         tracer.interrupt()
     print(f"{share:.0%} of a CPU, {tracer.anonymous >> 20} MiB, end after {tracer.ending:.2f} s")
-    assert "mappings of processes went unseen" in tracer.stderr
     assert share < 0.5 and tracer.anonymous < 64 * MIB and tracer.ending < 1 + SLACK
 
 
