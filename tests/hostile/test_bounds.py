@@ -95,6 +95,20 @@ def test_records_with_and_without_a_time(storm: Path, tmp_path: Path) -> None:
     assert tracer.anonymous < 128 * MIB and tracer.ending < 1 + SLACK
 
 
+def test_a_tracer_that_was_stopped_counts_what_it_missed(storm: Path, tmp_path: Path) -> None:
+    script, out = STORMS["open"][1].replace("NAME", NAME), tmp_path / "out"
+    with Storm(storm, NAME, "open"), Measured("-e", script, out=out) as tracer:
+        for _ in range(3):
+            tracer.run(0.2)
+            tracer.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.5)
+            tracer.process.send_signal(signal.SIGCONT)
+        tracer.interrupt()
+    sent, printed, lost = count_events("text", out, tracer.stderr)
+    assert printed and tracer.lost and printed + lost + tracer.lost == sent
+    assert tracer.anonymous < 128 * MIB and tracer.ending < 1 + SLACK
+
+
 def test_mappings_without_end(storm: Path) -> None:
     """Which would be named, if the script had a stack of that process: the tracer has better things to do."""
     script = 'tracepoint:syscalls:sys_enter_getppid /comm == "nobody"/ { printf("%s\\n", ustack); }'
