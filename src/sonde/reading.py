@@ -100,6 +100,8 @@ class Events(EventTable):
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
                 await wait_readable(session.fileno(), left)
+                if rest := session.rest:
+                    await wait_readable(session.record_fileno(), rest)
 
 
 def warn_of_losses(trace: Trace) -> None:
