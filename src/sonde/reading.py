@@ -10,6 +10,7 @@ from .tabular import Tabular
 if TYPE_CHECKING:
     from .api import Trace
     from .runtime.events import Event
+    from .runtime.session import Session
     from .tables import TableColumn
 
 R = TypeVar("R")
@@ -99,9 +100,7 @@ class Events(EventTable):
             if session.is_holding:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
-                await wait_readable(session.fileno(), left)
-                if rest := session.rest:
-                    await wait_readable(session.record_fileno(), rest)
+                await wait_for_work(session, left)
 
 
 def warn_of_losses(trace: Trace) -> None:
@@ -118,6 +117,13 @@ def warn_of_losses(trace: Trace) -> None:
         parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
         warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
                       stacklevel=4)
+
+
+async def wait_for_work(session: Session, timeout: float | None) -> None:
+    """Wait until a session has something to do, so many seconds at most, and a moment more for what has time."""
+    await wait_readable(session.fileno(), timeout)
+    if rest := session.rest:
+        await wait_readable(session.record_fileno(), rest)
 
 
 async def wait_readable(fd: int, timeout: float | None) -> None:
