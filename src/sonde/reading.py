@@ -9,6 +9,7 @@ from .tabular import Tabular
 
 if TYPE_CHECKING:
     from .runtime.events import Event
+    from .runtime.session import Session
     from .tables import TableColumn
     from .traced_run import TracedRun
 
@@ -99,7 +100,7 @@ class Events(EventTable):
             if session.is_holding:
                 await asyncio.sleep(_AGAIN if left is None else min(left, _AGAIN))
             else:
-                await wait_readable(session.fileno(), left)
+                await wait_for_work(session, left)
 
 
 def warn_of_losses(trace: TracedRun) -> None:
@@ -116,6 +117,13 @@ def warn_of_losses(trace: TracedRun) -> None:
         parts += sorted({_INCOMPLETE[site.kind].format(map=site.map) for site in failed})
         warnings.warn(f"the trace is incomplete: {', '.join(parts)} (Trace.losses has all)", RuntimeWarning,
                       stacklevel=4)
+
+
+async def wait_for_work(session: Session, timeout: float | None) -> None:
+    """Wait until a session has something to do, so many seconds at most, and a moment more for what has time."""
+    await wait_readable(session.fileno(), timeout)
+    if rest := session.rest:
+        await wait_readable(session.record_fileno(), rest)
 
 
 async def wait_readable(fd: int, timeout: float | None) -> None:

@@ -23,6 +23,7 @@ PROGRAM = r"""
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -46,6 +47,9 @@ int main(int argc, char **argv)
     if (!strcmp(argv[2], "switch"))
         for (;;)
             usleep(1);
+    if (!strcmp(argv[2], "map"))
+        for (int file = open(argv[0], O_RDONLY);;)
+            munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0), 4096);
     if (!strcmp(argv[2], "fork"))
         for (;;) {
             pid_t child = vfork();

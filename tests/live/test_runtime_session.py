@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 import handmade
 from handmade import GETPPID, SEQUENCE, count, emit, memory, only_process, only_system_call, program, script
+from sonde.api import Trace
 from sonde.arch import this_arch
 from sonde.asm import insn
 from sonde.compiling import live_world
@@ -22,6 +24,7 @@ from sonde.errors import AttachError, VerifierError
 from sonde.kernel import syscalls
 from sonde.runtime.batch import Raw
 from sonde.runtime.child import Child, Process
+from sonde.runtime.context import LiveContext
 from sonde.runtime.losses import Losses
 from sonde.runtime.session import Session
 from sonde.runtime.statistics import probe_costs
@@ -337,6 +340,31 @@ def test_what_logs_tell_can_wait_and_records_cannot(rest: float) -> None:
             assert payloads(collect(session, 1))
             waited.append(time.monotonic() - begun)
     assert min(waited) < 0.045
+    os.close(log.fds[0])
+
+
+def test_an_event_loop_lets_logs_wait_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, waits = Restless(0.05), []
+    monkeypatch.setattr(LiveContext, "mapping_log", property(lambda context: log))
+    script = f'tracepoint:syscalls:sys_enter_getppid /pid == {os.getpid()}/ {{ printf("called %d", pid); }}'
+
+    async def take_events() -> None:
+        begun = time.monotonic()
+        async for _ in trace.events(timeout=1):
+            raise AssertionError("nothing has happened yet")
+        assert 1 < log.readings <= (time.monotonic() - begun) / 0.055 + 4
+        for _ in range(20):
+            begun = time.monotonic()
+            calls(1)
+            async for event in trace.events(timeout=5):
+                assert event.args == (os.getpid(),)
+                waits.append(time.monotonic() - begun)
+                break
+        assert len(waits) == 20 and min(waits) < 0.045
+
+    with Trace(script) as trace:
+        log.readings = 0
+        asyncio.run(take_events())
     os.close(log.fds[0])
 
 

@@ -222,3 +222,19 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
         assert done.returncode == 1 and said in done.stderr, (words, done.stderr)
     done = run_sonde("symbols", "take", sys.executable)
     assert done.returncode in (0, 1)
+
+
+def test_a_pack_of_nothing_is_told_shortly(tmp_path: Path) -> None:
+    """Thousands of files that are none, with line breaks in their names; and none that can be read."""
+    with ZipFile(tmp_path / "many", "w", ZIP_STORED) as pack:
+        for number in range(3000):
+            pack.writestr(f"{number}\n\x1b[31mERROR: forged", b"nothing")
+    done = run_sonde("symbols", "use", str(tmp_path / "many"))
+    assert done.returncode == 1 and done.stdout == "Symbols of 0 files taken\n"
+    *said, last = done.stderr.splitlines()
+    assert len(said) == 20 and last == "WARNING: and 2980 more"
+    assert all(line.startswith("WARNING: ") and "\x1b" not in line for line in said)
+    with ZipFile(tmp_path / "compressed", "w", ZIP_DEFLATED) as pack:
+        pack.writestr("12" * 20, bytes(1 << 24))
+    done = run_sonde("symbols", "use", str(tmp_path / "compressed"))
+    assert done.returncode == 1 and "has no symbol files; what is compressed in it is not read" in done.stderr

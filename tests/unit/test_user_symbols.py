@@ -144,8 +144,13 @@ def test_what_waits_is_taken_in_at_the_end(log: MappingLog) -> None:
     assert log.find_mapping(77, 0x1234) is not None
 
 
-@pytest.mark.parametrize(("reports", "rest"), [(0, 0), (10, 0.005), (5000, 0.05)])
-def test_many_reports_let_the_next_ones_wait(log: MappingLog, reports: int, rest: float) -> None:
+@pytest.mark.parametrize(("reports", "seconds", "rest"), [(0, 9, 0), (10, 9, 0.005), (5000, 9, 0.05),
+                                                          (4096, 0.01, 0.0025)])
+def test_many_reports_let_the_next_ones_wait(log: MappingLog, reports: int, seconds: float, rest: float,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not until a ring, which has room for 2,048 of the shortest, is full."""
+    monkeypatch.setattr(log, "_read_at", 1000 - seconds)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     log._rings = [Ring([fork(n, n, n + 1) for n in range(reports)], [], [])]  # type: ignore[list-item]
     log.drain_rings()
     assert log.rest == pytest.approx(rest)

@@ -93,11 +93,14 @@ class Flight:
 
     def _wait_for_dumps(self) -> None:
         session = self._trace.session
-        waiting = select.poll()
+        waiting, resting = select.poll(), select.poll()
         waiting.register(session.fileno(), select.POLLIN)
-        waiting.register(self._listener.fileno(), select.POLLIN)
+        resting.register(session.record_fileno(), select.POLLIN)
+        for each in (waiting, resting):
+            each.register(self._listener.fileno(), select.POLLIN)
         while not session.done:
             waiting.poll(self._seconds_to_sleep())
+            resting.poll(int(1000 * session.rest))
             self._handle_records(session.poll(0), None)
             if session.dump_asked:
                 session.dump_asked = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..map_view import MapView
-from ..reading import EventTable, wait_readable
+from ..reading import EventTable, wait_for_work
 from ..runtime.dumps import CpuPart, Dump, read_dump
 from ..runtime.flight import Stretch, merge_stretches
 from ..runtime.values import keep_stacks
@@ -21,6 +21,7 @@ from ..types import Stack, Tuple, Type
 if TYPE_CHECKING:
     from ..runtime.batch import Raw
     from ..runtime.events import Event
+    from ..runtime.session import Session
     from ..runtime.values import Items
     from ..traced_run import TracedRun
 
@@ -218,17 +219,17 @@ class TraceFlight:
 
     def follow(self, timeout: float | None) -> Dumps:
         """The dumps that the script asks for."""
-        return Dumps(self._next, self._trace.session.fileno, timeout)
+        return Dumps(self._next, self._trace.session, timeout)
 
 
 class Dumps:
     """The dumps that a script's ``dump("why")`` asks for, until it ends or ``timeout`` seconds have passed: for ``for``
     and ``async for``. The script is heard once in ten seconds, as with ``--flight``."""
 
-    def __init__(self, take: Callable[[float | None], tuple[FlightDump | None, bool]], fileno: Callable[[], int],
+    def __init__(self, take: Callable[[float | None], tuple[FlightDump | None, bool]], session: Session,
                  timeout: float | None) -> None:
         self._take = take
-        self._fileno = fileno
+        self._session = session
         self._timeout = timeout
 
     def _deadline(self) -> float | None:
@@ -253,4 +254,4 @@ class Dumps:
             elif not more or left <= 0:
                 return
             else:
-                await wait_readable(self._fileno(), min(left, PAUSE))
+                await wait_for_work(self._session, min(left, PAUSE))

@@ -18,7 +18,7 @@ from ..errors import EnvironmentProblem, SondeError
 from ..memory import Cache, Memory
 from . import binaries, syscalls
 from .foreign import files, mapped
-from .perf_ring import RECORD_LOST, PerfRing
+from .perf_ring import RECORD_LOST, RING_BYTES, PerfRing
 from .user_symbols import Mapping, is_file, read_maps
 
 _DUMMY = 9            # PERF_COUNT_SW_DUMMY
@@ -37,6 +37,7 @@ LOOK = 0.2        # s: at most so long for the processes that run at the start
 OPENING = 0.1     # s: at most so long, at each reading, for the files that processes elsewhere map
 _ELSEWHERE = 0  # as the kernel tells of processes that our PID namespace does not have: kernel/events/core.c
 REST, MOST_REST = 0.0005, 0.05  # s: how long a report that was read lets the next ones wait; and all of them together
+HALF = RING_BYTES // 256        # reports for which a ring has room, and as many again
 Report = tuple[int, int, int, bytes]  # its time, kind, misc, what else it has
 PROCESSES = 4096  # whose parents are remembered; the oldest go first
 _PROCESS = 200    # bytes that a process takes beside its mappings
@@ -83,7 +84,8 @@ class MappingLog:
         self._parents: dict[int, int] = {}
         self._opening = 0.0  # the moment until which files are opened
         self._roots: dict[int, str] = {}  # of processes, as they are at this reading
-        self.rest = 0.0  # s: for which reports can wait while nobody asks; the more there were, the longer
+        self.rest = 0.0  # s: for which reports can wait while nobody asks
+        self._read_at = 0.0  # the moment of the last reading
 
     def start(self) -> None:
         """Watch every process. Where the kernel does not let us, nothing is remembered."""
@@ -156,8 +158,8 @@ class MappingLog:
         for watcher in self._watchers:
             watcher.look_again()
         found = self._waiting + self._read_rings()
-        self.rest = min(REST * len(found), MOST_REST)
         self._waiting = []
+        self._fit_rest(len(found))
         if not found:
             return
         newest = max(found)[0]
@@ -167,6 +169,12 @@ class MappingLog:
         self._roots = {}
         for _, kind, misc, body in sorted(found):
             self._apply_record(kind, misc, body)
+
+    def _fit_rest(self, reports: int) -> None:
+        """The more there were, the longer the next ones wait, but not until a ring is full."""
+        now = time.monotonic()
+        full = HALF * (now - self._read_at) / max(reports, 1)
+        self.rest, self._read_at = min(REST * reports, MOST_REST, full), now
 
     def _read_rings(self) -> list[Report]:
         return [(int.from_bytes(body[-8:], sys.byteorder), kind, misc, body[:-8])

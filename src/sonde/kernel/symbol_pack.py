@@ -51,6 +51,8 @@ def use_pack(path: str) -> tuple[int, list[str]]:
                 problems.append(f"{name}: {problem.message}")
     finally:
         pack.close()
+    if not taken and not problems:
+        problems.append(f"{path} has no symbol files; what is compressed in it is not read")
     return taken, problems
 
 

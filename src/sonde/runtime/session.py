@@ -279,6 +279,23 @@ class Session:
         return self._waiting.fileno()
 
     @property
+    def rest(self) -> float:
+        """Seconds for which what made :meth:`fileno` readable can wait, as :meth:`record_fileno` is not: only logs have
+        something to tell."""
+        if not self._followed or self._waiting is None or self._waiting.for_records(0):
+            return 0.0
+        return REST + self._log_rest
+
+    @property
+    def _log_rest(self) -> float:
+        return max([log.rest for log in self._followed], default=0.0)
+
+    def record_fileno(self) -> int:
+        """As :meth:`fileno`, but for logs."""
+        assert self._waiting is not None
+        return self._waiting.record_fileno()
+
+    @property
     def is_holding(self) -> bool:
         """Whether records have been read whose place in the order is not yet certain: poll again in a moment."""
         return bool(self._delivery)
@@ -289,8 +306,7 @@ class Session:
         assert waiting is not None
         if not self._delivery:
             if waiting.for_anything(left):
-                rest = max([log.rest for log in self._followed])
-                waiting.for_records(rest if left is None else min(left, rest))
+                waiting.for_records(self._log_rest if left is None else min(left, self._log_rest))
             held = REST
         else:
             held = REST if busy else max(REST, self._delivery.seconds_until_certain())

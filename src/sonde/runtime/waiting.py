@@ -35,6 +35,10 @@ class Waiting:
         """A descriptor that is readable when anything is there."""
         return self._all.fileno()
 
+    def record_fileno(self) -> int:
+        """The same, but for logs."""
+        return self._records.fileno()
+
     def wake(self) -> None:
         """End a sleep, also from another thread."""
         os.eventfd_write(self.woken, 1)
@@ -44,9 +48,9 @@ class Waiting:
         found = self._all.poll(seconds)
         return bool(found) and self._logs.issuperset([fd for fd, _ in found])
 
-    def for_records(self, seconds: float) -> None:
-        """The same, but what is in the logs can wait."""
-        self._records.poll(seconds)
+    def for_records(self, seconds: float) -> bool:
+        """The same, but what is in the logs can wait. Whether there is anything else."""
+        return bool(self._records.poll(seconds))
 
     def for_urgent(self, seconds: float) -> None:
         """The same, but what is in the rings can wait, too."""
