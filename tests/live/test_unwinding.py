@@ -124,7 +124,10 @@ def test_code_made_at_run_time_by_frame_pointers(jit: Path) -> None:
 
 
 def test_a_file_without_tables_by_frame_pointers(tmp_path: Path) -> None:
-    target = compile_c(JIT, tmp_path, "plain", "-O0", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables")
+    """On aarch64 functions that call nothing have a frame record only where that is asked for."""
+    records = () if X86 else ("-mno-omit-leaf-frame-pointer",)
+    target = compile_c(JIT, tmp_path, "plain", "-O0", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables",
+                       *records)
     if shutil.which("objcopy") is None:
         pytest.skip("no objcopy")
     subprocess.run(["objcopy", "-R", ".eh_frame", "-R", ".eh_frame_hdr", target], check=True)
