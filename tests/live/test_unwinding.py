@@ -211,7 +211,8 @@ time.sleep(60)
 
 
 def test_wherever_a_timer_interrupts(tmp_path: Path) -> None:
-    """CPython and what it calls, most of it without frame pointers: 999 of 1,000 stacks lead to where it began."""
+    """CPython and what it calls, most of it without frame pointers: 999 of 1,000 stacks lead to where it began. In the
+    guests of aarch64 nothing has symbols, and what counts is that they say that they end early."""
     target = tmp_path / "busy.py"
     target.write_text(BUSY)
     with subprocess.Popen([sys.executable, target]) as process:
@@ -223,7 +224,8 @@ def test_wherever_a_timer_interrupts(tmp_path: Path) -> None:
     for line in done.stdout.splitlines():
         counts[line.partition(";")[0]] += int(line.rpartition(" ")[2])
     total = sum(counts.values())
-    began = sum(counts.get(name, 0) for name in ("_start", "__clone3", "clone3", "__clone", "clone"))
+    began = sum(counts.get(name, 0) for name in ("_start", "__clone3", "clone3", "__clone", "clone")) if X86 else \
+        total - sum(int(count or 1) for count in re.findall(r"ends early: [^.]*\.(?: \[(\d+) times\])?", done.stderr))
     assert total > 100 and 1000 * (total - began) <= total, (counts, done.stderr)
 
 

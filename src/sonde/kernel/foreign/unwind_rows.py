@@ -31,6 +31,7 @@ from .frames import UnwindRow, UnwindTable
 from .numbers import Numbers
 
 PADDING = 16         # bytes: what is less lies between functions that are aligned, and is never executed
+LINKED_PADDING = 12  # the same of aarch64, whose vdso has the code that signal handlers return to in a gap of that size
 MOST_ROWS = 1 << 16  # of an answer, and those of an entry more
 _AARCH64 = 183       # EM_
 _SP, _BP, _RETURN = 7, 6, 16  # DWARF's numbers of registers: System V ABI, x86-64
@@ -45,7 +46,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
     """Rows of the entries from the ``first`` one on, and the number of the entry to go on with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
     entries, found, last = table.entries, bytearray(), -1
-    rule_of = _linked_rule_of if table.machine == _AARCH64 else _rule_of
+    rule_of, padding = (_linked_rule_of, LINKED_PADDING) if table.machine == _AARCH64 else (_rule_of, PADDING)
     for number in range(first, len(entries)):
         start, end, at = entries[number]
         offset = offset_of(start)
@@ -58,7 +59,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
             if rule != last and address < end:
                 found += ROW.pack(offset + address - start, rule)
                 last = rule
-        if number + 1 == len(entries) or entries[number + 1][0] >= end + PADDING:
+        if number + 1 == len(entries) or entries[number + 1][0] >= end + padding:
             found += ROW.pack(offset + end - start, NO_TABLE)
             last = NO_TABLE
     return bytes(found), 0
