@@ -92,7 +92,7 @@ def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: Block, again: Block) 
     work.fail("unwind_rule")
     b.jump(end)
     b.start(known)
-    lies = b.alu("lsh", b.alu("and", b.alu("rsh", rule, table.SAVED_SHIFT), table.SAVED_BITS), 3)
+    lies = b.alu("lsh", b.alu("and", b.alu("rsh", rule, table.LIES_SHIFT), table.LIES_BITS), 3)
     frame = _find_frame(work, rule, kind, lies, end)
     stored, held = b.block("stored"), b.block("held")
     b.branch("jne", lies, 0, stored, held)
@@ -108,7 +108,7 @@ def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: Block) -> Reg:
     """The frame's address. Behind code that was walked by frame pointers the stack pointer is not known, and the frame
     record says it."""
     b = work.b
-    frame, offset = b.function.reg("frame"), b.alu("lsh", b.alu("rsh", rule, table.WORDS_SHIFT), 3)
+    frame, offset = b.function.reg("frame"), b.alu("lsh", b.alu("rsh", rule, table.DISTANCE_SHIFT), 3)
     pointer, stack, loose, tight, record, stored, lost, framed = (
         b.block(n) for n in ("pointer", "stack", "loose", "tight", "record", "has", "lost", "framed"))
     b.branch("jset", kind, 1, pointer, stack)

@@ -12,12 +12,12 @@ from ...unwinding import (
     BP_KEPT,
     GONE,
     KEPT,
+    LIES_BITS,
     LINKED,
     NO_TABLE,
     OUTERMOST,
     PLT,
     ROW,
-    SAVED_BITS,
     SIGNAL,
     SP,
     SP_AT,
@@ -25,6 +25,7 @@ from ...unwinding import (
     SP_GONE,
     SP_KEPT,
     UNKNOWN,
+    pack_linked_rule,
     pack_rule,
 )
 from .frames import UnwindRow, UnwindTable
@@ -84,18 +85,18 @@ def _linked_rule_of(row: UnwindRow) -> int:
     if back is not None and back[0] == "undefined":
         return pack_rule(OUTERMOST)
     base, offset = row.cfa if isinstance(row.cfa, tuple) else (0, 0)
-    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 < _WORDS.stop:
+    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 <= LIES_BITS:
         return pack_rule(UNKNOWN)
     lies = LINKED
     if back is not None:
         lies = -back[1] // 8 if back[0] == "offset" and back[1] % 8 == 0 else -1
-        if not 0 < lies <= SAVED_BITS:
+        if not 0 < lies <= LIES_BITS:
             return pack_rule(UNKNOWN)
     if saved is None:
         kinds = SP_KEPT, BP_KEPT
     else:
         kinds = (SP, BP) if lies and saved == ("offset", -8 * lies - 8) else (SP_GONE, BP_GONE)
-    return pack_rule(kinds[base == _ARM_BP], offset // 8, lies)
+    return pack_linked_rule(kinds[base == _ARM_BP], offset // 8, lies)
 
 
 def _frame_of(cfa: Any) -> tuple[int, int]:
