@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import time
 
+from .kernel.notices import show_notice
 from .record import Record
 from .semantics.options import Options
 from .source import Source
@@ -118,6 +119,18 @@ class GroupLog:
                 self._session.maps["@folders"].update(name.ljust(FOLDER, b"\0"), _GROUP.pack(bits))
         for group in self._groups.all_groups():
             self._answer(group)
+        self._tell_absent()
+
+    def _tell_absent(self) -> None:
+        """Say which names nothing bears that is there: they may come, or be mistyped."""
+        absent: dict[str, list[str]] = {text: [] for _, text in self._asked if text}
+        for at, (kind, text) in enumerate(self._asked):
+            if any(told >> at & 1 for told in self._told.values()):
+                absent.pop(text, None)
+            elif text in absent:
+                absent[text].append(kind)
+        for text, kinds in absent.items():
+            show_notice(f"WARNING: no {' or '.join(kinds)} is called {text} yet")
 
     def _lay_out_early(self, memory: mmap, until: int) -> None:
         """What is known for good of the groups that were there before, where programs need no call to read it."""

@@ -35,9 +35,10 @@ SIGNAL = 8        # the stack pointer's place in what the kernel saved lies at s
 UNKNOWN = 9       # something else
 # The frame pointer: as it is; at frame pointer + 0; lost; else so many words below the frame's address
 KEPT, AT_BP, GONE = 0, 0xFFE, 0xFFF
-# Where calls leave the return address in a register (aarch64), it is the return address that lies so many words below
-# the frame's address, or still in the register. The frame pointer lies in the word below it (SP, BP), is as it was, or
-# is lost. The odd ones are based on the frame pointer.
+# Where calls leave the return address in a register (aarch64), a rule is: kind, how many words below the frame's
+# address the return address lies, number of words. It may still be in the register. The frame pointer lies in the word
+# below it (SP, BP), is as it was, or is lost. The odd kinds are based on the frame pointer.
+LIES_SHIFT, LIES_BITS, DISTANCE_SHIFT = 4, 0x3FFF, 18
 LINKED = 0
 SP_KEPT, BP_KEPT, SP_GONE, BP_GONE = 10, 11, 12, 13
 
@@ -65,3 +66,6 @@ def pack_rule(kind: int, words: int = 0, saved: int = KEPT) -> int:
     return (words & 0xFFFF) << WORDS_SHIFT | saved << SAVED_SHIFT | kind
 
 
+def pack_linked_rule(kind: int, words: int = 0, lies: int = LINKED) -> int:
+    """The same where calls leave the return address in a register."""
+    return words << DISTANCE_SHIFT | lies << LIES_SHIFT | kind

@@ -17,7 +17,7 @@ import pytest
 
 import sonde
 from sonde.kernel.procfs import cgroup2_mount_point
-from support import environment, sonde_command
+from support import environment, run_sonde, sonde_command
 
 MOUNT = cgroup2_mount_point()
 pytestmark = pytest.mark.skipif(MOUNT is None or not os.access(MOUNT, os.W_OK),
@@ -249,6 +249,27 @@ def test_by_needs_names_of_processes() -> None:
         done = subprocess.run(sonde_command(words), capture_output=True, text=True, timeout=60, env=environment(),
                               check=False)
         assert done.returncode != 0 and said in done.stderr
+
+
+def told_absent(*words: str) -> list[str]:
+    """What a script says of names that nothing bears."""
+    done = run_sonde(*words, "-c", "true")
+    return [line for line in done.stderr.splitlines() if "is called" in line]
+
+
+def test_a_name_that_nothing_has_is_said() -> None:
+    """Once, of the names that are asked for and not there."""
+    script, group = "tracepoint:syscalls:sys_enter_openat ", Path(f"{MOUNT}/lxc.payload.there{os.getpid()}")
+    group.mkdir()
+    try:
+        name = group.name.removeprefix("lxc.payload.")
+        assert told_absent("-C", name, "-e", script + "{ @ = count(); }") == []
+        assert told_absent("-C", "wbe", "-e", script + "{ @ = count(); }") == [
+            "WARNING: no container or pod or service is called wbe yet"]
+        either = f'/container == "{name}" || pod == "x" || service == "x"/ {{ @ = count(); }}'
+        assert told_absent("-e", script + either) == ["WARNING: no pod or service is called x yet"]
+    finally:
+        group.rmdir()
 
 
 def test_from_python() -> None:

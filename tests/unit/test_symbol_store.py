@@ -216,7 +216,8 @@ def test_a_damaged_pack(damage: int, program: files.ElfFile, tmp_path: Path, mon
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     for words, said in ((["frob"], "list, take, pack, use or drop"), (["take"], "wants files"),
                         (["take", "/etc/passwd"], "/etc/passwd: not an ELF file"), (["pack"], "-o PACK"),
-                        (["use", "/nosuch"], "No such file"), (["use", "/etc/passwd"], "not a ZIP archive"),
+                        (["use", "/nosuch"], "No such file"),
+                        (["use", "/etc/passwd"], "/etc/passwd is no pack of symbols: not a ZIP archive"),
                         (["drop", "ff"], "0 build ids"), (["-p", "1", "list"], "-p PID")):
         done = run_sonde("symbols", *words)
         assert done.returncode == 1 and said in done.stderr, (words, done.stderr)

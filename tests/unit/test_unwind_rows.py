@@ -49,8 +49,8 @@ def tell_rule(rule: int) -> tuple[str, str]:
 
 def tell_linked_rule(rule: int) -> tuple[str, str, str]:
     """(CFA, x29, return address) as readelf writes them, but for a frame pointer that is lost: "lost"."""
-    kind, words = rule & table.KIND_BITS, rule >> table.WORDS_SHIFT
-    lies = rule >> table.SAVED_SHIFT & table.SAVED_BITS
+    kind, words = rule & table.KIND_BITS, rule >> table.DISTANCE_SHIFT
+    lies = rule >> table.LIES_SHIFT & table.LIES_BITS
     saved = "" if kind in (table.SP_KEPT, table.BP_KEPT) else "lost" if kind in (table.SP_GONE, table.BP_GONE) else \
         f"c-{8 * lies + 8}"
     return f"{'x29' if kind & 1 else 'sp'}{8 * words:+}", saved, f"c-{8 * lies}" if lies else ""
@@ -120,15 +120,17 @@ def linked_rule(cfa: object, **rules: tuple[str, object]) -> int:
 
 
 def test_rules_of_a_machine_with_a_link_register() -> None:
-    assert linked_rule((31, 0)) == table.pack_rule(table.SP_KEPT)
-    assert linked_rule((31, 48), x29=("offset", -48), x30=("offset", -40)) == table.pack_rule(table.SP, 6, 5)
-    assert linked_rule((29, 48), x29=("offset", -48), x30=("offset", -40)) == table.pack_rule(table.BP, 6, 5)
-    assert linked_rule((31, 32), x30=("offset", -24)) == table.pack_rule(table.SP_KEPT, 4, 3)
-    assert linked_rule((31, 32), x29=("offset", -8), x30=("offset", -32)) == table.pack_rule(table.SP_GONE, 4, 4)
-    assert linked_rule((31, 16), x29=("offset", -16)) == table.pack_rule(table.SP_GONE, 2)
+    assert linked_rule((31, 0)) == table.pack_linked_rule(table.SP_KEPT)
+    assert linked_rule((31, 48), x29=("offset", -48), x30=("offset", -40)) == table.pack_linked_rule(table.SP, 6, 5)
+    assert linked_rule((29, 48), x29=("offset", -48), x30=("offset", -40)) == table.pack_linked_rule(table.BP, 6, 5)
+    assert linked_rule((31, 32), x30=("offset", -24)) == table.pack_linked_rule(table.SP_KEPT, 4, 3)
+    assert linked_rule((31, 32), x29=("offset", -8), x30=("offset", -32)) == table.pack_linked_rule(table.SP_GONE, 4, 4)
+    assert linked_rule((31, 16), x29=("offset", -16)) == table.pack_linked_rule(table.SP_GONE, 2)
+    large = linked_rule((31, 40032), x29=("offset", -40032), x30=("offset", -40024))
+    assert large == table.pack_linked_rule(table.SP, 5004, 5003) and tell_linked_rule(large)[0] == "sp+40032"
     assert linked_rule((31, 0), x30=("undefined", 0)) == table.pack_rule(table.OUTERMOST)
     for cfa, back in (((5, 16), -8), ((31, -16), -8), ((31, 12), -8), (b"\x8f\x00", -8), ((31, 16), 8),
-                      ((31, 1 << 20), -8), ((31, 16), -8 << 12)):
+                      ((31, 1 << 20), -8), ((31, 16), -8 << 14)):
         assert linked_rule(cfa, x30=("offset", back)) == table.pack_rule(table.UNKNOWN)
     assert linked_rule((31, 16), x30=("expression", b"")) == table.pack_rule(table.UNKNOWN)
 

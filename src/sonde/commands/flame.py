@@ -44,7 +44,7 @@ NEEDS
   --on-cpu: perf events; --off-cpu, --off-wake, --chain: tracepoints sched:sched_switch and sched:sched_waking
 
 NOTES
-  User stacks are found by the unwind tables of the files (x86_64, Linux 6.1); elsewhere, and in code made at run time,
+  User stacks are found by the unwind tables of the files (Linux 6.1); elsewhere, and in code made at run time,
   they need frame pointers (-fno-omit-frame-pointer), without which they are short or wrong. Time off the CPU
   includes that of waiting for one; --off-wake and --chain count sleeps alone, up to when the thread runs again. Idle
   CPUs (pid 0) are left out. So is, on the CPU, the time within BPF programs of tracepoints and kprobes, whoever loaded

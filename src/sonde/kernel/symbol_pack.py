@@ -44,7 +44,11 @@ def use_pack(path: str) -> tuple[int, list[str]]:
     taken, problems = 0, []
     pack = ForeignFile(path, open_regular(path))
     try:
-        for name, at, size in pack.ask_reader("archive_members"):
+        try:
+            members = pack.ask_reader("archive_members")
+        except EnvironmentProblem as problem:
+            raise EnvironmentProblem(f"{path} is no pack of symbols: {problem.message}") from None
+        for name, at, size in members:
             try:
                 taken += _take_member(pack, name, at, size)
             except EnvironmentProblem as problem:

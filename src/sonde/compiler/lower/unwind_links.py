@@ -12,6 +12,11 @@ from ..ir import BasicBlock, Operand, Reg
 from .contexts import arch_of
 from .unwind_work import READ, Work
 
+# (mask, value) of what an entry of the PLT is made of: adrp x16; ldr x17, [x16, n]; add x16, x16, n; bti c. Its last
+# instruction is br x17.
+_PLT_ENTRY = ((0x9F00001F, 0x90000010), (0xFFC003FF, 0xF9400211), (0xFFC003FF, 0x91000210), (0xFFFFFFFF, 0xD503245F))
+_PLT_JUMP = 0xD61F0220
+
 
 def set_code_address(work: Work, value: Operand) -> None:
     """Have the walk go on at a return address, which may be signed."""
@@ -40,6 +45,34 @@ def leave_vdso(work: Work, pc: Reg, again: BasicBlock) -> None:
     b.start(other)
 
 
+def _leave_plt(work: Work, pc: Reg, again: BasicBlock) -> None:
+    """If the thread is in an entry of the PLT, which linkers of aarch64 make no table of: it has been called, and only
+    jumps on to the function."""
+    b = work.b
+    here, there, leave, other = (b.block(n) for n in ("here", "entry", "leave", "other"))
+    b.branch("jne", work.get("exact"), 0, here, other)
+    b.start(here)
+    work.read(4 * len(_PLT_ENTRY), pc, there, other)
+    b.start(there)
+    for at in range(len(_PLT_ENTRY)):
+        word, on = b.load(work.base, READ + 4 * at, 4), b.block("on")
+        jumps = b.block("jumps")
+        b.branch("jeq", word, _PLT_JUMP, leave, jumps)
+        b.start(jumps)
+        for bits, value in _PLT_ENTRY:
+            no = b.block("no")
+            b.branch("jeq", b.alu("and", word, bits), value, on, no)
+            b.start(no)
+        b.jump(other)
+        b.start(on)
+    b.jump(other)
+    b.start(leave)
+    set_code_address(work, work.get("link"))
+    work.put("exact", 0)
+    b.jump(again)
+    b.start(other)
+
+
 def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: BasicBlock, again: BasicBlock) -> None:
     """Set the registers to the caller's."""
     b = work.b
@@ -48,6 +81,7 @@ def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: BasicBlock, again: Ba
     b.branch("jeq", kind, table.NO_TABLE, bare, ruled)
     b.start(bare)
     leave_vdso(work, pc, again)
+    _leave_plt(work, pc, again)
     work.fail("unwind_none")
     b.jump(end)
     b.start(ruled)
@@ -58,7 +92,7 @@ def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: BasicBlock, again: Ba
     work.fail("unwind_rule")
     b.jump(end)
     b.start(known)
-    lies = b.alu("lsh", b.alu("and", b.alu("rsh", rule, table.SAVED_SHIFT), table.SAVED_BITS), 3)
+    lies = b.alu("lsh", b.alu("and", b.alu("rsh", rule, table.LIES_SHIFT), table.LIES_BITS), 3)
     frame = _find_frame(work, rule, kind, lies, end)
     stored, held = b.block("stored"), b.block("held")
     b.branch("jne", lies, 0, stored, held)
@@ -74,7 +108,7 @@ def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: BasicBlock) ->
     """The frame's address. Behind code that was walked by frame pointers the stack pointer is not known, and the frame
     record says it."""
     b = work.b
-    frame, offset = b.function.reg("frame"), b.alu("lsh", b.alu("rsh", rule, table.WORDS_SHIFT), 3)
+    frame, offset = b.function.reg("frame"), b.alu("lsh", b.alu("rsh", rule, table.DISTANCE_SHIFT), 3)
     pointer, stack, loose, tight, record, stored, lost, framed = (
         b.block(n) for n in ("pointer", "stack", "loose", "tight", "record", "has", "lost", "framed"))
     b.branch("jset", kind, 1, pointer, stack)

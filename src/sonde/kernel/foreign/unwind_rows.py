@@ -12,12 +12,12 @@ from ...unwinding import (
     BP_KEPT,
     GONE,
     KEPT,
+    LIES_BITS,
     LINKED,
     NO_TABLE,
     OUTERMOST,
     PLT,
     ROW,
-    SAVED_BITS,
     SIGNAL,
     SP,
     SP_AT,
@@ -25,12 +25,14 @@ from ...unwinding import (
     SP_GONE,
     SP_KEPT,
     UNKNOWN,
+    pack_linked_rule,
     pack_rule,
 )
 from .frames import UnwindRow, UnwindTable
 from .numbers import Numbers
 
 PADDING = 16         # bytes: what is less lies between functions that are aligned, and is never executed
+LINKED_PADDING = 12  # the same of aarch64, whose vdso has the code that signal handlers return to in a gap of that size
 MOST_ROWS = 1 << 16  # of an answer, and those of an entry more
 _AARCH64 = 183       # EM_
 _SP, _BP, _RETURN = 7, 6, 16  # DWARF's numbers of registers: System V ABI, x86-64
@@ -45,7 +47,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
     """Rows of the entries from the ``first`` one on, and the number of the entry to go on with (0: that was all).
     ``offset_of`` gives the place in the file of an address, or None."""
     entries, found, last = table.entries, bytearray(), -1
-    rule_of = _linked_rule_of if table.machine == _AARCH64 else _rule_of
+    rule_of, padding = (_linked_rule_of, LINKED_PADDING) if table.machine == _AARCH64 else (_rule_of, PADDING)
     for number in range(first, len(entries)):
         start, end, at = entries[number]
         offset = offset_of(start)
@@ -58,7 +60,7 @@ def pack_rows(table: UnwindTable, first: int, offset_of: Any) -> tuple[bytes, in
             if rule != last and address < end:
                 found += ROW.pack(offset + address - start, rule)
                 last = rule
-        if number + 1 == len(entries) or entries[number + 1][0] >= end + PADDING:
+        if number + 1 == len(entries) or entries[number + 1][0] >= end + padding:
             found += ROW.pack(offset + end - start, NO_TABLE)
             last = NO_TABLE
     return bytes(found), 0
@@ -83,18 +85,18 @@ def _linked_rule_of(row: UnwindRow) -> int:
     if back is not None and back[0] == "undefined":
         return pack_rule(OUTERMOST)
     base, offset = row.cfa if isinstance(row.cfa, tuple) else (0, 0)
-    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 < _WORDS.stop:
+    if base not in (_ARM_SP, _ARM_BP) or offset % 8 or not 0 <= offset // 8 <= LIES_BITS:
         return pack_rule(UNKNOWN)
     lies = LINKED
     if back is not None:
         lies = -back[1] // 8 if back[0] == "offset" and back[1] % 8 == 0 else -1
-        if not 0 < lies <= SAVED_BITS:
+        if not 0 < lies <= LIES_BITS:
             return pack_rule(UNKNOWN)
     if saved is None:
         kinds = SP_KEPT, BP_KEPT
     else:
         kinds = (SP, BP) if lies and saved == ("offset", -8 * lies - 8) else (SP_GONE, BP_GONE)
-    return pack_rule(kinds[base == _ARM_BP], offset // 8, lies)
+    return pack_linked_rule(kinds[base == _ARM_BP], offset // 8, lies)
 
 
 def _frame_of(cfa: Any) -> tuple[int, int]:
