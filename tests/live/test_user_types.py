@@ -133,9 +133,9 @@ def test_source_lines(target: Path) -> None:
 def test_listing(target: Path) -> None:
     found = run_sonde("-lv", f"uprobe:{target}:structs,uretprobe:{target}:find").stdout.splitlines()
     assert found == [
-        f"uprobe:{target}:structs", "    struct point p", "    struct big b", "    struct node * n", "    double d",
+        f"uprobe:{target}:structs", "    struct point p", "    struct big b", "    struct node* n", "    double d",
         "    int after", "    struct mixed m", "    int last",
-        f"uretprobe:{target}:find", "    struct point * p", "    int which", "    struct point * retval"]
+        f"uretprobe:{target}:find", "    struct point* p", "    int which", "    struct point* retval"]
 
 
 # ---- stripped files

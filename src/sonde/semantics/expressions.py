@@ -229,7 +229,9 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
             return
-        message = f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
+        function = context.program.kind in ("uprobe", "fentry", "fexit")
+        message = f"Can't find function parameter {node.name}" if function else \
+            f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
             f"'{node.name}'"
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
     else:

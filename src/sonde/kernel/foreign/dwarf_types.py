@@ -270,7 +270,7 @@ def _convert_enum(die: DIE) -> Type:
 
 
 def format_declaration(die: DIE | None, name: str = "") -> str:
-    """C declaration: ``const char * s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
+    """C declaration: ``const char* s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
     return f"{_Declaration().format_type(die, 0)} {name}".strip()
 
 
@@ -294,7 +294,7 @@ class _Declaration:
             behind = strip_qualifiers(to)
             if behind is not None and behind.tag == "DW_TAG_subroutine_type":
                 return self._format_function(behind, depth)
-            return f"{self.format_type(to, depth + 1)} {_POINTERS[die.tag]}"
+            return f"{self.format_type(to, depth + 1)}{_POINTERS[die.tag]}"
         if die.tag == "DW_TAG_array_type":
             return self.format_type(to,
                                     depth + 1) + "".join([f"[{length or ''}]"
