@@ -56,7 +56,8 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
     found = context.check_expression(node.expr)
     if found is not None and not node.discard:
         for idle in _idle_branches(context, node.expr):
-            whole = idle is node.expr and not node.span.text.startswith(("$", "@"))  # with its semicolon, as there
+            # With its semicolon, as there, where it has one that is part of it.
+            whole = idle is node.expr and node.span.end > idle.span.end and not node.span.text.startswith(("$", "@"))
             place = node if whole else idle.to if isinstance(idle, ast.Cast) else idle
             context.warning("discarded", "Return value discarded.", place,
                             ["_ = ... says that it is meant"])
