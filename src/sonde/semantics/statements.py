@@ -74,13 +74,17 @@ def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
 
 def _is_idle(context: CheckContext, node: ast.Expr) -> bool:
     """Whether an expression that stands alone does nothing."""
-    if isinstance(node, ast.BlockExpr):
-        return node.value is not None and _is_idle(context, node.value)
+    if isinstance(node, ast.BlockExpr):  # of a block, and so of a macro, the value of a step is another thing
+        return node.value is not None and (_is_step(node.value) or _is_idle(context, node.value))
     if isinstance(node, ast.Call):
         row = row_of(node)
         return not isinstance(node.type, NoneType) and not (row is not None and row.acts) \
             and node.name not in context.subprograms
-    return not (isinstance(node, ast.Unary) and node.op in ("++", "--"))
+    return not _is_step(node)
+
+
+def _is_step(node: ast.Expr) -> bool:
+    return isinstance(node, ast.Unary) and node.op in ("++", "--")
 
 
 # --- assignment -------------------------------------------------------------------------------------------
