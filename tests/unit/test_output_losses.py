@@ -58,7 +58,7 @@ def test_events_by_probe() -> None:
 def test_errors_by_place() -> None:
     (call,) = said(Losses([], [(ErrorSite("map_full", "here", "map_update_elem", "@x"), 2)], []))
     assert call[0] == "report_runtime_error" and call[2:] == ("here", "map_update_elem", -7)
-    assert "let @x = hash" in call[1] and call[1].endswith("[2 times]")
+    assert "let @a = hash" in call[1] and call[1].endswith("[2 times]")
     (call,) = said(Losses([], [(ErrorSite("send_signal", "here", helper="send_signal"), 1)], []))
     assert call[1] == "send_signal failed."
 
