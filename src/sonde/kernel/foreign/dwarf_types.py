@@ -130,6 +130,11 @@ def is_struct(die: DIE | None) -> TypeGuard[DIE]:
     return die is not None and die.tag in _STRUCTS
 
 
+def tagged_name(die: DIE) -> str:
+    """``struct x`` or ``union x``: how C calls it."""
+    return f"{'union' if die.tag == 'DW_TAG_union_type' else 'struct'} {name_of(die)}"
+
+
 def data_members(die: DIE) -> list[DIE]:
     """Data members and base classes of a struct; static members are none."""
     return [child for child in die.iter_children()

@@ -118,6 +118,7 @@ QUESTIONS = {row.name: row for row in (
     Question("loader_cache", [(str, str)]),
     Question("prototype", _is_prototype, debug=True),
     Question("members", [_is_member], debug=True),
+    Question("named_type", Maybe(is_type), debug=True),
     Question("source_lines", (str, [str], [(str, str, int)]), debug=True),
     Question("code_places", [(str, str, int)], debug=True),  # function, source file, line; the innermost first
     Question("inlined", Maybe(([str], int, str)), debug=True),
