@@ -83,7 +83,7 @@ USER = [
          "@[add]: 4\n@k[\n]: 1\n@u[\n        add+0\n]: 4", options=("-c", "TARGET 2")),
     Case("uprobe:TARGET:add, uprobe:TARGET:name { printf(\"%d %s \", *uaddr(\"number\"), str(uaddr(\"text\"))); }",
          "42 globe 42 globe 42 globe ", options=("-c", "TARGET")),
-    Case("uretprobe:TARGET:add { printf(\"%d %s \", *(int32 *)uaddr(\"number\"), func); }", "42 add 42 add ",
+    Case("uretprobe:TARGET:add { printf(\"%d %s \", *(uint32 *)uaddr(\"number\"), func); }", "42 add 42 add ",
          options=("-c", "TARGET")),
     Case("uretprobe:TARGET:add { print(uaddr(\"nosuch\")); }", "", "Could not resolve symbol: /.*target:nosuch", 1),
     Case("""struct inner { int a; char name[8]; };
@@ -107,7 +107,7 @@ def test_user_programs(case: Case, target: Path) -> None:
 TEXT = [
     Case('begin { 0 == 1 ? print("a") : print("b"); nsecs > 0 ? print("c") : print("d"); 2 > 1 ? exit(3) : print(1); }',
          "b\nc", status=3),
-    Case("begin { @ = (); }", err="it has no size", status=1),
+    Case("begin { @ = (); }", err="Value 'void' cannot be assigned to a map", status=1),
     Case("begin { $l = curtask.se.load; print($l.weight > 0); print(curtask.cred.uid); exit(); }",
          "true\n{ .val = 0 }"),
     Case("begin { (); (1, 2); _ = (); print(1); exit(); }", "1", "1:9-12: WARNING: Return value discarded.(?s:.*)"
@@ -124,15 +124,14 @@ TEXT = [
          "it is filled at stdin:1:35-44, which is left out in this run", 1),
     Case('begin { print((memcmp("abc", "abd", 3), memcmp("abd", "abc", 3), '
          'memcmp("abcdefghijk", "abcdefghijz", 10), memcmp("abcdefghijk", "abcdefghijz", 11), '
-         'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -15, -127)"),
+         'memcmp("\\x80", "\\x01", 1))); exit(); }', "(-1, 1, 0, -15, -129)"),
     Case('begin { print(("a", (uint8[8])(uint64)0x0102030405060708, "b", (uint8[4])(uint32)-1)); exit(); }',
          "(a, [8,7,6,5,4,3,2,1], b, [255,255,255,255])"),
     Case("t:syscalls:sys_enter_execve /pid == cpid/ { $n = 4; printf(\"%s %r \", str(*(uint64 *)args.argv), "
          "buf(*(uint64 *)args.argv, $n)); exit(); }", "~^/bin/true /bin", options=("-c", "/bin/true")),
     Case("rt:sys_enter /pid == cpid && arg1 == 1/ { $r = (struct pt_regs *)arg0; printf(\"%r\", buf($r->si, 3)); }",
          "~(?m)^hey$", options=("-c", "/bin/echo hey")),
-    Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print((int8[4])pton("1.2.3.4")); exit(); }',
-         "::1\n[1,2,3,4]"),
+    Case('begin { print(ntop(10, (uint8[16])pton("::1"))); print(pton("1.2.3.4")); exit(); }', "::1\n[1,2,3,4]"),
     Case("begin { @b[1] = 1; delete(@b[1], @b[2], @b[3]); strlen(); str(); }", "", r"(?s)delete\(\) takes up to 2 "
          r"arguments \(3 provided\).*strlen\(\) requires one argument \(0 provided\).*str\(\) requires at least one "
          r"argument", 1),
@@ -188,7 +187,7 @@ TEXT = [
          "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6",
          "signed operands for '/'"),
     Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
-         "(255, 4294967295)"),
+         "(255, 4294967295)", "Expression of type: int64 being cast to type: uint32"),
     Case('begin { $a = (color="green", size=1); $a = (size=2, color="blue"); print($a); exit(); }',
          "{ .color = blue, .size = 2 }"),
     Case('begin { @m[(p=1, q="a")] = (x=1, y=(u=2, v=3)); @m[(q="a", p=1)] = (y=(v=30, u=20), x=70000); '
