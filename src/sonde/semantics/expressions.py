@@ -414,7 +414,7 @@ def _warn_of_needless_cast(context: CheckContext, node: ast.Cast, operand: Type,
     exempt = context.aggregate_of(inner) is not None or isinstance(inner, ast.TupleAccess) \
         and isinstance(inner.operand, ast.Variable) and isinstance(inner.operand.slot, VarState) \
         and inner.operand.slot.aggregated or isinstance(to, type(BOOL)) and inner.const is not None
-    if isinstance(to, (Int, Enum, type(BOOL), Pointer, Str)) and not exempt \
+    if isinstance(to, (Int, Enum, type(BOOL), Pointer, Str, Array)) and not exempt \
             and convert.type_name(operand) == convert.type_name(to):
         context.advise("unnecessary-cast", f"Unnecessary cast: expression is already of type {convert.type_name(to)}",
                        node.to)
