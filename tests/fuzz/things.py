@@ -100,7 +100,7 @@ class Things:
             lambda: f"bswap({self.place()}{self.pick(*'bdf')})", lambda: f"(*(&$thing))->{self.pick(*NUMBERS)}",
             lambda: f"(enum hue)({self.other()}) + 0", lambda: f"(@zero + strcap({self.place()}name))",
             lambda: f"(uint32){self.place()}{self.pick('bytes', 'part.b')}",
-            lambda: f"((uint16[2]){self.place()}part.b)[{self.upto(2)}]")
+            lambda: f"{self.place()}part.b[{self.upto(4)}]")
 
     def thing_text(self) -> str:
         return self.one(
@@ -134,7 +134,7 @@ class Things:
         return self.one(
             lambda: f"*{self.thing()}", lambda: f"{self.place()}{self.pick(*VALUES)}", self.thing, self.buffer,
             lambda: f"(enum hue)({self.other()})", lambda: self.pick(*HUES),
-            lambda: f"(uint8[16]){self.place()}n")
+            lambda: f"(int32[4]){self.place()}n")
 
     def thing_statement(self) -> str:
         """Prints, and maps of such values: @thing, @part, @hue, @raw and @at have been assigned to already."""

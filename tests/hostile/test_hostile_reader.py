@@ -30,7 +30,7 @@ from support import environment
 ASKED: dict[str, list[Any]] = {name: [] for name in QUESTIONS} | {
     "functions": [0], "object": ["_PyRuntime"], "around": [4096], "jit_around": [4096], "unwind_rows": [0],
     "frame_row": [4096], "demangle": [["_ZN1a1bEv"]], "loader_cache": ["x86_64"], "prototype": [4096], "members": [0],
-    "source_lines": ["main.c", 1, 0], "code_places": [4096], "inlined": ["main"]}
+    "named_type": ["thing"], "source_lines": ["main.c", 1, 0], "code_places": [4096], "inlined": ["main"]}
 
 # What a process of low rank may not do; each line says whether it could.
 TRIES = """

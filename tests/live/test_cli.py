@@ -369,7 +369,7 @@ def test_unsafe_functions_need_the_option() -> None:
     (["-p", "99999999999", "-e", "begin { }"], "Pid out of range: 99999999999"),
     (["-c", "true", "-p", str(os.getpid()), "-e", "begin { }"], "USAGE: Cannot use both -c and -p."),
     (["-c", "/nonexistent/x", "-e", "begin { }"],
-     "Failed to fork child: Path '/nonexistent/x' does not exist or is not executable"),
+     "Failed to fork child: Path '/nonexistent/x' does not exist or is not executable (No such file or directory)"),
     (["-o", "/nonexistent/x", "-e", "begin { }"],
      'Failed to open output file: "/nonexistent/x": No such file or directory'),
     (["-e", 'begin { print(getopt("n", 1)); }', "--", "--n=x"],

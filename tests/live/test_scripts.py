@@ -83,7 +83,7 @@ USER = [
          "@[add]: 4\n@k[\n]: 1\n@u[\n        add+0\n]: 4", options=("-c", "TARGET 2")),
     Case("uprobe:TARGET:add, uprobe:TARGET:name { printf(\"%d %s \", *uaddr(\"number\"), str(uaddr(\"text\"))); }",
          "42 globe 42 globe 42 globe ", options=("-c", "TARGET")),
-    Case("uretprobe:TARGET:add { printf(\"%d %s \", *(int32 *)uaddr(\"number\"), func); }", "42 add 42 add ",
+    Case("uretprobe:TARGET:add { printf(\"%d %s \", *(uint32 *)uaddr(\"number\"), func); }", "42 add 42 add ",
          options=("-c", "TARGET")),
     Case("uretprobe:TARGET:add { print(uaddr(\"nosuch\")); }", "", "Could not resolve symbol: /.*target:nosuch", 1),
     Case("""struct inner { int a; char name[8]; };
@@ -188,7 +188,7 @@ TEXT = [
          "@m -= 5; exit(); }", "(-1, 0, 18446744073709551615)\n(-1, -1, -1, true)\n@m: -6",
          "signed operands for '/'"),
     Case("begin { let $a: uint8 = 0; $a--; let $b: uint32 = 1; $b -= 2; print(($a, $b)); exit(); }",
-         "(255, 4294967295)", "int64 being cast to type: uint32"),
+         "(255, 4294967295)", "Expression of type: int64 being cast to type: uint32"),
     Case('begin { $a = (color="green", size=1); $a = (size=2, color="blue"); print($a); exit(); }',
          "{ .color = blue, .size = 2 }"),
     Case('begin { @m[(p=1, q="a")] = (x=1, y=(u=2, v=3)); @m[(q="a", p=1)] = (y=(v=30, u=20), x=70000); '

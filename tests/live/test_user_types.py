@@ -130,12 +130,23 @@ def test_source_lines(target: Path) -> None:
     assert done.returncode == 1 and f"did you mean {name}?" in done.stderr
 
 
+def test_types_by_name(target: Path) -> None:
+    script = f"uprobe:{target}:structs {{ print((sizeof(struct node), offsetof(struct node, at))); exit(); }}"
+    assert lines(target, script) == ["(32, 24)"]
+    script = f"uprobe:{target}:find {{ $p = (struct point *)arg0; print(($p->x, ((struct point *)arg0)[1].y)); }}"
+    assert lines(target, script) == ["(1, 4)", "(2, 4)"]
+    hidden = f"struct node {{ char c; }} uprobe:{target}:find {{ print(sizeof(struct node)); exit(); }}"
+    assert lines(target, hidden) == ["1"]
+    done = run_sonde("-e", f"uprobe:{target}:find {{ print(sizeof(struct nosuch)); }}")
+    assert done.returncode == 1 and 'Cannot resolve unknown type "struct nosuch"' in done.stderr
+
+
 def test_listing(target: Path) -> None:
     found = run_sonde("-lv", f"uprobe:{target}:structs,uretprobe:{target}:find").stdout.splitlines()
     assert found == [
-        f"uprobe:{target}:structs", "    struct point p", "    struct big b", "    struct node * n", "    double d",
+        f"uprobe:{target}:structs", "    struct point p", "    struct big b", "    struct node* n", "    double d",
         "    int after", "    struct mixed m", "    int last",
-        f"uretprobe:{target}:find", "    struct point * p", "    int which", "    struct point * retval"]
+        f"uretprobe:{target}:find", "    struct point* p", "    int which", "    struct point* retval"]
 
 
 # ---- stripped files

@@ -225,6 +225,9 @@ class FakeWorld:
     def process_symbol(self, pid: int, name: str) -> int | None:
         return 0x601040 if name == "counter" else None
 
+    def user_type(self, path: str, name: str) -> Type | None:
+        return None
+
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         if offset != 0x200:
             return UserPrototype(problem="/bin/prog does not describe it", hints=["compile it with -g"])

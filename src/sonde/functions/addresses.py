@@ -96,7 +96,7 @@ def check_uaddr(context: CheckContext, node: Call, types: Types) -> Type | None:
         return None
     node.choice = Distance(found[0] - at)
     bits = found[1] * 8 if found[1] in (1, 2, 4, 8) else 64
-    return Pointer(Int(bits, False), USER)
+    return Pointer(Int(bits), USER)
 
 
 def _virtual_address(context: CheckContext, probe: Attach) -> int | None:
@@ -174,7 +174,9 @@ ROWS = (
              'percpu_kaddr("process_counts")', check_percpu_kaddr, scalar=_lower_percpu_kaddr),
     Function("uaddr", ("symbol:literal",), None, "Address of a user symbol.", 'uaddr("ps1_prompt")', check_uaddr,
              probes=("uprobe", "uretprobe"), macro=True,
-             wrong={"probe": '__builtin_uaddr can not be used with "{kind}" probes'}, scalar=_lower_uaddr),
+             wrong={"probe": '__builtin_uaddr can not be used with "{kind}" probes',
+                    "symbol": "__builtin_uaddr() expects a string literal as the first argument"},
+             scalar=_lower_uaddr),
     Function("kptr", ("pointer:integer|ptr",), None, "The pointer, into kernel memory.", "kptr($p)",
              pointer_rule("kernel"), scalar=first_argument),
     Function("uptr", ("pointer:integer|ptr",), None, "The pointer, into user memory.", "uptr($p)", pointer_rule("user"),

@@ -43,7 +43,7 @@ def _aggregate_type(context: CheckContext, node: Call, kind: str, types: Types) 
     problem = (f"lhist: invalid {'min' if low < 0 else 'max'} value (must be non-negative literal)"
                if low < 0 or high < 0 else "lhist: invalid step value" if step < 0
                else f"lhist() step must be >= 1 ({step} provided)" if step < 1
-               else f"lhist() min must be less than max (provided min {low} and max {high})" if high <= low
+               else f"lhist() min must be less than max (provided min {low} and max {high})" if high < low
                else f"lhist() too many buckets, must be <= 1000 (would need {(high - low) // step})"
                if (high - low) // step > 1000
                else f"lhist() step is too large for the given range (provided step {step} for range {high - low})"

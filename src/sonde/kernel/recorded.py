@@ -24,7 +24,7 @@ from ..btf import codec
 from ..btf.query import Btf, open_file, parse_btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
-from ..types import Str, Struct, StructField
+from ..types import Str, Struct, StructField, Type
 from . import host, tracefs
 from .features import ROWS
 from .kernel_types import KernelTypes
@@ -121,6 +121,10 @@ class RecordedWorld(KernelTypes):
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
         """None are recorded."""
         return UserPrototype(problem="debug information is not recorded")
+
+    def user_type(self, path: str, name: str) -> Type | None:
+        """None are recorded."""
+        return None
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """None are recorded."""

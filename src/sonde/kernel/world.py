@@ -20,6 +20,7 @@ from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
 from .symbols import KernelSymbols, is_traceable, traceable_functions
 
 if TYPE_CHECKING:
+    from ..types import Type
     from .foreign.files import ElfFile
 
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO: include/linux/proc_ns.h
@@ -94,6 +95,13 @@ class UserSide:
             return _elf_file(path).function_prototype(offset)
         except EnvironmentProblem as problem:
             return UserPrototype(problem=problem.message)
+
+    def user_type(self, path: str, name: str) -> Type | None:
+        """``struct x`` or ``union x`` by a file's debug information, if it has that."""
+        try:
+            return _elf_file(path).named_type(name)
+        except EnvironmentProblem:
+            return None
 
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins."""

@@ -87,8 +87,8 @@ def _json_series(series: Series) -> str:
 
 
 def _json_bucket(bucket: Bucket, div: int) -> str:
-    low = "" if bucket.low is None else f'"min": {bucket.low}, '
-    high = "" if bucket.high is None else f'"max": {bucket.high - 1}, '
+    low = "" if bucket.low is None else f'"min": {json_number(bucket.low)}, '
+    high = "" if bucket.high is None else f'"max": {json_number(bucket.high - 1)}, '
     return f'{{{low}{high}"count": {bucket.count // div}}}'
 
 

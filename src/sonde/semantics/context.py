@@ -41,7 +41,7 @@ from .world import World
 ARGUMENT = "an argument"
 _REFUSING = ("a variable", "a condition", "a predicate", "a map key", "an operand", "a cast", "a tuple", ARGUMENT)
 # Of these their users say themselves what is wrong with void.
-_SAID_BY_USER = ("an operand", "a condition", "a cast", ARGUMENT)
+_SAID_BY_USER = ("an operand", "a condition", "a predicate", "a cast", ARGUMENT)
 _PURPOSES = {"a variable": "assigned to a scratch variable", "a map": "assigned to a map",
              "a map key": "used as a map key"}
 

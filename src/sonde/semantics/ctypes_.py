@@ -155,14 +155,16 @@ class TypeNames:
 
     # names
 
-    def resolve_type(self, syntax: TypeSyntax, space: str = "", strlen: int = 64) -> Type | None:
+    def resolve_type(self, syntax: TypeSyntax, space: str = "", strlen: int = 64, own: Type | None = None
+                     ) -> Type | None:
         """The type that ``syntax`` names, or None after saying so. Pointers get ``space``; ``strlen`` sizes a bare
-        ``string``. ``typeof`` is the caller's business."""
+        ``string``; ``own`` is what the name means here, if not what it means elsewhere. ``typeof`` is the caller's
+        business."""
         if syntax.base in ("string", "buffer"):
             size = syntax.dims[0] if syntax.dims else strlen
             sized = Str(size) if syntax.base == "string" else Buf(size)
             return _derive_type(sized, syntax.pointers + syntax.outer, (), space)
-        base = self.find_type(syntax.base)
+        base = own if own is not None else self.find_type(syntax.base)
         if base is None and syntax.pointers and " " in syntax.base:
             base = VOID  # a pointer to a struct that nobody defines is still an address
         if base is None:

@@ -229,7 +229,9 @@ def _unknown_field(context: CheckContext, node: ast.FieldAccess, target: Struct)
         if place is not None:
             context.error("no-argument", f"{node.name} of {context.program.attach.name} {place.why}", node)
             return
-        message = f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
+        function = context.program.kind in ("uprobe", "fentry", "fexit")
+        message = f"Can't find function parameter {node.name}" if function else \
+            f"Struct/union of type 'struct {context.program.attach.name}_args' does not contain a field named " \
             f"'{node.name}'"
         hints = [f"its arguments are: {', '.join(names)}"] if len(names) <= 16 else []
     else:
@@ -350,12 +352,14 @@ def _constant_index(context: CheckContext, node: ast.Index, operand: Tuple) -> T
 def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "") -> Type | None:
     """A type as written; ``typeof(expr)`` is the expression's."""
     if syntax.typeof is None:
-        if syntax.base.startswith(("struct ", "union ")) and context.types.find_type(syntax.base) is None:
+        own = _type_of_target(context, syntax.base) if syntax.base.startswith(("struct ", "union ")) else None
+        if own is None and syntax.base.startswith(("struct ", "union ")) \
+                and context.types.find_type(syntax.base) is None:
             context.types.report_unknown_type(syntax)
             return None
         if syntax.base == "char":  # in scripts, as in bpftrace, a byte without a sign; C's char has one
             syntax = ast.TypeSyntax(syntax.span, "uint8", syntax.pointers, syntax.dims, None, syntax.outer)
-        found = context.types.resolve_type(syntax, space, context.config.text_size)
+        found = context.types.resolve_type(syntax, space, context.config.text_size, own)
     else:
         found = _check_unevaluated(context, syntax.typeof)
         found = None if found is None else convert.plain_type(found)
@@ -369,6 +373,13 @@ def resolve_type(context: CheckContext, syntax: ast.TypeSyntax, space: str = "")
         context.error("string-too-long", f"the size must be between 1 and {MAX_STRING}", syntax)
         return None
     return found
+
+
+def _type_of_target(context: CheckContext, name: str) -> Type | None:
+    """A struct of the program that a uprobe is in: the script's own hide it, and it hides the kernel's."""
+    if context.program is None or context.program.kind not in ("uprobe", "uretprobe") or name in context.types.structs:
+        return None
+    return context.world.user_type(context.program.attach.target, name)
 
 
 def check_cast(context: CheckContext, node: ast.Cast) -> Type | None:

@@ -35,6 +35,7 @@ from ..language.ast import (
     Return,
     Subprogram,
     TypeSyntax,
+    Unary,
     Unroll,
     Variable,
     While,
@@ -158,7 +159,7 @@ class _Expander:
         assert isinstance(found, Expr)
         found.span = node.span
         if isinstance(found, BlockExpr) and not found.body and found.value is not None \
-                and not isinstance(found.value, MapRef):  # of a map its value is meant
+                and not (isinstance(found.value, MapRef) or isinstance(found.value, Unary) and found.value.postfix):
             return found.value
         return found
 

@@ -56,7 +56,9 @@ def _check_expr_statement(context: CheckContext, node: ast.ExprStmt) -> None:
     found = context.check_expression(node.expr)
     if found is not None and not node.discard:
         for idle in _idle_branches(context, node.expr):
-            place = idle.to if isinstance(idle, ast.Cast) else node if idle is node.expr else idle
+            # With its semicolon, as there, where it has one that is part of it.
+            whole = idle is node.expr and node.span.end > idle.span.end and not node.span.text.startswith(("$", "@"))
+            place = node if whole else idle.to if isinstance(idle, ast.Cast) else idle
             context.warning("discarded", "Return value discarded.", place,
                             ["_ = ... says that it is meant"])
 
@@ -72,13 +74,17 @@ def _idle_branches(context: CheckContext, node: ast.Expr) -> list[ast.Expr]:
 
 def _is_idle(context: CheckContext, node: ast.Expr) -> bool:
     """Whether an expression that stands alone does nothing."""
-    if isinstance(node, ast.BlockExpr):
-        return node.value is not None and _is_idle(context, node.value)
+    if isinstance(node, ast.BlockExpr):  # of a block, and so of a macro, the value of a step is another thing
+        return node.value is not None and (_is_step(node.value) or _is_idle(context, node.value))
     if isinstance(node, ast.Call):
         row = row_of(node)
         return not isinstance(node.type, NoneType) and not (row is not None and row.acts) \
             and node.name not in context.subprograms
-    return not (isinstance(node, ast.Unary) and node.op in ("++", "--"))
+    return not _is_step(node)
+
+
+def _is_step(node: ast.Expr) -> bool:
+    return isinstance(node, ast.Unary) and node.op in ("++", "--")
 
 
 # --- assignment -------------------------------------------------------------------------------------------

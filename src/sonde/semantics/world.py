@@ -148,6 +148,10 @@ class World(Protocol):
         """Parameters and result of the function whose first instruction is at a file offset, by debug information."""
         ...
 
+    def user_type(self, path: str, name: str) -> Type | None:
+        """``struct x`` or ``union x`` by a file's debug information."""
+        ...
+
     def source_lines(self, path: str, source: str, line: int, column: int = 0) -> SourceLines:
         """Where the code of a source line begins; ``source`` is the end of a source file's path, column 0 any."""
         ...

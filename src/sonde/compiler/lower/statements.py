@@ -52,7 +52,7 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
             skip = False
             continue
         following = body[i + 1] if i + 1 < len(body) else None
-        lo.b.span = stmt.span
+        lo.b.span = stmt.expr.span if isinstance(stmt, ExprStmt) else stmt.span  # without its semicolon
         with lo.scope():
             printed, emptied = _on_whole_map(stmt), _on_whole_map(following)
             if printed and emptied and printed[1].map == emptied[1].map \

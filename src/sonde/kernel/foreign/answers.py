@@ -163,6 +163,13 @@ def members(subject: Subject, entry: int) -> Json:
     return [_pack_field(field) for field in dwarf.struct_members(subject.elf, entry)]
 
 
+def named_type(subject: Subject, name: str) -> Json:
+    from . import dwarf
+
+    found = dwarf.named_type(subject.elf, name)
+    return pack_type(found) if found is not None else None
+
+
 def _pack_field(field: StructField) -> Json:
     return field.name, pack_type(field.type), field.offset, field.bit_offset, field.bit_size
 

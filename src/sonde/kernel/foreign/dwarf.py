@@ -24,9 +24,11 @@ from .dwarf_types import (
     attribute_value,
     find_origin,
     format_declaration,
+    is_struct,
     name_of,
     qualified_name,
     referred_die,
+    tagged_name,
 )
 from .elf import Elf
 
@@ -114,6 +116,15 @@ class DebugInfo:
     def struct_members(self, entry: int) -> tuple[StructField, ...]:
         """Those of the struct that an entry describes."""
         return self._types.struct_members(self.dwarf.get_DIE_from_refaddr(entry))
+
+    def named_type(self, name: str) -> Type | None:
+        """``struct x`` or ``union x`` as the first unit that defines it has it."""
+        for unit, _ in self.compile_units():
+            for die in unit.get_top_DIE().iter_children():
+                if name_of(die) and is_struct(die) and tagged_name(die) == name \
+                        and not attribute_value(die, "declaration"):
+                    return self._types.convert_type(die)
+        return None
 
     # source lines
 
@@ -332,11 +343,21 @@ def source_lines(elf: Elf, source: str, line: int, column: int) -> SourceLines:
 
 def struct_members(elf: Elf, entry: int) -> tuple[StructField, ...]:
     """The members of the struct that an entry describes."""
+    return _ask(elf, lambda info: info.struct_members(entry))
+
+
+def named_type(elf: Elf, name: str) -> Type | None:
+    """The struct or union that is called so."""
+    return _ask(elf, lambda info: info.named_type(name))
+
+
+def _ask(elf: Elf, question: Callable[[DebugInfo], T]) -> T:
+    """What a file's debug information answers. EnvironmentProblem."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         raise EnvironmentProblem(info.problem, info.hints)
     try:
-        return info.struct_members(entry)
+        return question(info)
     except MemoryError:
         raise
     except Exception as problem:

@@ -130,6 +130,11 @@ def is_struct(die: DIE | None) -> TypeGuard[DIE]:
     return die is not None and die.tag in _STRUCTS
 
 
+def tagged_name(die: DIE) -> str:
+    """``struct x`` or ``union x``: how C calls it."""
+    return f"{'union' if die.tag == 'DW_TAG_union_type' else 'struct'} {name_of(die)}"
+
+
 def data_members(die: DIE) -> list[DIE]:
     """Data members and base classes of a struct; static members are none."""
     return [child for child in die.iter_children()
@@ -270,7 +275,7 @@ def _convert_enum(die: DIE) -> Type:
 
 
 def format_declaration(die: DIE | None, name: str = "") -> str:
-    """C declaration: ``const char * s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
+    """C declaration: ``const char* s``, ``int (*)(void *)``, ``struct point p``; a type alone without a name."""
     return f"{_Declaration().format_type(die, 0)} {name}".strip()
 
 
@@ -294,7 +299,7 @@ class _Declaration:
             behind = strip_qualifiers(to)
             if behind is not None and behind.tag == "DW_TAG_subroutine_type":
                 return self._format_function(behind, depth)
-            return f"{self.format_type(to, depth + 1)} {_POINTERS[die.tag]}"
+            return f"{self.format_type(to, depth + 1)}{_POINTERS[die.tag]}"
         if die.tag == "DW_TAG_array_type":
             return self.format_type(to,
                                     depth + 1) + "".join([f"[{length or ''}]"

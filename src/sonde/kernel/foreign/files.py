@@ -20,7 +20,7 @@ from ...spec import (
     UserPlace,
     UserPrototype,
 )
-from ...types import Struct, StructField
+from ...types import Struct, StructField, Type
 from ...unwinding import ROW
 from .. import places, symbol_store
 from ..notices import show_notice
@@ -306,6 +306,11 @@ class ElfFile(ForeignFile):
         """Members of a struct, by the entry that describes it."""
         return tuple([StructField(name, unpack_type(type, self.struct_members), *rest)
                       for name, type, *rest in self.ask_reader("members", entry)])
+
+    def named_type(self, name: str) -> Type | None:
+        """``struct x`` or ``union x`` of its debug information."""
+        found = self.ask_reader("named_type", name)
+        return None if found is None else unpack_type(found, self.struct_members)
 
     def source_lines(self, source: str, line: int, column: int) -> SourceLines:
         """Where the code of a source line begins."""

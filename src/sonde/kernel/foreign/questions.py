@@ -118,6 +118,7 @@ QUESTIONS = {row.name: row for row in (
     ReaderQuestion("loader_cache", [(str, str)]),
     ReaderQuestion("prototype", _is_prototype, debug=True),
     ReaderQuestion("members", [_is_member], debug=True),
+    ReaderQuestion("named_type", Maybe(is_type), debug=True),
     ReaderQuestion("source_lines", (str, [str], [(str, str, int)]), debug=True),
     ReaderQuestion("code_places", [(str, str, int)], debug=True),  # function, source file, line; the innermost first
     ReaderQuestion("inlined", Maybe(([str], int, str)), debug=True),
