@@ -177,7 +177,7 @@ class TypedWriter:
             f"$n = {self.number(3)};", f"$s = {self.text(2)};",
             f"@n {self.pick('=', '+=', '|=', '*=')} {self.number(3)};",
             f"@k[{self.number(2)}] = {self.number(2)};", f"@t[{self.number(1)}, {self.text(1)}] += {self.number(1)};",
-            f"@s[{self.text(2)}] = {self.text(2)};", f"@p[tid] = {self.pointer(1)};", "@count = count();",
+            f"@s[{self.text(2)}] = {self.text(2)};", f"@p[tid] = (uint8 *)({self.pointer(1)});", "@count = count();",
             f"@h = hist({self.number(2)});",
             f"@z[{self.value()}] = count();".replace("@z", f"@z{self.random.randrange(1 << 40)}"),
             f"@v{self.random.randrange(1 << 40)} = {self.value()};", f"@sum[{self.text(1)}] = sum({self.number(2)});",

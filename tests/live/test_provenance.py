@@ -132,7 +132,9 @@ def diff(folder: Path) -> str:
 def of_diff(when: str) -> Callable[[Path], Facts]:
     def read(folder: Path) -> Facts:
         texts = [each.text or "" for each in ET.fromstring(diff(folder)).iter() if each.tag.endswith("}text")]
-        lost = [text for text in texts if text.startswith(f"Incomplete {when}: ")]
+        first = next(i for i, text in enumerate(texts) if text.startswith(f"Incomplete {when}: "))
+        last = next(i for i, text in enumerate(texts) if i >= first and text.endswith("times]"))
+        lost = [" ".join(texts[first:last + 1])]  # it is wrapped
         begin = next(i for i, text in enumerate(texts) if text.startswith(f"{when}: sonde"))
         end = next(i for i, text in enumerate(texts) if i > begin and PLACE.search(text))
         return sentences(" ".join(texts[begin:end]), texts[end], lost)

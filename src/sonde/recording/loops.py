@@ -223,7 +223,7 @@ class _ClauseWriter:
         elif isinstance(expr, ast.Call) and isinstance(expr.choice, WholeMap):
             return self._request(node, expr.choice, depth)
         elif isinstance(expr, ast.Call) and expr.name in ("printf", "errorf", "warnf", "print"):
-            self._send(node.span, expr.args[expr.name != "print":], depth)
+            self._send(expr.span, expr.args[expr.name != "print":], depth)
         else:
             raise Refused(node.span, "this")
         return ""
@@ -310,7 +310,7 @@ class _ClauseWriter:
     def _request(self, node: ast.ExprStmt, choice: WholeMap, depth: int) -> str:
         assert isinstance(node.expr, ast.Call)
         kind = {"print": "print_map", "clear": "clear"}.get(node.expr.name, "")
-        number = self._script.find_site((kind,), node.span, [])
+        number = self._script.find_site((kind,), node.expr.span, [])
         site: EventSite = self._script.spec.sites[number]
         if not self._own or site.data.get("then") == "zero":
             raise Refused(node.span, "a map as it is on the way")
