@@ -202,12 +202,10 @@ def test_named_parameters(expression: str, named: dict[str, str], value: object)
 
 
 @pytest.mark.parametrize(("comparison", "how"), [
-    ("pid == 5", "unsigned"), ("pid < -5", "signed"), ("nsecs < -5", "signed"),
-    ("(int32)pid < 5", "signed"), ("(int32)pid < nsecs",
-                                                                                       "signed"),
-    ("comm == \"x\"", "string"), ("(1, 2) == (pid, 2)", "bytes"), ("curtask != 0", "unsigned"), ("probe == \"x\"",
-                                                                                                 "string"),
-    ("pton(\"1.2.3.4\") == pton(\"1.2.3.5\")", "bytes"),
+    ("pid == 5", "unsigned"), ("pid < -5", "signed"), ("nsecs < -5", "signed"), ("(int32)pid < 5", "signed"),
+    ("(int32)pid < nsecs", "signed"), ("comm == \"x\"", "string"), ("(1, 2) == (pid, 2)", "bytes"),
+    ("curtask != 0", "unsigned"), ("probe == \"x\"", "string"), ("pton(\"1.2.3.4\") == pton(\"1.2.3.5\")", "bytes"),
+    ("ksym(1) == ksym(2)", "unsigned"), ("username != username", "unsigned"),
 ])
 def test_how_operands_compare(comparison: str, how: str) -> None:
     clause = check_text(f"BEGIN {{ $x = {comparison}; }}").probes[0].clause

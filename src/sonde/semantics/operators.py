@@ -398,13 +398,14 @@ def _check_comparison(context: CheckContext, node: Expr, op: str, first: Side, s
         return _check_group(context, node, op, first, second)
     first, second = _as_number(context, first, second), _as_number(context, second, first)
     how = compare_how(first, second)
-    if how == "" or (how in ("string", "bytes") and op not in ("==", "!=")):
+    ordered = op not in ("==", "!=")
+    if how == "" or ordered and (how in ("string", "bytes") or isinstance(first[1], Symbol)):
         _refuse_operator(context, node, op, first[1], second[1], "type-mismatch",
                          ["strings can be compared with == and != only"] if how == "string" else [])
         return None
     if isinstance(node, ast.Binary):
         node.compare = how
-    if op not in ("==", "!="):
+    if ordered:
         _warn_of_mixed_signs(context, node, op, first, second)
     left, right = first[0].const, second[0].const
     if isinstance(left, int) and isinstance(right, int):
@@ -478,15 +479,18 @@ def compare_how(first: Side, second: Side) -> str:
     a, b = number_of(*first), number_of(*second)
     if a is not None and b is not None:
         return "signed" if convert.signed_pair(a, b) else "unsigned"
-    if _address_like(left, a) and _address_like(right, b):
-        return "unsigned"
     if all(isinstance(t, Str) or t == PROBE for t in (left, right)):
         return "string"
+    if isinstance(left, Symbol) or isinstance(right, Symbol):
+        named = isinstance(first[0], ast.StrLiteral) or isinstance(second[0], ast.StrLiteral)  # see _as_number
+        return "unsigned" if left == right or named and (a or b) is not None else ""
+    if _address_like(left, a) and _address_like(right, b):
+        return "unsigned"
     return "bytes" if can_compare(left, right) else ""
 
 
 def _address_like(type: Type, number: Int | None) -> bool:
-    return number is not None or isinstance(type, (Pointer, Symbol))
+    return number is not None or isinstance(type, Pointer)
 
 
 def can_compare(a: Type, b: Type) -> bool:
