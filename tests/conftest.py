@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -49,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
     unknown = REQUIRED - set(RINGS)
     if unknown:
         raise pytest.UsageError(f"SONDE_REQUIRE: no such ring: {', '.join(sorted(unknown))}")
+    # Run in the background of a script, or by nohup, they are ignored, and would be by all that tests start.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
