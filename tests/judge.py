@@ -14,8 +14,7 @@ from evaluator import Evaluator
 from evaluator_json import canonical
 from evaluator_text import buckets_text
 from sonde.compiler.pipeline import compile_checked
-from sonde.compiling import COSTLY, check_source, live_world, without
-from sonde.errors import VerifierError
+from sonde.compiling import check_source, live_world
 from sonde.output import Printer
 from sonde.output.json import JsonOutput
 from sonde.output.text import TextOutput, element_label
@@ -178,17 +177,11 @@ def compare(script: str, world: World | None = None, json: bool = False, verify:
         script = PREAMBLE + script
     events = EVENTS if EVENT in script else 0
     pid = os.getpid()
-    options: dict[str, Any] = {
-        "params": [str(pid), str(ADDRESS)],
-        "named": {name: text for name, text in NAMED.items() if f'getopt("{name}"' in script}}
-    found = checked(script, world, **options)
+    found = checked(script, world, params=[str(pid), str(ADDRESS)],
+                    named={name: text for name, text in NAMED.items() if f'getopt("{name}"' in script})
     expected = wanted(found, events, json, pid=pid)
-    try:
-        got = on_kernel(compile_checked(found, world, None, verify=verify), events_of(events), json)
-    except VerifierError:  # what is too much for it is compiled once more, as api.Trace does
-        again = checked(script, without(world, COSTLY), **options)
-        got = on_kernel(compile_checked(again, without(world, COSTLY), None, verify=verify), events_of(events), json)
-    return got, expected
+    spec = compile_checked(found, world, None, verify=verify)
+    return on_kernel(spec, events_of(events), json), expected
 
 
 __all__ = ["EVENTS", "Capture", "checked", "compare", "events_of", "interpreted", "on_kernel", "wanted"]

@@ -457,7 +457,7 @@ WORDS = {"biolatpcts": "%s", "funccount": "t:syscalls:sys_enter_o*", "funclatenc
          "profile": "-F 99", "tcpsubnet": "127.0.0.0/8", "trace": "t:syscalls:sys_enter_fsync"}
 
 
-# What not every kernel has the probes of: test_tools_by_name in the vm ring replays those that it can.
+# What not every kernel has the probes of: of these SONDE_VM_FULL=1 replays in guests what their kernels serve.
 OF_FUNCTIONS = ("criticalstat", "dcsnoop", "filelife", "funcprofile", "ieee80211scan", "llcstat", "skblife", "vfscount",
                 "vfsstat", "virtiostat", "xfsdist")
 
