@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..source import Span
 from .ir import BasicBlock, BpfFunction, MapAddr, Op, Operand, Reg, Slot
 
 
@@ -12,7 +13,7 @@ class Builder:
 
     def __init__(self, function: BpfFunction) -> None:
         self.function = function
-        self.span: Any = None
+        self.span: Span | None = None
         self.current = function.block("entry")
         function.blocks.append(self.current)
         self._free: dict[int, list[Slot]] = {}

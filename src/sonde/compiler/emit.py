@@ -6,6 +6,7 @@ from typing import Any
 
 from ..asm import insn as asm
 from ..asm.relax import Item
+from ..source import Span
 from .allocate import Allocation, allocate_registers
 from .ir import ALU, CALLS, COMMUTATIVE, BasicBlock, BpfFunction, MapAddr, MapFd, Op, Program, Reg, Slot, SlotAt
 
@@ -31,7 +32,7 @@ class Emitter:
         self.spill_base = -frame
         self.frame = frame + 8 * self.allocation.spills
         self.items: list[Item] = []
-        self.span: Any = None
+        self.span: Span | None = None
 
     # helpers
 

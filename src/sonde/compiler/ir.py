@@ -33,6 +33,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..source import Span
+
 ALU = frozenset("add sub mul div sdiv mod smod and or xor lsh rsh arsh".split())
 COMMUTATIVE = frozenset("add mul and or xor".split())
 TERMINATORS = frozenset(("jump", "branch", "exit"))
@@ -122,7 +124,7 @@ class Op:
     def __init__(self, kind: str, dst: Reg | None = None, args: list[Any] | None = None, off: int = 0, size: int = 8,
                  bits: int = 64, imm: int = 0, cond: str = "", then: BasicBlock | None = None,
                  other: BasicBlock | None = None, label: str = "", signed: bool = False, pure: bool = False,
-                 span: Any = None) -> None:
+                 span: Span | None = None) -> None:
         self.kind, self.dst, self.args, self.off, self.size, self.bits = kind, dst, args or [], off, size, bits
         self.imm, self.cond, self.then, self.other, self.label = imm, cond, then, other, label
         self.signed, self.pure, self.span = signed, pure, span

@@ -12,6 +12,7 @@ from ..semantics.nodes import walk_nodes
 from ..semantics.rows import row_of
 from ..semantics.typed import CheckedScript, Element, ScriptMap, WholeMap
 from ..semantics.world import World
+from ..source import Span
 from ..spec import (
     BUDGET,
     BUDGET_HEAD,
@@ -75,7 +76,7 @@ class Unit:
         self.maps: dict[str, MapSpec] = {}
         self.sites: list[EventSite] = []
         self.errors: list[ErrorSite] = []
-        self.error_index: dict[Any, int] = {}
+        self.error_index: dict[tuple[object, ...], int] = {}
         self.groups: list[tuple[str, str]] = []
         self.probes: list[str] = []  # names of the attach points, by program; see pipeline.py
         self.globals: list[str] = []
@@ -296,7 +297,7 @@ class Unit:
         """Counter of the records that attach point ``probe`` lost."""
         return MapAddr(STATE, 8 * probe)
 
-    def error(self, kind: str, span: Any, helper: str = "", map: str = "") -> MapAddr:
+    def error(self, kind: str, span: Span | None, helper: str = "", map: str = "") -> MapAddr:
         """Counter of one kind of failure at one place."""
         key = (kind, span, helper, map)
         if key not in self.error_index:

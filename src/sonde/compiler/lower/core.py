@@ -15,6 +15,7 @@ from ...kinds import KINDS
 from ...language.ast import Call, Expr, Stmt, Unary, Variable
 from ...semantics.nodes import walk_nodes
 from ...semantics.typed import CheckedFunction, CheckedProbe
+from ...source import Span
 from ...spec import Attach
 from ...types import Bool, Enum, Int, Pointer, Scalar, Type
 from .. import helpers as h
@@ -48,7 +49,7 @@ class Lower:
         self.first_probe = numbers[0]
         self.numbers = numbers
         self.program = Program(name)
-        self.place: Any = None  # span of the expression that is being lowered, where b.span is the statement's
+        self.place: Span | None = None  # span of the expression that is being lowered, where b.span is the statement's
         self.addressed = {id(n.operand.slot) for n in walk_nodes(probe.trees) if isinstance(n, Unary) and n.op == "&"
                           and isinstance(n.operand, Variable)}  # they have to be in memory
         self.callbacks: dict[object, str] = {}  # those that several places use: what they do → label

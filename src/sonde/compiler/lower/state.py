@@ -12,6 +12,7 @@ from typing import Any
 
 from ...record import Record
 from ...semantics.typed import CheckedFunction
+from ...source import Span
 from ..builder import Builder
 from ..ir import BasicBlock, BpfFunction, Operand, Reg, Slot
 
@@ -66,7 +67,7 @@ class Sharing:
 class FunctionState:
     """The builder of a function and what has been found out on the way to where it stands."""
 
-    def __init__(self, function: BpfFunction, span: Any = None, sharing: Sharing | None = None,
+    def __init__(self, function: BpfFunction, span: Span | None = None, sharing: Sharing | None = None,
                  outer: FunctionState | None = None) -> None:
         self.function = function
         self.b = Builder(function)
