@@ -121,9 +121,10 @@ def warn_of_losses(trace: TracedRun) -> None:
 
 async def wait_for_work(session: Session, timeout: float | None) -> None:
     """Wait until a session has something to do, so many seconds at most, and a moment more for what has time."""
-    await wait_readable(session.fileno(), timeout)
-    if rest := session.rest:
-        await wait_readable(session.record_fileno(), rest)
+    waiting = session.waiting
+    await wait_readable(waiting.fileno(), timeout)
+    if rest := waiting.rest:
+        await wait_readable(waiting.record_fileno(), rest)
 
 
 async def wait_readable(fd: int, timeout: float | None) -> None:

@@ -57,7 +57,8 @@ def print_dump(trace: TracedRun, dump: Dump, contents: Contents, out: Output, pr
 
 def _portions(trace: TracedRun, dump: Dump) -> Iterator[Records]:
     """What ``begin`` has printed, a heading perhaps, and then the records of all CPUs in the order of time."""
-    yield from trace.session.beginning
+    if trace.session.flight is not None:
+        yield from trace.session.flight.beginning
     yield from merge_stretches(dump.stretches)
 
 

@@ -12,6 +12,7 @@ from ..options import Parsed
 from ..output import Output, Printer, make_output
 from ..output.losses import report_losses
 from ..runtime.batch import Raw
+from ..runtime.flight_memory import FlightMemory
 from ..service import tell_manager
 from ..spec import ScriptSpec
 from ..traced_run import TracedRun
@@ -68,6 +69,12 @@ class Flight:
         self._held = 0        # times that they asked before
         self._rests = False   # dump() waits to be let ask again
 
+    @property
+    def _memory(self) -> FlightMemory:
+        memory = self._trace.session.flight
+        assert memory is not None  # the script is compiled for it
+        return memory
+
     def run(self) -> int:
         """Until the script has ended; the exit status."""
         trace, session, out, parsed = self._trace, self._trace.session, self._out, self._parsed
@@ -84,7 +91,7 @@ class Flight:
         if parsed.has("stats"):
             from ..runtime.statistics import probe_costs
             out.report_statistics(probe_costs(session))
-        self._held += session.take_held_dumps()
+        self._held += self._memory.take_held_dumps()
         if not parsed.has("quiet"):
             more = f"; {self._held} more were asked for within {PAUSE:g} s of another" if self._held else ""
             out.write_note(f"{self._made} dump{'' if self._made == 1 else 's'}{more}")
@@ -94,16 +101,16 @@ class Flight:
     def _wait_for_dumps(self) -> None:
         session = self._trace.session
         waiting, resting = select.poll(), select.poll()
-        waiting.register(session.fileno(), select.POLLIN)
-        resting.register(session.record_fileno(), select.POLLIN)
+        waiting.register(session.waiting.fileno(), select.POLLIN)
+        resting.register(session.waiting.record_fileno(), select.POLLIN)
         for each in (waiting, resting):
             each.register(self._listener.fileno(), select.POLLIN)
         while not session.done:
             waiting.poll(self._seconds_to_sleep())
-            resting.poll(int(1000 * session.rest))
+            resting.poll(int(1000 * session.waiting.rest))
             self._handle_records(session.poll(0), None)
-            if session.dump_asked:
-                session.dump_asked = False
+            if self._memory.dump_asked:
+                self._memory.dump_asked = False
                 self._dump("", "SIGUSR2")
             if session.asked:
                 session.asked = False
@@ -138,7 +145,7 @@ class Flight:
         """Let the script ask again, if it is time."""
         if self._rests and time.monotonic() >= self._armed_at:
             self._rests = False
-            self._held += self._trace.session.take_held_dumps()
+            self._held += self._memory.take_held_dumps()
 
     def _dump_unless_held(self, why: str, by: str) -> None:
         if time.monotonic() < self._armed_at:

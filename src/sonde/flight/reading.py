@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..map_view import MapView
 from ..reading import EventTable, wait_for_work
-from ..runtime.dumps import CpuPart, Dump, read_dump
+from ..runtime.dumps import CpuPart, Dump, make_dump
 from ..runtime.flight import Stretch, merge_stretches
 from ..runtime.values import keep_stacks
 from ..spec import EventSite, MapSpec, ScriptSpec
@@ -62,9 +62,9 @@ def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> 
     if session.flight is None:
         raise UsageError("the trace is closed: a dump can be had until then")
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    since = max(now - window, session.begun)
+    since = max(now - window, session.flight.begun)
     with _before_others():
-        return read_dump(session.flight, since, trace.context.wall_clock, now, number, why, by,
+        return make_dump(session.flight.read_stretches(), since, trace.context.wall_clock, now, number, why, by,
                          session.losses().sentences)
 
 
@@ -200,7 +200,8 @@ class TraceFlight:
         """Let the script ask again, if it is time."""
         if self._rests and time.monotonic() >= self._armed_at:
             self._rests = False
-            self._trace.session.take_held_dumps()
+            if self._trace.session.flight is not None:
+                self._trace.session.flight.take_held_dumps()
 
     def _next(self, timeout: float | None) -> tuple[FlightDump | None, bool]:
         """What the script has asked for within so many seconds, and whether it may ask for more."""

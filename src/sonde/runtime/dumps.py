@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..record import Record
-from .flight import FlightReader, Stretch
+from .flight import Stretch
 from .values import strftime
 
 TYPE_CHECKING = False
@@ -70,12 +70,12 @@ class Dump(Record):
                 "lost": self.lost}
 
 
-def read_dump(reader: FlightReader, since: int, wall_clock: Callable[[int, str], int], now: int, number: int,
+def make_dump(stretches: Sequence[Stretch], since: int, wall_clock: Callable[[int, str], int], now: int, number: int,
               why: str, by: str, lost: Sequence[str]) -> Dump:
-    """What flight memory holds that was not made before ``since``; ``now`` is the moment of the dump (boot clock)."""
-    stretches = [stretch.since(since) for stretch in reader.read_stretches()]
+    """What of ``stretches`` was not made before ``since``; ``now`` is the moment of the dump (boot clock)."""
+    kept = [stretch.since(since) for stretch in stretches]
     parts = []
-    for stretch in stretches:
+    for stretch in kept:
         first, last = [wall_clock(moment, "boot") if stretch.batches else 0 for moment in stretch.moments]
         parts.append(CpuPart(stretch.cpu, stretch.count, first, last, stretch.begin, stretch.holes))
-    return Dump(number, why, by, wall_clock(now, "boot"), parts, stretches, list(lost))
+    return Dump(number, why, by, wall_clock(now, "boot"), parts, kept, list(lost))

@@ -35,44 +35,25 @@ from ..spec import (
 from .attachments import Attachments
 from .batch import Raw, Records
 from .child import Child, Process
-from .delivery import REST, Delivery
+from .delivery import Delivery
 from .loading import Loader
 from .losses import Losses
 from .maps import Map
 from .programs import LoadedProgram
 from .ringbuf import Ring
 from .signals import Signals
+from .span import Span
 from .state import State
 from .waiting import Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Protocol, Self
+    from typing import Self
 
     from .budget import Budget
-    from .flight import FlightReader
-
-    class Followed(Protocol):
-        """What tells of processes or control groups while a script runs."""
-
-        @property
-        def fds(self) -> list[int]:
-            """Readable when there is something to read."""
-
-        @property
-        def is_prompt(self) -> bool:
-            """Whether it has to be read at once, not when there is something else to do."""
-
-        @property
-        def rest(self) -> float:
-            """Seconds for which what it tells can wait, when there is nothing else to do."""
-
-        def drain_rings(self) -> None:
-            """Take in what has been told."""
-
-        def count_losses(self, losses: Losses) -> None:
-            """Add what was not seen."""
+    from .flight_memory import FlightMemory
+    from .waiting import Followed
 
 ASKS, DUMPS = "SIGUSR1", "SIGUSR2"
 SLOW = 20  # links, the closing of which the results need not wait for
@@ -100,10 +81,9 @@ class Session:
         self.done = False
         self.reason = ""
         self.asked = False  # SIGUSR1 came, and no probe wants it: print the maps as they are
-        self.dump_asked = False  # SIGUSR2 came: give out what flight memory holds
-        self.flight: FlightReader | None = None  # of a script that is compiled for flight memory
-        self.beginning: list[Records] = []  # what ``begin`` has sent there
-        self.begun = 0  # the boot clock when that had ended
+        self.flight: FlightMemory | None = None  # of a script that is compiled for it
+        self.waiting = Waiting()
+        self.span = Span()
         self.status = 0  # of exit(), or of the child
         self._in_end = False
         self.detaching = 0  # links that close() will have to wait for, when the trace has been stopped without that
@@ -116,18 +96,15 @@ class Session:
         self._budget: Budget | None = None
         self._share = budget if spec.gate is not None else 0.0
         self.tell: Callable[[str], object] = str  # is told, while the session waits, what cannot wait for its end
-        self._waiting: Waiting | None = None
         self._signals: Signals | None = None
         self._handle_signals = handle_signals
         self._statistics: Fd | None = None
         if run_statistics:
             from .statistics import enable_statistics
             self._statistics = enable_statistics()
-        self._span = [0, 0]  # monotonic nanoseconds when all was attached, and when detaching began
         self._started = False
         self._stopped = False
         self._last_losses: Losses | None = None
-        self._followed: list[Followed] = []
         self._exit_sites = {index for index, site in enumerate(spec.sites) if site.kind == "exit"}
 
     def __enter__(self) -> Self:
@@ -147,8 +124,8 @@ class Session:
         self._delivery = Delivery(self.spec, self._open_ring(DATA_RING), self._open_ring(CONTROL_RING), self._memory,
                                   self.ending)
         if FLIGHT in self.maps:
-            from .flight import FlightReader
-            self.flight = FlightReader(self.spec, self.maps)
+            from .flight_memory import FlightMemory
+            self.flight = FlightMemory(self.spec, self.maps, self._state)
         self._set_globals()
         self.programs = self._loader.load_programs()
 
@@ -158,17 +135,17 @@ class Session:
         self._watch_descriptors()
         self._started = True
         self._run_programs("begin")
-        self.beginning = self._read_flight(0)
-        self.begun = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if self.flight is not None:
+            self.flight.keep_beginning()
         self._delivery.read_controls(self._handle_control)
         if self._share:
             from .budget import Budget
-            self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self._wake_poll)
+            self._budget = Budget(self._share, self.spec, self.maps, self._attachments.gated, self.waiting.wake)
         self._attachments.attach_all(self.programs, self._loader, self._budget is not None)
         if not self.done:
             self._start_iterators()
         self._attachments.require_any()
-        self._span[0] = time.monotonic_ns()
+        self.span.begin()
         if self.done:  # begin called exit()
             return
         if self._budget is not None:
@@ -185,8 +162,8 @@ class Session:
     def _start_iterators(self) -> None:
         """They are all that such a script waits for."""
         iterators = self._attachments.start_iterators(self.programs)
-        if iterators is not None and self._waiting is not None:
-            self._waiting.add_urgent(iterators.fd)
+        if iterators is not None:
+            self.waiting.add_urgent(iterators.fd)
 
     @property
     def attached(self) -> int:
@@ -230,7 +207,7 @@ class Session:
 
     def follow(self, log: Followed | None) -> None:
         """Read a log (or None) while the session waits; called before :meth:`attach`."""
-        self._followed += [log] if log is not None else []
+        self.waiting.logs += [log] if log is not None else []
 
     def take_unordered(self) -> Records:
         """What is in the data ring, in its order: for one who asks for no other, and does not :meth:`poll`."""
@@ -252,9 +229,7 @@ class Session:
                                      *([DUMPS] if self._handle_signals and self.flight is not None else [])})
         urgent = [self._signals.fd] if self._signals else []
         urgent += [self.process.fd] if self.process else []
-        prompt = [fd for log in self._followed if log.is_prompt for fd in log.fds]
-        rest = [fd for log in self._followed if not log.is_prompt for fd in log.fds]
-        self._waiting = Waiting(urgent + prompt, self.ring_fds, rest)
+        self.waiting.watch(urgent, self.ring_fds)
 
     def poll(self, timeout: float | None = None) -> Records:
         """The next records in final order, as soon as there are some; none after ``timeout`` seconds or when done."""
@@ -271,57 +246,24 @@ class Session:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return Records()
-            self._wait_for_work(left, busy)
-
-    def fileno(self) -> int:
-        """A descriptor that is readable when there is something for :meth:`poll`; for event loops."""
-        assert self._waiting is not None
-        return self._waiting.fileno()
-
-    @property
-    def rest(self) -> float:
-        """Seconds for which what made :meth:`fileno` readable can wait, as :meth:`record_fileno` is not: only logs have
-        something to tell."""
-        if not self._followed or self._waiting is None or self._waiting.for_records(0):
-            return 0.0
-        return REST + self._log_rest
-
-    @property
-    def _log_rest(self) -> float:
-        return max([log.rest for log in self._followed], default=0.0)
-
-    def record_fileno(self) -> int:
-        """As :meth:`fileno`, but for logs."""
-        assert self._waiting is not None
-        return self._waiting.record_fileno()
+            self.waiting.sleep_until_work(self._delivery, left, busy)
 
     @property
     def is_holding(self) -> bool:
         """Whether records have been read whose place in the order is not yet certain: poll again in a moment."""
         return bool(self._delivery)
 
-    def _wait_for_work(self, left: float | None, busy: bool) -> None:
-        """Sleep until there is something to do, but look at the rings no more often than each few milliseconds."""
-        waiting = self._waiting
-        assert waiting is not None
-        if not self._delivery:
-            if waiting.for_anything(left):
-                waiting.for_records(self._log_rest if left is None else min(left, self._log_rest))
-            held = REST
-        else:
-            held = REST if busy else max(REST, self._delivery.seconds_until_certain())
-        waiting.for_urgent(held if left is None else min(left, held))
-
     def _handle_outside_events(self) -> None:
         """Signals, logs that are followed, and the end of the process that is waited for."""
-        for log in self._followed:
+        for log in self.waiting.logs:
             log.drain_rings()
-        if self._budget is not None and self._waiting is not None:
-            self._budget.give_notices(self._waiting.woken, self.tell)
+        if self._budget is not None:
+            self._budget.give_notices(self.waiting.woken, self.tell)
         if self._signals is not None:
             for name in self._signals.take_names():
                 self.asked |= not self._run_programs("self", name) and name == ASKS
-                self.dump_asked |= self.flight is not None and name == DUMPS
+                if self.flight is not None and name == DUMPS:
+                    self.flight.dump_asked = True
             if self._signals.interrupted:
                 self._set_done("signal")
         iterators = self._attachments.iterators
@@ -345,12 +287,7 @@ class Session:
     def request_end(self, reason: str) -> None:
         """End the script from outside, also from another thread: ``done`` from here on, with this ``reason``."""
         self._set_done(reason)
-        self._wake_poll()
-
-    def _wake_poll(self) -> None:
-        """For one who waits in poll()."""
-        if self._waiting is not None:
-            self._waiting.wake()
+        self.waiting.wake()
 
     def _handle_control(self, site: int, buffer: bytes, offset: int) -> None:
         """A control record has been read: exit() is heeded at once, whatever was sent before it."""
@@ -368,7 +305,7 @@ class Session:
             self.reason = "exit"
         else:
             self._set_done("exit")
-            self._span[1] = time.monotonic_ns()
+            self.span.end()
 
     def run_test_program(self, program: LoadedProgram) -> tuple[list[Raw], bool]:
         """Run a program of kind test once: its records in order, and whether all went well: it returned 0, nothing
@@ -414,7 +351,7 @@ class Session:
             return
         self._stopped = True
         self.done = True
-        self._span[1] = self._span[1] or time.monotonic_ns()
+        self.span.end()
         if self.reason == "exit":
             yield from self._drain_rings()
         if not self._silence_programs():
@@ -424,7 +361,8 @@ class Session:
         yield from self._delivery.drain_rings(self._handle_control)
         moment = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._in_end = self._run_programs("end")
-        yield from self._read_flight(moment)
+        if self.flight is not None:
+            yield from self.flight.read_since(moment)
         yield from self._delivery.drain_rings(self._handle_control, hurried=False)
 
     def _detach_programs(self) -> None:
@@ -445,24 +383,6 @@ class Session:
     def _drain_rings(self) -> Iterator[Records]:
         return self._delivery.drain_rings(self._handle_control)
 
-    # flight memory
-
-    def _read_flight(self, moment: int) -> list[Records]:
-        """What it holds that is not older; nothing for a script that has none."""
-        if self.flight is None:
-            return []
-        from .flight import merge_stretches
-        return list(merge_stretches([stretch.since(moment) for stretch in self.flight.read_stretches()]))
-
-    def take_held_dumps(self) -> int:
-        """Let the script ask for a dump again: how often dump() was called since it last had asked."""
-        if self._state is None or not self._state.has_global("dump_asked"):
-            return 0
-        held = self._state.read_global("dumps_held")
-        self._state.write_global("dumps_held", 0)
-        self._state.write_global("dump_asked", 0)
-        return held
-
     # figures
 
     def losses(self) -> Losses:
@@ -479,25 +399,13 @@ class Session:
                        errors=[(site, n) for site, n in zip(self.spec.errors, failed) if n],
                        skipped=[(name, n) for name, n in misses if n], late=self._delivery.late,
                        withheld=self._budget.withheld() if self._budget is not None else None)
-        for log in self._followed:
+        for log in self.waiting.logs:
             log.count_losses(found)
         return found
 
     def is_incomplete(self, name: str) -> bool:
         """Whether the budget kept back events that would have changed this map."""
         return self._budget is not None and bool(self.maps) and self._budget.is_incomplete(name)
-
-    @property
-    def traced_ns(self) -> int:
-        """For how long everything has been attached."""
-        begin, end = self._span
-        return max((end or time.monotonic_ns()) - begin, 0) if begin else 0
-
-    @property
-    def started(self) -> int:
-        """When all was attached, in nanoseconds since 1970; now, if that has not happened."""
-        begin, now = self._span[0], time.monotonic_ns()
-        return time.time_ns() - (now - (begin or now))
 
     @staticmethod
     def _program_name(program: LoadedProgram) -> str:
@@ -516,12 +424,12 @@ class Session:
             self.flight.close()
         self.flight = None
         self._delivery.data = self._delivery.control = None
-        for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self._waiting,
+        for thing in (*self.programs, *self.maps.values(), self.process, self._signals, self.waiting,
                       self._statistics):
             if thing is not None:
                 thing.close()
         self.programs, self.maps = [], {}
-        self._state = self.process = self._signals = self._waiting = self._statistics = None
+        self._state = self.process = self._signals = self._statistics = None
 
 
 def _exit_status(buffer: bytes, offset: int, field: EventField | None) -> int:

@@ -81,7 +81,7 @@ def stats_always_enabled() -> bool:
 def probe_costs(session: Session) -> list[ProbeCost]:
     """The cost of each of a session's programs since it attached, in the script's order."""
     lost = dict(session.losses().records)
-    seconds = session.traced_ns / 1e9
+    seconds = session.span.nanoseconds / 1e9
     found = []
     for program in session.programs:
         info, points = program.program_info(), program.spec.attach

@@ -5,31 +5,64 @@ from __future__ import annotations
 import os
 import select
 
+from .delivery import REST
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Protocol
+
+    from .delivery import Delivery
+    from .losses import Losses
+
+    class Followed(Protocol):
+        """What tells of processes or control groups while a script runs."""
+
+        @property
+        def fds(self) -> list[int]:
+            """Readable when there is something to read."""
+
+        @property
+        def is_prompt(self) -> bool:
+            """Whether it has to be read at once, not when there is something else to do."""
+
+        @property
+        def rest(self) -> float:
+            """Seconds for which what it tells can wait, when there is nothing else to do."""
+
+        def drain_rings(self) -> None:
+            """Take in what has been told."""
+
+        def count_losses(self, losses: Losses) -> None:
+            """Add what was not seen."""
 
 
 class Waiting:
     """What a session waits for: what is urgent (signals, processes, somebody who calls :meth:`wake`), rings of records,
-    and logs, which have time."""
+    and ``logs``, which have time."""
 
-    def __init__(self, urgent: Iterable[int], rings: Iterable[int], logs: Iterable[int]) -> None:
+    def __init__(self) -> None:
         self.woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.logs: list[Followed] = []
         self._urgent, self._records, self._all = select.epoll(), select.epoll(), select.epoll()
-        self._logs = frozenset(logs)
-        for fd in (*urgent, self.woken):
-            self.add_urgent(fd)
-        for fd in rings:
-            self._records.register(fd, select.EPOLLIN)
-            self._all.register(fd, select.EPOLLIN)
-        for fd in self._logs:
-            self._all.register(fd, select.EPOLLIN)
+        self._unhurried: frozenset[int] = frozenset()  # descriptors of logs that have time
+        self.add_urgent(self.woken)
 
     def add_urgent(self, fd: int) -> None:
         """Wait for one more."""
         for waiting in (self._urgent, self._records, self._all):
             waiting.register(fd, select.EPOLLIN)
+
+    def watch(self, urgent: Iterable[int], rings: Iterable[int]) -> None:
+        """Wait for these from now on, and for the logs."""
+        for fd in [*urgent, *(fd for log in self.logs if log.is_prompt for fd in log.fds)]:
+            self.add_urgent(fd)
+        self._unhurried = frozenset([fd for log in self.logs if not log.is_prompt for fd in log.fds])
+        for fd in rings:
+            self._records.register(fd, select.EPOLLIN)
+            self._all.register(fd, select.EPOLLIN)
+        for fd in self._unhurried:
+            self._all.register(fd, select.EPOLLIN)
 
     def fileno(self) -> int:
         """A descriptor that is readable when anything is there."""
@@ -39,25 +72,43 @@ class Waiting:
         """The same, but for logs."""
         return self._records.fileno()
 
+    @property
+    def rest(self) -> float:
+        """Seconds for which what made :meth:`fileno` readable can wait, as :meth:`record_fileno` is not: only logs have
+        something to tell."""
+        return REST + self._log_rest() if self.logs and not self._has_records(0) else 0.0
+
+    def _log_rest(self) -> float:
+        return max([log.rest for log in self.logs], default=0.0)
+
     def wake(self) -> None:
         """End a sleep, also from another thread."""
         os.eventfd_write(self.woken, 1)
 
-    def for_anything(self, seconds: float | None) -> bool:
+    def sleep_until_work(self, delivery: Delivery, left: float | None, busy: bool) -> None:
+        """Sleep until there is something to do, for ``left`` seconds at most, but look at the rings (``busy``: much was
+        there) no more often than each few milliseconds."""
+        if delivery:
+            held = REST if busy else max(REST, delivery.seconds_until_certain())
+        else:
+            held = REST
+            if self._has_only_logs(left):
+                rest = self._log_rest()
+                self._has_records(rest if left is None else min(left, rest))
+        self._urgent.poll(held if left is None else min(left, held))
+
+    def _has_only_logs(self, seconds: float | None) -> bool:
         """Sleep until anything is there, for so long at most. Whether it is logs alone that have something."""
         found = self._all.poll(seconds)
-        return bool(found) and self._logs.issuperset([fd for fd, _ in found])
+        return bool(found) and self._unhurried.issuperset([fd for fd, _ in found])
 
-    def for_records(self, seconds: float) -> bool:
+    def _has_records(self, seconds: float) -> bool:
         """The same, but what is in the logs can wait. Whether there is anything else."""
         return bool(self._records.poll(seconds))
 
-    def for_urgent(self, seconds: float) -> None:
-        """The same, but what is in the rings can wait, too."""
-        self._urgent.poll(seconds)
-
     def close(self) -> None:
-        """Release the descriptors."""
-        for waiting in (self._urgent, self._records, self._all):
-            waiting.close()
-        os.close(self.woken)
+        """Release the descriptors. Harmless twice."""
+        if not self._all.closed:
+            for waiting in (self._urgent, self._records, self._all):
+                waiting.close()
+            os.close(self.woken)
