@@ -19,6 +19,8 @@ class ProbeKind(Record):
     name: str
     aliases: tuple[str, ...] = ()
     session: bool = False
+    own: bool = False            # fires at the script's beginning, at its end, or by a signal to Sonde
+    exercise: bool = False       # runs when that is asked for (--mode test, bench), and not while tracing
     exempt: bool = False
     returns: bool = False        # fires when a function ends
     typed: bool = False          # its arguments have the types of the kernel's type information
@@ -40,9 +42,9 @@ class ProbeKind(Record):
 
 _RAW, _PERF, _PROBE = ("raw_tracepoint",), ("perf_event",), ("kprobe",)
 KINDS = {kind.name: kind for kind in (
-    ProbeKind("begin", ("BEGIN",), session=True, exempt=True, programs=_RAW),
-    ProbeKind("end", ("END",), session=True, exempt=True, programs=_RAW),
-    ProbeKind("self", session=True, exempt=True, programs=_RAW),
+    ProbeKind("begin", ("BEGIN",), session=True, own=True, exempt=True, programs=_RAW),
+    ProbeKind("end", ("END",), session=True, own=True, exempt=True, programs=_RAW),
+    ProbeKind("self", session=True, own=True, exempt=True, programs=_RAW),
     ProbeKind("tracepoint", ("t",), signals=True, programs=("raw_tracepoint", "tracepoint")),
     ProbeKind("rawtracepoint", ("rt",), signals=True, programs=_RAW),
     ProbeKind("kprobe", ("k",), function=True, signals=True, registers=True, newest_first=True, twin="fentry",
@@ -65,8 +67,8 @@ KINDS = {kind.name: kind for kind in (
     ProbeKind("hardware", ("h",), registers=True, counted=True, programs=_PERF),
     ProbeKind("watchpoint", ("w", "asyncwatchpoint", "aw"), registers=True, programs=_PERF),
     ProbeKind("iter", ("it",), signals=True, session=True, exempt=True, iterates=True),
-    ProbeKind("test", ("TEST",), session=True, exempt=True, programs=_RAW),
-    ProbeKind("bench", ("BENCH",), session=True, exempt=True, programs=_RAW),
+    ProbeKind("test", ("TEST",), session=True, exercise=True, exempt=True, programs=_RAW),
+    ProbeKind("bench", ("BENCH",), session=True, exercise=True, exempt=True, programs=_RAW),
 )}
 _BY_NAME = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
 
@@ -79,6 +81,11 @@ def find_kind(name: str) -> ProbeKind | None:
 def kind_names() -> list[str]:
     """Every spelling, for hints."""
     return list(_BY_NAME)
+
+
+def tracing_kinds() -> tuple[str, ...]:
+    """The names of the kinds whose programs the kernel calls with typed arguments, and trusts with more."""
+    return tuple([kind.name for kind in KINDS.values() if kind.programs == ("tracing",)])
 
 
 def kinds_with(fact: str) -> tuple[str, ...]:

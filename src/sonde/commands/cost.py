@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..kinds import KINDS
 from ..output.outside import Outside, PacketSink
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _look(source: Source, options: Options, parsed: Parsed, seconds: float) -> L
 
 
 def _runs_by_itself(program: ProgramSpec) -> bool:
-    return any(point.kind not in ("begin", "end", "self") for point in program.attach)
+    return any(not KINDS[point.kind].own for point in program.attach)
 
 
 def _make_printer(trace: Trace, out: Output) -> Printer:

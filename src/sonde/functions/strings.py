@@ -11,6 +11,7 @@ from ..compiler.lower.calls import Function
 from ..compiler.lower.core import Lower
 from ..compiler.lower.state import Mem
 from ..compiler.lower.texts import capacity_of, literal_bytes
+from ..kinds import tracing_kinds
 from ..language.ast import (
     Binary,
     Call,
@@ -426,7 +427,7 @@ ROWS = (
              "Compare bytes: 0 if they are the same, else the difference of the first two that differ (int8).",
              "memcmp($a, $b, 4)", check_memcmp, macro=True, scalar=_lower_memcmp),
     Function("path", ("path:ptr|struct", "length:number?"), None, "Full path of a struct path.",
-             "path(ctx.file.f_path)", check_path, probes=("fentry", "fexit", "iter"),
+             "path(ctx.file.f_path)", check_path, probes=tracing_kinds(),
              wrong={"path": "path() only supports pointer or C type argument ({given} provided)",
                     "length": "path: invalid size value, need non-negative literal",
                     "probe": "The path function can only be used with 'fentry', 'fexit', 'iter' probes"},

@@ -23,6 +23,7 @@ from ..ending import Ending
 from ..errors import AttachError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd
+from ..kinds import KINDS
 from ..spec import (
     CONTROL_HEADER,
     CONTROL_RING,
@@ -342,8 +343,8 @@ class Session:
 
     def _may_still_run(self) -> bool:
         """Whether a program that was detached may be at work: not one that only this thread has run."""
-        kinds = {program.attach[0].kind for program in self.spec.programs} if self.attached else set()
-        return bool(kinds - {"begin", "end", "self", "test", "bench"})
+        kinds = [KINDS[program.attach[0].kind] for program in self.spec.programs] if self.attached else []
+        return any(not (kind.own or kind.exercise) for kind in kinds)
 
     def stop_in_batches(self) -> Iterator[Records]:
         """As :meth:`stop`, a batch at a time. The first step detaches; "end" runs when all before it has been taken."""

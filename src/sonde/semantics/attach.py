@@ -27,8 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ALWAYS = ("begin", "end", "self")  # kept whatever --probe-filter says
-
 
 def expand_programs(clauses: Sequence[Clause], world: World, options: Options, config: Config, functions: Functions,
                     diagnostics: Diagnostics) -> list[ProbeProgram]:
@@ -43,7 +41,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
         if is_ruled_out(clause.predicate, world, options, config, functions):
             continue
         attach = _expand_all(finder, clause)
-        attach = [a for a in attach if (a.kind in ALWAYS or keep(a.name)) and in_mode(a.kind, options.mode)]
+        attach = [a for a in attach if (KINDS[a.kind].own or keep(a.name)) and in_mode(a.kind, options.mode)]
         choose_kinds(finder, attach)
         total += len(attach)
         if total > config.max_probes:
@@ -72,7 +70,7 @@ def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:
 
 def in_mode(kind: str, mode: str) -> bool:
     """Tests and benchmarks are left out of a trace, and they run without what a trace consists of."""
-    return kind in ("begin", "end", mode) if mode else kind not in ("test", "bench")
+    return kind in ("begin", "end", mode) if mode else not KINDS[kind].exercise
 
 
 def expand_attach_point(finder: ProbeFinder, point: AttachPoint) -> list[Attach]:

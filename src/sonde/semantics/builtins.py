@@ -34,7 +34,7 @@ def knows_function(context: CheckContext, node: Reference) -> bool:
 def probe_type(context: CheckContext) -> str:
     """The kind of the probe; begin and end are special."""
     kind = context.program.kind
-    return "special" if kind in ("begin", "end", "self") else kind
+    return "special" if KINDS[kind].own else kind
 
 
 def _word_argument(node: object) -> str:

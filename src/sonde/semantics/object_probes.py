@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ..arch import ARCHES
+from ..kinds import KINDS
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics
 from ..spec import Attach, KernelDetail, WatchDetail
@@ -105,7 +106,7 @@ def iterator_kinds(structs: Sequence[str]) -> list[str]:
 
 def check_mixed(attach: Sequence[Attach], diagnostics: Diagnostics) -> None:
     """An iterator runs once and ends; nothing else may wait for events beside it."""
-    others = [a.name for a in attach if a.kind not in ("iter", "begin", "end", "self")]
-    if others and any(a.kind == "iter" for a in attach):
+    others = [a.name for a in attach if not (KINDS[a.kind].iterates or KINDS[a.kind].own)]
+    if others and any(KINDS[a.kind].iterates for a in attach):
         diagnostics.error("iter-mixed", f"iter probes cannot be mixed with others: {others[0]}", None,
                           ["begin and end may stand beside them"])
