@@ -30,7 +30,6 @@ from sonde.builtins import BUILTINS
 from sonde.functions import FUNCTIONS
 from sonde.options import OPTIONS
 from sonde.semantics.config import VARIABLES
-from sonde.semantics.rows import FunctionRow
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "sonde"
@@ -69,24 +68,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *[f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]])
 
 
-def signature(row: FunctionRow) -> str:
-    """``str(data[, length])``."""
-    text = ""
-    for at, param in enumerate(row.params):
-        name = param.rstrip("?").partition(":")[0]
-        comma = ", " if at else ""
-        text += f"[{comma}{name}]" if param.endswith("?") else f"{comma}{name}"
-    return f"{row.name}({text})"
-
-
 def _function_rows() -> list[list[str]]:
-    rows = []
-    for row in FUNCTIONS.values():
-        notes = [n for n, on in (("as a map's value only", row.aggregate), ("needs --unsafe", row.unsafe),
-                                 (f"in {', '.join(row.probes)}", row.probes)) if on]
-        rows.append([f"`{signature(row)}`", row.documentation + (f" ({'; '.join(notes)})" if notes else ""),
-                     f"`{row.example}`"])
-    return rows
+    return [[f"`{row.signature}`", row.documentation + (f" ({'; '.join(row.limits)})" if row.limits else ""),
+             f"`{row.example}`"] for row in FUNCTIONS.values()]
 
 
 def language() -> str:

@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from sonde import installed, tools
+from sonde.builtins import BUILTINS
 from sonde.cli import main
 from sonde.commands import COMMANDS
+from sonde.functions import FUNCTIONS
+from sonde.kinds import kind_names
+from sonde.semantics.config import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +43,23 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "tcplif"]) == 1 and "did you mean tcplife?" in capsys.readouterr().err
     assert main(["version"]) == 0 and re.fullmatch(r"sonde v\d+\.\d+\.\d+\n", capsys.readouterr().out)
     assert main(["top"]) == 1 and "sonde top needs a script" in capsys.readouterr().err
+
+
+def test_help_of_the_language(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every function, builtin, kind of probe and variable has its text; a word that is a command, too, has both."""
+    for name in (*FUNCTIONS, *BUILTINS, *kind_names(), *VARIABLES):
+        assert main(["help", name]) == 0, name
+        assert capsys.readouterr().out.strip(), name
+    assert main(["help", "hist"]) == 0
+    assert capsys.readouterr().out == """\
+hist(n[, bits])
+  Histogram by powers of two. (as a map's value only)
+  @ = hist(args.ret)
+"""
+    assert main(["help", "profile"]) == 0
+    both = capsys.readouterr().out
+    assert both.startswith("profile: ") and "\nprofile:unit:count (p)\n" in both
+    assert main(["help", "hst"]) == 1 and "did you mean hist?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("line", "hints"), [

@@ -91,6 +91,21 @@ class FunctionRow(Callee):
         return "..." in self.params
 
     @property
+    def signature(self) -> str:
+        """``str(data[, length])``."""
+        text = ""
+        for at, param in enumerate(self.params):
+            name, comma = param.rstrip("?").partition(":")[0], ", " if at else ""
+            text += f"[{comma}{name}]" if param.endswith("?") else f"{comma}{name}"
+        return f"{self.name}({text})"
+
+    @property
+    def limits(self) -> list[str]:
+        """Where it can be used, if not everywhere."""
+        return [*(["as a map's value only"] if self.aggregate else []), *(["needs --unsafe"] if self.unsafe else []),
+                *([f"in {', '.join(self.probes)}"] if self.probes else [])]
+
+    @property
     def sets_variable(self) -> bool:
         """Whether an argument is a variable that it gives a value to."""
         return any("var" in parameter.kinds for parameter in self.parameters)
