@@ -4,7 +4,7 @@
     bench/budget.py [--budget PERCENT] [--rounds N] [--seconds S] [--spin N] [--kind getppid|f] [--threads N]
 
 The twin of the traced workload is itself: where a budget detaches, each span in which the programs were attached is
-compared with the twentieth of a second before and behind it. What the workload's rounds took longer is shown as a share
+compared with the twentieth of a second before and after it. What the workload's rounds took longer is shown as a share
 of one CPU, as the budget is; the first second of a trace by itself. Batches in which somebody else was given the CPU
 are left out. Needs root, a C compiler, and a machine that does nothing else; the error shown is that of the mean.
 """

@@ -254,7 +254,7 @@ ERRORS: dict[str, tuple[str, str]] = {
                  "iter:task:list { @ = count(); }"),
     "iter-mixed": ("Iterators stand alone in a clause.", 'iter:task { print(1); } interval:s:1 { print(2); }'),
     "odd-format": ("A conversion that no argument fits.", 'begin { printf("%y", 1); }'),
-    "args-left-out": ("Some arguments of a user function cannot be had: it was optimised, or they are in vector "
+    "args-left-out": ("Some arguments of a user function cannot be read: it was optimised, or they are in vector "
                       "registers.", ""),
     "no-args": ("The probe's arguments are not known: no debug information, or a place within a function.", 'uprobe:bash:readline { print(args.prompt); }'),
     "no-flight": ("dump() without --flight.", 'begin { dump("here"); }'),
@@ -286,7 +286,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "never-assigned": ("A variable is declared and never given a value.", "begin { let $x; }"),
     "sign-mismatch": ("A signed and an unsigned number of 64 bits meet: none of the two types holds the values of both.",
                       "begin { $a = (int64)rand; if ($a < nsecs) { print(1); } }"),
-    "unreachable": ("Nothing behind return, break or continue is ever run.", "begin { return; print(1); }"),
+    "unreachable": ("Nothing after return, break or continue is ever run.", "begin { return; print(1); }"),
     "signed-division": ("bpftrace would divide numbers with a sign as if they had none.", "begin { print(pid / -2); }"),
     "used-before-assigned": ("A declared variable is 0 until something is assigned to it.", "begin { let $n: int32; print($n); $n = 1; }"),
     "static-assert": ("static_assert() does not hold.", 'begin { static_assert(1 == 2, "no"); }'),

@@ -48,7 +48,7 @@ def strip_source(text: str) -> str:
 
 
 def find_cuts(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """What is to be cut out of a node, as (first byte, byte behind it, what comes in its place, what ends lines)."""
+    """What is to be cut out of a node, as (first byte, byte after it, what comes in its place, what ends lines)."""
     def span(found: ast.stmt | ast.expr) -> tuple[int, int]:
         return (starts[found.lineno - 1] + found.col_offset,
                 starts[(found.end_lineno or 0) - 1] + (found.end_col_offset or 0))

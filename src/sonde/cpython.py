@@ -200,7 +200,7 @@ def _skip_columns(entries: bytes, at: int, code: int) -> int:
 
 
 def _varint(entries: bytes, at: int) -> tuple[int, int]:
-    """Six bits a byte, the lowest first; (number, place behind it)."""
+    """Six bits a byte, the lowest first; (number, place after it)."""
     value = shift = 0
     while at < len(entries):
         byte = entries[at]

@@ -95,7 +95,7 @@ class Cache(Generic[_K, _V]):
 
 
 def parse_memory(text: str) -> Memory:
-    """``96M``: bytes, with K, M or G behind them. UsageError for anything else, and below 32M."""
+    """``96M``: bytes, with K, M or G after them. UsageError for anything else, and below 32M."""
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "")
     if not number.isascii() or not number.isdigit() or len(number) > 15 or unit not in _UNITS:
         raise UsageError(f"--memory takes a size like 96M or 1G, not '{text}'")

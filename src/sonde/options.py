@@ -102,7 +102,7 @@ class Parsed(Record):
 
     options: dict[str, str]
     words: list[str]
-    rest: list[str]  # behind --
+    rest: list[str]  # after --
     named: dict[str, str] = {}  # a tool's own options
     columns: list[str] = []     # a tool's columns
     tool: str = ""              # the tool's name
@@ -132,9 +132,9 @@ class Parsed(Record):
 
 
 def parse_command_line(argv: Sequence[str], own: Callable[[str], list[Option]] | None = None) -> Parsed:
-    """Options may stand before and, as long as they are known, behind the program; ``--`` ends them.
+    """Options may stand before and, as long as they are known, after the program; ``--`` ends them.
 
-    ``own`` tells the options of a tool; behind its name they come before ours of the same name.
+    ``own`` tells the options of a tool; after its name they come before ours of the same name.
     """
     found = Parsed({}, [], [], given=list(argv))
     known = _BY_NAME
@@ -249,7 +249,7 @@ def _other_options(word: str, program: str, known: dict[str, Option]) -> list[st
     if own or program in COMMANDS:
         return [*[f"did you mean {close}?" for close in nearest_names(word, own)[:1]], f"see sonde {program} --help"]
     return [f"did you mean {close}?" for close in nearest_names(word, known)[:1]] \
-        or ["parameters of the program that begin with a dash stand behind --"]
+        or ["parameters of the program that begin with a dash stand after --"]
 
 
 def usage_text() -> str:

@@ -60,7 +60,7 @@ def why_untrusted(path: str) -> str:
 
 
 def _locate_path(path: str, owners: frozenset[int], private: bool = False, make: bool = False) -> tuple[int, str, bool]:
-    """(descriptor of the folder, name in it, whether a link of that name is to be followed), behind all other links."""
+    """(descriptor of the folder, name in it, whether a link of that name is to be followed), after all other links."""
     pending = _split_path(path)
     folder = os.open("/" if path.startswith("/") else ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     links = 0

@@ -22,7 +22,7 @@ _AGAIN = 0.005  # s: until the next look at records whose place in the order is 
 
 
 class EventTable(Tabular):
-    """Events that can be had as rows of a class, or as a table."""
+    """Events, also as rows of a class, or as a table."""
 
     def __iter__(self) -> Iterator[Event]:
         raise NotImplementedError

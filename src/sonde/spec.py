@@ -28,7 +28,7 @@ its own::
     u32 length     of the record and these eight bytes, FLIGHT_BUSY while it is being written; or of a gap: FLIGHT_GAP
     u32 stamp      number of the record's first byte / 8
 
-A record belongs to the segment in which it begins: what of it is beyond the segment's end lies behind that, in the
+A record belongs to the segment in which it begins: what of it is beyond the segment's end lies after that, in the
 element's ``value_size`` - ``stride`` bytes of slack. The next segment then begins with a gap of that length.
 The map ``__heads`` has a slot for each CPU::
 
@@ -129,7 +129,7 @@ class UsdtArgument(Record):
     """Where an argument of a static probe is. Registers are offsets in struct pt_regs.
 
     kind "constant": ``offset``; "register": ``base``, shifted right by ``shift``; "memory": at ``base + offset
-    + index * scale`` (index -1: none); "unknown": not to be had (a float register, say). ``text`` is as written.
+    + index * scale`` (index -1: none); "unknown": unreadable (a float register, say). ``text`` is as written.
     """
 
     kind: str
@@ -157,7 +157,7 @@ class UserPlace(Value):
     """Where a parameter is when its function is entered; registers are offsets in struct pt_regs.
 
     kind "registers": eight bytes in each of ``registers``; "memory": at ``offset`` from what registers[0] holds;
-    "constant": ``offset``; "unknown": not to be had, ``why`` says the reason.
+    "constant": ``offset``; "unknown": unreadable, ``why`` says the reason.
     """
 
     kind: str
@@ -170,7 +170,7 @@ class UserPrototype(Record):
     """A user function as its debug information tells it.
 
     ``args`` has the parameters at the offsets that their values have when they are printed or kept as a whole;
-    ``places`` says where each of them is at the function's entry, those included that cannot be had and therefore are
+    ``places`` says where each of them is at the function's entry, those included that cannot be read and therefore are
     not in ``args``. ``result`` is None for void. ``declarations`` are the parameters, then the result, in C.
     ``problem`` (with ``hints``) is set, and nothing else, where there is no such information.
     """

@@ -1,4 +1,4 @@
-"""What can be had as a table."""
+"""What can be turned into a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .traced_run import TracedRun
 
 class Tabular:
-    """What can be had as a table; needs the extra ``tables``."""
+    """What can be turned into a table; needs the extra ``tables``."""
 
     _trace: TracedRun
 

@@ -93,7 +93,7 @@ def _insert_islands(items: list[Item]) -> list[Item]:
     labels, _ = label_positions(items)
     part = _part_numbers(items)
     home = {item: number for item, number in zip(items, part) if isinstance(item, str)}
-    wanted: dict[int, set[str]] = {}  # the labels that island n, behind part n, leads to
+    wanted: dict[int, set[str]] = {}  # the labels that island n, after part n, leads to
     redirected: dict[int, str] = {}
     for index in sorted(far_jumps(items, labels, SPACING)):
         insn = items[index]
@@ -130,7 +130,7 @@ def _part_numbers(items: list[Item]) -> list[int]:
 
 
 def _make_island(number: int, labels: list[str], home: dict[str, int]) -> list[Item]:
-    """The jumps to ``labels`` behind part ``number``, and one around them."""
+    """The jumps to ``labels`` after part ``number``, and one around them."""
     if not labels:
         return []
     made: list[Item] = [jump(f".past.{number}")]

@@ -127,7 +127,7 @@ class Btf:
         raise EnvironmentProblem(f"corrupt BTF: type {type_id} refers to itself")
 
     def read_elements(self, raw: Raw, layout: struct.Struct, count: int) -> Iterator[tuple[int, ...]]:
-        """``count`` elements of ``layout`` behind a record."""
+        """``count`` elements of ``layout`` after a record."""
         end = raw.at + layout.size * count
         owner = self.owning_btf(raw.id)
         if end > owner._types_end:

@@ -61,7 +61,7 @@ NEEDS
 NOTES
   -p counts what happens while the process runs. Interrupts, timers and most packets are handled while any process
   does: filter such events by what they carry, args.pid for one. -c ends with the command, and counts all processes:
-  add a filter such as '/pid == cpid/'. An EXPR that begins with a dash stands behind --. A SPECIFIER's expressions are
+  add a filter such as '/pid == cpid/'. An EXPR that begins with a dash stands after --. A SPECIFIER's expressions are
   those of C, as for sonde trace, and $retval, $entry(PARAMETER), $latency (nanoseconds), $PID and $TID; all of one run
   are counts, or histograms.
 """

@@ -37,7 +37,7 @@ OPTIONS
 COLUMNS
   runs/s   how often its programs ran: by a tracepoint of system calls, at every system call
   ns/run   by the kernel's own account of them
-  around   what the kernel spends before and behind a run; measured for raw tracepoints and uprobes, else estimated
+  around   what the kernel spends before and after a run; measured for raw tracepoints and uprobes, else estimated
   CPU      both together, of one CPU's time
 
 EXAMPLE

@@ -161,7 +161,7 @@ def _make_request(parsed: Parsed, own: dict[str, str]) -> FleetRequest | None:
     if parsed.has("e") and parsed.words:
         seconds = _number({"SECONDS": parsed.words.pop(0)}, "SECONDS", 0.0)
         if parsed.words:
-            raise UsageError("fleet -e PROGRAM takes SECONDS, and parameters behind --")
+            raise UsageError("fleet -e PROGRAM takes SECONDS, and parameters after --")
     source, params = program_of(parsed)
     if source is None:
         return None

@@ -62,7 +62,7 @@ NOTES
   have their own time; others have the mean of their millisecond, so that rare slow runs of a frequent program are
   hidden. The last line says how many were exact, and why the others are not.
 
-  --annotate asks each CPU 1999 times a second where it is. An instruction that takes long shows at the one behind it;
+  --annotate asks each CPU 1999 times a second where it is. An instruction that takes long shows at the one after it;
   what a program calls in the kernel (helpers, but for those that are built in) is not counted. objdump, of the package
   binutils, makes the instructions readable; source lines are those that the program was loaded with.
 """

@@ -126,7 +126,7 @@ def page_of(name: str) -> Tool:
 
 
 def choose_process(parsed: Parsed, name: str) -> list[str]:
-    """The words behind the command's ``name``, without the PID, which is Sonde's -p from now on. UsageError where
+    """The words after the command's ``name``, without the PID, which is Sonde's -p from now on. UsageError where
     there is neither that nor -c."""
     words = parsed.words[1:] + parsed.rest
     if not parsed.has("pid") and not parsed.has("cmd"):

@@ -17,7 +17,7 @@ _MOST = 6  # arguments in registers
 
 
 class Specifier(Record):
-    """``kind`` is p, r, t or u; ``parameters`` are the (name, type) of the signature; ``rest`` is the text behind."""
+    """``kind`` is p, r, t or u; ``parameters`` are the (name, type) of the signature; ``rest`` is the text after."""
 
     kind: str
     place: str
@@ -52,7 +52,7 @@ class Specifier(Record):
                 return f"(({type})arg{number})"
         if match := re.fullmatch(r"arg([1-9])", word):
             if int(match[1]) > _MOST:
-                raise UsageError(f"{word}: only arg1 to arg{_MOST} can be had")
+                raise UsageError(f"{word}: only arg1 to arg{_MOST} can be used")
             return f"arg{int(match[1]) - 1}"
         return _SPECIAL.get(word, word)
 
@@ -67,7 +67,7 @@ def _split_words(text: str) -> Iterator[str]:
 
 
 def split_at_closing(text: str) -> tuple[str, str]:
-    """What stands before the bracket that closes one opened before ``text``, and what behind it."""
+    """What stands before the bracket that closes one opened before ``text``, and what after it."""
     depth = 1
     place = 0
     for word in _WORD.findall(text):

@@ -20,7 +20,7 @@ OPTIONS
   --check   which of them work on this kernel: the same as sonde doctor
 
 COLUMNS
-  TOOL     what is typed behind sonde
+  TOOL     what is typed after sonde
   PURPOSE  what it shows
 
 EXAMPLE

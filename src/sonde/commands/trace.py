@@ -37,7 +37,7 @@ OPTIONS
   -n, --name NAME      only threads whose name contains NAME
   -M, --max-events N   end after so many lines
   -z, --size BYTES     characters of a string at most
-  -K, --kernel-stack   the kernel's stack behind each line
+  -K, --kernel-stack   the kernel's stack after each line
   -U, --user-stack     the user's
   -S, --self           also Sonde's own events
   --cgroup PATH        only processes in this control group, a folder of /sys/fs/cgroup
@@ -129,7 +129,7 @@ def _build_filters(named: dict[str, str]) -> list[str]:
 
 
 def _parse_message(probe: Specifier) -> tuple[str, str, list[str]]:
-    """Condition, format and values of what stands behind a probe."""
+    """Condition, format and values of what stands after a probe."""
     condition, rest = "", probe.rest
     if rest.startswith("("):
         condition, rest = split_at_closing(rest[1:])

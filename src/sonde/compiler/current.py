@@ -38,7 +38,7 @@ def _find_call(block: BasicBlock) -> Op | None:
 
 
 def _split_block(unit: Unit, function: BpfFunction, block: BasicBlock, call: Op) -> BasicBlock:
-    """The block up to the call and the load; what is behind the call is returned."""
+    """The block up to the call and the load; what is after the call is returned."""
     at = block.ops.index(call)
     rest = function.block("task", block.cold)
     rest.ops, block.ops = block.ops[at + 1:], block.ops[:at]

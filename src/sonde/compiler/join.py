@@ -31,7 +31,7 @@ class Emitted(Record):
 
 def group_programs(programs: list[Emitted]) -> list[list[int]]:
     """Indices of the programs, those to be joined together, in order of their first. One that stays apart stands
-    between those before it and those behind it."""
+    between those before it and those after it."""
     found: list[list[int]] = []
     open: dict[object, list[int]] = {}
     for index, program in enumerate(programs):

@@ -45,7 +45,7 @@ def _match_pairs(entry: ProgramSpec, exit: ProgramSpec) -> bool:
 
 
 def _join_pair(entry: ProgramSpec, exit: ProgramSpec, question: int) -> ProgramSpec:
-    """Ask which time it is; the return's program stands behind the entry's. The context survives in r6."""
+    """Ask which time it is; the return's program stands after the entry's. The context survives in r6."""
     size = len(entry.code) // 8
     behind = insn.branch("jne", 0, None, 0, "")
     behind.off = size

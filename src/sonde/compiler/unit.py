@@ -259,7 +259,7 @@ class Unit:
         return min(max(self.options.flight // 16, LEAST_SEGMENT), MOST_SEGMENT)
 
     def flight(self, record: int) -> MapSpec:
-        """The memory that records are kept in, with room for one of so many bytes behind each segment."""
+        """The memory that records are kept in, with room for one of so many bytes after each segment."""
         if record > self.segment // 2:
             raise UsageError(f"--flight: a record of {record} bytes is too large for so little memory: "
                              f"{self.segment // 2} at most", ["give it more (--flight 30s,64M), or lower max_strlen"])

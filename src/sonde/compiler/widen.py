@@ -65,7 +65,7 @@ def _is_step(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> bool:
 
 
 def _find_origin(op: Op, counter: Reg, defined: dict[Reg, list[Op]]) -> Op:
-    """The operation behind copies; a copy of the counter itself stays one."""
+    """The operation after copies; a copy of the counter itself stays one."""
     while op.kind == "mov" and type(op.args[0]) is Reg and op.args[0] is not counter:
         behind = defined.get(op.args[0], [])
         if len(behind) != 1:

@@ -21,7 +21,7 @@ def expand_hosts(words: Iterable[str]) -> list[str]:
 
     A word is a list with commas of names (as ssh takes them; ``local:NAME`` and ``unix:PATH`` for agents of this
     machine) with ranges ``web[001-500]`` and ``[1-3,7]``; ``-`` or a word with a slash is a file with one host, or one
-    such list, a line; what stands behind it there, and lines that begin with ``#`` or ``[``, are no hosts.
+    such list, a line; what stands after it there, and lines that begin with ``#`` or ``[``, are no hosts.
     """
     found: dict[str, None] = {}
     for word in words:

@@ -204,7 +204,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed_bytes(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. ProtocolError for what is none, behind those before it; nothing is to be read
+        """The frames that are whole now. ProtocolError for what is none, after those before it; nothing is to be read
         after that."""
         buffer = self._buffer
         buffer += data

@@ -80,7 +80,7 @@ class WatchedPresenter(Presenter):
         self.publish(made)
 
     def _join_rows(self) -> list[LiveTable]:
-        """What the tool prints on all hosts: each host's last block, one behind the other, or the last rows."""
+        """What the tool prints on all hosts: each host's last block, one after the other, or the last rows."""
         if not any(table.is_by_block for table in self._hosts.values()):
             return [self._rows.build_table()] if self._rows.columns else []
         rows: list[LiveRow] = []

@@ -60,7 +60,7 @@ def take_dump(trace: TracedRun, window: int, number: int, why: str, by: str) -> 
     """What flight memory holds now, no older than ``window`` ns. UsageError where there is none (any more)."""
     session = trace.session
     if session.flight is None:
-        raise UsageError("the trace is closed: a dump can be had until then")
+        raise UsageError("the trace is closed: dumps can only be made before that")
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     since = max(now - window, session.flight.begun)
     with _before_others():

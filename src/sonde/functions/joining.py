@@ -1,4 +1,4 @@
-"""Texts joined: of an array, printed or as a string, and one behind the other."""
+"""Texts joined: of an array, printed or as a string, and one after the other."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def check_str_join(context: CheckContext, node: Call, types: Types) -> Type | No
 JOINED = 20  # strings that str_join() joins
 
 def write_str_join(lo: Lower, call: Call, mem: Mem, type: Str, pad: bool) -> None:
-    """The strings of a char *[] until its NULL, each behind the separator; "..." stands for those beyond."""
+    """The strings of a char *[] until its NULL, each after the separator; "..." stands for those beyond."""
     if pad:
         memory.clear_bytes(lo, mem, type.capacity)
     source, own = call.args[0].type, lo.context.default_space

@@ -207,7 +207,7 @@ def _write_buf(lo: Lower, call: Call, mem: Mem, type: Type) -> None:
     place = memory.locate_bytes(lo, call.args[0])
     most = min(type.capacity, call.type.capacity)  # its place may have room for more
     data = call.args[0].type
-    there = data.size if isinstance(data, (Array, Str)) and data.size else most  # zeros behind it
+    there = data.size if isinstance(data, (Array, Str)) and data.size else most  # zeros after it
     length = call.args[1].const if len(call.args) > 1 else most
     if not isinstance(length, int):
         memory.clear_bytes(lo, mem.at(4), type.capacity)
@@ -358,7 +358,7 @@ def _compared_size(lo: Lower, side: Expr) -> int:
 
 
 def _copy_compared(lo: Lower, side: Expr, into: Mem, most: int, length: Operand | None) -> Mem:
-    """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; behind them zeros."""
+    """The first ``length`` bytes of a value (None: ``most``), or of what a pointer points to; after them zeros."""
     assert side.type is not None
     if isinstance(side.type, (Scalar, Tuple)) and not isinstance(side.type, Pointer):
         place = lo.temp(side.type.size)
@@ -407,7 +407,7 @@ def branch_on_strcontains(lo: Lower, call: Call, yes: BasicBlock, no: BasicBlock
 
 ROWS = (
     Function("str", ("data:raw", "length:raw?", "..."), None,
-             "The C string at an address; what is behind the length is ignored.", "str(args.filename)", check_str,
+             "The C string at an address; what is after the length is ignored.", "str(args.filename)", check_str,
              text=_write_str),
     Function("buf", ("data:raw", "length:raw?"), None, "Bytes at an address.", "buf(args.buf, 16)", check_buf,
              value=_write_buf),

@@ -1,5 +1,5 @@
 """``--info``: what this machine and its kernel offer, in the sections and by the names that bug reports and test suites
-of bpftrace have; rows of our own stand behind them."""
+of bpftrace have; rows of our own stand after them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SAMPLE_TIME = 1 << 2
 _RECORD_COMM, _RECORD_FORK, _RECORD_MMAP2 = 3, 7, 10
 _MISC_EXEC = 1 << 13  # of a COMM record: by execve()
 _MISC_BUILD_ID = 1 << 14  # of a MMAP2 record
-# pid, tid, address, length, offset; then 24 bytes: device and inode, or the build id's size and (behind 4 bytes)
+# pid, tid, address, length, offset; then 24 bytes: device and inode, or the build id's size and (after 4 bytes)
 # itself; then protection and flags, and the name.
 _MMAP2_BODY = struct.Struct("=IIQQQB")
 _MMAP2_ID, _MMAP2_NAME, _MOST_ID = 36, 64, 20

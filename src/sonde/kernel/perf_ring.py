@@ -12,7 +12,7 @@ from . import syscalls
 RING_BYTES = 1 << 18  # a power of two
 SAMPLE_IP = 1 << 0    # bit of perf_event_attr.sample_type
 RECORD_LOST, RECORD_SAMPLE = 2, 9
-_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail, which is behind it
+_HEAD, _TAIL = 1024, 1032  # perf_event_mmap_page.data_head and data_tail, which is after it
 _PLACES = struct.Struct("=QQ")
 _HEADER = struct.Struct("=IHH")
 

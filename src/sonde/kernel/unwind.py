@@ -51,7 +51,7 @@ class Unwinder:
     def _unwind_frame(self, pc: int, exact: bool, values: dict[int, int], memory: _Memory,
                       find: Callable[[int], Mapping | None]) -> tuple[int, dict[int, int], bool] | None:
         """The caller's (pc, registers, whether the pc is that of an interrupted instruction); None at the end."""
-        place = pc if exact else pc - 1  # behind a call; the call is what belongs to the function
+        place = pc if exact else pc - 1  # after a call; the call is what belongs to the function
         mapping = find(place)
         if mapping is not None and self._is_signal_return(pc, mapping):
             return self._leave_signal(values, memory)

@@ -51,7 +51,7 @@ _NO_FILES = ("/dev/zero", "/memfd:", "/SYSV", "//anon")  # memory that has a nam
 
 def read_maps(pid: int, most: int = Memory().symbols // 8) -> list[Mapping]:
     """A process's executable mappings by ascending address; [] if it is gone. What they take is little more than
-    ``most`` bytes: of a process that has some thousands, those behind stay without names."""
+    ``most`` bytes: of a process that has some thousands, those after stay without names."""
     root = binaries.process_root(pid)
     found: list[Mapping] = []
     size = 0
@@ -234,13 +234,13 @@ class UserSymbols:
         return symbol_in(file, offset, mapping.name)
 
     def open_file(self, mapping: Mapping) -> files.ElfFile:
-        """The file of a mapping, though another may be at its path now. EnvironmentProblem if it cannot be had."""
+        """The file of a mapping, though another may be at its path now. EnvironmentProblem if it cannot be found."""
         if _is_replaced(mapping):
             raise EnvironmentProblem(f"{mapping.path} has been replaced")
         return mapped.open_mapped(mapping.path, mapping.build_id)
 
     def code_places(self, pid: int, address: int) -> list[tuple[str, str, int]]:
-        """(function, source file, line) of an address, behind those of the functions that are inlined there; [] where
+        """(function, source file, line) of an address, after those of the functions that are inlined there; [] where
         debug information does not tell. EnvironmentProblem if it cannot be read."""
         mapping = self.find_mapping(pid, address)
         if mapping is None or not mapping.path:

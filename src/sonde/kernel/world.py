@@ -117,7 +117,7 @@ class UserSide:
         return inlined_copies(path, name)
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
-        """C++ names as people write them; None where the C++ runtime cannot be had."""
+        """C++ names as people write them; None where there is no C++ runtime."""
         from .foreign.files import demangle
 
         return demangle(names, source)

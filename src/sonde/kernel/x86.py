@@ -68,7 +68,7 @@ def _decode_length(code: bytes, start: int) -> int:
 
 
 def _immediate_size(opcode: int, word: int, address: int, wide: bool) -> int | None:
-    """Bytes behind an opcode without a ModRM byte; None of one that has it."""
+    """Bytes after an opcode without a ModRM byte; None of one that has it."""
     if opcode in _NOTHING:
         return 0
     if opcode in _BYTE:
@@ -103,7 +103,7 @@ def _skip_vex_opcode(code: bytes, at: int, opcode: int) -> int:
 
 
 def _skip_modrm(code: bytes, at: int) -> int:
-    """Behind the ModRM byte and what it brings."""
+    """After the ModRM byte and what it brings."""
     mode, register = code[at] >> 6, code[at] & 7
     at += 1
     if mode == 3:

@@ -36,7 +36,7 @@ class TypeSyntax(Node):
     """A type as written: ``base`` is "uint64", "struct sock", "string" ...; or ``typeof`` an expression.
 
     ``pointers`` is the number of ``*``; ``dims`` the array sizes, outermost first (``string[64]`` too), with 0 for
-    ``[]``; ``outer`` the number of ``*`` behind them (a pointer to an array). C's base types have one name each:
+    ``[]``; ``outer`` the number of ``*`` after them (a pointer to an array). C's base types have one name each:
     "unsigned long", "long long", "signed char" ... (type_syntax.normalise).
     """
 

@@ -16,7 +16,7 @@ from .expressions import ExpressionParser
 from .lexer import Token, parse_integer
 from .type_syntax import TAGS
 
-# __attribute__((...)) behind the closing brace
+# __attribute__((...)) after the closing brace
 ATTRIBUTE = r"__attribute__\s*\(\(((?:[^(){};]|\([^(){};]*\))*)\)\)|(__packed)\b"
 
 Inline = CStruct | CEnum | None
@@ -53,7 +53,7 @@ class DeclarationParser(ExpressionParser):
         return node
 
     def _open_brace(self, named: Token) -> None:
-        """The ``{`` of a definition, behind its name."""
+        """The ``{`` of a definition, after its name."""
         if self.kind != "{":
             self.fail(SYNTAX, "syntax: expected '{'", self.token_span(named), [f"found '{self.token[1]}'"])
         self.advance()
@@ -207,7 +207,7 @@ class DeclarationParser(ExpressionParser):
         return dims
 
     def _expect_semicolon(self) -> None:
-        """The ``;`` behind a member; the last one may be missing."""
+        """The ``;`` after a member; the last one may be missing."""
         if self.kind != "}":
             self.expect(";", "';'")
 

@@ -88,7 +88,7 @@ def expand_c_macros(tokens: list[Token], macros: dict[str, CMacro],
 
 
 def _collect_arguments(tokens: list[Token], index: int) -> tuple[list[list[Token]] | None, int]:
-    """The arguments from the ``(`` at ``index`` on, and what comes behind the ``)``."""
+    """The arguments from the ``(`` at ``index`` on, and what comes after the ``)``."""
     depth, index = 1, index + 1
     found: list[list[Token]] = [[]]
     while index < len(tokens) and tokens[index][0] != "eof":
@@ -124,7 +124,7 @@ def _bind_arguments(macro: CMacro, given: list[list[Token]]) -> dict[str, list[T
 
 def _substitute_arguments(macro: CMacro, args: dict[str, list[Token]], macros: dict[str, CMacro],
                           hidden: frozenset[str]) -> list[Token]:
-    """The body with its arguments: as text behind ``#`` and beside ``##``, otherwise expanded."""
+    """The body with its arguments: as text after ``#`` and beside ``##``, otherwise expanded."""
     out: list[Token] = []
     body = macro.body
     index = 0

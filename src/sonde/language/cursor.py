@@ -16,7 +16,7 @@ MAX_DEPTH = 200
 MAX_STATEMENTS = 15_000  # of a file, as written, attach points among them; see semantics/size.py
 
 SYNTAX = "syntax-error"
-MAX_ERRORS = 20  # what is behind that many is not worth reading
+MAX_ERRORS = 20  # what is after that many is not worth reading
 
 
 class Abandoned(Exception):
@@ -59,7 +59,7 @@ class Cursor:
         return token
 
     def peek(self, ahead: int = 1) -> Token:
-        """A token further on; the ``eof`` token behind the end."""
+        """A token further on; the ``eof`` token after the end."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def is_at_word(self, text: str) -> bool:

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_SHOWN = 50  # errors, and warnings beside them: what is behind that many is not worth reading
+MAX_SHOWN = 50  # errors, and warnings beside them: what is after that many is not worth reading
 
 LONGEST_NAME = 200  # that was meant to be another one; comparing endless ones takes long
 

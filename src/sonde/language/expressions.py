@@ -55,7 +55,7 @@ class ExpressionParser(TypeParser):
         self.enter_level()
         outer, self.height = self.height, 0
         left = self.operand()
-        start = left.span.start  # behind parentheses
+        start = left.span.start  # after parentheses
         left = self.operations(left, start, least)
         if self.kind == "?" and least == 0:
             left = self._parse_ternary(left, start)
@@ -65,7 +65,7 @@ class ExpressionParser(TypeParser):
         return left
 
     def operations(self, left: Expr, start: int, least: int = 0) -> Expr:
-        """The operators behind ``left``, which starts at ``start``, that bind tighter than ``least``."""
+        """The operators after ``left``, which starts at ``start``, that bind tighter than ``least``."""
         while (precedence := PRECEDENCE.get(self.kind, 0)) > least:
             if precedence <= _LOGICAL:
                 left = self._parse_logical_chain(left, start, precedence)
@@ -101,7 +101,7 @@ class ExpressionParser(TypeParser):
         return ast.Binary(left.span.to(right.span), op=op, left=left, right=right)
 
     def _parse_ternary(self, cond: Expr, start: int) -> Expr:
-        """``? then : other`` or ``?: other``, behind its condition."""
+        """``? then : other`` or ``?: other``, after its condition."""
         self.advance()
         then = None if self.kind == ":" else self.parse_expression()
         self.expect(":", "':'")
@@ -110,7 +110,7 @@ class ExpressionParser(TypeParser):
         return ast.Ternary(self.span_since(start), cond=cond, then=then, other=other)
 
     def operand(self) -> Expr:
-        """A primary expression with what stands before it (operators, casts) and behind it (members, indices)."""
+        """A primary expression with what stands before it (operators, casts) and after it (members, indices)."""
         kind = self.kind
         before: list[tuple[int, str | ast.TypeSyntax]] = []
         while kind in _PREFIXES or kind == "(":
@@ -162,7 +162,7 @@ class ExpressionParser(TypeParser):
                       Span(self.source, at, at + 2), ["only $variables and @maps can be changed"])
 
     def _parse_postfix(self, value: Expr, start: int) -> Expr:
-        """``.name``, ``->name``, ``.0``, ``[i]``, ``++`` or ``--`` behind ``value``, which starts at ``start``."""
+        """``.name``, ``->name``, ``.0``, ``[i]``, ``++`` or ``--`` after ``value``, which starts at ``start``."""
         kind, _, at, _ = self.advance()
         if kind == "[":
             index = self.parse_expression()

@@ -112,7 +112,7 @@ class _Scanner:
 
     def scan_pieces(self) -> Iterator[Piece]:
         pos, last = 0, 0
-        opens = closes = -1  # a predicate's slashes: behind which place they are looked for
+        opens = closes = -1  # a predicate's slashes: after which place they are looked for
         while pos < len(self.body):
             blank = re.compile(r"\s*").match(self.body, pos)
             pos = blank.end() if blank is not None else pos
@@ -272,7 +272,7 @@ class _Printer:
             self.out += whole
 
     def _starts_anew(self, piece: Piece) -> bool:
-        """Whether ``piece``, behind a closing brace, starts a statement of its own."""
+        """Whether ``piece``, after a closing brace, starts a statement of its own."""
         if self.parens > (self.braces[-1].parens if self.braces else 0):
             return False
         if piece.text == "else" or piece.kind in ("//", "/*"):

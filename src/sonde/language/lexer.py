@@ -1,7 +1,7 @@
 """Text to tokens.
 
 A script has two lexical worlds. Attach points are raw text (``attach_point.py``); everything else is tokens, which
-:meth:`Lexer.chunk` cuts one top-level item at a time, so that nothing behind an item is ever lexed by the wrong rules.
+:meth:`Lexer.chunk` cuts one top-level item at a time, so that nothing after an item is ever lexed by the wrong rules.
 What is wrong in the text becomes a ``bad`` token, which complains only if the parser gets to it.
 """
 
@@ -46,7 +46,7 @@ class Lexer:
         self._preprocessor = preprocessor
 
     def skip_directives(self, pos: int) -> int:
-        """Behind spaces, comments and ``#`` lines: where the next thing starts."""
+        """After spaces, comments and ``#`` lines: where the next thing starts."""
         text = self.text
         while True:
             pos = self.skip_trivia(pos)
@@ -55,15 +55,15 @@ class Lexer:
             pos = self._preprocessor.handle_directive(pos)
 
     def skip_trivia(self, pos: int) -> int:
-        """Behind spaces and comments."""
+        """After spaces and comments."""
         found = _TRIVIA.match(self.text, pos)
         return found.end() if found else pos
 
     def tokenize_item(self, pos: int, closing: str = "}", predicate: bool = False) -> list[Token]:
         """The tokens from ``pos`` to the end of the item, and an ``eof`` token.
 
-        The item ends behind a ``;`` outside of braces, and (``closing`` "}") behind the brace that closes its first
-        one. With ``predicate``, ``pos`` is behind the opening slash.
+        The item ends after a ``;`` outside of braces, and (``closing`` "}") after the brace that closes its first
+        one. With ``predicate``, ``pos`` is after the opening slash.
         """
         text, match = self.text, TOKEN.match
         tokens: list[Token] = []
@@ -114,7 +114,7 @@ class Lexer:
                 return [*tokens, ("eof", "", end, end)]
 
     def _predicate_goes_on(self, pos: int) -> bool:
-        """Whether a predicate goes on behind the brace that ends at ``pos``: a block can be a part of it."""
+        """Whether a predicate goes on after the brace that ends at ``pos``: a block can be a part of it."""
         rest = self.text[self.skip_trivia(pos):][:5]
         return rest[:1] in tuple("/)]&|=!<>+-*%^?:.,[") or rest[:4] == "else" and not rest[4:].isalnum()
 

@@ -1,7 +1,7 @@
 """Headers that need a C compiler's front end, read with libclang (the extra ``sonde[headers]``).
 
 What clang understands of a header is written down again as plain C that the reader of :mod:`.headers` takes: members at
-their exact places, sizes as numbers, types by their size. So everything behind it is the same for both.
+their exact places, sizes as numbers, types by their size. So everything after it is the same for both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whole scripts: ``parse(source, diagnostics, params)`` → :class:`~sonde.language.ast.Script`.
 
 A hand-written recursive descent parser, in layers: types, expressions, C definitions, statements, and here the top
-level. A syntax error ends the item it is in (a probe, a definition); parsing goes on behind it.
+level. A syntax error ends the item it is in (a probe, a definition); parsing goes on after it.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Parser(FileParser):
             self.error(SYNTAX, f"syntax: {what} must appear before probes and functions", span)
 
     def _parse_definition(self, pos: int) -> int:
-        """A struct, union or enum; the ``;`` behind it may be missing."""
+        """A struct, union or enum; the ``;`` after it may be missing."""
         self.load_tokens(self._lexer.tokenize_item(pos))
         if self.peek(2)[0] == ";":  # a forward declaration says nothing
             return self.tokens[-1][2]

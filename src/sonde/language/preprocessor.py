@@ -96,7 +96,7 @@ class Preprocessor:
             self._error("error-directive", f"#error{rest.rstrip()}", span)
         elif name == "pragma" and re.match(r"\s*pack\s*\([^)]*\d", rest) and len(self._diagnostics.items) < _ENOUGH:
             self._diagnostics.warning("ignored-attribute", "#pragma pack has no effect: structs are laid out as if it "
-                                      "were not there", span, ["write __attribute__((packed)) behind the struct"])
+                                      "were not there", span, ["write __attribute__((packed)) after the struct"])
         elif name not in ("pragma", "warning", "line", "ident", ""):
             self._error("unknown-directive", f"unknown directive #{name}", span, ("comments start with //",))
         elif not name and not rest.startswith("!") and rest.strip():
@@ -141,7 +141,7 @@ class Preprocessor:
             self._include_file(found[1] or found[2], bool(found[2]), span)
 
     def _branch_holds(self, name: str, line: re.Match[str]) -> bool:
-        """Whether the branch behind ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
+        """Whether the branch after ``#if``, ``#ifdef``, ``#ifndef`` or ``#elif`` is taken."""
         if name in ("if", "elif"):
             return self._condition(line.start("rest"), line.end())
         word = re.sub(_COMMENT, "", line["rest"]).strip()
@@ -150,7 +150,7 @@ class Preprocessor:
         return self.is_defined(word) == (name == "ifdef")
 
     def _skip_branches(self, pos: int, taken: bool = False) -> int:
-        """Past the branches that are not taken: behind the #elif or #else that is, or behind the #endif."""
+        """Past the branches that are not taken: after the #elif or #else that is, or after the #endif."""
         depth = 0
         for found in re.compile(_BRANCH).finditer(self._source.text, pos):
             name = found[1]

@@ -48,7 +48,7 @@ class StatementParser(DeclarationParser):
         return hints if hints or self.kind not in ("word", "var", "map") else ["statements are separated by ;"]
 
     def _closed_by_brace(self, statement: Stmt) -> bool:
-        """Whether a statement needs no ``;`` behind it."""
+        """Whether a statement needs no ``;`` after it."""
         return isinstance(statement, _BLOCK_LIKE) and self.tokens[self.index - 1][0] == "}"
 
     def parse_value_block(self) -> ast.BlockExpr:
@@ -159,7 +159,7 @@ class StatementParser(DeclarationParser):
         return ast.If(self.span_since(start), cond, then, other)
 
     def _parse_condition(self) -> Expr:
-        """The condition of ``if`` or ``while``, behind which a statement may follow without braces."""
+        """The condition of ``if`` or ``while``, after which a statement may follow without braces."""
         self.cast_names = self.kind != "("
         cond = self.parse_expression()
         self.cast_names = True

@@ -88,7 +88,7 @@ class TypeParser(Cursor):
         return None
 
     def parse_argument_type(self) -> TypeSyntax | None:
-        """A type that stands alone as an argument, behind which comes ``,`` or ``)``; None if it is an expression."""
+        """A type that stands alone as an argument, after which comes ``,`` or ``)``; None if it is an expression."""
         index = self.index
         if self.kind == "word" and self._typeof_ends_before(index, frozenset((",", ")"))):
             known = self.is_at_type()
@@ -134,7 +134,7 @@ class TypeParser(Cursor):
         return "bool" if name == "_Bool" else name
 
     def _try_parse_type(self) -> TypeSyntax | None:
-        """A type, or None with the position behind what looked like one."""
+        """A type, or None with the position after what looked like one."""
         start = self.token[2]
         typeof = None
         if self.is_at_word("typeof") and self.peek()[0] == "(":
@@ -179,7 +179,7 @@ class TypeParser(Cursor):
     def _typeof_ends_before(self, index: int, ends: frozenset[str], closing: str = "") -> bool:
         """False if a ``typeof(...)`` starts at this token but is no type there: looked up, never parsed twice.
 
-        Behind it must come one of ``ends``, or first ``closing``.
+        After it must come one of ``ends``, or first ``closing``.
         """
         tokens = self.tokens
         if tokens[index][1] != "typeof" or tokens[index + 1][0] != "(":

@@ -18,6 +18,6 @@ def unit_behind(name: str) -> str:
 
 
 def with_unit(name: str) -> str:
-    """A map's name with the unit behind it."""
+    """A map's name with the unit after it."""
     unit = unit_of(name.partition("[")[0])
     return f"{name} ({unit})" if unit else name

@@ -196,7 +196,7 @@ class _PythonWriter:
         return sorted(found)
 
     def _go_on(self, last: int, number: int) -> list[str]:
-        """Behind a block that does not end with a jump, where the next slot is not the next block."""
+        """After a block that does not end with a jump, where the next slot is not the next block."""
         insn = self._insns[last]
         following = self._following(last)
         if not following or insn.code & 7 in (JMP, JMP32) and not insn.wide \

@@ -1,7 +1,7 @@
 """Event records as columns and back: what makes a recording small, and replay fast.
 
 A block of records holds, for each site of which it has records, one column for each leaf of the record's fields. What
-lies between fields, behind the NUL of a string or behind the bytes in use of a buf() is not kept: it is whatever the
+lies between fields, after the NUL of a string or after the bytes in use of a buf() is not kept: it is whatever the
 ring held before.
 
 Layout of a block's data, little-endian numbers::

@@ -176,7 +176,7 @@ class Execution:
         self._controls = {number for number, site in enumerate(spec.sites) if site.control}
 
     def run(self) -> Iterator[Records]:
-        """Run it; what it sends, cut behind each record that asks for something to be done at once."""
+        """Run it; what it sends, cut after each record that asks for something to be done at once."""
         self._run_own("begin")
         yield from self._take_sent()
         for portion in self._recording.portions():
@@ -228,7 +228,7 @@ class Execution:
         columns = []
         names = list(runner.event.fields)
         for name in runner.names:
-            place, type = 2 + names.index(name), runner.event.fields[name]  # behind the probe and the time
+            place, type = 2 + names.index(name), runner.event.fields[name]  # after the probe and the time
             leaf = leaves[place]
             if leaf.kind != (TEXT if isinstance(type, t.Str) else NUMBER):
                 raise Damaged("an event's columns are not those of its arguments")
@@ -236,7 +236,7 @@ class Execution:
         return zip(*columns)
 
     def _take_sent(self) -> Iterator[Records]:
-        """The records that were sent, cut behind each that asks for something to be done at once."""
+        """The records that were sent, cut after each that asks for something to be done at once."""
         machine = self.machine
         found, machine.sent[:], machine.urgent = machine.sent[:], [], False
         while found:

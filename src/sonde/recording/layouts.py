@@ -195,7 +195,7 @@ class _LayoutReader:
         found = t.StructField(*[self.read(form, each) for form, each in zip(forms, plain)])
         _need(0 <= found.bit_offset < 64 and 0 <= found.bit_size <= 64, "bits of a member that it does not have")
         needed = 4 if found.data_loc else (found.bit_offset + found.bit_size + 7) // 8 or found.type.size
-        _need(0 <= found.offset and found.offset + needed <= size, "a member behind the end of its struct")
+        _need(0 <= found.offset and found.offset + needed <= size, "a member after the end of its struct")
         return found
 
     def _count_parts(self, more: int) -> None:

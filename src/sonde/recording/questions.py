@@ -78,7 +78,7 @@ class EventsWorld(BtfWorld):
         return parse_format(text, category, event, self) if text is not None else None
 
 
-# What the generated code has of a key, None of a map without; of several parts, and with a bucket behind it, a tuple.
+# What the generated code has of a key, None of a map without; of several parts, and with a bucket after it, a tuple.
 Key: TypeAlias = "int | bytes | tuple[Key, ...] | None"
 
 
@@ -159,7 +159,7 @@ class Question:
             -> Iterator[tuple[Any, ...]]:
         event, step = self._events[site]
         names = list(event.fields)
-        places = [2 + names.index(name) for name in step.columns]  # behind the probe and the time
+        places = [2 + names.index(name) for name in step.columns]  # after the probe and the time
         columns = {name: read_column(leaves[place], packed[place], count, event.fields[name])
                    for name, place in zip(step.columns, places)}
         if "cpu" in columns:

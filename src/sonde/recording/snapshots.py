@@ -59,13 +59,13 @@ def pack_snapshot(named: MapSpec, snapshot: MapSnapshot) -> Iterator[bytes]:
 
 
 def pack_with_head(head: Mapping[str, Json], data: bytes) -> bytes:
-    """JSON and bytes behind it."""
+    """JSON and bytes after it."""
     text = json.dumps(head).encode()
     return _LENGTH.pack(len(text)) + text + data
 
 
 def split_head(data: bytes) -> tuple[JsonObject, bytes]:
-    """The JSON object at the head of a block's data, and the bytes behind it."""
+    """The JSON object at the head of a block's data, and the bytes after it."""
     length = int.from_bytes(data[:4], "little")
     head = read_json(data[4:4 + length])
     if len(data) < 4 + length or not isinstance(head, dict):

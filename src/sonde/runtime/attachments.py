@@ -40,7 +40,7 @@ class Attachments:
             if attaching.attach_multi(spec, program.fd, links):
                 self.count += len(spec.attach) * sum([part.clauses for part in spec.parts] or [spec.clauses])
                 return
-            if spec.parts:  # some function cannot be had: the parts find out which
+            if spec.parts:  # some function cannot be attached to: the parts find out which
                 at = programs.index(program)
                 program.close()
                 programs[at:at + 1] = parts = [loader.load_program(part) for part in spec.parts]
@@ -52,7 +52,7 @@ class Attachments:
         self.count += attaching.attach_program(spec, program.fd, links, self.miss) * spec.clauses
 
     def miss(self, error: AttachError, point: Attach) -> None:
-        """An attach point cannot be had: an error, a warning or nothing, as ``missing_probes`` says."""
+        """An attach point is not available: an error, a warning or nothing, as ``missing_probes`` says."""
         if point.wild:
             self._unmatched.append(error)
         elif self._policy == "error":

@@ -96,8 +96,8 @@ class Delivery:
     def _certain_before(self) -> int:
         """The time before which every record has been read.
 
-        What lies in the ring behind a place that the producer had reached at some moment was made after that moment,
-        and what lies behind a record after that record, but for the window.
+        What lies in the ring after a place that the producer had reached at some moment was made after that moment,
+        and what lies after a record after that record, but for the window.
         """
         marks, position = self._marks, self.data.position if self.data else 1 << 63
         while len(marks) > 1 and marks[1][0] <= position:

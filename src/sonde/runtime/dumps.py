@@ -35,7 +35,7 @@ class CpuPart(Record):
                     f"{strftime('%H:%M:%S.%f', self.first)} to {strftime('%H:%M:%S.%f', self.last)}")
         if self.overwritten:
             text += f"; {self.overwritten} bytes before them overwritten"
-        return text + ("; older ones left out, behind a record that is not complete" if self.holes else "")
+        return text + ("; older ones left out, after a record that is not complete" if self.holes else "")
 
 
 class Dump(Record):

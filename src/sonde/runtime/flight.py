@@ -43,7 +43,7 @@ _HALF = (1 << 32) - 1
 
 
 class Stretch(Record):
-    """The newest records of a CPU that lie one behind the other: bytes ``begin`` to ``end`` of all that it has written.
+    """The newest records of a CPU that follow one another: bytes ``begin`` to ``end`` of all that it has written.
     ``batches`` have them in the order in which they were begun. ``holes``: places that broke what was older off."""
 
     cpu: int
@@ -160,8 +160,8 @@ def split_stretch(cpu: int, first: int, end: int, size: int, segments: Sequence[
 
 
 def _split_segment(segment: bytes, base: int, at: int, stop: int, sites: Sequence[EventSite]) -> tuple[Batch, int]:
-    """The records that begin at byte ``at`` or behind it, and before ``stop``, in a segment whose first byte is
-    ``base``; and the byte behind the last of them, which is less than ``stop`` where there is a hole."""
+    """The records that begin at byte ``at`` or after it, and before ``stop``, in a segment whose first byte is
+    ``base``; and the byte after the last of them, which is less than ``stop`` where there is a hole."""
     words = memoryview(segment).cast("Q")
     place, stop = at - base >> 3, stop - base >> 3
     stamp, most = base >> 3, len(words)
@@ -192,7 +192,7 @@ def _split_segment(segment: bytes, base: int, at: int, stop: int, sites: Sequenc
 
 
 def _scan_alike(words: memoryview[int], place: int, stop: int, stamp: int, sites: Sequence[EventSite]) -> range | None:
-    """Where the records of a segment lie (the words behind their prefixes), up to the word behind the last, if all are
+    """Where the records of a segment lie (the words after their prefixes), up to the word after the last, if all are
     of one site."""
     if place + 2 >= len(words) or place >= stop:
         return None

@@ -1,4 +1,4 @@
-"""What the kernel spends around a program, measured here: its run-time statistics begin behind that.
+"""What the kernel spends around a program, measured here: its run-time statistics begin after that.
 
 Under a hypervisor a uprobe's trap can take twenty times as long as elsewhere, so a table would not do. Two things are
 measured, in this process alone, before a trace attaches: a raw tracepoint of system calls and, where they are wanted,

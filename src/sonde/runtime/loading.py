@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # is told of an attach point that cannot be had
+Missing: TypeAlias = "Callable[[AttachError, Attach], None]"  # is told of an attach point that is not available
 
 
 class Loader:

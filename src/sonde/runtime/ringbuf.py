@@ -3,7 +3,7 @@
 Layout of the mapping (kernel/bpf/ringbuf.c): one page with the consumer position, ours to write; one page with the
 producer position; then the data. Positions only grow; a record starts at position & (size - 1) with a u32 length,
 whose top bits say "still being written" and "discarded", and a u32 of the kernel's own. Records are aligned to 8 bytes,
-and one may begin at the end of the data and go on at its beginning. (The kernel would map the data once more behind
+and one may begin at the end of the data and go on at its beginning. (The kernel would map the data once more after
 itself, so that it is in one piece; but then each page counts twice as this process's memory.)
 
 Positions and lengths are read as one native access each (a memoryview of format "Q" or "I" does that, ``struct`` with
@@ -54,7 +54,7 @@ class Ring:
     def read_records(self, limit: int = 1 << 62) -> Batch:
         """Consume complete records up to the first that is still being written, in ring order.
 
-        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once; what lies behind
+        About ``limit`` bytes are copied out in one piece, so the kernel gets the room back at once; what lies after
         the ring's end comes with the next call. A record whose time is 0 takes that of the record before it.
         """
         position = self.position
@@ -107,7 +107,7 @@ class Ring:
         return found, at
 
     def _scan_alike(self, start: int, most: int) -> range:
-        """The same of those that have the length of the first; its stop is the word behind them."""
+        """The same of those that have the length of the first; its stop is the word after them."""
         halves = self._halves[2 * start:]
         first = halves[0]
         if first >= BPF_RINGBUF_DISCARD_BIT:

@@ -59,7 +59,7 @@ class Series(Drawing):
 
     @property
     def digits(self) -> int:
-        """Digits behind the second that are shown: 0, 3, 6 or 9, by the interval; 9 where there is one point only."""
+        """Digits after the second that are shown: 0, 3, 6 or 9, by the interval; 9 where there is one point only."""
         return next((d for d in (0, 3, 6) if self.interval >= 10 ** (9 - d) and len(self.values) > 1), 9)
 
     def format_time(self, start: int) -> str:

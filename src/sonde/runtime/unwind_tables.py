@@ -39,7 +39,7 @@ class UnwindTables:
         self._find, self._meanwhile = find, meanwhile
         self._files, rows = maps[UNWIND_FILES], maps[UNWIND_ROWS]
         self._memory, self._room = rows.memory, rows.spec.value_size // table.ROW.size
-        self._used = 0   # rows that are stored; more may lie behind them, of the file that is being read
+        self._used = 0   # rows that are stored; more may lie after them, of the file that is being read
         self._stored: dict[Stamp, bytes] = {}  # what is known of files, by what they are
         self._asked: deque[bytes] = deque()
         self.process = 0

@@ -51,7 +51,7 @@ class DecodingContext(Clock, Protocol):
         """The same of a user address, and the file it is mapped from; "" where that has no symbol."""
 
     def code_places(self, address: int, tgid: int) -> Sequence[tuple[str, str, int]]:
-        """(function, source file, line) of a user address, behind those of the functions that are inlined there; empty
+        """(function, source file, line) of a user address, after those of the functions that are inlined there; empty
         where that is not known, or not wanted."""
 
     def build_id(self, address: int, tgid: int) -> tuple[str, int] | None:
@@ -355,7 +355,7 @@ class StackTrace:
         return [frame for at, address in enumerate(self.addresses) for frame in self._frames_at(address, at > 0)]
 
     def _frames_at(self, address: int, calls: bool) -> list[StackFrame]:
-        """The frame of an address, behind those of functions that are inlined there. Of one that ``calls`` it is where
+        """The frame of an address, after those of functions that are inlined there. Of one that ``calls`` it is where
         the call returns to, which may be another line's."""
         found = self._context.usym(address, self.tgid) if self.type.user else self._context.ksym(address)
         frame = self._make_frame(address, *(found or ("", 0)))
@@ -388,7 +388,7 @@ class StackTrace:
                 for frame in self.frames]
 
     def render(self, indent: int) -> str:
-        """The text, each frame on a line of its own behind a line break; addresses alone are not indented."""
+        """The text, each frame on a line of its own after a line break; addresses alone are not indented."""
         lead = {"perf": "\t", "raw": "", "build_id": ""}.get(self.type.mode, " " * indent)
         lines = [lead + line for line in self.lines] or [lead + LOST] * self.lost
         return "\n" + "".join([f"{line}\n" for line in lines])

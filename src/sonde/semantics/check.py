@@ -107,7 +107,7 @@ def _report_missing_types(world: World, diagnostics: Diagnostics) -> None:
 
 
 def _known_parameters(script: Script, options: Options, functions: Functions, diagnostics: Diagnostics) -> None:
-    """Nothing that is given behind -- may be lost on a script that never asks for it."""
+    """Nothing that is given after -- may be lost on a script that never asks for it."""
     asked = {node.args[0].value for node in walk_nodes([script.clauses, script.macros, script.functions])
              if isinstance(node, Call) and node.name in functions and functions[node.name].parameter
              and node.args and isinstance(node.args[0], StrLiteral)}

@@ -222,7 +222,7 @@ class CheckContext:
                  for close in nearest_names(node.name, names)[:1]] if self.is_error_shown else []
         if any(state.name == node.name for state in self.program.probe.variables):
             hints = [f"${node.name} ends with the block that it is assigned in: declare it before, let ${node.name};"]
-        name = node.name.partition("#")[0]  # in a macro the names have numbers behind them
+        name = node.name.partition("#")[0]  # in a macro the names have numbers after them
         self.error("undefined-variable", f"Undefined or undeclared variable: ${name}", node, hints)
 
     def report_untyped(self, node: Variable) -> None:

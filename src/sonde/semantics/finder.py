@@ -36,12 +36,12 @@ class ProbeFinder:
         given = len(self.options.params)
         if point.missing:
             hints = [f"{point.missing} is missing: {given or 'no'} parameter{' is' if given == 1 else 's are'} "
-                     "given behind the script", *hints]
+                     "given after the script", *hints]
         self.diagnostics.error(code, message, point.span, hints)
         return []
 
     def report_part_count(self, point: AttachPoint, wants: str, form: str, *more: str) -> list[Attach]:
-        """The attach point has too few or too many parts: it ``wants`` so many behind its kind."""
+        """The attach point has too few or too many parts: it ``wants`` so many after its kind."""
         return self.error("probe-form", f"{self.kind} probe type requires {wants} arguments, found "
                           f"{len(point.parts) - 1}", point, [f"write {form}", *more])
 

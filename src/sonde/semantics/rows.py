@@ -65,7 +65,7 @@ class FunctionRow(Callee):
     probes: tuple[str, ...] = ()
     on_map: str = ""            # "look", "delete", "clear", "zero" or "print": what it does to the map that it is given
     acts: bool = False          # its value may be left lying: it is called for what it does, too
-    ends: bool = False          # the program does not go on behind it
+    ends: bool = False          # the program does not go on after it
     cost: int = 30              # instructions that the verifier looks at, roughly
     library: str = ""           # the file of stdlib/ that has it, as a macro
     macro: bool = False         # it is a macro in bpftrace's standard library, which words some errors differently

@@ -34,13 +34,13 @@ def check_statements(context: CheckContext, body: Sequence[Stmt]) -> None:
 
 
 def _is_exit(node: Stmt | None) -> bool:
-    """Whether a statement is ``exit();``, behind which a program does not go on."""
+    """Whether a statement is ``exit();``, after which a program does not go on."""
     row = row_of(node.expr) if isinstance(node, ast.ExprStmt) else None
     return row is not None and row.ends
 
 
 def _whole_span(node: ast.Stmt) -> Span:
-    """A statement with its semicolon, if it is one that has it behind it."""
+    """A statement with its semicolon, if it is one that has it after it."""
     source, end = node.span.source, node.span.end
     plain = isinstance(node, (ast.ExprStmt, ast.Return, ast.Break, ast.Continue)) and source.text[end:end + 1] == ";"
     return Span(source, node.span.start, end + plain)
@@ -157,7 +157,7 @@ def _compound_type(context: CheckContext, node: ast.Assign, target: ast.Variable
 
 
 def _operation(node: ast.Assign) -> ast.Binary:
-    """What ``x op= y`` computes, whose place is all behind ``x``."""
+    """What ``x op= y`` computes, whose place is all after ``x``."""
     target, value = node.target, node.value
     behind = target.span.source.text[target.span.end:value.span.start]
     start = target.span.end + len(behind) - len(behind.lstrip())

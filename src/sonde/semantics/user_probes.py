@@ -212,7 +212,7 @@ def _attach_functions(finder: ProbeFinder, point: AttachPoint, kind: str, path: 
 
 
 def _warn_of_unknown(finder: ProbeFinder, point: AttachPoint, item: Attach) -> None:
-    """``args`` as a whole is without the arguments that cannot be had."""
+    """``args`` as a whole is without the arguments that cannot be read."""
     places = finder.world.user_prototype(item.target, item.offset).places
     gone = [f"{name} {place.why}" for name, place in places.items() if place.kind == "unknown"]
     if gone and finder.options.warnings:
@@ -289,7 +289,7 @@ def resolve_user_arguments(item: Attach, world: World) -> None:
         hint = "a function's name alone is such a place" if detail.line or not item.event else \
             f"uprobe:{item.target}:{item.event} has them; keep what you need in a map, by tid"
         detail.prototype = UserPrototype(
-            problem="only a function's first instruction has them for sure; behind it their registers and their stack "
+            problem="only a function's first instruction has them for sure; after it their registers and their stack "
             "may have other contents", hints=[hint])
         return
     found = world.user_prototype(item.target, item.offset)

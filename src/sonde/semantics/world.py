@@ -141,7 +141,7 @@ class World(Protocol):
         ...
 
     def is_instruction_start(self, path: str, offset: int, distance: int) -> bool:
-        """Whether an instruction starts ``distance`` bytes behind the one at a file offset; True if not known."""
+        """Whether an instruction starts ``distance`` bytes after the one at a file offset; True if not known."""
         ...
 
     def user_prototype(self, path: str, offset: int) -> UserPrototype:
@@ -161,8 +161,8 @@ class World(Protocol):
         ...
 
     def demangle(self, names: list[str], source: str = "") -> list[str] | None:
-        """C++ names of the file ``source`` as people write them, others as they are; None where the C++ runtime cannot
-        be had."""
+        """C++ names of the file ``source`` as people write them, others as they are; None where there is no
+        C++ runtime."""
         ...
 
     def file_problem(self, path: str) -> str:

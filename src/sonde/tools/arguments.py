@@ -50,7 +50,7 @@ def check_arguments(tool: Tool, parameters: list[str], options: dict[str, str]) 
 
 
 def probes_by_regex(pattern: str) -> tuple[str, str]:
-    """All probes among which ``pattern`` chooses by the regular expression behind its last colon, and the filter for
+    """All probes among which ``pattern`` chooses by the regular expression after its last colon, and the filter for
     these: it matches from the beginning of the name on."""
     kind, _, regex = pattern.rpartition(":")
     return f"{kind or 'kprobe'}:*", f":(?:{regex.removeprefix('^')})[^:]*$"

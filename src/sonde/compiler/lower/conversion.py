@@ -14,7 +14,7 @@ def convert_value(lo: Lower, source: Mem, have: Type, mem: Mem, type: Type, pad:
         convert_tuple(lo, source, have, mem, type)
         return
     size = min(type.size, have.size)
-    if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding behind it
+    if source.btf and isinstance(have, Struct):  # a word may reach from a member into the padding after it
         memory.read_bytes(lo, Mem(source.base, source.off, KERNEL), size, mem)
     else:
         memory.copy_bytes(lo, source, mem, size)

@@ -173,7 +173,7 @@ class Lower:
         self.state.temps[-1].append(slot)
         return Mem(slot)
 
-    # regions: what is known in one arm of a branch does not hold behind it
+    # regions: what is known in one arm of a branch does not hold after it
 
     @contextmanager
     def region(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ FACTOR = 0x9E3779B1 - (1 << 32)  # 2^32 / golden ratio, as an immediate operand
 
 
 def find_hot(lo: Lower, name: str, key: Mem, where: Reg, have: BasicBlock) -> Reg:
-    """Set ``where`` to this CPU's words of the key in the table and go on to ``have``; behind it, the address of the
+    """Set ``where`` to this CPU's words of the key in the table and go on to ``have``; after it, the address of the
     place that the key would have."""
     b, spec = lo.b, lo.unit.maps[name]
     table = lo.unit.maps[spec.hot]

@@ -35,7 +35,7 @@ def key_memory(lo: Lower, key: Expr, type: Type) -> Mem:
 
 
 def use_key(lo: Lower, info: ScriptMap, key: Expr, use: Callable[[str, Mem], None]) -> None:
-    """Lower ``use(map, key)``; twice, behind a test of the strings' length, where the map has a companion."""
+    """Lower ``use(map, key)``; twice, after a test of the strings' length, where the map has a companion."""
     assert info.key is not None
     short = lo.unit.maps[info.name].short
     if short and must_run_first(key):

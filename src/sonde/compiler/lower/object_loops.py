@@ -52,7 +52,7 @@ def lower_object_loop(lo: Lower, stmt: For) -> None:
 
 
 def _arguments(lo: Lower, call: Call, row: ObjectLoop) -> tuple[list[Operand], Operand | None]:
-    """What the iterator begins with, behind its state; and the process whose threads are wanted, where all threads are
+    """What the iterator begins with, after its state; and the process whose threads are wanted, where all threads are
     gone through: the kernel takes no task but the current one, for it is the only one that the verifier trusts."""
     if not row.of_task:
         return [0, row.last], None

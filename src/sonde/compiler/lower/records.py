@@ -39,7 +39,7 @@ def event_type(type: Type | None) -> Type:
 
 
 def lay_out_fields(types: list[Type], control: bool = False) -> tuple[list[EventField], int]:
-    """Fields at their natural alignment behind the header; the record's size."""
+    """Fields at their natural alignment after the header; the record's size."""
     at = CONTROL_HEADER if control else RECORD_HEADER
     fields = []
     for type in types:

@@ -22,7 +22,7 @@ MAX_LOOPS = 1 << 23    # BPF_MAX_LOOPS
 SHORT_HAY = 16         # a string of this capacity stays where it is
 LONG_NEEDLE = 256      # a longer one is put into memory
 CHUNK = 64             # characters that one call compares
-PADDING = CHUNK + 8    # bytes behind a string that may be loaded with its last ones
+PADDING = CHUNK + 8    # bytes after a string that may be loaded with its last ones
 FOUND, MISSED = 1, 2
 
 Look = Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]
@@ -30,7 +30,7 @@ Look = Callable[[Reg, BasicBlock, BasicBlock, BasicBlock], None]
 
 
 def pad_text(lo: Lower, mem: Mem, capacity: int, terminated: bool) -> Mem:
-    """A string in scratch memory, with room behind it. What is not terminated by a NUL within its capacity gets one."""
+    """A string in scratch memory, with room after it. What is not terminated by a NUL within its capacity gets one."""
     place = mem
     if terminated:
         place = words.in_scratch(lo, mem, capacity + PADDING)
@@ -149,7 +149,7 @@ def _by_bytes(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicB
 
 
 def _by_words(lo: Lower, at: Reg, needle: bytes, found: BasicBlock, step: BasicBlock, stop: BasicBlock) -> None:
-    """Behind the string there is room enough to load whole words."""
+    """After the string there is room enough to load whole words."""
     start = lo.b.load(at, 0, 8)
     other = lo.b.block("other")
     for offset in range(0, len(needle), 8):
@@ -227,7 +227,7 @@ def _prefix_word(lo: Lower, hay: Reg, needle: Reg, at: int, found: BasicBlock, d
 
 
 def _rest_agrees(lo: Lower, hay: Reg, needle: Reg, most: int, found: BasicBlock, differs: BasicBlock) -> None:
-    """Without bpf_loop: a loop over the words behind the first."""
+    """Without bpf_loop: a loop over the words after the first."""
     at = lo.b.function.reg("at")
     lo.b.set(at, 8)
     head, body = lo.b.block("match"), lo.b.block("word")

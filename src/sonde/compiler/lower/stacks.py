@@ -72,7 +72,7 @@ def write_copy(lo: Lower, type: StackCopy, into: Mem) -> None:
 
 
 def _hash_frames(lo: Lower, frames: Mem, count: Operand) -> Operand:
-    """64 bits over the frames that are there; also clears nothing: what lies behind them is not read."""
+    """64 bits over the frames that are there; also clears nothing: what lies after them is not read."""
     b = lo.b
     value, index = b.function.reg("hash"), b.function.reg("index")
     b.set(value, 0)
@@ -142,7 +142,7 @@ def _insert_frames(lo: Lower, map: str, key: Mem, frames: Mem) -> Operand:
 
 
 def _clear_rest(lo: Lower, frames: Mem, size: Operand) -> None:
-    """Zero what lies behind the frames: it is left over from another stack."""
+    """Zero what lies after the frames: it is left over from another stack."""
     b = lo.b
     index = b.function.reg("clear")
     b.set(index, b.alu("rsh", size, 3))

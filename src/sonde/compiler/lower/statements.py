@@ -62,7 +62,7 @@ def lower_block(lo: Lower, body: list[Stmt]) -> None:
             else:
                 _STATEMENTS[type(stmt)](lo, stmt)
         if lo.b.closed:
-            break  # nothing behind a jump is reached
+            break  # nothing after a jump is reached
     lo.place = outer
 
 

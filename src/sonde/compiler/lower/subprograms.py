@@ -1,7 +1,7 @@
 """The script's own functions (``fn``): each becomes a BPF function of the program that calls it.
 
 Numbers and pointers are passed in registers, anything else as the address of a copy; the address where a result that
-is no number shall be written comes behind the arguments. A function that needs the program's context, or may end the
+is no number shall be written comes after the arguments. A function that needs the program's context, or may end the
 program, gets the caller's frame too, last of all (see :mod:`.loops` for what is in it).
 """
 
@@ -34,7 +34,7 @@ def write_function_result(lo: Lower, node: Call, mem: Mem, type: Type, pad: bool
 
 
 def lower_function_call(lo: Lower, node: Call, result_at: Mem | None = None) -> Operand:
-    """The function's result; the program ends behind the call if the function says so."""
+    """The function's result; the program ends after the call if the function says so."""
     made = lo.probe.functions[node.name]
     label = lo.subprograms.get(node.name) or _define_function(lo, made)
     args: list[Operand] = []

@@ -252,7 +252,7 @@ def _slot_for(work: Work, address: Reg, type: Reg) -> Reg:
     pivot = b.load(b.alu("add", work.base, b.alu("lsh", index, 3)), NODE + 8)
     b.branch("jge", pivot, address, found, later)
     b.start(later)
-    b.branch("jne", pivot, 0, on, found)  # behind the last one there are zeros
+    b.branch("jne", pivot, 0, on, found)  # after the last one there are zeros
     b.start(on)
     b.set(index, b.alu("add", index, 1))
     b.jump(head)

@@ -105,7 +105,7 @@ def apply_linked_rule(work: Work, rule: Reg, pc: Reg, end: BasicBlock, again: Ba
 
 
 def _find_frame(work: Work, rule: Reg, kind: Reg, lies: Reg, end: BasicBlock) -> Reg:
-    """The frame's address. Behind code that was walked by frame pointers the stack pointer is not known, and the frame
+    """The frame's address. After code that was walked by frame pointers the stack pointer is not known, and the frame
     record says it."""
     b = work.b
     frame, offset = b.function.reg("frame"), b.alu("lsh", b.alu("rsh", rule, table.DISTANCE_SHIFT), 3)

@@ -101,7 +101,7 @@ def _frame_function(lo: Lower, function: BpfFunction) -> None:
     b.branch("jne", pc, 0, here, end)
     b.start(here)
     _note_frame(work, b.load(state, 8), pc, deep)
-    place = b.alu("add", b.alu("sub", pc, 1), work.get("exact"))  # behind a call; the call belongs to the function
+    place = b.alu("add", b.alu("sub", pc, 1), work.get("exact"))  # after a call; the call belongs to the function
     file = find_file(work, place, end)
     tabled, pointers = b.block("tabled"), b.block("pointers")
     b.branch("jne", file.rows, 0, tabled, pointers)

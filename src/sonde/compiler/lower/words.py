@@ -66,7 +66,7 @@ def in_scratch(lo: Lower, mem: Mem, size: int) -> Mem:
 
 # --- loops over words -----------------------------------------------------------------------------------------
 
-Look = Callable[[int, int], None]  # (offset, width): look at one piece, and go on behind it if nothing is decided
+Look = Callable[[int, int], None]  # (offset, width): look at one piece, and go on after it if nothing is decided
 
 
 def _cut_pieces(first: int, end: int, step: int) -> list[tuple[int, int]]:
@@ -122,7 +122,7 @@ def branch_on_bytes(lo: Lower, a: Mem, b: Mem, size: int, yes: BasicBlock, no: B
 
 
 def _compare_bytes(lo: Lower, a: Mem, b: Mem, size: int, text: bool, yes: BasicBlock, no: BasicBlock) -> None:
-    """Goes on behind it if ``size`` bytes are the same (and, of a text, none is NUL)."""
+    """Goes on after it if ``size`` bytes are the same (and, of a text, none is NUL)."""
     def look(places: list[Mem], width: int, at: Operand) -> None:
         _compare_piece(lo, places[0], places[1], width, text, yes, no)
 
@@ -163,7 +163,7 @@ def _compare_piece(lo: Lower, a: Mem, b: Mem, width: int, text: bool, yes: Basic
         lo.b.start(more)
         return
     ends = mark_zero_bytes(lo, left, width)
-    matters = lo.b.alu("xor", ends, lo.b.alu("sub", ends, 1))  # what is not behind the NUL; all if there is none
+    matters = lo.b.alu("xor", ends, lo.b.alu("sub", ends, 1))  # what is not after the NUL; all if there is none
     lo.b.branch("jeq", lo.b.alu("and", lo.b.alu("xor", left, right), matters), 0, same, no)
     lo.b.start(same)
     lo.b.branch("jeq", ends, 0, more, yes)
@@ -226,7 +226,7 @@ def _block_function(lo: Lower, function: BpfFunction, blocks: int, text: bool) -
 
 
 def text_length(lo: Lower, mem: Mem, capacity: int) -> Operand:
-    """Characters before the NUL. In what is behind the first characters of a long string the kernel looks for it: a
+    """Characters before the NUL. In what is after the first characters of a long string the kernel looks for it: a
     copy says how long it was."""
     mem = plain_memory(lo, mem, capacity)
     counted = capacity if capacity <= COUNTED else COUNTED // 2

@@ -11,7 +11,7 @@ from ...errors import EnvironmentProblem
 
 _END = struct.Struct("<4s4H2IH")         # end of central directory: signature ..., size and offset of the directory
 _ENTRY = struct.Struct("<4s6H3I5H2I")    # a file header of the central directory, without name, extra and comment
-_LOCAL = 30  # bytes of a local file header, the last four of which are the sizes of name and extra behind it
+_LOCAL = 30  # bytes of a local file header, the last four of which are the sizes of name and extra after it
 _MOST_COMMENT = 0xFFFF
 MOST_DIRECTORY = 32 << 20  # bytes
 MOST_MEMBERS, MOST_NAME = 8192, 200  # of a list
@@ -57,7 +57,7 @@ def _read_directory(descriptor: int) -> Iterator[tuple[bytes, bool, int, int]]:
 
 
 def _skip_header(descriptor: int, at: int) -> int:
-    """Where a member's bytes begin, behind the header at an offset."""
+    """Where a member's bytes begin, after the header at an offset."""
     header = os.pread(descriptor, _LOCAL, at)
     if len(header) < _LOCAL or not header.startswith(b"PK\3\4"):
         raise EnvironmentProblem("a damaged ZIP archive")

@@ -23,7 +23,7 @@ Rows = tuple[list[int], list[tuple[int, int]]]
 
 
 def code_places(elf: Elf, address: int) -> list[Place]:
-    """The function of an address behind those that are inlined there, the innermost first; [] if it is not known."""
+    """The function of an address after those that are inlined there, the innermost first; [] if it is not known."""
     info = debug_info(elf)
     if isinstance(info, UserPrototype):
         if info.problem == MISSING:

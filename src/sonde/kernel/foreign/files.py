@@ -318,7 +318,7 @@ class ElfFile(ForeignFile):
         return SourceLines([SourceLine(*row) for row in found], problem, hints)
 
     def code_places(self, address: int) -> list[tuple[str, str, int]]:
-        """(function, source file, line) of an address, behind those of the functions that are inlined there."""
+        """(function, source file, line) of an address, after those of the functions that are inlined there."""
         known = self._places.get(address)
         if known is None:
             known = self._places[address] = [(name, file, line)
@@ -567,7 +567,7 @@ def read_ld_cache(path: str, machine: str) -> dict[str, str]:
 
 
 def demangle(names: list[str], source: str = "") -> list[str] | None:
-    """C++ names as people write them, others as they are; None where the C++ runtime cannot be had.
+    """C++ names as people write them, others as they are; None where there is no C++ runtime.
 
     ``source`` is the file that they come from: if one takes too long, all of that file's stay as they are.
     """

@@ -139,7 +139,7 @@ def _stamp_of(stat: os.stat_result) -> Stamp:
 
 
 def read_start(path: str, size: int, at: int = 0) -> bytes:
-    """Some bytes of a file; b"" if it cannot be had."""
+    """Some bytes of a file; b"" if they cannot be read."""
     try:
         descriptor = open_regular(path)
     except EnvironmentProblem:

@@ -124,7 +124,7 @@ def function_in(rows: list[Row], starts: list[int], address: int) -> tuple[str, 
 
 # ---- maps of run-time compilers
 
-JIT_SIZE = 64 << 20  # bytes of a map; what is behind them is not read
+JIT_SIZE = 64 << 20  # bytes of a map; what is after them is not read
 _PORTION = 1 << 20
 
 

@@ -217,7 +217,7 @@ class BoundedServer:
             data = b""
         if not data:
             self.drop_client(client)
-        elif not client.asked:  # what comes behind the request is no matter
+        elif not client.asked:  # what comes after the request is no matter
             self._receive_request(client, data)
 
     def _receive_request(self, client: Client, data: bytes) -> None:

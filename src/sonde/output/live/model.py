@@ -137,7 +137,7 @@ class _MapState:
         return found
 
     def _remember_history(self, values: dict[ScriptValue, int | None], passed: float) -> None:
-        """Put ``values`` behind those of the looks before; they are gains if a time has ``passed``."""
+        """Put ``values`` after those of the looks before; they are gains if a time has ``passed``."""
         if len(self.histories.keys() | values.keys()) > self.most:  # those that are gone make room
             self.histories = {key: history for key, history in self.histories.items() if key in values}
         for key in self.histories.keys() - values.keys():
@@ -310,7 +310,7 @@ class Model:
 
     def make_snapshot(self, losses: Sequence[str], costs: Sequence[LiveCost] = (), ended: str = "", state: str = "",
                       more: Sequence[LiveTable] = ()) -> Snapshot:
-        """The same of what is no session: with a fleet's ``state``, and ``more`` tables behind the maps."""
+        """The same of what is no session: with a fleet's ``state``, and ``more`` tables after the maps."""
         self.gather_text()
         tables = [each.build_table() for each in self._maps.values()]
         if self.tool is not None and self.tool.columns:

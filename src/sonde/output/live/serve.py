@@ -130,7 +130,7 @@ class _Http(Bounded):
             self._catch_up(client)
 
     def _catch_up(self, client: Client) -> None:
-        """Send the latest snapshot, if it is new to a browser that has taken all before; behind the last, the end."""
+        """Send the latest snapshot, if it is new to a browser that has taken all before; after the last, the end."""
         if client.left:
             return
         if self._seen[client] < self._number:

@@ -316,7 +316,7 @@ class TopApp(App[None]):
             await self._show_latest()
 
     async def action_sort(self) -> None:
-        """By the next column; behind the last one as the rows come."""
+        """By the next column; after the last one as the rows come."""
         table = self._shown_table()
         if table is not None:
             column, _ = self._sort.get(table.name, (-1, True))

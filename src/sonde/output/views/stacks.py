@@ -28,7 +28,7 @@ from .view import View, has_stack, key_types
 LEFT_OUT = ("[left out: --memory]",)  # the frames of all stacks for which there was no room
 _ENTRY = 200     # bytes of a stack that is kept, without its frames
 _NAME = 100      # bytes of a name that is kept, beside its text
-KERNEL = "_[k]"  # behind the names of kernel frames, as flame-graph scripts know it
+KERNEL = "_[k]"  # after the names of kernel frames, as flame-graph scripts know it
 WAKER = "--"     # between a stack and the stack of who woke it
 _ADDITIVE = ("count", "sum", "stats", "hist", "lhist")
 _INTERRUPTS = ("asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq")  # where the kernel enters for one
@@ -52,8 +52,8 @@ def value_weight(value: ScriptValue) -> int:
 def fold_key(key: ScriptValue) -> tuple[str, ...]:
     """The frames of a map key, outermost first: what is no stack, then user frames, then kernel frames.
 
-    A second stack of the same kind is that of a waker; it follows behind ``--``, innermost first, so that in a flame
-    graph it stands over the stack that it woke, head to head. What stands behind the waker's stacks in the key is the
+    A second stack of the same kind is that of a waker; it follows after ``--``, innermost first, so that in a flame
+    graph it stands over the stack that it woke, head to head. What stands after the waker's stacks in the key is the
     waker's name and comes on top of them; a third one is that of the waker's waker, and so on. Where an interrupt has
     woken, it ends with the interrupt's entry: the thread that was running just then, and who had woken that, have no
     part in it.
@@ -80,7 +80,7 @@ def fold_key(key: ScriptValue) -> tuple[str, ...]:
 
 
 class _Segment:
-    """The stacks of one thread in a key, by their kinds; ``names``: what comes behind them."""
+    """The stacks of one thread in a key, by their kinds; ``names``: what comes after them."""
 
     def __init__(self) -> None:
         self.stacks: dict[str, StackTrace] = {}
