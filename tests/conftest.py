@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from sonde.kernel import notices
 from support import live_obstacle
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow, not wrong
@@ -136,3 +137,11 @@ def no_fd_leak() -> Iterator[None]:
     if leaked:
         gc.collect()
     assert not leaked, f"file descriptors left open: {leaked}"
+
+
+@pytest.fixture(autouse=True)
+def own_notices() -> Iterator[None]:
+    """A command line that a test has run in this process does not take the warnings of the tests after it."""
+    before = notices.tell
+    yield
+    notices.tell = before

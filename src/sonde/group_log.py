@@ -99,13 +99,13 @@ class GroupLog:
             session.maps["@known"] = self._answers
         try:
             session.attach()
+            groups.catch_up = self.drain_rings
+            if self._answers is not None:
+                self._answer_all()
+                self._lay_out_early(maps[EARLY].memory, until)
         except BaseException:
             self._close_session()
             raise
-        groups.catch_up = self.drain_rings
-        if self._answers is not None:
-            self._answer_all()
-            self._lay_out_early(maps[EARLY].memory, until)
 
     def _answer_all(self) -> None:
         """Tell the programs which folders' names decide, and of the groups that are there already."""
