@@ -169,11 +169,12 @@ def _lower_reg(lo: Lower, call: Call) -> Operand:
 
 
 ROWS = (
-    Function("kaddr", ("symbol:literal",), None, "Address of a kernel symbol.", 'kaddr("jiffies")', check_kaddr),
+    Function("kaddr", ("symbol:literal",), None, "Address of a kernel symbol.", 'kaddr("jiffies")', check_kaddr,
+             machine=True),
     Function("percpu_kaddr", ("symbol:literal", "cpu:int?"), None, "Address of a per-CPU variable of the kernel.",
-             'percpu_kaddr("process_counts")', check_percpu_kaddr, scalar=_lower_percpu_kaddr),
+             'percpu_kaddr("process_counts")', check_percpu_kaddr, machine=True, scalar=_lower_percpu_kaddr),
     Function("uaddr", ("symbol:literal",), None, "Address of a user symbol.", 'uaddr("ps1_prompt")', check_uaddr,
-             probes=("uprobe", "uretprobe"), macro=True,
+             machine=True, probes=("uprobe", "uretprobe"), macro=True,
              wrong={"probe": '__builtin_uaddr can not be used with "{kind}" probes',
                     "symbol": "__builtin_uaddr() expects a string literal as the first argument"},
              scalar=_lower_uaddr),
@@ -187,5 +188,5 @@ ROWS = (
     Function("is_err", ("pointer:ptr|int",), BOOL, "Whether a pointer is an error number.", "is_err($p)",
              library="values", macro=True),
     Function("reg", ("name:literal",), UINT64, "A register of the traced code.", 'reg("ip")', check_reg,
-             probes=kinds_with("registers"), scalar=_lower_reg),
+             machine=True, probes=kinds_with("registers"), scalar=_lower_reg),
 )

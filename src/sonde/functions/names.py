@@ -54,5 +54,5 @@ ROWS = (
              rule=check_cgroup_path,
              scalar=first_argument),
     Function("cgroupid", ("path:literal",), None, "Id of a cgroup's path.", 'cgroupid("/sys/fs/cgroup/user.slice")',
-             check_cgroupid),
+             check_cgroupid, machine=True),
 )

@@ -262,7 +262,7 @@ ROWS = (
     Function("tcp_state", ("state:int",), None, 'The name of a state of TCP: "ESTABLISHED".', "tcp_state(1)",
              library="inet"),
     Function("socket_cookie", ("sock:ptr",), UINT64, "The kernel's cookie of a socket.", "socket_cookie(args.sk)",
-             check_socket_cookie, probes=tracing_kinds(), scalar=_lower_socket_cookie),
+             check_socket_cookie, machine=True, probes=tracing_kinds(), scalar=_lower_socket_cookie),
     Function("skboutput", ("path:literal", "skb:ptr|int", "length:int", "offset:int"), None,
              "Write a packet to a pcap file: a new one, or in place of an earlier capture.",
              'skboutput("x.pcap", $skb, 64, 0)', check_skboutput, sends="data", acts=True, scalar=lower_skboutput),

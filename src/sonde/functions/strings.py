@@ -436,7 +436,7 @@ ROWS = (
              "Put the current directory before a relative path, at most so many names of it.", "abspath($a, 32)",
              library="paths", macro=True),
     Function("fs_root", (), None, "The root directory of the current task, a struct dentry pointer.", "fs_root()",
-             library="paths", macro=True),
+             machine=True, library="paths", macro=True),
     Function("default_str_length", (), INT64, "Size of strings: max_strlen.", "default_str_length()", library="values",
              macro=True),
 )

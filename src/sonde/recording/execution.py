@@ -15,7 +15,7 @@ from ..language.diagnostics import Diagnostics, nearest_names
 from ..language.parser import parse_script
 from ..runtime.batch import Batch, Records
 from ..semantics.nodes import Use, is_args, walk_nodes
-from ..semantics.rows import BuiltinRow
+from ..semantics.rows import BuiltinRow, row_of
 from ..semantics.typed import CheckedProbe, CheckedScript
 from ..source import Source
 from ..spec import ErrorSite, ScriptSpec, TracepointFormat
@@ -31,8 +31,6 @@ LARGEST_CONTEXT = 1 << 16  # bytes of a tracepoint's record
 PORTION = 1 << 18          # bytes of records that are given out at once, about
 _ACTS = {"cat": "cat()", "system": "system()", "skboutput": "skboutput()", "join": "join()", "dump": "dump()"}
 _WITHOUT = ("args", "has_cpid", "probe", "probetype")  # builtins that the compiler knows by itself
-_MACHINES = {"cgroupid", "fs_root", "kaddr", "kfunc_allowed", "kfunc_exist", "override", "percpu_kaddr", "reg",
-             "signal", "signal_thread", "socket_cookie", "uaddr", "unwatch", "write_user"}  # functions about one
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I", (4, True): "i",
           (8, False): "Q", (8, True): "q"}
 
@@ -79,7 +77,7 @@ def _check_node(node: Node, own: bool, events: Sequence[RecordedEvent]) -> None:
             and isinstance(getattr(node.args[0], "type", None), t.Pointer | t.Int) and node.const is None \
             and getattr(node.args[0], "const", None) is None:
         raise Refused(node.span, f"{node.name}: it has no memory")
-    elif isinstance(node, Call) and node.name in _MACHINES:
+    elif isinstance(node, Call) and (row := row_of(node)) is not None and row.machine:
         raise Refused(node.span, node.name)
     elif isinstance(node, Reference) and isinstance(node.callee, BuiltinRow) and node.callee.name not in _WITHOUT:
         if own or node.callee.name not in BUILTINS or isinstance(node, Call) and node.args:

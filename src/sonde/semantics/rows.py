@@ -64,6 +64,7 @@ class FunctionRow(Callee):
     aggregate: bool = False     # only as the value of @x = ...
     probes: tuple[str, ...] = ()
     on_map: str = ""            # "look", "delete", "clear", "zero" or "print": what it does to the map that it is given
+    machine: bool = False       # it is about the machine or the task on which it runs: no recording can answer
     acts: bool = False          # its value may be left lying: it is called for what it does, too
     ends: bool = False          # the program does not go on after it
     cost: int = 30              # instructions that the verifier looks at, roughly
