@@ -231,17 +231,23 @@ class Trace(TracedRun):
         if self._session is None:
             self._release_process()
             return
-        if self._reader is not None and self.session.maps:
-            from .runtime.values import keep_stacks
-            for _ in self.decode_records(self.drain_records()):
-                pass
-            for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
-                self._final[name] = list(self.take_map(name))
-                self._incomplete |= {name} if self.session.is_incomplete(name) else set()
-                keep_stacks([key for key, _ in self._final[name]])
-            self._losses = self.session.losses()
-        self._close_context()
-        self.session.close()
+        try:
+            if self._reader is not None and self.session.maps:
+                self._keep_results()
+        finally:
+            self._close_context()
+            self.session.close()
+
+    def _keep_results(self) -> None:
+        """What the maps hold and what was lost, for those who ask afterwards."""
+        from .runtime.values import keep_stacks
+        for _ in self.decode_records(self.drain_records()):
+            pass
+        for name in [m.name for m in self.spec.maps if m.name.startswith("@") and self.keeps_maps]:
+            self._final[name] = list(self.take_map(name))
+            self._incomplete |= {name} if self.session.is_incomplete(name) else set()
+            keep_stacks([key for key, _ in self._final[name]])
+        self._losses = self.session.losses()
 
 
 def trace(source: str, *, params: Sequence[str] = (), pid: int = 0, command: str | Sequence[str] | None = None,

@@ -16,7 +16,7 @@ from sonde import arch
 from sonde.asm import insn
 from sonde.asm.assemble import assemble
 from sonde.errors import PrivilegeError, SyscallError
-from sonde.kernel import syscalls
+from sonde.kernel import denials, syscalls
 from sonde.kinds import KINDS
 from sonde.runtime import links, programs, ringbuf
 from sonde.runtime.programs import apply_relocations, rejection_error
@@ -66,7 +66,7 @@ def test_every_kind_can_be_attached_or_run() -> None:
 def refusal(monkeypatch: pytest.MonkeyPatch, capabilities: int, call: str = "bpf(MAP_CREATE)",
             lockdown: str = "none") -> PrivilegeError:
     monkeypatch.setattr(syscalls, "effective_capabilities", lambda: capabilities)
-    monkeypatch.setattr(syscalls, "kernel_lockdown", lambda: lockdown)
+    monkeypatch.setattr(denials, "kernel_lockdown", lambda: lockdown)
     error = syscalls.syscall_error(call, errno.EPERM)
     assert isinstance(error, PrivilegeError) and error.hints
     return error

@@ -8,8 +8,8 @@ import sys
 
 from ..errors import EnvironmentProblem
 from . import host, tracefs
+from .denials import kernel_lockdown
 from .features import TABLE, Features
-from .syscalls import kernel_lockdown
 
 Row = tuple[str, str, str]  # section, name, value
 

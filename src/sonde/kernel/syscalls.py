@@ -96,6 +96,9 @@ class MapInfo(Record):
 
 # ---- plumbing
 
+_DENIED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # what policies answer
+
+
 def address_of(data: bytes | Buffer) -> int:
     """Address of a buffer's first byte (0 for an empty one). The caller keeps it alive."""
     if not data:
@@ -127,31 +130,13 @@ def _bpf_checked(name: str, command: int, attr: Buffer) -> int:
     return result
 
 
-_ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
-
-
 def syscall_error(call: str, number: int) -> PrivilegeError | SyscallError:
     """The error for a failed call: on EPERM one that says which capability is missing and how to get it."""
-    if number != errno.EPERM:
+    if number not in _DENIED:
         return SyscallError(call, number)
-    held = effective_capabilities()
-    needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
-    if any(word in call for word in _ADMIN):
-        needed = [("CAP_SYS_ADMIN", 21)]
-    missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
-    if missing:
-        from ..installed import as_root
-        needs = " and ".join(missing)
-        return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
-            f"run as root: {as_root()}",
-            f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
-    if kernel_lockdown() == "confidentiality":
-        return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
-                              ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
-    return PrivilegeError(f"{call}: not permitted, although the capabilities that it takes are held", "CAP_SYS_ADMIN", [
-        "a container or security module (seccomp, SELinux, AppArmor) may forbid it",
-        "before Linux 5.11 the memory that may be locked limits it: ulimit -l unlimited",
-        "in a container: with --cap-add SYS_ADMIN, or with a seccomp profile that allows bpf(2) to CAP_BPF"])
+    from .denials import POLICY, explain_denial
+    return explain_denial(call, effective_capabilities()) if number == errno.EPERM \
+        else SyscallError(call, number, [POLICY])
 
 
 def effective_capabilities() -> int:
@@ -164,15 +149,6 @@ def effective_capabilities() -> int:
     except OSError:
         pass
     return (1 << 41) - 1 if os.geteuid() == 0 else 0
-
-
-def kernel_lockdown() -> str:
-    """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
-    try:
-        with open("/sys/kernel/security/lockdown", encoding="utf-8") as file:
-            return file.read().partition("[")[2].partition("]")[0] or "none"
-    except OSError:
-        return "none"
 
 
 def raise_memlock_limit() -> bool:
@@ -201,6 +177,8 @@ def _object_name(name: str) -> bytes:
 _MAP_CREATE = struct.Struct("=7I16s")
 _ELEMENT = struct.Struct("=I4xQQQ")
 _BATCH = struct.Struct("=QQQQIIQQ")
+BATCHES = {False: ("bpf(MAP_LOOKUP_BATCH)", uapi.BPF_MAP_LOOKUP_BATCH),
+           True: ("bpf(MAP_LOOKUP_AND_DELETE_BATCH)", uapi.BPF_MAP_LOOKUP_AND_DELETE_BATCH)}
 
 
 def map_create(type: int, key_size: int, value_size: int, max_entries: int, flags: int = 0, name: str = "") -> Fd:
@@ -271,10 +249,10 @@ def map_lookup_batch(fd: Fd, token_in: bytearray | None, token_out: bytearray, k
     """
     attr = bytearray(_BATCH.pack(address_of(token_in) if token_in is not None else 0, address_of(token_out),
                                  address_of(keys), address_of(values), count, fd.number, 0, 0))
-    command = uapi.BPF_MAP_LOOKUP_AND_DELETE_BATCH if take else uapi.BPF_MAP_LOOKUP_BATCH
+    call, command = BATCHES[take]
     result = _bpf_raw(command, attr)
     if result == -errno.EPERM:
-        raise syscall_error("bpf(MAP_LOOKUP_BATCH)", -result)
+        raise syscall_error(call, -result)
     read = int(_BATCH.unpack_from(attr)[4]) if result in (0, -errno.ENOENT) else 0
     return read, -min(result, 0)
 

@@ -12,7 +12,7 @@ import errno
 import os
 from itertools import takewhile
 
-from ..errors import AttachError, SyscallError
+from ..errors import AttachError, SondeError, SyscallError
 from ..kernel import syscalls
 from ..kernel.host import online_cpus
 from ..kernel.syscalls import Fd
@@ -66,26 +66,14 @@ class Links:
     def attach_to_event(self, program: Fd, event: Fd, cookie: int, start: bool = False, name: str = "") -> None:
         """Run ``program`` on a perf event; ``start``: the event was opened disabled, and closes quickly."""
         try:
-            link = syscalls.link_perf_event(program, event, cookie)
-        except SyscallError as error:
-            if error.errno != errno.EINVAL or cookie:
-                raise
-            self._give_to_event(program, event, not start)
-            return
-        self._events.append(event)
-        self.hold_link(link, not start, name)
-        if start:
-            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
-
-    def _give_to_event(self, program: Fd, event: Fd, waits: bool) -> None:
-        """The same before Linux 5.15, which has no links for it: the event itself holds the program."""
-        try:
-            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_SET_BPF, program.number)
-            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
-        except SyscallError:
+            link = _link_event(program, event, cookie)
+        except SondeError:
             event.close()
             raise
-        self.hold_link(event, waits)
+        self._events.append(event)
+        self.hold_link(link, not start, "" if link is event else name)
+        if start or link is event:
+            syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_ENABLE)
 
     def count_slow_links(self) -> int:
         """How many links the kernel closes one by one, with a pause for each."""
@@ -111,6 +99,17 @@ class Links:
         self.detach_all()
         while self._events:
             self._events.pop().close()
+
+
+def _link_event(program: Fd, event: Fd, cookie: int) -> Fd:
+    """A link; before Linux 5.15, which has none for events, the event itself, which holds the program then."""
+    try:
+        return syscalls.link_perf_event(program, event, cookie)
+    except SyscallError as error:
+        if error.errno != errno.EINVAL or cookie:
+            raise
+    syscalls.perf_event_ioctl(event, PERF_EVENT_IOC_SET_BPF, program.number)
+    return event
 
 
 def _missed_calls(links: list[tuple[Fd, bool, str]]) -> list[tuple[str, int]]:

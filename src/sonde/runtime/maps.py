@@ -323,7 +323,7 @@ class Map:
                 room *= 2
                 continue
             if problem not in (0, errno.ENOENT):
-                raise syscalls.syscall_error("bpf(MAP_LOOKUP_BATCH)", problem)
+                raise syscalls.syscall_error(syscalls.BATCHES[take][0], problem)
             if count:
                 yield _Chunk(bytes(memoryview(keys)[:count * spec.key_size]),
                              bytes(memoryview(values)[:count * self._element]))

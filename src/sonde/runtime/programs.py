@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 
-from ..errors import AttachError, PrivilegeError, SyscallError, VerifierError
+from ..errors import AttachError, PrivilegeError, SondeError, SyscallError, VerifierError
 from ..kernel import syscalls
 from ..kernel.syscalls import Fd, ProgramInfo
 from ..kinds import KINDS
@@ -197,12 +197,14 @@ def _load_type_information(spec: ProgramSpec, lines: list[tuple[int, Span]]) -> 
         return None, b"", b""  # the log is then without script lines; spans come from spec.lines all the same
 
 
-def rejection_error(spec: ProgramSpec, log: str, number: int) -> VerifierError | AttachError:
+def rejection_error(spec: ProgramSpec, log: str, number: int) -> SondeError:
     """The error for a rejected program; an AttachError if the kernel did not even look at its instructions, since it
-    is not to be attached there."""
+    is not to be attached there, and the call's own if it was not the verifier that refused."""
     import re
 
     from .verifier import explain_log
+    if not log.strip() and number in (errno.EACCES, errno.ENOSYS):
+        return syscalls.syscall_error("bpf(PROG_LOAD)", number)
     looked_at = re.search(r"^\d+: ", log, re.MULTILINE)
     if spec.type == "tracing" and log.strip() and not looked_at:
         return AttachError(f"{spec.attach[0].name}: {log.strip().splitlines()[0].strip()}", spec.attach[0].name, number)

@@ -417,8 +417,13 @@ class Session:
         if self._budget is not None:
             self._budget.stop()
         self._attachments.close()
-        if self.maps and len(self.maps) == len(self.spec.maps):
-            self._last_losses = self.losses()
+        try:
+            if self.maps and len(self.maps) == len(self.spec.maps):
+                self._last_losses = self.losses()
+        finally:
+            self._release_all()
+
+    def _release_all(self) -> None:
         for ring in self._all_rings():
             ring.close()
         if self.flight is not None:

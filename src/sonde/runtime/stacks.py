@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from itertools import chain
 from struct import Struct as Layout
 
-from ..errors import SondeError
+from ..errors import SyscallError
 from ..spec import STACK_RESERVE, STACKS, STATE, ScriptSpec
 from ..types import Stack, StackCopy, Tuple, Type, round_up
 from .maps import Map
@@ -58,7 +59,9 @@ class StackFrames:
     def _read_frames(self, stack: int) -> bytes | None:
         try:
             found = [table.get(_KEY.pack(stack)) for table in self._tables]
-        except SondeError:  # the session is over
+        except SyscallError as error:
+            if error.errno != errno.EBADF:  # the session is over
+                raise
             return None
         return next((raw[:round_up(len(raw.rstrip(b"\0")), 8)] for raw in found if isinstance(raw, bytes)), None)
 
@@ -85,7 +88,9 @@ class StackFrames:
             for stack in self._seen - held:
                 for table in self._tables:
                     table.delete(_KEY.pack(stack))
-        except SondeError:  # the session is over
+        except SyscallError as error:
+            if error.errno != errno.EBADF:
+                raise
             return
         self._seen &= held
         self._threshold = len(self._seen) + self._seen_limit

@@ -1,0 +1,53 @@
+"""Why the kernel does not permit a call: a capability, lockdown, a user namespace, or a policy of somebody's."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import PrivilegeError
+
+POLICY = "a container or security module (seccomp, SELinux, AppArmor) may forbid it"
+_ADMIN = ("GET_NEXT_ID", "GET_FD_BY_ID", "ENABLE_STATS")  # what CAP_BPF does not allow: kernel/bpf/syscall.c
+_FIRST_USERS = 0xEFFFFFFD  # PROC_USER_INIT_INO: include/linux/proc_ns.h
+
+
+def explain_denial(call: str, held: int) -> PrivilegeError:
+    """The error for a call that is "not permitted" to a process that has the capabilities ``held``."""
+    needed = [("CAP_PERFMON", 38)] if call.startswith("perf_event") else [("CAP_BPF", 39), ("CAP_PERFMON", 38)]
+    if any(word in call for word in _ADMIN):
+        needed = [("CAP_SYS_ADMIN", 21)]
+    missing = [name for name, bit in needed if not held >> bit & 1 and not held >> 21 & 1]
+    if missing:
+        from ..installed import as_root
+        needs = " and ".join(missing)
+        return PrivilegeError(f"{call}: not permitted without {needs}", needs, [
+            f"run as root: {as_root()}",
+            f"or grant the capabilities to this process ({', '.join(n.lower() for n in missing)}+ep)"])
+    if kernel_lockdown() == "confidentiality":
+        return PrivilegeError(f"{call}: forbidden by kernel lockdown (confidentiality)", "lockdown=integrity",
+                              ["kernel lockdown forbids reading kernel memory; boot with lockdown=integrity or none"])
+    if _in_user_namespace():
+        return PrivilegeError(f"{call}: not permitted in a user namespace: its root has no rights beyond it", "root", [
+            "run as root outside of it; the container of a user who is not root (rootless) has one"])
+    memory = ["before Linux 5.11 the memory that may be locked limits it: ulimit -l unlimited"]
+    return PrivilegeError(f"{call}: not permitted, although the capabilities that it takes are held", "CAP_SYS_ADMIN", [
+        POLICY, *(memory if call in ("bpf(MAP_CREATE)", "bpf(PROG_LOAD)") else []),
+        "in a container: with --cap-add SYS_ADMIN, or with a seccomp profile that allows "
+        f"{call.partition('(')[0]}(2) to {needed[0][0]}"])
+
+
+def kernel_lockdown() -> str:
+    """``none``, ``integrity`` or ``confidentiality`` (which forbids reading kernel memory)."""
+    try:
+        with open("/sys/kernel/security/lockdown", encoding="utf-8") as file:
+            return file.read().partition("[")[2].partition("]")[0] or "none"
+    except OSError:
+        return "none"
+
+
+def _in_user_namespace() -> bool:
+    """Whether this is not the first user namespace: in another one capabilities are for what belongs to that."""
+    try:
+        return os.stat("/proc/self/ns/user").st_ino != _FIRST_USERS
+    except OSError:
+        return False
