@@ -27,16 +27,18 @@ from ..source import Source
 from .connection import Way
 from .hosts import short_names
 from .member import COMPILING, CONNECTING, ENDED, MISSING, READY, TRACING, Member, Told
-from .protocol import Frame
+from .protocol import Frame, encode_frame
 from .results import HostEvent, MergedPrint, Results
+from .shapes import ShapeReader
 
 COLLECTING = 2.0   # s from the wish to end until what has not come is given up
 LEAVING = 1.0      # s that all agents have to end by themselves
 READYING = 30.0    # s that a host has from the connection to being ready
 AHEAD = 0.2        # s from now to the common beginning, at least
 SILENT = 10.0      # s without a word (and three windows): a host is taken to be gone
-_LOOK, _STARTING = 0.25, 0.05  # s: so often deadlines and clocks are looked at
-_DEAF = 1.0        # s without a look
+_LOOK, _LOOK_EACH = 0.25, 5e-5  # s: so often deadlines and clocks are looked at, but rarer where hosts are many
+_DEAF = 4          # looks that were not made
+_TELL_EACH = 5e-5  # s to tell a host when to begin
 _FEW, _EACH = 50, 1e-5  # hosts from which on they are looked at together, and s of patience for each
 
 
@@ -56,6 +58,13 @@ class FleetRequest(Record):
     columns: list[str] = []
     live: bool = False
 
+    def encode_frame(self) -> bytes:
+        """The frame that asks a host for it, as a run of its own."""
+        text = self.source.text.encode("utf-8", "surrogateescape")
+        return encode_frame("run", [text], run=os.urandom(8).hex(), name=self.source.name, tool=False,
+                            params=self.params, named=self.named, window=self.window, seconds=self.seconds,
+                            budget=self.budget, unsafe=self.unsafe, args=self.args, table=self.columns, live=self.live)
+
 
 class Fleet:
     """``parallel``: so many connections are made at once; ``patience``: seconds that a connection may take."""
@@ -72,10 +81,12 @@ class Fleet:
         self._pending = deque(self.members)
         self._connecting: dict[Member, float] = {}  # until it has to be ready, and then until it has to have begun
         self._selector = selectors.EpollSelector()
+        self._look = max(_LOOK, len(hosts) * _LOOK_EACH)
         self._looked = 0.0
         self._pause = min(len(hosts) * _EACH, _LOOK / 2) if len(hosts) > _FEW else 0.0
         self._between = max(1.0, len(hosts) / 500)  # s between two looks at a host's clock
-        self._run = os.urandom(8).hex()
+        self._asking = request.encode_frame()
+        self._shapes = ShapeReader(request.source)
         self.started_at = 0      # Unix nanoseconds of the common beginning
         self._deadline = 0.0     # of the end, once it was asked for
         self.reason = ""         # why it ended: stop, or what the first host to end said
@@ -101,7 +112,7 @@ class Fleet:
             left = deadline - monotonic()
             if printed or self.done or left <= 0:
                 return printed
-            if self._wait(min(left, _LOOK if self.started_at else _STARTING)) and self.started_at and self._pause:
+            if self._wait(min(left, _LOOK)) and self.started_at and self._pause:
                 sleep(self._pause)  # looking at all hosts for each that says something would cost their square
                 self._wait(0)
 
@@ -160,7 +171,7 @@ class Fleet:
         if not data:
             self._hang_up(member)
             return
-        for frame in member.receive(data, self.request.source):
+        for frame in member.receive(data, self._shapes):
             self._handle_frame(member, frame)
         if not member.is_live:
             self._hang_up(member)
@@ -192,8 +203,8 @@ class Fleet:
         while self._pending and len(self._connecting) < self._parallel:
             self._connect(self._pending.popleft())
         now = monotonic()
-        if now - self._looked >= (_LOOK if self.started_at else _STARTING):
-            if self._looked and now - self._looked > _DEAF:  # stopped, or starved: who spoke was not heard
+        if now - self._looked >= self._look:
+            if self._looked and now - self._looked > _DEAF * self._look:  # stopped, or starved: who spoke was not heard
                 for member in self.members:
                     member.heard += now - self._looked
             self._looked = now
@@ -231,20 +242,17 @@ class Fleet:
 
     def _handle_frame(self, member: Member, frame: Frame) -> None:
         if frame.kind == "hello":
-            asked = self.request
-            text = asked.source.text.encode("utf-8", "surrogateescape")
-            member.send("run", [text], run=self._run, name=asked.source.name, tool=False, params=asked.params,
-                        named=asked.named, window=asked.window, seconds=asked.seconds, budget=asked.budget,
-                        unsafe=asked.unsafe, args=asked.args, table=asked.columns, live=asked.live)
+            member.ask_clock(0.0)
+            member.send_bytes(self._asking)
         elif frame.kind in ("ready", "started"):
             self._connecting.pop(member, None)
 
     def _adopt_shapes(self) -> None:
         """Leave out the hosts whose maps cannot be merged with those that most hosts have."""
-        shapes = {member: str([(m.name, m.value) for m in member.spec.maps]) for member in self.members
-                  if member.state == READY and member.spec is not None}
-        common = Counter(shapes.values())
-        for member in sorted(shapes, key=lambda member: -common[shapes[member]]):
+        specs = {member: member.spec for member in self.members if member.state == READY and member.spec is not None}
+        shapes = {spec: str([(m.name, m.value) for m in spec.maps]) for spec in set(specs.values())}
+        common = Counter([shapes[spec] for spec in specs.values()])
+        for member in sorted(specs, key=lambda member: -common[shapes[specs[member]]]):
             try:
                 self.results.adopt_shape(member)
             except SondeError as error:
@@ -257,7 +265,8 @@ class Fleet:
         if not ready:
             return
         slowest = max([member.clock.error for member in ready if member.clock.error < 1 << 61], default=0)
-        self.started_at = time_ns() + int(AHEAD * 1e9) + 2 * slowest
+        ahead = AHEAD + len(ready) * _TELL_EACH
+        self.started_at = time_ns() + int(ahead * 1e9) + 2 * slowest
         self._connecting = {member: monotonic() + READYING for member in ready}
         for member in ready:
             member.send("start", at=max(self.started_at + member.clock.offset, 0))

@@ -10,11 +10,10 @@ from ..merge.delta import Delta
 from ..merge.sequence import Sequence as InOrder
 from ..merge.table import KeyTexts, SourceKeys
 from ..record import Record
-from ..source import Source
 from ..spec import ScriptSpec
 from .connection import Connection, Reach
 from .protocol import FROM_AGENT, Column, Decoder, Frame, ProtocolError, encode_frame, read_delta
-from .shapes import read_shape
+from .shapes import ShapeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,21 +105,25 @@ class Member:
 
     def send(self, kind: str, columns: Sequence[Column] = (), **fields: Json) -> None:
         """Send a frame, if it is there."""
+        self.send_bytes(encode_frame(kind, columns, **fields))
+
+    def send_bytes(self, frame: bytes) -> None:
+        """Send the bytes of a frame, if it is there."""
         if self.connection is not None and self.is_live:
             try:
-                self.connection.write_bytes(encode_frame(kind, columns, **fields))
+                self.connection.write_bytes(frame)
             except Reach as error:
                 self.leave(error.message)
 
     def ask_clock(self, pause: float) -> None:
-        """Send a ping, if the last one is ``pause`` seconds ago."""
-        if self.state != CONNECTING and monotonic() - self._pinged > (pause if self.clock.error < 1 << 61 else 0.05):
+        """Send a ping, if the last one is ``pause`` seconds ago, or nothing is known yet."""
+        if self.state != CONNECTING and (monotonic() - self._pinged > pause or self.clock.error > 1 << 61):
             self._pinged = monotonic()
             self.send("ping", sent=time_ns())
 
     # receiving
 
-    def receive(self, data: bytes, source: Source) -> Iterator[Frame]:
+    def receive(self, data: bytes, shapes: ShapeReader) -> Iterator[Frame]:
         """Take in bytes; gives the frames that are the coordinator's matter. What makes no sense is the end."""
         try:
             for frame in self._decoder.feed_bytes(data):
@@ -129,12 +132,12 @@ class Member:
                 if "sequence" in frame.fields:
                     for each in self._sequence.accept_part(frame["sequence"], frame):
                         self._take_part(each)
-                elif self._handle_frame(frame, source):
+                elif self._handle_frame(frame, shapes):
                     yield frame
         except SondeError as error:
             self.leave(error.message, error.hints)
 
-    def _handle_frame(self, frame: Frame, source: Source) -> bool:
+    def _handle_frame(self, frame: Frame, shapes: ShapeReader) -> bool:
         """Take in a frame that has no number; whether the coordinator has to know."""
         if frame.kind == "pong":
             self.clock.add_answer(frame["sent"], frame["wall"], time_ns())
@@ -144,7 +147,7 @@ class Member:
         elif frame.kind == "hello" and self.state == CONNECTING:
             self.state, self.kernel, self.boot = COMPILING, clean_line(frame["kernel"]), frame["boot"]
         elif frame.kind == "ready" and self.state == COMPILING:
-            self.state, self.warnings, self.spec = READY, frame["warnings"], _read_ready(frame, source)
+            self.state, self.warnings, self.spec = READY, frame["warnings"], shapes.read_text(frame.bytes_at(0))
         elif frame.kind == "started" and self.state == READY:
             self.state, self.until = TRACING, self.clock.ours(frame["wall"])
         else:
@@ -225,15 +228,6 @@ def clean_line(text: str) -> str:
     """A host's words as one line that steers no terminal and breaks no file's comment."""
     from ..output.text import terminal_safe
     return terminal_safe(" ".join(text.split()))[:400]
-
-
-def _read_ready(frame: Frame, source: Source) -> ScriptSpec:
-    from json import loads
-    try:
-        shape: Json = loads(frame.bytes_at(0))
-    except (ValueError, RecursionError):
-        raise ProtocolError("ready: no JSON") from None
-    return read_shape(shape, source)
 
 
 def _reason_of(connection: Connection, state: str, said: list[str]) -> str:

@@ -83,6 +83,26 @@ def _describe_type(type: t.Type | None, depth: int = 0) -> Json:
 
 # From plain data ----------------------------------------------------------------------------------------------------
 
+class ShapeReader:
+    """Reads the shapes that hosts send of one script. Most are the same, and each is read once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known: dict[bytes, ScriptSpec] = {}
+
+    def read_text(self, text: bytes) -> ScriptSpec:
+        """The script that a shape's JSON describes; ShapeError if it is none."""
+        from json import loads
+        found = self._known.get(text)
+        if found is None:
+            try:
+                shape: Json = loads(text)
+            except (ValueError, RecursionError):
+                raise ShapeError("what the agent says about its script is no JSON") from None
+            found = self._known[text] = read_shape(shape, self._source)
+        return found
+
+
 def read_shape(shape: Json, source: Source) -> ScriptSpec:
     """The script that a shape describes; ShapeError for whatever is no shape."""
     try:
