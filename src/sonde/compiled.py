@@ -31,7 +31,8 @@ FORM = 2  # of marshal: one that writes equal values as equal bytes
 LASTING = frozenset((
     "arch", "cpus", "release", "pid_namespace", "has_feature", "kfunc_id", "find_struct", "named_type", "enum_constant",
     "struct_names", "raw_tracepoints", "raw_tracepoint_args", "syscall_number", "kernel_functions",
-    "is_function_traceable", "is_changed", "forbidden_functions", "kernel_function", "function_names"))
+    "is_function_traceable", "takes_typed_program", "is_changed", "forbidden_functions", "kernel_function",
+    "function_names"))
 # Where functions are listed: that there is such a file and that it can be seen is part of the key.
 _LISTS = ("/sys/kernel/tracing/available_filter_functions", "/sys/kernel/debug/tracing/available_filter_functions",
           "/sys/kernel/debug/kprobes/blacklist")

@@ -305,9 +305,9 @@ class Attach(Record):
     iter           -                     kind of object       -
 
     ``detail`` is what else there is to say of a kind. ``way`` is another kind that serves the attach point ("fentry",
-    "fexit", "kprobe", "kretprobe"), and ``reason`` why: it attaches "many" at once, is "exact" (it misses no call), or
-    "" where this kernel has no other. ``wild``: a pattern found it, so it is left out with a warning if it cannot be
-    attached.
+    "fexit", "kprobe", "kretprobe"), and ``reason`` why: it attaches "many" at once, is "exact" (it misses no call),
+    is "cheap", or "" where this kernel has no other. ``wild``: a pattern found it, so it is left out with a warning if
+    it cannot be attached.
     """
 
     kind: str

@@ -25,7 +25,8 @@ def say_how(trace: TracedRun, out: Output) -> None:
             how = "by kprobe.session, entry and return in one program"
         elif point.way:
             why = "which attaches many at once" if point.reason == "many" else \
-                "which misses no call" if point.reason == "exact" else f"for this kernel has no {point.kind}"
+                "which misses no call" if point.reason == "exact" else \
+                "which costs less" if point.reason == "cheap" else f"for this kernel has no {point.kind}"
             how = f"by {program.how}, {why}"
         elif not program.how and point.kind == "kretprobe" and not live_world().has_feature("probe_misses"):
             how += " (calls beyond ten or so at once are missed, and this kernel does not count them)"

@@ -10,9 +10,9 @@ from sonde.errors import CompileError, EnvironmentProblem, SyscallError
 from sonde.kernel import syscalls
 from sonde.runtime.maps import create_map
 from sonde.semantics import kernel_probes
-from sonde.spec import Attach, MapSpec
+from sonde.spec import Attach, KernelFunction, MapSpec
 from sonde.types import INT32, INT64, Struct
-from unit.fake_world import FakeWorld, FentryWorld, KprobeWorld, check_text, findings
+from unit.fake_world import SOCK, FakeWorld, FentryWorld, KprobeWorld, check_text, findings, function, kernel
 
 
 class Both(FentryWorld):
@@ -117,6 +117,50 @@ def test_a_few_returns_by_fexit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(kernel_probes, "FEW", 1)
     assert not any(a.way for a in attached("kretprobe:vfs_read* { @ = retval; }", Both()))
+
+
+MORE = {known.name: known for known in (
+    function("refused", INT32, sk=kernel(SOCK)),
+    function("narrow", INT32, number=INT32, wide=INT64),
+    function("seven", INT32, **{f"a{number}": INT64 for number in range(7)}))}
+
+
+@pytest.mark.parametrize(("text", "ways"), [
+    ("kprobe:vfs_read { @[comm] = count(); }", ["fentry"]),
+    ("kprobe:vfs_read { @s = sum(arg2); @[ustack] = count(); }", ["fentry"]),
+    ("kprobe:vfs_re* { @ = count(); }", ["fentry"]),
+    ("kprobe:vfs_read { @a = count(); } kprobe:vfs_read { @b = count(); }", ["fentry", "fentry"]),
+    ("kprobe:vfs_read { @a = count(); } kretprobe:vfs_read { @b = count(); }", ["fentry", "fexit"]),
+    # What fentry does not show, or shows otherwise.
+    ('kprobe:vfs_read { @ = reg("di"); }', [""]),
+    ("kprobe:vfs_read { @[kstack] = count(); }", [""]),
+    ("kprobe:vfs_read { @ = arg3; }", [""]),  # it has three
+    ("kprobe:by_value { @ = arg2; }", [""]),  # half a register, behind a struct
+    ("kprobe:narrow { @ = arg1; }", ["fentry"]),
+    ("kprobe:narrow { @ = arg0; }", [""]),  # half a register: what else is there is known to kprobes only
+    ("kprobe:vfs_read+4 { @ = count(); }", [""]),
+    ("kprobe:0xffffffff81000010 { @ = count(); }", [""]),
+    ("kprobe:static_one { @ = count(); }", [""]),
+    ("kprobe:refused { @ = count(); }", [""]),
+    ("kprobe:seven { @ = count(); }", [""]),  # more than there are registers
+    # The order of the clauses of a function is kept by one way for all of them.
+    ('kprobe:vfs_read { @a = count(); } kprobe:vfs_read { @b = reg("di"); }', ["", ""]),
+    ("kprobe:vfs_read { @a = count(); } kprobe:vfs_read+0 { @b = count(); }", ["", ""]),
+    ("kprobe:vfs_read { @a = count(); } fentry:vfs_read { @b = count(); }", ["", ""]),
+    ("kprobe:vfs_read { @a = count(); } kprobe:vfs_* { @b = count(); }", ["", ""]),
+    ("kprobe:vfs_read { @a = count(); } kprobe:0xffffffff81000010 { @b = count(); }", ["", ""]),
+    ('kretprobe:vfs_read { @a = count(); } kretprobe:vfs_read { @b = reg("ax"); }', ["", ""]),
+])
+def test_a_few_entries_by_fentry(text: str, ways: list[str]) -> None:
+    class Several(Both):
+        def kernel_functions(self) -> list[tuple[str, str]]:
+            return [("vmlinux", name) for name in ("vfs_read", "by_value", "static_one", *MORE)]
+
+        def kernel_function(self, name: str, module: str = "") -> KernelFunction | None:
+            return MORE.get(name) or super().kernel_function(name, module)
+
+    checked = check_text(text, Several(), unsafe=True)
+    assert [a.way for p in checked.probes for a in p.attach] == ways
 
 
 def test_typed_arguments_by_kprobes_as_far_as_registers_go() -> None:

@@ -73,7 +73,7 @@ def _encode(code: Sequence[Item]) -> bytes:
     return assemble([*code, insn.alu("mov", 0), insn.exit_()]).code
 
 
-def _can_load(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
+def can_load_program(program: str, code: Sequence[Item] = (), expected: int = 0, attach: int = 0) -> bool | None:
     """Whether the kernel accepts a program of ``code``, then ``return 0``."""
     from . import syscalls
 
@@ -99,11 +99,11 @@ def _probe_paths(*paths: str) -> Probe:
 
 
 def _probe_program(program: str, code: Sequence[Item] = ()) -> Probe:
-    return lambda host: _can_load(program, code)
+    return lambda host: can_load_program(program, code)
 
 
 def _probe_tracers(code: Sequence[Item]) -> Probe:
-    return lambda host: _combine_answers([_can_load(program, code) for program in _TRACERS])
+    return lambda host: _combine_answers([can_load_program(program, code) for program in _TRACERS])
 
 
 def _probe_map(kind: str, key: int, value: int, entries: int, flags: int = 0) -> Probe:
@@ -137,7 +137,7 @@ def _probe_rdonly_cast(program: str) -> Probe:
         code = (*_helper_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task),
                 insn.call_kfunc(kfunc),
                 insn.load(3, 0, 0, 8))
-        return _can_load(program, code)
+        return can_load_program(program, code)
     return probe
 
 
@@ -164,7 +164,7 @@ def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
 def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
     def probe(host: Features) -> bool | None:
         target = host.btf.find_id(function, codec.FUNC) if host.btf else 0
-        return _can_load("tracing", code, expected, target) if target else False
+        return can_load_program("tracing", code, expected, target) if target else False
     return probe
 
 
@@ -265,7 +265,7 @@ TABLE = [
     Feature("ringbuf", "ring buffer", "5.8", _probe_map("ringbuf", 0, 0, 4096)),
     Feature("map_mmap", "maps that user space can map", "5.5", _probe_map("array", 4, 8, 1, uapi.BPF_F_MMAPABLE)),
     Feature("attach_cookie", "a number per attach point", "5.15",
-            lambda host: _combine_answers([_can_load(p, _helper_call("get_attach_cookie"))
+            lambda host: _combine_answers([can_load_program(p, _helper_call("get_attach_cookie"))
                                            for p in ("kprobe", "tracepoint", "perf_event")])),
     Feature("raw_tp_cookie", "the same for raw tracepoints", "6.10",
             _probe_program("raw_tracepoint", _helper_call("get_attach_cookie"))),

@@ -155,6 +155,10 @@ class KernelTypes:
         """Whether a function, of the kernel or a module, is among those."""
         return any(known == name for _, known in self.kernel_functions())
 
+    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+        """Whether the kernel loads programs for it; types do not tell."""
+        return True
+
     def is_changed(self, name: str) -> bool:
         """Whether a function is there as the compiler changed it only; types do not tell."""
         return False

@@ -149,14 +149,23 @@ def traceable_functions(root: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def is_traceable(root: str, name: str) -> bool:
-    """Whether one function, by its name, is among those: a tenth of the time that making the list takes."""
+def read_function_list(root: str) -> bytes:
+    """The text that lists those, for ``count_functions``: a tenth of the time that making the list takes."""
     try:
         with open(_function_list_path(root), "rb") as file:
-            text = b"\n" + file.read()
+            return b"\n" + file.read()
     except OSError:
-        return False
-    return b"\n%s\n" % name.encode() in text or b"\n%s [" % name.encode() in text
+        return b""
+
+
+def count_functions(text: bytes, name: str) -> int:
+    """How many functions of a list bear a name; alone on a line, or before the module's."""
+    found = 0
+    for line in (b"\n%s\n" % name.encode(), b"\n%s [" % name.encode()):
+        at = text.find(line)
+        while at >= 0:
+            found, at = found + 1, text.find(line, at + 1)
+    return found
 
 
 def _function_list_path(root: str) -> str:

@@ -14,10 +14,11 @@ from ..arch import this_arch
 from ..btf.query import Btf, open_kernel
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
+from ..uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from . import host, places, tracefs
-from .features import ROWS, Features
+from .features import ROWS, Features, can_load_program
 from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
-from .symbols import KernelSymbols, is_traceable, traceable_functions
+from .symbols import KernelSymbols, count_functions, read_function_list, traceable_functions
 
 if TYPE_CHECKING:
     from ..types import Type
@@ -227,10 +228,22 @@ class LiveWorld(KernelTypes, UserSide):
 
     def is_function_traceable(self, name: str) -> bool:
         """Whether a function, of the kernel or a module, is among those."""
+        return count_functions(self._function_list, name) > 0
+
+    @cached_property
+    def _function_list(self) -> bytes:
         try:
-            return is_traceable(self.tracefs, name)
+            return read_function_list(self.tracefs)
         except EnvironmentProblem:
-            return False  # nobody says so
+            return b""  # nobody says so
+
+    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+        """By trying: the verifier has a list of functions of the kernel proper that it refuses. Of several that bear
+        one name the kernel would take any."""
+        if count_functions(self._function_list, function.name) != 1:
+            return False
+        at = BPF_TRACE_FEXIT if returns else BPF_TRACE_FENTRY
+        return function.module != "vmlinux" or can_load_program("tracing", (), at, function.id) is True
 
     @cached_property
     def _changed(self) -> frozenset[str]:

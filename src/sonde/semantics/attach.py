@@ -12,7 +12,7 @@ from ..spec import Attach, Config, KernelDetail, StaticDetail, detail_of
 from ..types import Struct
 from .answers import is_ruled_out
 from .context import ProbeProgram
-from .finder import ProbeFinder
+from .finder import ProbeFinder, Written
 from .kernel_probes import choose_kinds
 from .nodes import Use, copy_tree, walk_nodes
 from .object_probes import check_mixed
@@ -32,8 +32,7 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
                     diagnostics: Diagnostics) -> list[ProbeProgram]:
     """Every program that the clauses need, in order. Each has a tree of its own."""
     finder = ProbeFinder(world, options, config, diagnostics)
-    finder.written = [(provider.name, point.parts[-1]) for clause in clauses for point in clause.points
-                      if point.parts and (provider := find_provider(point.parts[0]))]
+    finder.written = [_note_written(clause, point) for clause in clauses for point in clause.points if point.parts]
     keep = _probe_filter(options, diagnostics)
     found: list[ProbeProgram] = []
     total = 0
@@ -53,6 +52,12 @@ def expand_programs(clauses: Sequence[Clause], world: World, options: Options, c
     check_mixed([a for p in found for a in p.probe.attach], diagnostics)
     _check_limits(found, total, config, diagnostics)
     return found
+
+
+def _note_written(clause: Clause, point: AttachPoint) -> Written:
+    provider = find_provider(point.parts[0])
+    return Written(provider.name if provider else "kprobe", point.parts[-1], Use([clause.predicate, clause.body]),
+                   len(clause.points))
 
 
 def _expand_all(finder: ProbeFinder, clause: Clause) -> list[Attach]:

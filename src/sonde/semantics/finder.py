@@ -7,11 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..language.ast import AttachPoint
 from ..language.diagnostics import Diagnostics, nearest_names
+from ..record import Record
 from ..source import Span
 from ..spec import Attach, Config
 from .nodes import Use
 from .options import Options
 from .world import World
+
+
+class Written(Record):
+    """An attach point as written: its kind, its last part, what its clause mentions, and how many the clause has."""
+
+    kind: str
+    text: str
+    use: Use
+    points: int
+
+    def names_function(self, function: str) -> bool:
+        """Whether a function is, or may be, among those that are meant; offsets do not count."""
+        return pattern_matcher(self.text.partition("+")[0])(function)
 
 
 class ProbeFinder:
@@ -26,8 +40,7 @@ class ProbeFinder:
         self.kind = ""      # of the attach point at hand
         self.points = 1     # attach points of the clause, as written
         self.unmatched: list[str] = []  # what may be meant by the clause's patterns that match nothing
-        # (kind, last part) of all the script's attach points; None: it asks what exists
-        self.written: list[tuple[str, str]] | None = None
+        self.written: list[Written] | None = None  # all the script's attach points; None: it asks what exists
         self.untraceable: list[tuple[str, Span]] = []  # (function, where it is written), to be warned of
         self.stood_in: set[str] = set()  # functions of which it has been said that others are probed in their place
         self._tracepoints: list[tuple[str, str]] | None = None

@@ -20,6 +20,7 @@ from ..uapi import is_left_out
 from .bpf_probes import expand_bpf_function
 from .finder import (
     ProbeFinder,
+    Written,
     describe_bad_offset,
     did_you_mean,
     is_pattern,
@@ -27,6 +28,7 @@ from .finder import (
     pattern_matcher,
     split_offset,
 )
+from .nodes import Use
 from .similar import similar_probes
 from .stand_ins import stand_ins, suits
 
@@ -57,7 +59,7 @@ def kernel_function_expander(kind: str) -> Expand:
         way = _serving_kind(finder, kind)
         if not way:
             return _report_no_kind(finder, point, kind, parts)
-        why = _find_obstacle(finder, kind, way, text)
+        why = _find_obstacle(finder, kind, way, text, finder.use)
         if why:
             return finder.error("not-supported", f"{kind}:{':'.join(parts)}: this kernel ({finder.world.release}) has "
                                 f"no {_name_feature(finder, kind)}, and {way} cannot serve it: {why}", point)
@@ -103,9 +105,8 @@ def _report_no_kind(finder: ProbeFinder, point: AttachPoint, kind: str, parts: l
                                          f"a kernel has them that is built with {NEEDS[KINDS[kind].feature]}"])
 
 
-def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str) -> str:
-    """What the clause asks for that ``way`` has not."""
-    use = finder.use
+def _find_obstacle(finder: ProbeFinder, kind: str, way: str, text: str, use: Use) -> str:
+    """What a clause asks for that ``way`` has not."""
     if way == kind:
         return ""
     if KINDS[way].typed:
@@ -149,11 +150,11 @@ def _by_stand_ins(finder: ProbeFinder, point: AttachPoint, kind: str, way: str, 
             or world.is_function_traceable(function) or world.kernel_symbol(function) is not None:
         return None
     known = [s for s in stand_ins(world, function, module)
-             if not any(pattern_matcher(text)(s.name) for _, text in written)]
+             if not any(w.names_function(s.name) for w in written)]
     ways = [way if s.renamed or not KINDS[kind].typed else KINDS[kind].twin for s in known]
     found = [(s, a) for s, by in zip(known, ways)
              if suits(s, finder.use) and world.has_feature(KINDS[by].feature)
-             and not _find_obstacle(finder, kind, by, s.name)
+             and not _find_obstacle(finder, kind, by, s.name, finder.use)
              and (a := _make_attach(finder, kind, by, s.module, s.name, 0, bool(module), False, s.typed_as))]
     if known and not found:
         return _report_not_found(finder, point, kind, module, function,
@@ -173,7 +174,9 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     with a pause for each, detaches fentry one by one (1,000: minutes). A few kretprobes become fexit: the kernel keeps
     a record for each call that is under way, and but ten or two per CPU of them (register_kretprobe() in
     kernel/kprobes.c, fprobe_init_rethook() in kernel/trace/fprobe.c); calls beyond are missed. fexit has no such limit.
-    Where the script has an fexit there too they stay what they are, for the kernel runs a function's fexit first.
+    A few kprobes become fentry, which has no exception to take and no registers to save, where the clause sees the same
+    by it. The kernel runs a function's kprobes before its fentry, and its fexit before its kretprobes: all clauses of a
+    function go one way.
     """
     world = finder.world
     if not any(KINDS[a.kind].twin for a in attach) \
@@ -183,18 +186,47 @@ def choose_kinds(finder: ProbeFinder, attach: list[Attach]) -> None:
     if len(typed) > MANY and world.has_feature("kprobe_multi"):
         for item in typed:
             _serve_by_other_kind(finder, item, "many")
-    returns = [a for a in attach if a.kind == "kretprobe" and not a.way]
-    if len(returns) <= FEW:
-        for item in returns:
-            others = any(kind == "fexit" and pattern_matcher(text)(item.event) for kind, text in finder.written or ())
-            if world.is_function_traceable(item.event) and not others:
-                _serve_by_other_kind(finder, item, "exact")
+    for kind, reason in (("kretprobe", "exact"), ("kprobe", "cheap")):
+        few = [a for a in attach if a.kind == kind and not a.way]
+        for item in few if len(few) <= FEW else ():
+            if _keeps_meaning(finder, item):
+                _serve_by_other_kind(finder, item, reason)
+
+
+def _keeps_meaning(finder: ProbeFinder, item: Attach) -> bool:
+    """Whether a kprobe or kretprobe sees by fentry or fexit what it would see itself, in the script's order of clauses,
+    and the kernel will attach it."""
+    world, kind = finder.world, KINDS[item.kind]
+    if not item.event or item.offset or not world.is_function_traceable(item.event):
+        return False
+    known = world.kernel_function(item.event, "" if item.target == "vmlinux" else item.target)
+    registers = len(ARCHES[world.arch].arguments)
+    if known is None or known.args.bytes > 8 * registers or not world.takes_typed_program(known, kind.returns):
+        return False
+    here = [w for w in finder.written or () if w.kind in (item.kind, kind.twin)
+            and (w.names_function(item.event) or parse_number(w.text) is not None)]
+    if any(w.kind != item.kind for w in here) \
+            or len(here) > 1 and any(w.points > FEW or is_pattern(w.text) for w in here):
+        return False
+    return not any(_find_obstacle(finder, item.kind, kind.twin, w.text, w.use) or _sees_other_words(known, w.use)
+                   for w in here or [Written(item.kind, item.event, finder.use, 1)])
+
+
+def _sees_other_words(known: KernelFunction, use: Use) -> bool:
+    """Whether a clause asks for what differs: kernel stacks, which would begin in the tracer, and arguments that do not
+    fill a register, for those before them or by themselves."""
+    if "kstack" in use.names:
+        return True
+    numbers = [int(name[3:]) for name in use.names if re.fullmatch(r"arg\d+", name)]
+    fields = known.args.fields
+    return any(number >= len(fields) or fields[number].offset != 8 * number or fields[number].type.size != 8
+               or not isinstance(fields[number].type, Scalar) for number in numbers)
 
 
 def _serve_by_other_kind(finder: ProbeFinder, item: Attach, reason: str) -> None:
     """Have an attach point served by the other kind, if that can do it; ``reason`` is for -v."""
     way = KINDS[item.kind].twin
-    if _find_obstacle(finder, item.kind, way, item.event):
+    if _find_obstacle(finder, item.kind, way, item.event, finder.use):
         return
     other = _make_attach(finder, item.kind, way, item.target or "vmlinux", item.event, 0, False, False)
     if other is not None:

@@ -85,6 +85,10 @@ class World(Protocol):
         """Whether a function, of the kernel or a module, is among those."""
         ...
 
+    def takes_typed_program(self, function: KernelFunction, returns: bool) -> bool:
+        """Whether the kernel loads programs for fentry of a function, or for fexit, and no other bears its name."""
+        ...
+
     def is_changed(self, name: str) -> bool:
         """Whether a function that type information has is there as the compiler changed it only (``f.isra.0``)."""
         ...

@@ -132,6 +132,35 @@ def test_no_return_is_missed_by_a_few_kretprobes(tmp_path: Path) -> None:
     assert "by fexit, which misses no call" in done.stderr
 
 
+def test_entries_are_the_same_by_fentry() -> None:
+    """Counts, arguments, user stacks and the order of clauses, by either way."""
+    ours = f'kprobe:vfs_read {OURS.format("arg2")}'
+    script = (f"{ours} {{ @n[probe, func] = count(); @s = sum(arg2); @[ustack(2)] = count(); @first = arg0; }} "
+              f"{ours} {{ @same = sum(@first == arg0); @first = 0; }}")
+    found = {}
+    for denied in ("fentry", "raw_tp_cookie"):  # the latter has nothing to do with it
+        done = sonde("-v", "--no-feature", denied, "-e", script)
+        assert ("by fentry, which costs less" in done.stderr) == (denied != "fentry" and has("fentry"))
+        assert f"@n[kprobe:vfs_read, vfs_read]: {READS}\n" in done.stdout and f"@s: {1000 * READS}\n" in done.stdout
+        assert f"@same: {READS}\n" in done.stdout and "@first: 0\n" in done.stdout
+        found[denied] = re.search(r"@\[\n[^]]*\]: \d+", done.stdout)[0]  # type: ignore[index]
+    assert len(set(found.values())) == 1, found
+
+
+def test_functions_that_take_no_fentry() -> None:
+    """The verifier has a list of them; two functions of one name cannot be told apart."""
+    from sonde.kernel.world import LiveWorld
+
+    world = LiveWorld()
+    if not world.has_feature("fentry"):
+        pytest.skip("this kernel has no fentry")
+    names = Counter(name for _, name in world.kernel_functions())
+    known = {name: world.kernel_function(name) for name in ("vfs_read", "migrate_enable", *(
+        name for name, times in names.items() if times > 1))}
+    answers = {name: world.takes_typed_program(found, False) for name, found in known.items() if found}
+    assert answers.pop("vfs_read") and answers and not any(answers.values()), answers
+
+
 def test_missed_returns_are_told(tmp_path: Path) -> None:
     """Without fexit: what was seen and what was missed is all there was, where the kernel counts; else -v says so. From
     Linux 6.14 on kprobe.multi stands on the function graph tracer, which misses none."""
