@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .runtime.child import Process
     from .semantics.options import Options
     from .semantics.world import World
+    from .tools import Tool
 
 
 def print_to_stderr(text: str) -> None:
@@ -77,29 +78,35 @@ def program_of(parsed: Parsed) -> tuple[Source | None, list[str]]:
         from .language.diagnostics import nearest_names
         raise UsageError(f"failed to open file '{name}': No such file or directory",
                          [f"did you mean the tool {c}?" for c in nearest_names(name, tools.tool_names())[:1]])
+    if tool is not None and parsed.has("help"):
+        sys.stdout.write(tools.tool_help(tool))
+        return None, []
     if tool is not None:
-        if parsed.has("help"):
-            sys.stdout.write(tools.tool_help(tool))
-            return None, []
-        from .tools.arguments import check_arguments, probes_by_regex
-        for warning in check_arguments(tool, params, parsed.named):
-            print_to_stderr(warning)
-        if parsed.named.pop("regexp", ""):
-            for place, pattern in enumerate(params):
-                params[place], parsed.options["probe-filter"] = probes_by_regex(pattern)
-        if parsed.has("pid"):
-            tool.check_process()
-        if parsed.has("container"):
-            tool.check_container()
-        parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
-        parsed.follows_command = tool.asks_who_runs
-        if parsed.has("by"):
-            parsed.columns = [parsed.get("by").upper() if name == "COMM" else name for name in parsed.columns]
-        if tool.parameters[:1] == ["SECONDS"]:
-            parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
-        elif "duration" in parsed.named:
-            parsed.seconds = seconds_of([parsed.named["duration"]])
+        _apply_tool(parsed, tool, params)
     return read_script(name), params
+
+
+def _apply_tool(parsed: Parsed, tool: Tool, params: list[str]) -> None:
+    """Check what a tool is given, and note in the command line what follows from the tool. A regular expression among
+    ``params`` becomes probes."""
+    from .tools.arguments import check_arguments, probes_by_regex
+    for warning in check_arguments(tool, params, parsed.named):
+        print_to_stderr(warning)
+    if parsed.named.pop("regexp", ""):
+        for place, pattern in enumerate(params):
+            params[place], parsed.options["probe-filter"] = probes_by_regex(pattern)
+    if parsed.has("pid"):
+        tool.check_process()
+    if parsed.has("container"):
+        tool.check_container()
+    parsed.columns, parsed.tool, parsed.process_option = tool.columns, tool.name, tool.process_option
+    parsed.follows_command = tool.asks_who_runs
+    if parsed.has("by"):
+        parsed.columns = [parsed.get("by").upper() if name == "COMM" else name for name in parsed.columns]
+    if tool.parameters[:1] == ["SECONDS"]:
+        parsed.seconds = seconds_of(params) * (seconds_of(params[1:]) or 1)
+    elif "duration" in parsed.named:
+        parsed.seconds = seconds_of([parsed.named["duration"]])
 
 
 def pid_of(parsed: Parsed) -> int:
