@@ -142,7 +142,7 @@ def _dispatch_command(parsed: Parsed) -> int:
         return 0
     if parsed.has("info"):
         return _print_info()
-    if parsed.has("debuginfo") or parsed.has("debuginfod") or parsed.has("traceable-functions"):
+    if any(map(parsed.has, ("debuginfo", "debuginfod", "traceable-functions", "btf"))):
         _look_elsewhere(parsed)
     if parsed.has("list"):
         return _list_probes(parsed)
@@ -161,7 +161,8 @@ def _look_elsewhere(parsed: Parsed) -> None:
     from .kernel.places import set_debuginfod_servers, set_search_places
     if parsed.has("debuginfod"):
         set_debuginfod_servers(parsed.get("debuginfod"))
-    set_search_places(parsed.get("debuginfo"), parsed.get("traceable-functions"))
+    set_search_places(parsed.get("debuginfo"), parsed.get("traceable-functions"),
+                      "" if parsed.first in ("check", "doctor", "tools") else parsed.get("btf"))
 
 
 def _print_info() -> int:

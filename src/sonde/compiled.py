@@ -80,9 +80,9 @@ class Witness:
 
 def script_key(source: Source, options: Options) -> bytes:
     """All that compiling a script depends on and that is cheap to look at; b"" if it is not to be kept: one that is
-    compiled for the process of -c, or with other lists of functions than the kernel's."""
+    compiled for the process of -c, or with other lists of functions or types than the kernel's."""
     boot = _read("/proc/sys/kernel/random/boot_id")
-    if boot is None or options.cpid or places.traceable_functions:
+    if boot is None or options.cpid or places.traceable_functions or not os.path.exists(places.OWN_BTF):
         return b""
     try:
         modules = sorted([(entry.name, entry.inode()) for entry in os.scandir("/sys/module")])

@@ -80,7 +80,7 @@ OPTIONS = [
     Option(("-d", "--debug"), "STAGE", "DEBUGGING", "show a stage of the compiler, or all"),
     Option(("--stats",), "", "DEBUGGING", "runs and time of each program at the end"),
     Option(("--check",), "", "DEBUGGING", "tools: which work on this kernel, how, and what keeps the others from it"),
-    Option(("--btf",), "FILE", "DEBUGGING", "check, doctor: compile for the kernel with this BTF"),
+    Option(("--btf",), "FILE", "DEBUGGING", "the kernel's types, if it shows none; check, doctor: another kernel's"),
     Option(("--verify-llvm-ir",), "", "NOTHING TO DO", "there is no LLVM, and no intermediate code of it"),
     Option(("--usdt-file-activation",), "", "NOTHING TO DO", "the kernel activates probes wherever their file is used"),
     Option(("--dwarf-pid",), "PID", "NOTHING TO DO", "dw_ustack finds the unwind tables of every process"),

@@ -40,7 +40,7 @@ def symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelSymbols:
     path = tmp_path / "kallsyms"
     path.write_text(KALLSYMS)
     monkeypatch.setattr(functions, "_all_traceable_functions", lambda: TRACEABLE)
-    monkeypatch.setattr(functions, "_DEBUG_FILES", ())
+    monkeypatch.setattr(functions.places, "kernel_files", list)
     monkeypatch.setattr(functions, "_BLACKLIST", str(tmp_path / "none"))
     return KernelSymbols(str(path))
 
@@ -102,7 +102,7 @@ def test_what_a_function_was_inlined_into(tmp_path: Path, symbols: KernelSymbols
     int main(int argc, char **argv) { return first(argc) + second(argc); }
     """
     program = compile_c(source, tmp_path, "vmlinux", "-O2", "-g")
-    monkeypatch.setattr(functions, "_DEBUG_FILES", ("/no/such/file", str(program)))
+    monkeypatch.setattr(functions.places, "kernel_files", lambda: ["/no/such/file", str(program)])
     problem, _ = functions.function_obstacle("nothing", "", "kprobe", symbols)
     assert problem == "nothing has no code of its own: it is inlined into first, second (3 places)"
     assert "this kernel has no function absent" in functions.function_obstacle("absent", "", "kprobe", symbols)[0]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Run a command inside one of Debian's kernels under QEMU's software emulation.
 
-    tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S] -- COMMAND [ARG...]
+    tests/vm/vmrun.py [--arch aarch64] --kernel 6.12 [--rw DIR] [--forward PORT:PORT] [--timeout S]
+                      [--memory 256M] [--append WORDS] [--no-btf] -- COMMAND [ARG...]
 
 The guest's root is the host's root file system (virtiofs, exported read-only) under a tmpfs overlay, so that every
 interpreter, virtual environment and checkout is there under its own path and nothing that the command writes survives,
@@ -35,6 +36,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from arches import ARCHES, Arch
@@ -64,12 +66,21 @@ def virtiofsd() -> str | None:
     return next((p for p in VIRTIOFSD if os.path.exists(p)), shutil.which("virtiofsd"))
 
 
+class Shape(NamedTuple):
+    """What is particular to a guest: its memory, what else the kernel is told, whether its own type information is
+    spoiled."""
+
+    memory: str = "2G"
+    append: str = ""
+    no_btf: bool = False
+
+
 class Machine:
     """One boot: ``control`` is what the guest said (start SECONDS, exit STATUS SECONDS), ``console`` the kernel's."""
 
     def __init__(self, arch: Arch, directory: Path, root: Path, command: list[str], writable: list[str],
-                 deadline: float, forwards: list[str]) -> None:
-        self.arch, self.directory, self.root = arch, directory, root
+                 deadline: float, forwards: list[str], shape: Shape) -> None:
+        self.arch, self.directory, self.root, self.shape = arch, directory, root, shape
         self.version = (directory / "ready").read_text().strip()
         self.command = command
         self.writable = writable
@@ -96,6 +107,7 @@ class Machine:
         processes: list[subprocess.Popen[bytes]] = []
         try:
             initrd = Path(directory, "initrd")
+            kernel = self._kernel(Path(directory))
             initrd.write_bytes((self.directory / "base.cpio").read_bytes() + self._own_root())
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(f"{directory}/fs")
@@ -104,7 +116,7 @@ class Machine:
             processes.append(files)
             near, far = socket.socketpair()
             with near:
-                arguments = self._arguments(directory, initrd, far.fileno())
+                arguments = self._arguments(directory, kernel, initrd, far.fileno())
                 qemu = subprocess.Popen(arguments, pass_fds=[*self._ends, far.fileno()], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         preexec_fn=die_with_parent)
@@ -140,13 +152,20 @@ class Machine:
             ("sonde-vm/cmd", 0o100644, ("\n".join(lines) + "\n").encode())]
         return cpio(entries)
 
-    def _arguments(self, directory: str, initrd: Path, drop: int) -> list[str]:
-        """QEMU's command line. thread=multi is no faster here, and about one boot in a hundred dies of code that is
-        patched under a running CPU."""
+    def _kernel(self, directory: Path) -> Path:
+        """The file to boot: the ELF file where there is one."""
         kernel = self.directory / "vmlinux"
         if not kernel.exists():
             kernel = self.directory / "boot" / f"vmlinuz-{self.version}"
-        memory = "2G"
+        if not self.shape.no_btf:
+            return kernel
+        (directory / "vmlinux").write_bytes(without_btf(kernel.read_bytes()))
+        return directory / "vmlinux"
+
+    def _arguments(self, directory: str, kernel: Path, initrd: Path, drop: int) -> list[str]:
+        """QEMU's command line. thread=multi is no faster here, and about one boot in a hundred dies of code that is
+        patched under a running CPU."""
+        memory = self.shape.memory
         arguments = [
             self.arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *self.arch.machine,
             "-accel", "tcg,thread=single", "-smp", "2",
@@ -160,7 +179,7 @@ class Machine:
         ports = [each.partition(":")[::2] for each in self.forwards]
         wire = ["user,id=wire,restrict=on", *[f"hostfwd=tcp:127.0.0.1:{ours}-:{theirs}" for ours, theirs in ports]]
         arguments += ["-netdev", ",".join(wire), "-device", "virtio-net-pci,netdev=wire,romfile="]
-        line = f"{self.arch.parameters} quiet nokaslr mitigations=off panic=-1"
+        line = f"{self.arch.parameters} quiet nokaslr mitigations=off panic=-1 {self.shape.append}"
         return [*arguments, "-kernel", str(kernel), "-initrd", str(initrd), "-append", line]
 
     def _port(self, name: str, sink: Sink) -> list[str]:
@@ -197,6 +216,14 @@ class Machine:
                     qemu.kill()
         for thread in threads:
             thread.join(5)
+
+
+def without_btf(kernel: bytes) -> bytes:
+    """An ELF kernel whose .BTF section does not begin as one must: as if it had been built without."""
+    start = kernel.find(b"\x9f\xeb\x01\x00\x18\x00\x00\x00")  # struct btf_header
+    if start < 0:
+        raise Unavailable("this kernel's type information cannot be found in its file")
+    return kernel[:start] + b"\0" * 24 + kernel[start + 24:]
 
 
 def start_virtiofsd(listener: socket.socket, writable: list[str]) -> subprocess.Popen[bytes]:
@@ -245,14 +272,15 @@ def relay(fd: int, sink: Sink) -> None:
     os.close(fd)
 
 
-def run(arch: Arch, kernel: str, command: list[str], writable: list[str], timeout: float, forwards: list[str]) -> int:
+def run(arch: Arch, kernel: str, command: list[str], writable: list[str], timeout: float, forwards: list[str],
+        shape: Shape) -> int:
     """The command's status; 124 or 125 as said above."""
     deadline = time.monotonic() + timeout
     directory = prepared(kernel, arch)
     root = prepared_root(arch)
     for _ in range(3):
         machine = Machine(arch, directory, root, command, [os.path.realpath(d) for d in writable], deadline,
-                          forwards)
+                          forwards, shape)
         machine.run()
         if machine.status is not None:
             return machine.status
@@ -275,6 +303,10 @@ def main() -> int:
     parser.add_argument("--rw", action="append", default=[], metavar="DIR", help="share DIR writable (repeatable)")
     parser.add_argument("--forward", action="append", default=[], metavar="PORT:PORT",
                         help="a port of 127.0.0.1 that leads to one of the guest (repeatable)")
+    parser.add_argument("--memory", default="2G", help="of the guest")
+    parser.add_argument("--append", default="", metavar="WORDS", help="for the kernel's command line")
+    parser.add_argument("--no-btf", action="store_true",
+                        help="the kernel does not understand its own type information (x86_64)")
     parser.add_argument("--fetch-only", action="store_true", help="prepare the kernel and stop")
     parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
@@ -288,7 +320,8 @@ def main() -> int:
             return 0
         if not arguments.command:
             parser.error("no command")
-        return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward)
+        return run(arch, arguments.kernel, arguments.command, arguments.rw, arguments.timeout, arguments.forward,
+                   Shape(arguments.memory, arguments.append, arguments.no_btf))
     except Unavailable as problem:
         sys.stderr.write(f"vmrun: {problem}\n")
         return 125

@@ -347,15 +347,19 @@ def parse_btf(blob: Blob | bytes, base: Btf | None = None, name: str = "BTF", ke
 
 def open_file(path: str, base: Btf | None = None) -> Btf:
     """BTF from a file, or from the .BTF section of an ELF file; EnvironmentProblem if it has none."""
+    return parse_btf(_read_types(path), base, path)
+
+
+def _read_types(path: str) -> Blob:
     blob = codec.read_blob(path)
     if blob.ensure_range(0, 4)[:4] == b"\x7fELF":
-        blob = codec.memory_blob(_elf_section(blob.ensure_range(0, len(blob)), path))
-    return parse_btf(blob, base, path)
+        return codec.memory_blob(_elf_section(blob.ensure_range(0, len(blob)), path))
+    return blob
 
 
 def open_kernel(path: str = "/sys/kernel/btf/vmlinux") -> Btf:
     """The running kernel's BTF with its cached index; EnvironmentProblem where there is none."""
-    blob = codec.read_blob(path)
+    blob = _read_types(path)
     header = codec.parse_header(blob, path)
     key = kernel_key(blob.ensure_range(0, codec.HEADER.size)[:codec.HEADER.size], len(blob))
     return Btf(blob, header, load_or_build_index(blob, header, key), key=key)

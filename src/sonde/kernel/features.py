@@ -23,6 +23,7 @@ from ..errors import EnvironmentProblem, PrivilegeError, SyscallError
 from ..record import Record
 from ..types import Struct
 from ..uapi import HELPERS
+from .places import OWN_BTF
 
 if TYPE_CHECKING:
     from ..btf.query import Btf
@@ -128,10 +129,10 @@ def _probe_btf(name: str, *kinds: int) -> Probe:
 def _probe_rdonly_cast(program: str) -> Probe:
     """task = bpf_get_current_task(); p = bpf_rdonly_cast(task, struct task_struct); load from p."""
     def probe(host: Features) -> bool | None:
-        if host.btf is None:
+        if host.ids is None:
             return False
-        kfunc = host.btf.find_id("bpf_rdonly_cast", codec.FUNC)
-        task = host.btf.find_id("task_struct", codec.STRUCT)
+        kfunc = host.ids.find_id("bpf_rdonly_cast", codec.FUNC)
+        task = host.ids.find_id("task_struct", codec.STRUCT)
         if not kfunc or not task:
             return False
         code = (*_helper_call("get_current_task"), insn.alu("mov", 1, 0), insn.alu("mov", 2, imm=task),
@@ -147,7 +148,7 @@ def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
 
     log = bytearray(1 << 16)
     tracing = program == "tracing"
-    target = host.btf.find_id("bpf_iter_task", codec.FUNC) if tracing and host.btf else 0
+    target = host.ids.find_id("bpf_iter_task", codec.FUNC) if tracing and host.ids else 0
     try:
         syscalls.prog_load(uapi.PROG_TYPES[program], _encode([insn.call_kfunc(kfunc)]), "probe",
                            expected_attach=uapi.BPF_TRACE_ITER if tracing else 0, attach_btf_id=target, log=log,
@@ -163,7 +164,7 @@ def _can_call_kfunc(host: Features, kfunc: int, program: str) -> bool | None:
 
 def _probe_tracing(function: str, expected: int, code: Sequence[Item] = ()) -> Probe:
     def probe(host: Features) -> bool | None:
-        target = host.btf.find_id(function, codec.FUNC) if host.btf else 0
+        target = host.ids.find_id(function, codec.FUNC) if host.ids else 0
         return can_load_program("tracing", code, expected, target) if target else False
     return probe
 
@@ -173,7 +174,7 @@ def _has_fentry(host: Features) -> bool | None:
     none before 6.4: its ftrace has no direct calls."""
     from . import syscalls
 
-    target = host.btf.find_id("bpf_fentry_test1", codec.FUNC) if host.btf else 0
+    target = host.ids.find_id("bpf_fentry_test1", codec.FUNC) if host.ids else 0
     if not target:
         return False
     try:
@@ -220,7 +221,7 @@ def _has_current_task_variable(host: Features) -> bool | None:
     from .locator import load_locator
 
     answer = _combine_answers([host.check_feature("rdonly_cast"), host.check_feature("raw_tp_cookie")])
-    found = make_locator(host.btf, 1) if host.btf else None
+    found = make_locator(host.ids, 1) if host.ids else None
     if not answer or found is None:
         return answer and False
     with syscalls.map_create(uapi.MAP_TYPES["array"], 4, 8, 1, uapi.BPF_F_MMAPABLE, "probe") as table:
@@ -243,7 +244,7 @@ _STRUCT = codec.STRUCT
 _FETCH_ADD = (insn.alu("mov", 1), insn.store(10, -8, 1, 8), insn.atomic_exchange("fetch_add", 10, -8, 1, 8))
 
 TABLE = [
-    Feature("btf", "type information of the kernel", "5.2", _probe_paths("/sys/kernel/btf/vmlinux")),
+    Feature("btf", "type information of the kernel", "5.2", _probe_paths(OWN_BTF)),
     Feature("kprobes", "probes on kernel functions", "4.17", _probe_paths(_KPROBE)),
     Feature("uprobes", "probes on user functions", "4.17", _probe_paths(_UPROBE)),
     Feature("raw_tp", "raw tracepoints", "4.17", _probe_program("raw_tracepoint")),
@@ -301,8 +302,9 @@ ROWS = {row.name: row for row in TABLE}
 class Features:
     """The answers for the running kernel."""
 
-    def __init__(self, btf: Btf | None = None) -> None:
+    def __init__(self, btf: Btf | None = None, own: bool = True) -> None:
         self.btf = btf
+        self.ids = btf if own else None  # the kernel can be asked for a type by its number only if it has types itself
         self._known: dict[str, bool] | None = None
 
     def __contains__(self, name: str) -> bool:
@@ -342,10 +344,10 @@ class Features:
     def has_kfunc(self, name: str, program: str = "") -> bool | None:
         """Whether the kernel has this kfunc: its BTF tags them (pahole 1.26), an older one has but the function's name.
         With ``program``, whether the verifier lets programs of that type call it: it says so before anything else."""
-        found = self.btf.find_id(name, codec.FUNC) if self.btf else 0
-        if not self.btf or not found:
+        found = self.ids.find_id(name, codec.FUNC) if self.ids else 0
+        if not self.ids or not found:
             return False
-        tagged = {self.btf.raw_type(tag).value for tag, kind in self.btf.ids_of_name("bpf_kfunc")
+        tagged = {self.ids.raw_type(tag).value for tag, kind in self.ids.ids_of_name("bpf_kfunc")
                   if kind == codec.DECL_TAG}
         if tagged and found not in tagged:
             return False
@@ -360,7 +362,8 @@ class Features:
                 boot = file.read()
         except OSError:
             return ""
-        return f"features-{crc32(boot + os.uname().version.encode()):08x}-{CACHE_VERSION}"
+        own = b"" if os.path.exists(OWN_BTF) else b" without types"
+        return f"features-{crc32(boot + os.uname().version.encode() + own):08x}-{CACHE_VERSION}"
 
     def _load_cache(self) -> dict[str, bool]:
         if self._known is None:

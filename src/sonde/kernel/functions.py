@@ -12,15 +12,13 @@ from ..btf.query import Btf
 from ..errors import EnvironmentProblem
 from ..kinds import KINDS
 from ..spec import Inlined
-from . import tracefs
+from . import places, tracefs
 from .symbols import KernelSymbols, traceable_functions
 
 Functions = list[tuple[str, str]]  # (module, function)
 
 _BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
 # Where an installed debug package, or a kernel that was built here, has the kernel with its debug information.
-_DEBUG_FILES = ("/usr/lib/debug/boot/vmlinux-{0}", "/usr/lib/debug/lib/modules/{0}/vmlinux",
-                "/usr/lib/debug/lib/modules/{0}/vmlinux.debug", "/lib/modules/{0}/build/vmlinux", "/boot/vmlinux-{0}")
 # Parts of the kernel's code without probes, by the symbols at their ends (include/asm-generic/sections.h).
 _SECTIONS = (
     ("__noinstr_text_start", "__noinstr_text_end", "it is among what must run before tracing is possible (noinstr)"),
@@ -107,8 +105,7 @@ def _inlined_copies(function: str) -> Inlined | None:
     """The function's copies by the kernel's own debug information, where that is installed."""
     from .foreign import files
 
-    release = os.uname().release
-    found = next((path for path in [name.format(release) for name in _DEBUG_FILES] if os.path.exists(path)), None)
+    found = next((path for path in places.kernel_files() if os.path.exists(path)), None)
     return files.inlined_copies(found, function) if found else None
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ..errors import UsageError
 
+OWN_BTF = "/sys/kernel/btf/vmlinux"  # the kernel's own types, where it shows them
 debug_directories = ["/usr/lib/debug"]  # of separate debug files, the first one first
 debuginfod_urls: str | None = None  # servers that are asked for debug files; None: those of the environment
 traceable_functions = ""  # a file with functions, as in available_filter_functions, that is read instead of that one
+kernel_btf = ""  # a file with the types of the running kernel, if it shows none of its own
 
 
 def debuginfod_servers() -> list[str]:
@@ -29,9 +31,22 @@ def set_debuginfod_servers(urls: str) -> None:
     debuginfod_urls = urls
 
 
-def set_search_places(debug: str, traceable: str) -> None:
-    """Debug files in these directories first (divided by colons); the functions that can be traced in this file."""
-    global traceable_functions
+def kernel_files() -> list[str]:
+    """Where the running kernel may lie as an ELF file, with its symbols or debug information."""
+    import os
+    release = os.uname().release
+    return [f"/boot/vmlinux-{release}", f"/lib/modules/{release}/vmlinux-{release}",
+            f"/lib/modules/{release}/build/vmlinux", f"/usr/lib/modules/{release}/kernel/vmlinux",
+            *[f"{top}{place}" for top in debug_directories for place in (
+                f"/boot/vmlinux-{release}", f"/boot/vmlinux-{release}.debug", f"/lib/modules/{release}/vmlinux",
+                f"/lib/modules/{release}/vmlinux.debug")]]
+
+
+def set_search_places(debug: str, traceable: str, btf: str = "") -> None:
+    """Debug files in these directories first (divided by colons); the functions that can be traced in this file, the
+    kernel's types in that one."""
+    global traceable_functions, kernel_btf
+    kernel_btf = btf
     debug_directories[:0] = [name.rstrip("/") or "/" for name in debug.split(":") if name]
     if traceable:
         try:

@@ -11,13 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..arch import this_arch
-from ..btf.query import Btf, open_kernel
+from ..btf.query import Btf
 from ..errors import EnvironmentProblem
 from ..spec import Inlined, KernelFunction, SourceLines, TracepointFormat, UsdtProbe, UserFunction, UserPrototype
 from ..uapi import BPF_TRACE_FENTRY, BPF_TRACE_FEXIT
 from . import host, places, tracefs
+from .btf_files import has_own_btf, open_types
 from .features import ROWS, Features, can_load_program
-from .kernel_types import BTF_DIRECTORY, KernelTypes, open_modules
+from .kernel_types import KernelTypes, open_modules
 from .symbols import KernelSymbols, count_functions, read_function_list, traceable_functions
 
 if TYPE_CHECKING:
@@ -161,15 +162,19 @@ class LiveWorld(KernelTypes, UserSide):
             return False
 
     def _open_btf(self) -> Btf | None:
-        return open_kernel() if os.path.exists(f"{BTF_DIRECTORY}/vmlinux") else None
+        return open_types()
+
+    def kfunc_id(self, name: str) -> int:
+        """The same, for the kernel to understand: numbers of a file's types mean nothing to it."""
+        return super().kfunc_id(name) if has_own_btf() else 0
 
     def _open_modules(self) -> dict[str, Btf]:
-        return open_modules(self.btf) if self.btf else {}
+        return open_modules(self.btf) if self.btf and has_own_btf() else {}
 
     @cached_property
     def features(self) -> Features:
         """The kernel's features."""
-        return Features(self.btf)
+        return Features(self.btf, has_own_btf())
 
     @cached_property
     def symbols(self) -> KernelSymbols:

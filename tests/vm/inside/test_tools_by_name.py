@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -81,7 +83,10 @@ class Child:
         self.process.stdin.write(b"\n")
         assert self.process.stdout.read(1) == b"x"
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.process.communicate(b"\n")
         assert self.process.returncode == 0
 
@@ -101,12 +106,10 @@ for number in range(3):
 
 
 def test_xfsdist(xfs: Path) -> None:
-    child = Child(FILES, str(xfs))
-    with Tracer("xfsdist", "-p", child.pid, timeout=PATIENCE) as tracer, \
+    with Child(FILES, str(xfs)) as child, Tracer("xfsdist", "-p", child.pid, timeout=PATIENCE) as tracer, \
             Tracer("xfsdist", "-p", child.pid, "-m", "1", timeout=PATIENCE) as blocks:
         child.run()
         time.sleep(3)
-    child.end()
     for text, unit in ((tracer.stdout, "us"), (blocks.stdout, "ms")):
         counts = {name: histogram_total(text, f"{unit}[xfs_file_{name}]")
                   for name in ("write_iter", "fsync", "read_iter", "open")}
@@ -115,12 +118,10 @@ def test_xfsdist(xfs: Path) -> None:
 
 
 def test_vfsstat_and_vfscount(tmp_path: Path) -> None:
-    child = Child(FILES, str(tmp_path))
-    with Tracer("vfsstat", "-p", child.pid, timeout=PATIENCE) as seconds, \
+    with Child(FILES, str(tmp_path)) as child, Tracer("vfsstat", "-p", child.pid, timeout=PATIENCE) as seconds, \
             Tracer("vfscount", "-p", child.pid, timeout=PATIENCE) as tracer:
         child.run()
         time.sleep(3)
-    child.end()
     exact = {"vfs_write": 13, "vfs_open": 1, "vfs_create": 3}  # the last write is its answer
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (7, 0):  # later it is inlined into do_fsync()
         exact["vfs_fsync_range"] = 5
@@ -139,11 +140,10 @@ def test_cachestat(xfs: Path) -> None:
 
 def test_dcsnoop(tmp_path: Path) -> None:
     """A name that nobody has asked for misses; the folders above it do not."""
-    child = Child("os.path.exists(sys.argv[1])", str(tmp_path / "never-asked-for"))
-    with Tracer("dcsnoop", "-p", child.pid, "-f", "json", timeout=PATIENCE) as tracer, \
+    with Child("os.path.exists(sys.argv[1])", str(tmp_path / "never-asked-for")) as child, \
+            Tracer("dcsnoop", "-p", child.pid, "-f", "json", timeout=PATIENCE) as tracer, \
             Tracer("dcsnoop", "-p", child.pid, "-x", "-f", "json", timeout=PATIENCE) as failed:
         child.run()
-    child.end()
     found = [(row["T"], row["FILE"]) for row in rows(tracer.stdout) if "never-asked-for" in str(row["FILE"])]
     assert found[-2:] == [("R", "never-asked-for"), ("M", "never-asked-for")]
     assert all(kind == "R" and path.endswith("/never-asked-for") for kind, path in
@@ -186,13 +186,11 @@ def test_readahead_and_cachetop(xfs: Path) -> None:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     assert pages_in_memory(path) == 0
-    reader = Child(READ, str(path), "0,1,2")
-    with Tracer("readahead", timeout=PATIENCE) as ahead, \
+    with Child(READ, str(path), "0,1,2") as reader, Tracer("readahead", timeout=PATIENCE) as ahead, \
             Tracer("cachetop", "-p", reader.pid, "-f", "json", "1", timeout=PATIENCE) as top:
         reader.run()
         here = pages_in_memory(path)
         time.sleep(2)
-    reader.end()
     unused = int(re.findall(r"not used: (\d+)", ahead.stdout)[0])
     whole = os.path.exists("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages")
     assert here > 3 and (here - 3 if whole else 0) <= unused < here and histogram_total(ahead.stdout, "age_ms") >= 3
