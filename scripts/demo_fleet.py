@@ -122,7 +122,7 @@ def trace_cluster(folder: Path) -> int:
     try:
         security = distributed.Security.temporary()
         with distributed.LocalCluster(n_workers=3, threads_per_worker=1, security=security, protocol="tls",
-                                      dashboard_address=None, silence_logs=50) as cluster, \
+                                      dashboard_address=":0", silence_logs=50) as cluster, \
                 distributed.Client(cluster, security=security) as client:
             print(f"A Dask cluster at {cluster.scheduler_address}")
             while not path.exists() and agent.poll() is None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from . import types as t
 from .errors import SondeError
-from .output.views.csv import event_columns, key_columns, value_columns
+from .output.views.csv import key_columns, own_columns, value_columns
 from .output.views.stacks import frame_names
 from .output.views.view import key_parts, key_types
 from .record import Record
@@ -138,18 +138,20 @@ def _field_type(type: t.Struct, name: str) -> t.Type:
 
 # events -------------------------------------------------------------------------------------------------------------
 
-def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int], int]) -> list[TableColumn]:
-    """The columns of events: time, probe, then those of what printf() and print() sent.
+def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int], int],
+                about: Sequence[str] = ("probe",)) -> list[TableColumn]:
+    """The columns of events: time, what else there is to say ``about`` each, then those of what printf() and print()
+    sent.
 
     Sites with columns of the same name share them; where their types differ the column is text. ``wall`` gives
     nanoseconds since 1970 of a record's time.
     """
-    shapes = {index: _site_columns(site) for index, site in enumerate(spec.sites) if is_row(site)}
+    shapes = {index: _site_columns(site, about) for index, site in enumerate(spec.sites) if is_row(site)}
     types: dict[str, ColumnType] = {}
     for shape in shapes.values():
         for name, type in shape:
             types[name] = _common_type(types[name], type) if name in types else type
-    lead = [TableColumn("time", TIME, []), TableColumn("probe", CATEGORY, [])]
+    lead = [TableColumn("time", TIME, []), *[TableColumn(name, CATEGORY, []) for name in about]]
     columns = {name: TableColumn(name, type, []) for name, type in types.items()}
     last = 0
     for event in events:
@@ -157,7 +159,8 @@ def event_table(spec: ScriptSpec, events: Iterable[Event], wall: Callable[[int],
             continue
         last = event.time or last  # a record without a time comes right after the one before it
         lead[0].cells.append(wall(last) if last else None)  # without Options.timed nobody knows
-        lead[1].cells.append(event.probe)
+        for name, column in zip(about, lead[1:]):
+            column.cells.append(getattr(event, name))
         found = dict(zip([name for name, _ in shapes[event.site]], event_values(event)))
         for name, column in columns.items():
             column.cells.append(found.get(name))
@@ -169,9 +172,8 @@ def is_row(site: EventSite) -> bool:
     return site.kind in _SHOWN and "severity" not in site.data and "map" not in site.data
 
 
-def _site_columns(site: EventSite) -> list[tuple[str, ColumnType]]:
-    taken = {"time": "time_", "probe": "probe_"}
-    names = [taken.get(name, name) for name in event_columns(site)]
+def _site_columns(site: EventSite, about: Sequence[str]) -> list[tuple[str, ColumnType]]:
+    names = own_columns(site, ("time", *about))
     if site.kind == "print":
         return list(zip(names, _column_types(site.fields[0].type)))
     return list(zip(names, [_key_type(name, field.type) for name, field in zip(names, site.fields)]))

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,40 @@ def test_views(form: str, script: str, has: str, tmp_path: Path) -> None:
     assert done.returncode == 0 and has in (tmp_path / "x").read_text(), done.stderr
 
 
+@pytest.mark.parametrize("form", ["csv", "html", "parquet"])
+def test_files_have_the_host_of_each_line(form: str, tmp_path: Path) -> None:
+    """Also where the script has a column of that name."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    script = 'interval:ms:300 { printf("host=%d ", 7); printf("end\\n"); print((1, 2)); @n[1] = count(); exit(); }'
+    file = tmp_path / f"out.{form}"
+    done = run_sonde("fleet", "-H", "local:a,local:b", "-f", form, "-o", str(file), "-e", script)
+    assert done.returncode == 0, done.stderr
+    if form == "csv":
+        rows = [row.split(",")[1:] for row in file.read_text().splitlines() if row.startswith(("time", "2"))]
+        assert rows[0] == ["table", "key", "host", "host_", "value1", "value2", "value"]
+        for host in ("a", "b"):
+            assert ["interval:ms:300", "", host, "7", "", "", ""] in rows
+            assert ["interval:ms:300", "", host, "", "1", "2", ""] in rows
+    elif form == "html":
+        lines = file.read_text().partition("<pre>")[2].partition("</pre>")[0].splitlines()
+        assert sorted(lines) == ["a (1, 2)", "a host=7 end", "b (1, 2)", "b host=7 end"]
+    else:
+        from pyarrow.parquet import read_table
+        table = read_table(BytesIO((tmp_path / "out.events.parquet").read_bytes()))
+        assert table.column_names[:3] == ["time", "host", "probe"] and "host_" in table.column_names
+        assert sorted(table["host"].to_pylist()) == ["a"] * 3 + ["b"] * 3
+        assert f"Wrote {tmp_path}/out.events.parquet: 6 rows" in done.stderr
+
+
+def test_an_output_without_a_line_s_end_is_whole() -> None:
+    """Also where it is drawn while it goes on, as the last of what is printed."""
+    with Terminal("fleet", "-H", "local:a", "--redraw", "--window", "0.2", "-e",
+                  'interval:ms:500 { printf("whole\\nno end"); exit(); }') as terminal:
+        terminal.wait_for_end()
+        assert "a whole\na no end" in terminal.history()
+
+
 def test_ctrl_c_collects() -> None:
     command = sonde_command(["fleet", "-H", "local:a,local:b", "-e", f"{GETPPID} {OWN} {{ @ = count(); }}"])
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
@@ -251,7 +286,8 @@ def test_files_say_what_is_missing(form: str, tmp_path: Path) -> None:
     done = run_sonde("fleet", "-q", "-H", "local:a,unix:/nonexistent", "-f", form, "-o", str(file), "-e",
                      "begin { @ = count(); exit(); }")
     assert done.returncode == 3
-    assert "1 of 2 hosts; missing: /nonexistent (/nonexistent: No such file" in file.read_text().splitlines()[-1]
+    last = file.read_text().splitlines()[-1]
+    assert "1 of 2 hosts; missing: /nonexistent (no agent listens there: No such file" in last
     assert "Tracing on 1 of 2 hosts; missing: /nonexistent (" in done.stderr  # however quiet
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import sonde
 from sonde.errors import EnvironmentProblem, UsageError
-from sonde.fleet.dask import require_safe
+from sonde.fleet.connection import Reach
+from sonde.fleet.dask import DaskWay, require_safe
 from support import PATIENCE, SOURCE, environment, sonde_command
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -66,7 +67,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
              for what, path in (("key", key), ("cert", certificate))}
     security = distributed.Security(tls_ca_file=certificate, require_encryption=True, **roles)
     with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, security=security, protocol="tls",
-                                  dashboard_address=None) as cluster, \
+                                  dashboard_address=":0") as cluster, \
             distributed.Client(cluster.scheduler_address, security=security) as found:
         assert found.scheduler.address.startswith("tls://")
         yield found
@@ -80,6 +81,19 @@ def test_three_workers_see_each_call_once_each(client: Any, agent: Path) -> None
             os.getppid()
     assert tracing.missing == {} and len(tracing.members) == 3
     assert tracing.maps["@"].value == 1200 and tracing.maps["@h"].value.total == 1200
+
+
+def test_a_worker_that_has_gone_is_a_host_that_is_missing(client: Any, agent: Path, monkeypatch: pytest.MonkeyPatch
+                                                          ) -> None:
+    """Whatever Dask raises."""
+    class Broken:
+        def result(self, timeout: float) -> object:
+            raise KeyError("Relay-1")
+    way = DaskWay(client, str(agent), every=True)
+    monkeypatch.setattr(client, "submit", lambda *args, **options: Broken())
+    with pytest.raises(Reach, match=r"worker \w+: .*Relay-1"):
+        way.connect(way.hosts[0], PATIENCE)
+    way.close()
 
 
 def test_a_worker_gets_no_further_than_the_policy(client: Any, agent: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -364,7 +365,9 @@ def test_an_audit_line_is_one_line_whatever_is_in_the_script(tmp_path: Path) -> 
     file = tmp_path / "audit"
     Audit(str(file), "ann").write_script("started", "begin {\n}\x1b[2J\udcff", run="r1")
     [line] = file.read_text().splitlines()
-    assert line.startswith('started user="ann" script="begin {\\n}\\u001b[2J\\udcff" bytes=14 sha256="')
+    what, when, rest = line.split(" ", 2)
+    assert what == "started" and re.fullmatch(r'time="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"', when)
+    assert rest.startswith('user="ann" script="begin {\\n}\\u001b[2J\\udcff" bytes=14 sha256="')
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(PolicyError, match="cannot write its audit line"):
         Audit(str(tmp_path / "none" / "audit"), "ann").write_line("x")

@@ -77,11 +77,14 @@ def main(parsed: Parsed) -> int:
     own = _own_options(parsed)
     form = parsed.get("format", "text")
     _check_view(parsed, form)
+    wants_help = parsed.has("help")
+    if not wants_help and ("hosts" in own) == ("dask" in own):
+        raise UsageError("fleet takes either -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
+    if not parsed.words and not parsed.has("e"):
+        raise UsageError("fleet needs a script: -e PROGRAM, FILE or TOOL", ["sonde fleet --help explains"])
     request = _make_request(parsed, own)
     if request is None:
         return 0
-    if ("hosts" in own) == ("dask" in own):
-        raise UsageError("fleet takes either -H HOSTS or --dask ADDRESS", ["sonde fleet --help explains"])
     request.args = form not in ("text", "json")
     request.live = bool(parsed.command) or parsed.has("redraw")
     if request.live or form != "text":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from ..errors import UsageError
@@ -31,9 +31,10 @@ class ParquetExporter(Base):
 
     takes_events = True
 
-    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance]) -> None:
+    def __init__(self, path: str, spec: ScriptSpec, wall: Callable[[int], int], run: Callable[[], Provenance],
+                 about: Sequence[str] = ("probe",)) -> None:
         self._pa, self._parquet = import_extra("pyarrow", "export"), import_extra("pyarrow.parquet", "export")
-        self._spec, self._wall, self._run = spec, wall, run
+        self._spec, self._wall, self._run, self._about = spec, wall, run, about
         self._maps = [m.name for m in spec.shown_maps]
         names = (["events"] if any(is_row(site) for site in spec.sites) else []) + self._maps
         if not names:
@@ -66,7 +67,7 @@ class ParquetExporter(Base):
 
     def _write_events(self) -> None:
         if "events" in self.paths:
-            self._write_table("events", event_table(self._spec, self._events, self._wall))
+            self._write_table("events", event_table(self._spec, self._events, self._wall, self._about))
         self._events = []
 
     def _write_table(self, name: str, columns: list[TableColumn]) -> None:

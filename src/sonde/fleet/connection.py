@@ -168,7 +168,7 @@ def _connect_socket(path: str) -> socket.socket:
         found.connect(path)
     except OSError as error:
         found.close()
-        raise Reach(f"{path}: {error.strerror}") from None
+        raise Reach(f"no agent listens there: {error.strerror}") from None
     return found
 
 

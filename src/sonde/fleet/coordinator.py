@@ -322,6 +322,8 @@ class Fleet:
         parts = [f"{len(self.complete)} of {len(self.members)} host{'s' * (len(self.members) != 1)}"]
         if missing := self.describe_missing(most):
             parts.append(f"missing: {missing}")
+        if not self.started_at:
+            return "; ".join(parts)
         parts.append(f"window {self.seconds:.1f} s")
         if len(self.members) > 1:
             parts.append(f"clocks within {self.clock_error / 1e6:.1f} ms")

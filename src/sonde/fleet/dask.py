@@ -78,7 +78,7 @@ class DaskWay(Way):
             require_safe(client.scheduler.address)
         self._client = client
         self._workers = _workers_of(client, every)
-        self._relays: list[Any] = []
+        self._made: list[distributed.Future] = []  # which keep the actors: a worker forgets one that nobody holds
 
     @property
     def hosts(self) -> list[str]:
@@ -87,15 +87,18 @@ class DaskWay(Way):
 
     def connect(self, host: str, seconds: float) -> Connection:
         from distributed import TimeoutError as Late
+        made = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
+                                   retries=0, pure=False, actor=True)
+        self._made.append(made)
         try:
-            relay = self._client.submit(Relay, self._path, workers=[self._workers[host]], allow_other_workers=False,
-                                        retries=0, pure=False, actor=True).result(timeout=seconds)
+            relay = made.result(timeout=seconds)
             problem = relay.open_socket().result(timeout=seconds)
-        except (Late, OSError) as error:
-            raise Reach(f"worker {host}: {error or 'timeout'}") from None
+        except Late:
+            raise Reach(f"worker {host}: timeout") from None
+        except Exception as error:  # whatever Dask raises when a worker has gone
+            raise Reach(f"worker {host}: {error or type(error).__name__}") from None
         if problem:
             raise Reach(problem)
-        self._relays.append(relay)
         ours, theirs = socket.socketpair()
         for pump in (_pass_from_agent, _pass_to_agent):
             Thread(target=pump, args=(relay, theirs), name="sonde-relay", daemon=True).start()
@@ -103,7 +106,7 @@ class DaskWay(Way):
 
     def close(self) -> None:
         """Let go of the workers."""
-        self._relays.clear()
+        self._made.clear()
         if self._own:
             self._client.close()
 

@@ -55,6 +55,7 @@ class LivePresenter(Presenter):
 
     def finish(self) -> None:
         self._close_screen()
+        self.print_open_lines()
         for line in self._lines:
             super().print_lines(line + "\n")
         for item in self._prints.values():

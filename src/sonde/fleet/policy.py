@@ -152,7 +152,10 @@ class Audit:
     def write_line(self, what: str, **values: Json) -> None:
         """A line about ``what`` happened. A file that cannot be written is an error: no run without its line."""
         from json import dumps
-        line = " ".join([what, *[f"{name}={dumps(value)}" for name, value in {"user": self._user, **values}.items()]])
+        from time import gmtime, strftime
+        when = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
+        values = {"time": when, "user": self._user, **values}
+        line = " ".join([what, *[f"{name}={dumps(value)}" for name, value in values.items()]])
         if self._to == "syslog":
             import syslog
             syslog.openlog("sonde-agent", syslog.LOG_PID, syslog.LOG_AUTHPRIV)

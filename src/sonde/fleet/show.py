@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from .member import Member
 
 HOST = "HOST"        # the column of a tool's rows
+ABOUT = ("host", "probe")  # an event's columns in tables, besides what it printed
 MOST_SAID = 10       # hosts that are said to be missing at once
 _LONGEST = 1 << 16  # bytes of a line that is not yet at its end
 
 
 class Presenter:
-    """Prints text; the other forms are made of it. ``width``: of the longest name of a host."""
+    """Prints text; the other forms are made of it."""
 
     needs_args = False
 
@@ -36,7 +37,7 @@ class Presenter:
         self.quiet = quiet
         self.out = self._make_output(descriptor)
         self._is_file = descriptor not in (1, 2)
-        self._width = max(len(member.name) for member in fleet.members)
+        self._width = 0  # of the longest name of a host that is there
         self._open: dict[str, bytes] = {}  # by host: a line that has not ended
         self._context = WallClock()
         self._shown: dict[str, MapSpec] = {}  # maps that go elsewhere, as they are when merged
@@ -70,6 +71,11 @@ class Presenter:
         if site is not None and "severity" in site.data:
             self.out.report_located(site.data["severity"], f"{event.host or 'all'}: ".encode() + event.text, site.span)
             return
+        if lines := self.take_lines(event):
+            self.print_lines(lines)
+
+    def take_lines(self, event: HostEvent) -> str:
+        """The lines that are whole with what a host prints, its name in front of each."""
         text = encode_text(to_text(event.args[0]) + "\n") if event.kind == "print" and event.args else event.text
         name = event.host
         whole, _, rest = (self._open.pop(name, b"") + text).rpartition(b"\n")
@@ -77,14 +83,19 @@ class Presenter:
             whole, rest = whole + b"\n" + rest if whole else rest, b""
         if rest:
             self._open[name] = rest
-        if whole or text.endswith(b"\n"):
-            self._write_lines(name, whole)
+        return self._name_lines(name, whole) if whole or text.endswith(b"\n") else ""
 
-    def _write_lines(self, name: str, text: bytes) -> None:
+    def _name_lines(self, name: str, text: bytes) -> str:
+        self._width = self._width or max([len(member.name) for member in self.fleet.members if member.spec is not None])
         lead = f"{name:<{self._width}} "
         lines = [lead + line.decode("utf-8", "surrogateescape") for line in text.split(b"\n")]
-        joined = "\n".join([line.rstrip(" ") if not line.strip() else line for line in lines]) + "\n"
-        self.print_lines(joined)
+        return "\n".join([line.rstrip(" ") if not line.strip() else line for line in lines]) + "\n"
+
+    def print_open_lines(self) -> None:
+        """What has not come to the end of its line, and will not."""
+        for name, text in sorted(self._open.items()):
+            self.print_lines(self._name_lines(name, text))
+        self._open.clear()
 
     def print_lines(self, text: str) -> None:
         """Whole lines."""
@@ -107,16 +118,15 @@ class Presenter:
 
     def finish(self) -> None:
         """All has come: the state of the fleet, the maps, what was lost."""
-        for name, text in sorted(self._open.items()):
-            self._write_lines(name, text)
-        self._open.clear()
+        self.print_open_lines()
         fleet, results = self.fleet, self.fleet.results
-        self.out.write_separator()
+        maps = [named for named in self._final_maps() if named.name not in self._shown]
+        if maps:
+            self.out.write_separator()
         self.write_state()
-        for named in self._final_maps():
-            if named.name not in self._shown:
-                self.out.write_map(named.name, results.pairs_of(named.name), kind=json_kind(named),
-                                   incomplete=results.is_incomplete(named.name))
+        for named in maps:
+            self.out.write_map(named.name, results.pairs_of(named.name), kind=json_kind(named),
+                               incomplete=results.is_incomplete(named.name))
         self.write_outliers()
         for line in fleet.describe_losses():
             self.out.write_note(line)
@@ -243,7 +253,7 @@ class ViewPresenter(Presenter):
         from ..output.views import check_view, view_target
         self._merged = merged_spec(spec, self._by_host)
         target = view_target(self._stream.descriptor, self._path, self._title)
-        target.table = tuple(self._columns)
+        target.table, target.lead = tuple(self._columns), ("host",)
         self._fed = check_view(self._form, self._merged)(self._merged, self._context, self._write, target)
         self._shown = {m.name: m for m in self._merged.shown_maps if self._view.shows_map(m, self._merged)}
 
@@ -263,15 +273,12 @@ class ViewPresenter(Presenter):
         if rows and not event.cells and not event.heading or not rows and not self._view.shows_event(site):
             super().show_event(event)
             return
-        text = event.text.decode("utf-8", "surrogateescape")
-        event.probe = f"{event.host}: {event.probe}" if event.host else event.probe
         if event.heading:
             self._view.heading((HOST, *event.heading))
-            return
-        if event.cells:
+        elif event.cells:
             self._view.row([(HOST, event.host, False), *event.cells], event.time, event.probe)
-            return
-        self._view.add_event(event, site, text)
+        else:
+            self._view.add_event(event, site, self._make_safe(self.take_lines(event)))
 
     def sample(self) -> None:
         from time import time_ns
@@ -313,7 +320,7 @@ class ParquetPresenter(Presenter):
         from ..exporters import parquet
         self._merged = merged_spec(spec, self._by_host)
         self._opened = parquet.ParquetExporter(self._path, self._merged, lambda wall: wall,
-                                               lambda: describe_fleet_run(self.fleet, self._path))
+                                               lambda: describe_fleet_run(self.fleet, self._path), ABOUT)
         self._shown = {m.name: m for m in self._merged.shown_maps}
 
     def show_print(self, item: MergedPrint) -> None:
@@ -335,6 +342,8 @@ class ParquetPresenter(Presenter):
                 self._exporter.export_map(self._merged.find_map(named.name), pairs, time_ns())
             self._exporter.finish()
         super().finish()
+        for message in self._exporter.end_messages() if self._opened is not None else ():
+            self.out.write_note(message)
 
 
 class WallClock(Clock):

@@ -17,7 +17,7 @@ from .coordinator import Fleet, FleetRequest
 from .hosts import expand_hosts
 from .member import MISSING, Member
 from .results import HostEvent, MergedPrint, merged_spec
-from .show import describe_fleet_run
+from .show import ABOUT, describe_fleet_run
 
 if TYPE_CHECKING:
     import distributed
@@ -216,9 +216,8 @@ class FleetEvents(Tabular):
         spec = self._fleet_trace._fleet.results.spec
         assert spec is not None
         rows = [event for event in self if event.site >= 0 and tables.is_row(spec.sites[event.site])]
-        columns = tables.event_table(spec, rows, lambda wall: wall)
         warn_of_losses(self._trace)
-        return [columns[0], tables.TableColumn("host", tables.CATEGORY, [event.host for event in rows]), *columns[1:]]
+        return tables.event_table(spec, rows, lambda wall: wall, ABOUT)
 
 
 def _as_event(item: HostEvent | MergedPrint) -> HostEvent:

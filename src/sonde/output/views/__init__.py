@@ -57,6 +57,7 @@ class Target(Record):
     title: str = ""
     unit: str = ""  # of the weights
     table: tuple[str, ...] = ()  # the columns that a tool explains
+    lead: tuple[str, ...] = ()   # what of an event stands in front of what it printed: "host" where there are many
     kept: bool = True
     memory: int = Memory().views  # bytes of what may be collected until the end
 

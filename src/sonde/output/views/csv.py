@@ -38,7 +38,8 @@ class CsvView(Base):
     def prepare(self) -> None:
         import csv
         lines = {i for i, site in enumerate(self.spec.sites) if site.kind == "printf"} if self.target.table else set()
-        self._events = {i: event_columns(site) for i, site in enumerate(self.spec.sites)
+        lead = self.target.lead
+        self._events = {i: (*lead, *own_columns(site, lead)) for i, site in enumerate(self.spec.sites)
                         if self.shows_event(site) and i not in lines}
         self._maps = {m.name: (key_columns(m), value_columns(m)) for m in self.spec.shown_maps}
         self._timed = any(site.kind in ("print_map", "printf", "print") for site in self.spec.sites)
@@ -85,7 +86,8 @@ class CsvView(Base):
         args = event.args
         if site.kind == "print":
             args = tuple(value_members(args[0]))
-        self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in args])
+        lead = [getattr(event, name) for name in self.target.lead]
+        self._write_row(event.time, event.probe, self._events[event.site], [cell_value(arg) for arg in [*lead, *args]])
 
     def finish(self) -> None:
         self.heading(())
@@ -133,6 +135,11 @@ def event_columns(site: EventSite) -> tuple[str, ...]:
         names.append(next((name for name in given if name and name not in names), f"arg{len(names) + 1}"))
         before = ""
     return tuple(names)
+
+
+def own_columns(site: EventSite, taken: Sequence[str]) -> list[str]:
+    """The names of an event's columns where others have ``taken`` some: those end with an underline."""
+    return [f"{name}_" if name in taken else name for name in event_columns(site)]
 
 
 def _free(name: str) -> str:

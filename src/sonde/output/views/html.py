@@ -81,7 +81,7 @@ class HtmlView(Base):
             self._heats[named.name].on_map_cleared()
 
     def add_event(self, event: Event, site: EventSite, text: str) -> None:
-        line = text if site.kind == "printf" else to_text(event.args[0]) + "\n"
+        line = text if text or site.kind == "printf" else to_text(event.args[0]) + "\n"
         self._text.append(line)
         self._characters += len(line)
         while len(self._text) > MOST_LINES or self._characters > MOST_CHARACTERS and len(self._text) > 1:

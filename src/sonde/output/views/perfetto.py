@@ -94,10 +94,11 @@ class PerfettoView(Base):
         value = event.args[0] if site.kind == "print" else None
         members = value._asdict() if isinstance(value, RecordValue) else dict(zip(event_columns(site), event.args))
         shown = text if site.kind == "printf" else to_text(value)
-        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or event.probe or site.kind
-        self._event({"name": name, "cat": event.probe or site.kind,
+        probe = ": ".join([*[getattr(event, name) for name in self.target.lead], event.probe])
+        name = clean_text(to_text(members.get("name", shown)).strip())[:LONGEST] or probe or site.kind
+        self._event({"name": name, "cat": probe or site.kind,
                      "args": {key: json_value(each) for key, each in members.items() if key not in _NAMED}},
-                    event.time, event.probe, _as_int(members.get("pid")), _as_int(members.get("tid")),
+                    event.time, probe, _as_int(members.get("pid")), _as_int(members.get("tid")),
                     to_text(members.get("comm", "")), _as_int(members.get("dur")))
 
     def row(self, cells: Sequence[RowCell], time: int, probe: str) -> None:
