@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """How long attaching and detaching take: 500 user functions here, 1,000 kernel functions here or in a VM.
 
-    bench/attach.py [--functions N] [--kernel 6.12] [kinds ...]
+    bench/attach.py [--functions N] [--kernel 6.12] [--peer BPFTRACE] [kinds ...]
 
 Kinds: uprobe uretprobe kprobe kretprobe fentry fexit (default: what this kernel has). With --kernel it runs itself
-inside Debian's kernel under QEMU, where everything in user space takes some 18 times as long. Prints a Markdown table;
-needs root, and a C compiler for user functions.
+inside Debian's kernel under QEMU, where everything in user space takes some 18 times as long. "On and off" is a run of
+the command, from its start to its end, that attaches them all and exits 10 ms later; the peer's stands beside it.
+Prints a Markdown table; needs root, and a C compiler for user functions.
 """
 
 from __future__ import annotations
@@ -68,6 +69,24 @@ def measure(kind: str, points: list[str]) -> list[str]:
     return [kind, str(attached), *[f"{later - earlier:.2f}" for earlier, later in pairwise(times)]]
 
 
+def run_on_and_off(command: list[str], kind: str, points: list[str]) -> float:
+    """Seconds of a run that attaches them all and ends."""
+    program = ",".join(f"{kind}:{point}" for point in points) + " { @ = count(); } interval:ms:10 { exit(); }"
+    begun = time.perf_counter()
+    done = subprocess.run([*command, "-e", program], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]}: {kind}: {done.stderr[-300:]}")
+    return time.perf_counter() - begun
+
+
+def compare(peer: str, kind: str, points: list[str]) -> list[str]:
+    """Cells: seconds of Sonde, of the peer, and their ratio."""
+    commands = [[sys.executable, "-m", "sonde"], [peer]] if peer else [[sys.executable, "-m", "sonde"]]
+    seconds = [run_on_and_off(command, kind, points) for command in commands]
+    return [*[f"{each:.2f}" for each in seconds], f"{seconds[0] / seconds[1]:.2f}" if peer else "-"]
+
+
 def available() -> list[str]:
     from sonde.kernel.world import LiveWorld
 
@@ -81,20 +100,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--functions", type=int, default=0, help="how many (default: 500 user, 1000 kernel functions)")
     parser.add_argument("--kernel", help="run in this kernel series under QEMU")
+    parser.add_argument("--peer", default="", metavar="BPFTRACE", help="a bpftrace to compare with")
     parser.add_argument("kinds", nargs="*")
     arguments = parser.parse_args()
     if arguments.kernel:
-        inside = [sys.executable, __file__, "--functions", str(arguments.functions), *(arguments.kinds or KERNEL)]
+        inside = [sys.executable, __file__, "--functions", str(arguments.functions), "--peer",
+                  arguments.peer, *(arguments.kinds or KERNEL)]
         return subprocess.run([sys.executable, str(ROOT / "tests" / "vm" / "vmrun.py"), "--kernel", arguments.kernel,
                                "--timeout", "600", "--", *inside], check=False).returncode
-    print(f"Linux {os.uname().release}\n\n| kind | attached | compile, s | attach, s | detach, s | release, s |")
-    print("|---|---|---|---|---|---|")
+    titles = ["kind", "attached", *[f"{what}, s" for what in ("compile", "attach", "detach", "release", "on and off")],
+              *(["the peer's, s", "ratio"] if arguments.peer else ["ratio"])]
+    print(f"Linux {os.uname().release}\n\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
     with tempfile.TemporaryDirectory() as folder:
         for kind in arguments.kinds or available():
             count = arguments.functions or (500 if kind in USER else 1000)
             points = user_functions(Path(folder), count) if kind in USER else kernel_functions(
                 count, kind in ("fentry", "fexit"))
-            print("| " + " | ".join(measure(kind, points)) + " |", flush=True)
+            print("| " + " | ".join(measure(kind, points) + compare(arguments.peer, kind, points)) + " |", flush=True)
     return 0
 
 

@@ -1,5 +1,6 @@
 """``python -m sonde`` and the console script: nothing else imports this module."""
 
+import gc
 import sys
 
 from .basics import signal
@@ -7,6 +8,9 @@ from .basics import signal
 # Until the session takes Ctrl-C, it just ends the process, and the kernel drops what is loaded: also while the rest is
 # being imported. As an exception it could end in a destructor or an import's callback, where Python swallows it.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+# Looking for cycles among new objects at the usual rate takes a tenth of a start.
+gc.set_threshold(50_000)
 
 from .cli import main  # noqa: E402
 

@@ -43,9 +43,15 @@ def sort_items(items: Items, top: int = 0) -> list[Item]:
     found = list(items)
     if not found:
         return found
+    # All that is asked of the values first: once they are sorted, their places in memory are anywhere.
+    values = list(map(itemgetter(1), found))
+    kinds = set(map(type, values))
+    are_equal = kinds == {int} and values.count(values[0]) == len(values)
+    del values
     found.sort(key=itemgetter(0) if _are_in_order([key for key, _ in found]) else lambda item: _key_order(item[0]))
-    kinds = set(map(type, map(itemgetter(1), found)))
-    if kinds == {int}:
+    if are_equal:
+        pass
+    elif kinds == {int}:
         found.sort(key=itemgetter(1))
     elif all(issubclass(kind, Histogram) for kind in kinds):
         found.sort(key=lambda item: item[1].total if isinstance(item[1], Histogram) else 0)

@@ -7,7 +7,7 @@ from sys import byteorder
 
 from ..record import Record
 from ..spec import EventSite, MapSpec, ScriptSpec
-from ..types import Aggregate, round_up
+from ..types import Aggregate, Int, round_up
 from .aggregate_values import aggregate_value
 from .aggregates import Histogram, Stats
 from .context import is_group
@@ -105,7 +105,11 @@ class MapDecoder:
         of_keys, of_values = self._columns
         if isinstance(values, bytes):
             assert of_values is not None
-            return list(zip(of_keys(keys), of_values(values)))
+            found = of_values(values)
+            if isinstance(self._spec.value, Int):  # one object for equal numbers: they take more memory than their keys
+                one: dict[ScriptValue, ScriptValue] = {}
+                return list(zip(of_keys(keys), map(one.setdefault, found, found)))
+            return list(zip(of_keys(keys), found))
         return list(zip(of_keys(keys), self._words_column(values)))
 
     def _words_column(self, states: Sequence[State]) -> list[ScriptValue]:
@@ -174,7 +178,8 @@ class MapReader:
         items: list[Item] = []
         whole = sum([len(keys) for keys, _ in pieces]) // size
         tell = self.progress if whole >= MANY else None
-        for keys, values in pieces:
+        while pieces:
+            keys, values = pieces.pop(0)
             count = len(keys) // size
             width = len(values) // count if count else 1
             for at in range(0, count, MANY):
